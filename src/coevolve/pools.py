@@ -1,0 +1,65 @@
+"""Pools that episodes read as of the step's start, plus what they add themselves.
+
+Additions travel in the episodes' outcomes and are committed after the step, in episode order.
+"""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+
+class Pool:
+    """An ordered collection that grows only between steps, and only with items it does not hold yet.
+
+    `distinct=False` keeps repeats (a pair dataset may hold the same question and answer twice).
+    """
+
+    def __init__(self, items: Iterable = (), *, distinct: bool = True):
+        self.distinct, self.items, self._seen = distinct, [], set()
+        self.extend(items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def extend(self, items: Iterable) -> int:
+        """Append the items that are new, in order, and return how many were."""
+        before = len(self.items)
+        for item in items:
+            if not self.distinct or item not in self._seen:
+                self._seen.add(item)
+                self.items.append(item)
+        return len(self.items) - before
+
+    def reset(self, items: Iterable) -> None:
+        """Hold exactly these items (a resumed run's)."""
+        self.items, self._seen = [], set()
+        self.extend(items)
+
+    def view(self) -> "View":
+        """A read-and-add view for one episode: the pool as it stands now plus the episode's own additions."""
+        return View(self)
+
+
+class View:
+    """One episode's sight of a pool: constant time to make, to sample from and to add to."""
+
+    def __init__(self, pool: Pool):
+        self._items, self._size = pool.items, len(pool.items)
+        self.added: list = []
+
+    def __len__(self) -> int:
+        return self._size + len(self.added)
+
+    def __iter__(self) -> Iterator:
+        yield from self._items[: self._size]
+        yield from self.added
+
+    def add(self, item: object) -> None:
+        """Add an item that this episode sees at once and the others after the step."""
+        self.added.append(item)
+
+    def sample(self, rng: Random) -> object | None:
+        """Draw one item uniformly, or None from an empty pool."""
+        if not len(self):
+            return None
+        i = rng.randrange(len(self))
+        return self._items[i] if i < self._size else self.added[i - self._size]

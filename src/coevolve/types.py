@@ -1,0 +1,102 @@
+"""The nouns: Turn, Reply, Sample, Outcome, Role. Text for protocols, tokens for the learner.
+
+Knows nothing about models, parsing or what a reward means, and imports nothing but the standard library.
+"""
+
+import re
+from collections.abc import Generator, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Reward = float | Mapping[str, float | None]
+FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A request: one role asks one policy to speak."""
+
+    role: str
+    messages: tuple[dict[str, str], ...]
+    policy: str = "shared"
+    max_tokens: int | None = None  # None: the engine's default
+    temperature: float | None = None  # None: the engine's default; 0.0 decodes greedily
+    key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: what the sampling noise hangs on
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back: `text` for the protocol; ids, log-probabilities and character ends for the learner."""
+
+    turn: Turn
+    text: str
+    prompt_ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()  # of each id under the policy that sampled it, at the sampling temperature
+    ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
+    finished: bool = True  # False: cut off at max_tokens
+
+    def earns(self, reward: Reward, group: Hashable = None) -> "Sample":
+        """Make this reply training data. `reward` is a number, or {tag: number or None} for segments."""
+        return Sample(self, reward, group)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A reply that earned something: one row of the batch. What earns nothing is never trained on."""
+
+    reply: Reply
+    reward: Reward
+    group: Hashable = None  # who shares a baseline: None is the whole role, a key is a set of siblings
+
+    @property
+    def role(self) -> str:
+        """Name of the role that spoke."""
+        return self.reply.turn.role
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy that spoke and will be updated."""
+        return self.reply.turn.policy
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an episode returns: samples to learn from, facts to plot, and what it adds to the shared pools.
+
+    Numbers among the facts (None: does not apply) are averaged over the step's episodes into the metrics.
+    """
+
+    samples: list[Sample] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    adds: dict[str, list] = field(default_factory=dict)  # pool name: items, committed after the step
+
+
+@dataclass(frozen=True)
+class Role:
+    """A name, a prompt template and the policy that plays it; calling it with fields makes a Turn."""
+
+    name: str
+    prompt: str
+    policy: str = "shared"
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Names of the template's placeholders."""
+        return frozenset(FIELD.findall(self.prompt))
+
+    def __call__(self, *, policy: str | None = None, **fields: object) -> Turn:
+        """Fill the template in one pass, so braces inside a value are never expanded.
+
+        Raises ValueError when a placeholder is left out or a field is not in the template.
+        """
+        if self.fields != fields.keys():
+            raise ValueError(f"role {self.name!r} takes the fields {sorted(self.fields)}, got {sorted(fields)}")
+        text = FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)
+        message = {"role": "user", "content": text}
+        return Turn(self.name, (message,), policy or self.policy, self.max_tokens, self.temperature)
+
+
+Episode = Generator[Turn | list[Turn], Reply | list[Reply], Outcome]
