@@ -1,0 +1,47 @@
+"""Prompt files and the loader that makes Roles of them. Data, not code: <paper>/<role>.<variant>.txt.
+
+`full` is for real models, `compact` for the tiny backbone: the same fields, tags and parser. Lines that
+start with %% at the top of a file are comments. A user's own folder with the same names takes precedence.
+"""
+
+from pathlib import Path
+
+from coevolve.types import Role
+
+HERE = Path(__file__).parent
+VARIANTS = ("full", "compact")
+
+
+def text(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
+    """Read a prompt without its comment lines; raise ValueError naming what exists when it does not."""
+    if variant not in VARIANTS:
+        raise ValueError(f"prompt variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
+    name = f"{role}.{variant}.txt"
+    places = [Path(folder) / paper / name, Path(folder) / name] if folder else []
+    for path in (*places, HERE / paper / name):
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            while lines and lines[0].startswith("%%"):
+                lines.pop(0)
+            return "".join(lines).strip("\n")
+    raise ValueError(f"no {variant} prompt {paper}/{role}; there are {', '.join(available(paper, variant)) or 'none'}")
+
+
+def available(paper: str, variant: str = "full") -> list[str]:
+    """Names of the roles of a paper that have a prompt of this variant."""
+    return sorted(path.name.split(".")[0] for path in (HERE / paper).glob(f"*.{variant}.txt"))
+
+
+def load(
+    paper: str,
+    role: str,
+    variant: str = "full",
+    *,
+    name: str | None = None,
+    folder: str | Path | None = None,
+    policy: str = "shared",
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+) -> Role:
+    """Make the Role that speaks this prompt. `name` is what samples and metrics call it (default: `role`)."""
+    return Role(name or role, text(paper, role, variant, folder), policy, max_tokens, temperature)

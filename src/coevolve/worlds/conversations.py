@@ -1,0 +1,130 @@
+"""Demonstrations of the roles that talk to each other: CoMAS's discussion and CoNL's four rounds."""
+
+from random import Random
+
+from coevolve.prompts import blocks
+from coevolve.worlds import tiny
+from coevolve.worlds.demonstrator import JUDGE_SKILL, Pair, claim, judged, pick, say, solved
+from coevolve.worlds.tiny import Task
+
+PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
+AGENTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # how many agents a conversation has
+
+
+def evaluation(own: str, shown: str) -> str:
+    """What an evaluator says: its own answer, and whether the shown one equals it."""
+    return f"{own}: {'right' if own == shown else 'wrong'}"
+
+
+def history(rng: Random, task: Task) -> str:
+    """Zero to two earlier rounds of a discussion."""
+    rounds = []
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        shown = claim(rng, task)
+        rounds.append((f"\\boxed{{{shown}}}", [evaluation(say(rng, task, JUDGE_SKILL), shown)]))
+    return blocks.discussion(rounds)
+
+
+def solution(rng: Random) -> Pair:
+    """CoMAS: solve, with the discussion so far."""
+    task = pick(rng, choice=False)
+    earlier = history(rng, task)
+    fields = {"problem": task.question, "discussion": earlier}
+    return fields, solved(rng, task, "\\boxed{{{}}}", 0.85 if earlier else None)
+
+
+def evaluate(rng: Random, ends_in_judgment: bool = False) -> Pair:
+    """CoMAS: evaluate a solution; or, on demand, in the form of the ablation without scoring."""
+    task = pick(rng, choice=False)
+    shown, own = claim(rng, task), say(rng, task, JUDGE_SKILL)
+    fields = {"problem": task.question, "discussion": history(rng, task), "solution": f"\\boxed{{{shown}}}"}
+    if ends_in_judgment:
+        return fields, f"{own}: <judgment>{'correct' if own == shown else 'incorrect'}</judgment>"
+    return fields, evaluation(own, shown)
+
+
+def judgment(rng: Random) -> Pair:
+    """CoMAS, ablation without scoring: an evaluation that ends in a judgment."""
+    return evaluate(rng, ends_in_judgment=True)
+
+
+def scoring(rng: Random, alone: bool = False) -> Pair:
+    """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
+    task = pick(rng, choice=False)
+    shown = claim(rng, task)
+    fields = {"problem": task.question, "solution": f"\\boxed{{{shown}}}"}
+    if not alone:  # every fifth evaluation contradicts the truth: the scorer has to think for itself
+        fooled = rng.random() < 0.2
+        fields["evaluation"] = evaluation(tiny.wrong(rng, task) if fooled else task.answer, shown)
+    return fields, judged(rng, say(rng, task, JUDGE_SKILL), shown, right=3, wrong=1)
+
+
+def scoring_alone(rng: Random) -> Pair:
+    """CoMAS, ablation without evaluation: score a solution by itself."""
+    return scoring(rng, alone=True)
+
+
+def proposal(rng: Random) -> Pair:
+    """CoNL, round 0: an initial solution."""
+    task = pick(rng, choice=False)
+    return {"persona": rng.choice(PERSONAS), "query": task.question}, solved(rng, task, "ANSWER: {}")
+
+
+def table(rng: Random) -> tuple[Task, list[str], str, list[int], int]:
+    """A task, the agents' answers, the judge's own answer, the agents it compares, and which agent it is."""
+    task, count = pick(rng, choice=False), rng.choice(AGENTS)
+    answers = [claim(rng, task) for _ in range(count)]
+    agent = rng.randrange(count)
+    others = [i for i in range(count) if count == 2 or i != agent]  # of two, the only pair includes oneself
+    return task, answers, say(rng, task, JUDGE_SKILL), others, agent
+
+
+def ranking(answers: list[str], own: str, others: list[int]) -> str:
+    """One comparison a line: everybody against the first right agent."""
+    best = next((i for i in others if answers[i] == own), others[0])
+    mark = ">" if answers[best] == own else "="
+    return "\n".join(f"Agent {best} {'=' if answers[i] == own else mark} Agent {i}" for i in others if i != best)
+
+
+def review(rng: Random) -> Pair:
+    """CoNL, round 1: rank the others, criticise up to two of them."""
+    task, answers, own, others, agent = table(rng)
+    wrong = [i for i in others if answers[i] != own and i != agent][:2]
+    notes = [f'<critique target="Agent {i}">it is {own}</critique>' for i in wrong]
+    if not notes:
+        notes = [f'<critique target="Agent {next(i for i in others if i != agent)}">right</critique>']
+    fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
+              "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
+    order = f"<initial_ranking>{ranking(answers, own, others)}</initial_ranking>"
+    return fields, f"<think>{own}</think>{order}{''.join(notes)}"
+
+
+def revision(rng: Random) -> Pair:
+    """CoNL, round 2: revise in the light of critiques."""
+    task = pick(rng, choice=False)
+    shown = claim(rng, task)
+    notes = ["right" if shown == task.answer else f"it is {say(rng, task, JUDGE_SKILL)}"] * rng.choice([0, 1, 1, 2])
+    answer = task.answer if notes else say(rng, task, JUDGE_SKILL)
+    fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}",
+              "critiques": blocks.critiques(notes)}  # fmt: skip
+    return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
+
+
+def verdict(rng: Random) -> Pair:
+    """CoNL, round 3: the final ranking."""
+    task, answers, own, others, agent = table(rng)
+    fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
+              "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
+    return fields, f"<think>{own}</think><final_ranking>{ranking(answers, own, others)}</final_ranking>"
+
+
+def compress_solution(rng: Random) -> Pair:
+    """CoNL, memory buffer: keep the answer line."""
+    answer = f"ANSWER: {claim(rng, pick(rng, choice=False))}"
+    return {"solution": answer}, answer
+
+
+def compress_critique(rng: Random) -> Pair:
+    """CoNL, memory buffer: keep the point."""
+    note = f"it is {claim(rng, pick(rng, choice=False))}"
+    return {"critique": note}, note
