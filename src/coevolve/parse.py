@@ -1,0 +1,108 @@
+"""Text to value or None: tags, numbers, scores, final answers.
+
+Every function is total (no text makes it raise), takes linear time and evaluates nothing. Knows no role,
+no reward and no paper's scale except the 1 to 10 of `judge_score`.
+"""
+
+import re
+
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
+PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
+HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
+BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+DEPTH = {"{": 1, "}": -1}
+BOX, ANSWER = "\\boxed{", "ANSWER:"
+
+
+def tag_pairs(text: str, name: str) -> list[str] | None:
+    """Return what stands inside each <name>...</name>, as written; [] without any tag.
+
+    None when opening and closing tags do not strictly alternate (nested, stray, reversed, unclosed). Tags are
+    literal and case-sensitive; code fences and <think> blocks are ordinary text.
+    """
+    opening, closing = f"<{name}>", f"</{name}>"
+    pairs, start = [], None
+    for match in re.finditer(f"{re.escape(opening)}|{re.escape(closing)}", text):
+        if (match[0] == opening) != (start is None):
+            return None
+        if start is None:
+            start = match.end()
+        else:
+            pairs.append(text[start : match.start()])
+            start = None
+    return pairs if start is None else None
+
+
+def filled(content: str) -> str | None:
+    """Strip the content; None when it is empty or an untouched placeholder.
+
+    Placeholders: dots alone, `$ANSWER`, or a content that is one bracket `[Your ...]` or `[Write ...]`.
+    """
+    content = content.strip()
+    return None if not content or PLACEHOLDER.fullmatch(content) else content
+
+
+def tag(text: str, name: str) -> str | None:
+    """Return the stripped content of the text's one <name> pair.
+
+    None without a pair, with several pairs (which one is meant is not guessed) or with unfilled content.
+    """
+    pairs = tag_pairs(text, name)
+    return filled(pairs[0]) if pairs and len(pairs) == 1 else None
+
+
+def number(text: str) -> float | None:
+    """Read a plain decimal: optional minus, at most six digits without leading zero, at most six decimals.
+
+    ASCII only, blanks around allowed; no plus sign, exponent, underscore, fraction, infinity or NaN.
+    """
+    text = text.strip(" \t\r\n")
+    return float(text) if NUMBER.fullmatch(text) else None
+
+
+def score_value(text: str) -> float | None:
+    """Return the number in the text's one <score> pair, whatever its range; None if there is none."""
+    pairs = tag_pairs(text, "score")
+    return number(pairs[0]) if pairs and len(pairs) == 1 else None
+
+
+def judge_score(text: str) -> float | None:
+    """Map a judgement of 1 to 10 to (s - 1) / 9; 0.5 for a number out of range, None if unreadable."""
+    score = score_value(text)
+    if score is None:
+        return None
+    return (score - 1) / 9 if 1 <= score <= 10 else 0.5
+
+
+def boxed(text: str) -> str | None:
+    r"""Return the content of the last \boxed{...}.
+
+    None when that one is missing, unclosed, unfilled, or hedges ("1 or 2"); earlier boxes do not count.
+    """
+    start = text.rfind(BOX)
+    if start < 0:
+        return None
+    start, depth = start + len(BOX), 1
+    for match in BRACE.finditer(text, start):
+        depth += DEPTH.get(match[0], 0)
+        if depth == 0:
+            return _committed(text[start : match.start()])
+    return None
+
+
+def answer_line(text: str) -> str | None:
+    """Return what follows `ANSWER:` on the last line that begins with it.
+
+    None without such a line, or when that line is unfilled or hedges.
+    """
+    for line in reversed(text.split("\n")):
+        line = line.strip()
+        if line.startswith(ANSWER):
+            return _committed(line[len(ANSWER) :])
+    return None
+
+
+def _committed(content: str) -> str | None:
+    """Return the filled content unless it offers alternatives."""
+    content = filled(content)
+    return None if content is None or HEDGE.search(content) else content

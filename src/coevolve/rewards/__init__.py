@@ -1,0 +1,1 @@
+"""Pure reward functions over parsed values; none of them generates text or knows a model."""
