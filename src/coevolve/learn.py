@@ -1,0 +1,174 @@
+"""One optimiser step on a batch of samples: advantages, micro-batches, loss, clipped gradient.
+
+Knows tokens and rewards. It does not know which protocol earned them, and reads no text.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from coevolve.advantages import ESTIMATORS
+from coevolve.losses import PolicyLoss, policy_loss, weights
+from coevolve.policies.causal import Policy
+from coevolve.types import Reply, Sample
+
+LOGITS = 2**26  # most logits held at once; the loss goes through longer micro-batches in chunks
+OLD = ("sampler", "learner")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One sample made ready: its reply, and advantages and weights per token."""
+
+    reply: Reply
+    advantages: list[float]
+    weights: list[float]
+    temperature: float
+
+    @property
+    def length(self) -> int:
+        return len(self.reply.prompt_ids) + len(self.reply.ids)
+
+
+def learn(
+    policy: Policy,
+    optimizer: Optimizer,
+    samples: Sequence[Sample],
+    *,
+    estimator: str,
+    kind: str = "ppo",
+    clip: tuple[float, float] = (0.2, 0.28),
+    dual_clip: float | None = None,
+    entropy_coef: float = 0.0,
+    length_norm: str = "token_mean",
+    length_constant: float | None = None,
+    grad_clip: float | None = 1.0,
+    temperature: float = 1.0,
+    micro_tokens: int = 16384,
+    old: str = "sampler",
+) -> dict[str, float]:
+    """Take one step on `samples` (all of this policy) and return the step's metrics.
+
+    The loss is normalised over the whole batch, so micro-batches of at most `micro_tokens` padded tokens
+    leave the gradient as it is. `temperature` is that of the sampler; a turn's own comes first. `old` says
+    where the ratio's old log-probabilities come from: the sampler, or the learner before the step (ratio 1).
+    The weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is
+    not finite (`skipped_update` 1). Raises ValueError naming a setting that is not allowed.
+    """
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"advantage must be one of {sorted(ESTIMATORS)}, got {estimator!r}")
+    if old not in OLD:
+        raise ValueError(f"old must be one of {OLD}, got {old!r}")
+    rows = _rows(samples, estimator, length_norm, length_constant, temperature)
+    if entropy_coef == 0:
+        rows = [row for row in rows if any(row.advantages)]
+    optimizer.zero_grad(set_to_none=True)
+    sums = _Sums()
+    settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
+    for batch in _micro_batches(rows, micro_tokens):
+        result, gap = _backward(policy, batch, old, settings)
+        sums.add(result, gap)
+    norm, skipped = math.nan, False
+    if sums.tokens:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip or math.inf))
+        skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
+        if not skipped:
+            optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return {
+        **sums.metrics(),
+        "grad_norm": norm if sums.tokens else 0.0,
+        "skipped_update": float(skipped),
+        "sequences": float(len(samples)),
+        "sequences_used": float(len(rows)),
+        "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
+    }
+
+
+def _rows(
+    samples: Sequence[Sample], estimator: str, norm: str, constant: float | None, temperature: float
+) -> list[_Row]:
+    """Return the samples that have tokens; weights count the whole batch, before any row is left out."""
+    for sample in samples:
+        if len(sample.reply.logprobs) != len(sample.reply.ids):
+            sizes = f"{len(sample.reply.ids)} ids and {len(sample.reply.logprobs)} log-probabilities"
+            raise ValueError(f"a reply of role {sample.role!r} has {sizes}: it needs one of each per token")
+    advantages = ESTIMATORS[estimator](samples)
+    lengths = [len(sample.reply.ids) for sample in samples]
+    parts = weights(lengths, norm, constant).split(lengths) if samples else ()
+    rows = []
+    for sample, values, part in zip(samples, advantages, parts, strict=True):
+        own = sample.reply.turn.temperature
+        heat = temperature if own is None else own
+        # The sampler reports greedy replies at temperature 1.
+        rows.append(_Row(sample.reply, values, part.tolist(), heat or 1.0))
+    return [row for row in rows if row.reply.ids]
+
+
+def _micro_batches(rows: Sequence[_Row], micro_tokens: int) -> Iterator[list[_Row]]:
+    """Yield batches of one temperature and similar length whose padded size keeps within `micro_tokens`."""
+    batch: list[_Row] = []
+    for row in sorted(rows, key=lambda row: (row.temperature, row.length)):
+        full = batch and (len(batch) + 1) * row.length > micro_tokens
+        if full or (batch and row.temperature != batch[0].temperature):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[PolicyLoss, Tensor]:
+    """Add one micro-batch to the gradient; return its loss and each token's |learner - sampler| gap."""
+    hidden_TH, targets_T = policy.states([(row.reply.prompt_ids, row.reply.ids) for row in batch])
+
+    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
+
+    def packed(values: Iterator[Sequence[float]]) -> Tensor:
+        numbers = [number for row in values for number in row]
+        return torch.tensor(numbers, dtype=dtype, device=targets_T.device)
+
+    sampled_T = packed(row.reply.logprobs for row in batch)
+    result = policy_loss(
+        hidden_TH,
+        policy.head_VH,
+        targets_T,
+        packed(row.advantages for row in batch),
+        sampled_T if old == "sampler" else None,
+        temperature=batch[0].temperature,
+        weights_T=packed(row.weights for row in batch),
+        chunk=max(1, LOGITS // policy.vocabulary),
+        **settings,
+    )
+    result.loss.backward()
+    return result, (result.logprobs_T - sampled_T).abs()
+
+
+class _Sums:
+    """Running sums of a step's metrics over its micro-batches."""
+
+    def __init__(self) -> None:
+        self.tokens, self.loss, self.ratio_max = 0, 0.0, 0.0
+        self.means = {"entropy": 0.0, "ratio_mean": 0.0, "clip_fraction": 0.0, "logprob_gap": 0.0}
+
+    def add(self, result: PolicyLoss, gap_T: Tensor) -> None:
+        """Count a micro-batch in."""
+        count = len(gap_T)
+        self.tokens += count
+        self.loss += float(result.loss.detach())
+        self.ratio_max = max(self.ratio_max, float(result.ratio_max))
+        self.means["entropy"] += float(result.entropy_T.sum())
+        self.means["logprob_gap"] += float(gap_T.sum())
+        self.means["ratio_mean"] += count * float(result.ratio_mean)
+        self.means["clip_fraction"] += count * float(result.clip_fraction)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics; means are over the tokens that were trained on (nan without any)."""
+        means = {name: total / self.tokens if self.tokens else math.nan for name, total in self.means.items()}
+        return {"loss": self.loss, "tokens": float(self.tokens), "ratio_max": self.ratio_max, **means}

@@ -1,0 +1,225 @@
+"""A language model that speaks (turns to replies) and can be trained (token ids to hidden states).
+
+Knows tokens and text, but neither protocols nor rewards. A plain Qwen2 is sampled by `sampler`, any other
+causal model of `transformers` by its own `generate`.
+"""
+
+import codecs
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from os.path import commonprefix
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from coevolve.losses import selective_logprobs
+from coevolve.policies.sampler import Completion, choose, noise, sample, supports
+from coevolve.types import Reply, Turn
+
+RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+# A byte-level tokenizer writes these bytes as the character of the same number, the others from U+0100 on.
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+HIDDEN = [byte for byte in range(256) if byte not in PRINTED]
+BYTE_OF = {chr(byte): byte for byte in PRINTED} | {chr(256 + i): byte for i, byte in enumerate(HIDDEN)}
+
+
+class Policy:
+    """A causal language model, its tokenizer and the name that turns address it by."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str = "shared"):
+        """Wrap a model; raise ValueError when its logits are not just hidden states times output weights."""
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        rescaled = [field for field in RESCALED if getattr(inner.config, field, None) not in (None, 1.0)]
+        if model.get_output_embeddings().bias is not None or rescaled:
+            kind = type(inner).__name__
+            raise ValueError(f"model {kind} adds a bias to its logits or rescales them {rescaled}")
+        self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
+        self.end_ids = self._end_ids()
+        self._inner = inner
+        self._bytes: dict[int, bytes] = {}
+
+    @classmethod
+    def load(
+        cls, path: str | Path, name: str = "shared", device: str = "cpu", dtype: str = "float32"
+    ) -> "Policy":
+        """Load a folder in the layout of `transformers` with safetensors weights; no code in it is run."""
+        if not (Path(path) / "config.json").is_file():
+            raise ValueError(f"path {str(path)!r} is not a model folder: it holds no config.json")
+        safe = {"trust_remote_code": False, "local_files_only": True}
+        model = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype, **safe)
+        return cls(model.to(device), AutoTokenizer.from_pretrained(path, **safe), name)
+
+    def save(self, folder: str | Path) -> None:
+        """Write weights (safetensors), configuration and tokenizer in the layout that `load` reads."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    @property
+    def head_VH(self) -> nn.Parameter:
+        """Output weights: logits are hidden_TH @ head_VH.T."""
+        return self.model.get_output_embeddings().weight
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the model can sample (rows of the output weights)."""
+        return self.head_VH.shape[0]
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Iterate over the parameters that training may change."""
+        return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
+
+    def render(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Return the token ids of a conversation under the chat template, ready for the answer."""
+        messages = list(messages)
+        return self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+
+    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
+        """Answer turns as one batch; a turn's own temperature and max_tokens come first.
+
+        Turns of equal key, prompt and settings get equal replies. Raises ValueError when a prompt leaves no
+        room in the model's context.
+        """
+        if not turns:
+            return []
+        prompts = self._prompts(turns)
+        heats = [temperature if turn.temperature is None else turn.temperature for turn in turns]
+        limits = [max_tokens if turn.max_tokens is None else turn.max_tokens for turn in turns]
+        context = getattr(self.model.config, "max_position_embeddings", None) or float("inf")
+        for turn, prompt in zip(turns, prompts, strict=True):
+            if len(prompt) >= context:
+                size = f"a prompt of {len(prompt)} tokens fills the model's context of {context}"
+                raise ValueError(f"role {turn.role!r}: {size}")
+        limits = [min(limit, context - len(prompt)) for limit, prompt in zip(limits, prompts, strict=True)]
+        keys = [turn.key for turn in turns]
+        if supports(self.model):
+            done = sample(self.model, prompts, keys, heats, limits, self.end_ids)
+        else:
+            done = self._generate(prompts, keys, heats, limits)
+        return [self._reply(*row) for row in zip(turns, prompts, done, strict=True)]
+
+    def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
+        """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) rows, in order.
+
+        hidden_TH[t] is the differentiable state that predicts targets_T[t]. Rows are padded on the right,
+        which causal attention never sees.
+        """
+        if any(not len(prompt) for prompt, _ in rows):
+            raise ValueError("rows: every prompt needs at least one token")
+        device = self.head_VH.device
+        whole = [[*prompt, *ids][:-1] or list(prompt) for prompt, ids in rows]
+        width = max(map(len, whole), default=1)
+        input_BS = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in whole], device=device)
+        hidden_BSH = self._inner.base_model(input_ids=input_BS, use_cache=False).last_hidden_state
+        starts = [row * width + len(prompt) - 1 for row, (prompt, _) in enumerate(rows)]
+        places = [start + i for start, (_, ids) in zip(starts, rows, strict=True) for i in range(len(ids))]
+        targets_T = torch.tensor([token for _, ids in rows for token in ids], dtype=torch.long, device=device)
+        places_T = torch.tensor(places, dtype=torch.long, device=device)
+        return hidden_BSH.flatten(0, 1)[places_T], targets_T
+
+    def _end_ids(self) -> frozenset[int]:
+        declared = self.model.generation_config.eos_token_id if self.model.generation_config else None
+        declared = declared if isinstance(declared, list) else [declared]
+        ends = frozenset({self.tokenizer.eos_token_id, *declared} - {None})
+        if not ends:
+            raise ValueError("tokenizer: no end token is set (eos_token)")
+        return ends
+
+    def _prompts(self, turns: Sequence[Turn]) -> list[list[int]]:
+        seen: dict[tuple, list[int]] = {}
+        prompts = []
+        for turn in turns:
+            said = tuple(tuple(message.items()) for message in turn.messages)
+            if said not in seen:
+                seen[said] = self.render(turn.messages)
+            prompts.append(seen[said])
+        return prompts
+
+    def _reply(self, turn: Turn, prompt: list[int], done: Completion) -> Reply:
+        ids, logprobs = done
+        text = self._decode(ids)
+        finished = bool(ids) and ids[-1] in self.end_ids
+        return Reply(turn, text, tuple(prompt), tuple(ids), tuple(logprobs), self._ends(ids, text), finished)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
+        """Return how many characters of `text` are settled after each id; after the last one, all of them."""
+        stream = codecs.getincrementaldecoder("utf-8")("replace")
+        parts = [stream.decode(self._spelling(token), i == len(ids) - 1) for i, token in enumerate(ids)]
+        if "".join(parts) == text:
+            return tuple(accumulate(map(len, parts)))
+        # Not a byte-level tokenizer: how far does each decoded prefix agree with the whole?
+        agreed = [len(commonprefix([self._decode(ids[: i + 1]), text])) for i in range(len(ids))]
+        return tuple(accumulate(reversed(agreed), min))[::-1]
+
+    def _spelling(self, token: int) -> bytes:
+        """Return the bytes a byte-level tokenizer writes for a token; none for special and unknown ones."""
+        if token not in self._bytes:
+            piece = self.tokenizer.convert_ids_to_tokens([token], skip_special_tokens=True)
+            letters = piece[0] if piece and piece[0] else ""
+            known = all(letter in BYTE_OF for letter in letters)
+            self._bytes[token] = bytes(map(BYTE_OF.get, letters)) if known else letters.encode()
+        return self._bytes[token]
+
+    def _generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        keys: Sequence[tuple[int, ...]],
+        heats: Sequence[float],
+        limits: Sequence[int],
+    ) -> list[Completion]:
+        """Sample with `transformers`: the same keyed noise; log-probabilities come from a forward pass."""
+        width, device = max(map(len, prompts)), self.head_VH.device
+        padded = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+        mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        kept, self.model.generation_config = self.model.generation_config, GenerationConfig()
+        try:  # the model's own generation settings may hold penalties that the log-probabilities do not know
+            whole = self.model.generate(
+                torch.tensor(padded, device=device),
+                attention_mask=torch.tensor(mask, device=device),
+                logits_processor=LogitsProcessorList([_Keyed(keys, heats, max(limits), width)]),
+                generation_config=GenerationConfig(
+                    max_new_tokens=max(limits),
+                    eos_token_id=sorted(self.end_ids),
+                    pad_token_id=0,
+                    do_sample=False,
+                ),
+            )
+        finally:
+            self.model.generation_config = kept
+        done = []
+        for prompt, heat, limit, row in zip(prompts, heats, limits, whole[:, width:].tolist(), strict=True):
+            stop = next((i + 1 for i, token in enumerate(row[:limit]) if token in self.end_ids), limit)
+            done.append((row[:stop], self._logprobs(prompt, row[:stop], heat)))
+        return done
+
+    @torch.no_grad()
+    def _logprobs(self, prompt: Sequence[int], ids: Sequence[int], heat: float) -> list[float]:
+        hidden_TH, targets_T = self.states([(prompt, ids)])
+        return selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature=heat or 1.0)[0].tolist()
+
+
+class _Keyed(LogitsProcessor):
+    """Leaves `generate` only the token that the row's own noise chooses."""
+
+    def __init__(self, keys: Sequence[tuple[int, ...]], heats: Sequence[float], room: int, width: int):
+        self.noise_BT = torch.from_numpy(np.stack([noise(key, room) for key in keys]))
+        self.heats_B, self.width = torch.tensor(heats, dtype=torch.float32), width
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Return `scores` with every token but the chosen one at minus infinity."""
+        uniforms_B = self.noise_BT[:, input_ids.shape[1] - self.width].to(scores.device)
+        tokens_B, _ = choose(scores, self.heats_B.to(scores.device), uniforms_B)
+        return torch.full_like(scores, -torch.inf).scatter(-1, tokens_B[:, None], 0.0)

@@ -1,0 +1,180 @@
+"""The policy: what a reply holds, where characters end, states, saving, and models other than Qwen2."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from test_sampler import END, qwen, ragged, teacher_forced
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from coevolve.policies import Policy
+from coevolve.policies.sampler import supports
+from coevolve.types import Turn
+
+LINES = ["solve 12 + 30 and say <answer>42</answer>", "naïve café, 東京, 🙂 emoji", "propose a question"]
+TEMPLATE = "<bos>{% for m in messages %}<user>{{ m['content'] }}{% endfor %}<assistant>"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<pad>", "<bos>", "<user>", "<end>", "<assistant>"],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(LINES * 3, trainer)
+    core.add_tokens([AddedToken(tag, special=False) for tag in ("<answer>", "</answer>", " > Agent ")])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<end>",
+        additional_special_tokens=["<user>", "<assistant>"],
+        chat_template=TEMPLATE,
+    )
+
+
+@pytest.fixture(scope="module")
+def policy(tokenizer):
+    return Policy(qwen(), tokenizer)
+
+
+def turn(text, key, **settings):
+    return Turn("solver", ({"role": "user", "content": text},), key=key, **settings)
+
+
+def test_generate_fills_every_field_of_a_reply(policy):
+    turns = [turn("solve 12 + 30", (0, 0, i, 0), max_tokens=2 + i % 9) for i in range(24)]
+    turns.append(turn("solve 12 + 30", (0, 0, 0, 0), temperature=0.0, max_tokens=5))
+    replies = policy.generate(turns)
+    for asked, reply in zip(turns, replies, strict=True):
+        assert reply.turn == asked
+        assert reply.prompt_ids == tuple(policy.render(asked.messages))
+        assert 1 <= len(reply.ids) <= asked.max_tokens
+        assert len(reply.ids) == len(reply.logprobs) == len(reply.ends)
+        assert reply.finished == (reply.ids[-1] == END)
+        assert reply.text == policy.tokenizer.decode(reply.ids, skip_special_tokens=True)
+        assert reply.ends[-1] == len(reply.text)
+        assert "<end>" not in reply.text
+    assert policy.generate([]) == []
+
+
+def test_render_is_the_chat_template(policy):
+    ids = policy.render([{"role": "user", "content": "propose"}])
+    assert policy.tokenizer.decode(ids) == "<bos><user>propose<assistant>"
+
+
+def test_ends_count_complete_characters_of_multi_byte_text(policy, tokenizer):
+    text = "é東🙂 naïve <answer>Ω</answer> > Agent 京"
+    ids = [*tokenizer.encode(text, add_special_tokens=False), END]
+    reply = policy._reply(turn("x", ()), [1], (ids, [0.0] * len(ids)))
+    assert reply.text == text
+    for i, end in enumerate(reply.ends):  # a decoded prefix holds those characters, and at most a cut one
+        prefix = tokenizer.decode(ids[: i + 1], skip_special_tokens=True)
+        assert prefix[:end] == text[:end]
+        assert set(prefix[end:]) <= {"\ufffd"}
+    assert reply.ends[-1] == len(text)
+
+
+def test_ends_of_a_split_character_wait_for_its_last_byte(policy, tokenizer):
+    pieces = tokenizer.convert_tokens_to_ids(["ð", "Ł", "Ļ", "Ĥ", "A"])  # F0 9F 99 82 is one emoji
+    assert policy._ends(pieces, policy._decode(pieces)) == (0, 0, 0, 1, 2)
+    cut = pieces[:3]
+    text = policy._decode(cut)
+    assert policy._ends(cut, text)[:2] == (0, 0) and policy._ends(cut, text)[-1] == len(text)
+
+
+def test_ends_hold_for_any_bytes(policy):
+    rng = random.Random(3)
+    for _ in range(200):
+        ids = [rng.randrange(320) for _ in range(rng.randint(1, 30))]  # special and undefined ids among them
+        text = policy._decode(ids)
+        ends = policy._ends(ids, text)
+        assert b"".join(map(policy._spelling, ids)).decode("utf-8", "replace") == text
+        assert ends[-1] == len(text) and list(ends) == sorted(ends)
+
+
+def test_ends_without_a_byte_level_tokenizer(policy):
+    words = Tokenizer(models.WordLevel({"a": 0, "bb": 1, "<end>": 2}, unk_token="a"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    spaced = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>")
+    other = Policy(policy.model, spaced)
+    assert other._decode([0, 1, 0, 2]) == "a bb a"
+    assert other._ends([0, 1, 0, 2], "a bb a") == (1, 4, 6, 6)
+
+
+def test_states_predict_each_completion_token(policy):
+    completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6]
+    rows = list(zip(ragged(6), completions, strict=True))
+    hidden_TH, targets_T = policy.states(rows)
+    assert targets_T.tolist() == [token for _, ids in rows for token in ids]
+    logprobs = (hidden_TH @ policy.head_VH.T).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
+    expected = torch.cat([teacher_forced(policy.model, prompt, ids) for prompt, ids in rows if ids])
+    torch.testing.assert_close(logprobs, expected, atol=1e-5, rtol=0)
+    assert hidden_TH.requires_grad
+    assert policy.states([([5], [])])[0].shape == (0, 32)
+    with pytest.raises(ValueError, match="prompt"):
+        policy.states([([], [4])])
+
+
+def test_save_and_load_keep_every_answer(policy, tmp_path):
+    policy.save(tmp_path / "saved")
+    again = Policy.load(tmp_path / "saved", name="copy")
+    turns = [turn("propose", (1, i)) for i in range(8)]
+    assert again.name == "copy" and again.vocabulary == policy.vocabulary == 320
+    assert [r.ids for r in again.generate(turns)] == [r.ids for r in policy.generate(turns)]
+    with pytest.raises(ValueError, match="config.json"):
+        Policy.load(tmp_path / "nowhere")
+
+
+def test_a_prompt_that_fills_the_context_is_refused(policy):
+    with pytest.raises(ValueError, match="solver.*128"):
+        policy.generate([turn("x " * 200, ())])
+    nearly = policy.generate([turn("a" * 110, (), max_tokens=64)])[0]
+    assert len(nearly.prompt_ids) + len(nearly.ids) <= 128
+
+
+@pytest.fixture(scope="module")
+def stranger(tokenizer):
+    torch.manual_seed(1)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 96, "vocab_size": 320}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=END, initializer_range=0.3))
+    model.generation_config.repetition_penalty = 5.0  # a penalty the log-probabilities would not know about
+    return Policy(model, tokenizer)
+
+
+def test_other_architectures_go_through_transformers(stranger):
+    assert not supports(stranger.model)
+    turns = [turn("propose a question"[: 3 + i], (0, i), temperature=(1.0, 0.0)[i % 2]) for i in range(10)]
+    replies = stranger.generate(turns, max_tokens=12)
+    for reply in replies:
+        heat = reply.turn.temperature or 1.0
+        expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, heat)
+        torch.testing.assert_close(torch.tensor(reply.logprobs), expected, atol=1e-4, rtol=0)
+    alone = [stranger.generate([one], max_tokens=12)[0] for one in turns]
+    assert [r.ids for r in alone] == [r.ids for r in replies]
+    short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)
+    assert short[0].ids == replies[0].ids[:3] and short[1].ids == replies[1].ids
+    assert stranger.model.generation_config.repetition_penalty == 5.0
+
+
+def test_both_paths_draw_the_same_sample(policy, monkeypatch):
+    turns = [turn("solve 1"[: 2 + i], (0, i)) for i in range(6)]
+    fast = policy.generate(turns, max_tokens=10)
+    monkeypatch.setattr("coevolve.policies.causal.supports", lambda model: False)
+    assert [r.ids for r in policy.generate(turns, max_tokens=10)] == [r.ids for r in fast]
+
+
+def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
+    model = qwen(tied=False)
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
+    with pytest.raises(ValueError, match="bias"):
+        Policy(model, tokenizer)
+
+
