@@ -1,0 +1,65 @@
+"""The command line: `python -m coevolve train PROTOCOL --preset quick --seed 0 --out DIR [field=value ...]`."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from coevolve import config
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = argparse.ArgumentParser(prog="coevolve", description="Train and look at self-evolving language models.")
+    verbs = top.add_subparsers(dest="verb", required=True)
+    train = verbs.add_parser("train", help="train one method; an interrupted run goes on where it stopped")
+    train.add_argument("protocol", help=f"one of {', '.join(config.METHODS)}")
+    train.add_argument("--preset", default="quick", help="quick, full or gpu")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--out", required=True, help="folder of the run")
+    train.epilog = "Any number of field=value pairs override fields of the run or the method; see `coevolve fields`."
+    fields = verbs.add_parser("fields", help="list a method's fields: the paper's value, and the preset's")
+    fields.add_argument("protocol")
+    fields.add_argument("--preset", default="quick")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; a user's mistake is one line on stderr and exit code 2."""
+    options, pairs = parser().parse_known_args(arguments)  # argparse cannot mix options and pairs by itself
+    try:
+        overrides = config.parse_overrides(pairs)
+        if options.verb == "fields":
+            return show_fields(options.protocol, options.preset)
+        run = config.build(options.protocol, options.preset, seed=options.seed, out=options.out, overrides=overrides)
+        return train(run)
+    except (ValueError, FileNotFoundError, PermissionError) as error:
+        print(f"coevolve: {error}", file=sys.stderr)
+        return 2
+
+
+def show_fields(protocol: str, preset: str) -> int:
+    """Print every field with the paper's default and the preset's value."""
+    run = config.build(protocol, preset, out=".")
+    changed = {name: value for name, _, value in config.differences(run)}
+    for owner in (type(run.protocol), config.Run):
+        for name, default in config.settable(owner).items():
+            print(f"{name:20} {default!r:24} {repr(changed[name]) if name in changed else ''}".rstrip())
+    return 0
+
+
+def train(run: config.Run) -> int:
+    """Train, then print the summary."""
+    run.out.mkdir(parents=True, exist_ok=True)
+    if not os.access(run.out, os.W_OK):
+        raise PermissionError(f"out folder {run.out} cannot be written")
+    from coevolve.train import train as start  # torch loads only once everything has been checked
+
+    start(run)
+    print(json.dumps(json.loads((run.out / "summary.json").read_text(encoding="utf-8"))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""What a run is: the flat `Run`, the methods by name, presets, and checks that need no model.
+
+Imports no torch, so a wrong field is reported before anything heavy loads.
+"""
+
+import difflib
+import importlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+PRESETS_FILE = Path(__file__).with_name("presets.toml")
+METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
+    "mae": "coevolve.protocols.mae:MAE",
+    "azr": "coevolve.baselines.azr:AZR",
+    "sft": "coevolve.baselines.sft:SFT",
+    "base": "coevolve.baselines.base:Base",
+}
+KINDS = ("ppo", "importance", "reinforce")
+LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One training run. The protocol carries the paper's numbers; these are the trainer's."""
+
+    method: str  # name of the protocol
+    protocol: Any = field(repr=False)
+    out: Path
+    model: str = "tiny"  # an embedded backbone (tiny-small, tiny, tiny-large) or a model folder
+    seed: int = 0
+    steps: int = 300
+    batch_size: int = 128  # episodes a step
+    learning_rate: float = 1e-6
+    weight_decay: float = 0.01
+    grad_clip: float = 1.0
+    loss: str = "ppo"
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    entropy_coef: float = 0.001
+    length_norm: str = "token_mean"  # constant divides by max_tokens (DrGRPO)
+    estimator: str = ""  # empty: the protocol's own
+    temperature: float = 1.0
+    max_tokens: int = 8192
+    micro_tokens: int = 16384  # tokens in one forward and backward pass
+    eval_every: int = 20  # steps between looks at the validation split; 0: never
+    eval_items: int = 40  # items per family, validation and test
+    save_every: int = 20
+    keep_episodes: int = 2  # episodes a step that are recorded word for word
+    track: str = ""  # tensorboard, trackio or wandb beside the files
+
+    def __post_init__(self) -> None:
+        for name, low in (("steps", 0), ("batch_size", 1), ("max_tokens", 1), ("micro_tokens", 1), ("eval_every", 0),
+                          ("eval_items", 1), ("save_every", 1), ("keep_episodes", 0), ("seed", 0)):  # fmt: skip
+            if getattr(self, name) < low:
+                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        for name in ("learning_rate", "grad_clip", "temperature"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        one_of("loss", self.loss, KINDS)
+        one_of("length_norm", self.length_norm, LENGTH_NORMS)
+        one_of("track", self.track, ("", "tensorboard", "trackio", "wandb"))
+        self.estimator = self.estimator or getattr(self.protocol, "estimator", "task_relative")
+
+    def describe(self) -> dict[str, Any]:
+        """The whole configuration as plain values, the protocol's fields among them."""
+        mine = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("protocol", "out")}
+        return {**mine, "protocol": settings(self.protocol)}
+
+
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise ValueError naming the field and what is allowed, with the closest match first."""
+    allowed = list(allowed)
+    if value not in allowed:
+        near = difflib.get_close_matches(str(value), map(str, allowed), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
+
+
+def method(name: str) -> type:
+    """The class of a method by its name."""
+    one_of("protocol", name, METHODS)
+    module, _, attribute = METHODS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def settable(cls: type) -> dict[str, Any]:
+    """Fields of a dataclass that a configuration file can set, with their defaults (worlds are not)."""
+    known = {}
+    for f in fields(cls):
+        if f.name in ("protocol", "out", "method", "world"):
+            continue
+        known[f.name] = f.default if f.default is not MISSING else None
+    return known
+
+
+def settings(protocol: Any) -> dict[str, Any]:
+    """A protocol's settable fields and their values."""
+    return {name: getattr(protocol, name) for name in settable(type(protocol))} if is_dataclass(protocol) else {}
+
+
+def _coerce(name: str, value: Any, default: Any) -> Any:
+    """Check a value's type against the default's; lists become tuples."""
+    if isinstance(default, tuple) and isinstance(value, (list, tuple)):
+        return tuple(value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if default is not None and value is not None and type(value) is not type(default):
+        raise ValueError(f"{name} must be {type(default).__name__}, got {value!r}")
+    return value
+
+
+def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Sort overrides into the run's and the protocol's fields; raise ValueError for an unknown one."""
+    ours, theirs = settable(Run), settable(method(protocol))
+    mine, its = {}, {}
+    for name, value in overrides.items():
+        one_of("field", name, sorted({*ours, *theirs}))
+        if name in theirs:
+            its[name] = _coerce(name, value, theirs[name])
+        else:
+            mine[name] = _coerce(name, value, ours[name])
+    return mine, its
+
+
+def presets(path: Path = PRESETS_FILE) -> dict[str, dict[str, dict[str, Any]]]:
+    """Presets by name: for each method the fields that differ from the paper's defaults."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def build(
+    protocol: str, preset: str, *, seed: int = 0, out: str | Path, overrides: Mapping[str, Any] | None = None
+) -> Run:
+    """Make a checked Run: the paper's defaults, then the preset's fields, then `overrides`."""
+    known = presets()
+    one_of("preset", preset, known)
+    table = {**known[preset].get("all", {}), **known[preset].get(protocol, {}), **(overrides or {})}
+    mine, its = split(protocol, table)
+    made = method(protocol)(**its)
+    return Run(method=protocol, protocol=made, seed=mine.pop("seed", seed), out=Path(out), **mine)
+
+
+def check(protocol: str, overrides: Mapping[str, Any]) -> None:
+    """Raise ValueError with one line if a method does not take these fields or values."""
+    mine, its = split(protocol, overrides)
+    Run(method=protocol, protocol=method(protocol)(**its), out=Path("."), **mine)
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read field=value pairs of a command line; values are JSON where they can be, else text."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise ValueError(f"expected field=value, got {pair!r}")
+        try:
+            values[name] = json.loads(text)
+        except json.JSONDecodeError:
+            values[name] = text
+    return values
+
+
+def differences(run: Run) -> list[tuple[str, Any, Any]]:
+    """Where a run departs from the paper's defaults: (field, default, value)."""
+    rows = []
+    for owner, values in ((Run, run), (type(run.protocol), run.protocol)):
+        for name, default in settable(owner).items():
+            value = getattr(values, name)
+            if value != default and name not in ("seed", "estimator", "track", "model"):
+                rows.append((name, default, value))
+    return rows
+
+
+def as_json(run: Run) -> str:
+    """The configuration as JSON text."""
+    return json.dumps(run.describe(), indent=1, default=lambda v: asdict(v) if is_dataclass(v) else str(v))

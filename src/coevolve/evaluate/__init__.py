@@ -1,0 +1,1 @@
+"""Measuring what was learned: statistics, tables and figures. This file imports nothing."""

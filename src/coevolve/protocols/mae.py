@@ -1,0 +1,172 @@
+"""MAE: one model proposes, solves and judges (Algorithm 1 of the paper, one pass of its loop an episode).
+
+Straight-line text code: reads replies, never tokens; which engine answers is not its business.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import ClassVar
+
+from coevolve import prompts
+from coevolve.parse import judge_score, tag
+from coevolve.pools import Pool
+from coevolve.rewards import mae as rewards
+from coevolve.rewards.format import format_reward
+from coevolve.types import Episode, Outcome, Reply, Role
+from coevolve.worlds.oracle import TinyWorld, World
+
+SETTINGS = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}  # section 5: how often the Proposer sees a reference
+ROLES = ("proposer", "solver", "judge")
+
+
+@dataclass(kw_only=True)
+class MAE:
+    """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
+
+    estimator: ClassVar[str] = "task_relative"  # section 3: Task-Relative REINFORCE++
+
+    setting: str = "half"  # zero, no, half or with reference (section 5)
+    attempts: int = 5  # N_sample of the difficulty reward (Table 3)
+    solves: int = 1  # how often an episode runs lines 16-22; the paper's batch has one per proposal
+    threshold: float = 0.7  # a question below this quality stays out of the pool (section 4.1)
+    quality_filter: bool = True  # False: Table 2, no question quality filtering
+    format_reward: bool = True  # False: Table 2, no format reward
+    train: tuple[str, ...] = ROLES  # leave one out: Table 2, no training of that role
+    variant: str = "paper"  # official: the Proposer's reward as in the authors' released code
+    judge_temperature: float | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
+    prompt: str = "compact"  # full for real models
+    prompt_folder: str | None = None  # a folder with your own prompts of the same names
+    world: World = field(default_factory=TinyWorld, repr=False)
+
+    def __post_init__(self) -> None:
+        _check("setting", self.setting, SETTINGS)
+        _check("variant", self.variant, ("paper", "official"))
+        for role in self.train:
+            _check("train", role, ROLES)
+        for name, low in (("attempts", 1), ("solves", 1)):
+            if getattr(self, name) < low:
+                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        self.questions = Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())  # D
+        self.pairs = Pool(distinct=False)  # P
+        self.solver, self.judge_question = self._role("solver"), self._role("judge_question", "judge")
+        self.judge_answer = self._role("judge_answer", "judge")
+        self.scorer = self._role("judge_answer", "judge", self.judge_temperature)
+        self.rater = self._role("judge_question", "judge", self.judge_temperature)
+        self.proposer = self._role("proposer")
+        self.proposer_reference = self._role("proposer_reference", "proposer")
+
+    def _role(self, prompt: str, name: str | None = None, temperature: float | None = None) -> Role:
+        return prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, temperature=temperature)
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        """The question dataset D and the pair dataset P, by the names that outcomes add under."""
+        return {"questions": self.questions, "pairs": self.pairs}
+
+    def measure(self) -> dict[str, float | None]:
+        """What the oracle says about the question pool: share ill-formed, share of level 3."""
+        levels = [self.world.level(question) for question in self.questions.items]
+        known = [level for level in levels if level is not None]
+        if not known:
+            return {"pool_ill_formed": None, "pool_level_3": None}
+        return {"pool_ill_formed": 1 - len(known) / len(levels), "pool_level_3": known.count(3) / len(known)}
+
+    def episode(self, rng: Random) -> Episode:
+        """Play lines 4 to 22 of Algorithm 1 once; D and P are read as they stood when the step began."""
+        D, P = self.questions.view(), self.pairs.view()
+        reference = D.sample(rng) if rng.random() < SETTINGS[self.setting] else None  # 4-5
+        proposal = yield self.proposer() if reference is None else self.proposer_reference(reference=reference)  # 6-9
+        question = tag(proposal.text, "question")
+        quality, difficulty, facts = yield from self._assess(question)  # 10-11
+        accepted = question is not None and (quality >= self.threshold or not self.quality_filter)
+        if accepted and not self.world.held_out(question):
+            D.add(question)  # 12-14
+        r_proposer = self._proposer_reward(proposal, question, quality, difficulty)  # 15
+
+        asked = [D.sample(rng) for _ in range(self.solves)]  # 16
+        replies = yield [self.solver(question=q) for q in asked]  # 17
+        answers = [tag(reply.text, "answer") for reply in replies]
+        solved = [(q, a, reply) for q, a, reply in zip(asked, answers, replies, strict=True) if a is not None]
+        for q, a, _ in solved:
+            P.add((q, a))  # 18
+        verdicts = yield from self._judge_all([(q, a) for q, a, _ in solved], self.scorer)
+        judged = [judge_score(verdict.text) for verdict in verdicts]  # 19
+        scores = dict(zip((id(reply) for *_, reply in solved), judged, strict=True))
+
+        drawn = [P.sample(rng) for _ in range(self.solves) if len(P)]  # 20
+        judgements = yield from self._judge_all(drawn, self.judge_answer)  # 21
+        samples = [("proposer", proposal, r_proposer)]  # 22: what each role earned
+        samples += [("solver", reply, self._solver_reward(reply, scores.get(id(reply), 0.0))) for reply in replies]
+        if self.format_reward:  # its format is all the Judge is paid for: without that it earns nothing
+            samples += [("judge", j, rewards.judge_reward(format_reward(j.text, "score"))) for j in judgements]
+        facts |= {"accepted": float(accepted), "reward_proposer": r_proposer}
+        facts |= {"proposal": question, "reference": reference}
+        facts |= self._solver_facts(solved, judged, len(replies))
+        earned = [reply.earns(reward) for role, reply, reward in samples if role in self.train]
+        return Outcome(earned, facts, {"questions": D.added, "pairs": P.added})
+
+    def _assess(self, question: str | None) -> Episode:
+        """Lines 10-11: return the question's quality and difficulty, and what the oracle says about both."""
+        if question is None:  # nothing to judge: no quality, no difficulty
+            return 0.0, 0.0, {"parsed": 0.0}
+        verdict, *attempts = yield [self.rater(question=question)] + [self.solver(question=question)] * self.attempts
+        answers = [tag(attempt.text, "answer") for attempt in attempts]
+        read = [a for a in answers if a is not None]
+        scored = yield from self._judge_all([(question, a) for a in read], self.scorer)
+        scores = [judge_score(reply.text) for reply in scored] + [0.0] * (len(answers) - len(read))
+        quality = rewards.neutral(judge_score(verdict.text))
+        difficulty = rewards.difficulty(scores)
+        truths = [self.world.right(question, a) for a in answers]
+        facts = {
+            "parsed": 1.0, "quality": quality, "difficulty": difficulty, "valid": _number(self.world.valid(question)),
+            "level": self.world.level(question), "true_difficulty": _complement(_mean(truths)),
+            "judge_question_right": _agrees(quality, self.world.valid(question)),
+            "unreadable": _mean([judge_score(reply.text) is None for reply in [verdict, *scored]]),
+        }  # fmt: skip
+        return quality, difficulty, facts
+
+    def _judge_all(self, pairs: list[tuple[str, str]], role: Role) -> Episode:
+        if not pairs:  # an episode may not yield an empty list
+            return []
+        return (yield [role(question=q, answer=a) for q, a in pairs])
+
+    def _proposer_reward(self, proposal: Reply, question: str | None, quality: float, difficulty: float) -> float:
+        format = format_reward(proposal.text, "question") if self.format_reward else None
+        if self.variant == "official":
+            parsed = question is not None
+            return rewards.official_proposer_reward(
+                quality, difficulty, format, parsed=parsed, threshold=self.threshold
+            )
+        return rewards.proposer_reward(quality, difficulty, format)
+
+    def _solver_reward(self, reply: Reply, judged: float | None) -> float:
+        return rewards.solver_reward(judged, format_reward(reply.text, "answer") if self.format_reward else None)
+
+    def _solver_facts(self, solved: list[tuple[str, str, Reply]], judged: list[float | None], asked: int) -> dict:
+        truths = [self.world.right(q, a) for q, a, _ in solved]
+        hits = [_agrees(rewards.neutral(s), t) for s, t in zip(judged, truths, strict=True)]
+        return {"answered": len(solved) / asked, "judged": _mean(judged), "right": _mean(truths),
+                "judge_answer_right": _mean(hits)}  # fmt: skip
+
+
+def _check(field_name: str, value: str, allowed: object) -> None:
+    if value not in allowed:
+        raise ValueError(f"{field_name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def _number(value: bool | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _mean(values: list) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _complement(value: float | None) -> float | None:
+    return None if value is None else 1 - value
+
+
+def _agrees(score: float, truth: bool | None) -> float | None:
+    """Whether a score above one half agrees with the oracle."""
+    return None if truth is None else float((score > 0.5) == truth)

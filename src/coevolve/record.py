@@ -1,0 +1,115 @@
+"""What a run leaves on disk: config.json, metrics.jsonl, episodes.jsonl, scores.csv, summary.json.
+
+Plain text that any tool can read; imports no torch. Metrics hold one line a step without clock times,
+so the same run writes the same bytes; seconds go into timings.jsonl and summary.json.
+"""
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coevolve.types import Outcome
+
+SCORE_FIELDS = ("stage", "split", "family", "level", "item", "question", "answer", "correct", "misconception",
+                "finished", "tokens_in", "tokens_out")  # fmt: skip
+
+
+def clean(value: Any) -> Any:
+    """Make a value strict JSON: non-finite floats become null, unknown objects their text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): clean(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [clean(inner) for inner in value]
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically: whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(clean(value), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def keep_steps(path: Path, steps: int) -> None:
+    """Drop the lines of steps that a resumed run will play again (a cut last line goes as well)."""
+    if not path.is_file():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if not line.endswith("\n") or json.loads(line)["step"] > steps:
+            break
+        kept.append(line)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def mean_facts(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Average every numeric fact over the episodes that have it."""
+    values: dict[str, list[float]] = {}
+    for outcome in outcomes:
+        for name, value in outcome.facts.items():
+            if isinstance(value, (int, float)):
+                values.setdefault(name, []).append(float(value))
+    return {name: sum(numbers) / len(numbers) for name, numbers in values.items()}
+
+
+def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
+    """One episode as a JSON row: its facts, and who said what and earned what."""
+    said = [
+        {"role": s.role, "policy": s.policy, "prompt": s.reply.turn.messages[-1]["content"], "text": s.reply.text,
+         "tokens": len(s.reply.ids), "reward": s.reward}
+        for s in outcome.samples
+    ]  # fmt: skip
+    return {"step": step, "episode": index, "facts": outcome.facts, "samples": said}
+
+
+class Recorder:
+    """Appends to one run's folder; a resumed run continues after step `done`."""
+
+    def __init__(self, out: Path, done: int = 0):
+        self.out = out
+        out.mkdir(parents=True, exist_ok=True)
+        for name in ("metrics", "episodes", "timings"):
+            keep_steps(out / f"{name}.jsonl", done)
+
+    def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        with (self.out / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps(clean(row), ensure_ascii=False) + "\n")
+
+    def step(self, step: int, metrics: Mapping[str, Any], seconds: Mapping[str, float]) -> None:
+        """Append one line of metrics, and the step's seconds apart from them."""
+        self._append("metrics", [{"step": step, **metrics}])
+        self._append("timings", [{"step": step, **{name: round(s, 4) for name, s in seconds.items()}}])
+
+    def episodes(self, step: int, outcomes: Sequence[Outcome], keep: int) -> None:
+        """Append the first `keep` episodes of a step, word for word."""
+        self._append("episodes", [describe(step, i, outcome) for i, outcome in enumerate(outcomes[:keep])])
+
+    def scores(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write one line per evaluated item (SCORE_FIELDS)."""
+        temporary = self.out / ".scores.csv.tmp"
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, SCORE_FIELDS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(temporary, self.out / "scores.csv")
+
+
+def read(run: str | Path, name: str = "metrics"):
+    """Read metrics, timings or episodes of a run as a pandas DataFrame; scores as written."""
+    import pandas
+
+    path = Path(run) / (f"{name}.csv" if name == "scores" else f"{name}.jsonl")
+    if not path.is_file():
+        raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
+    if name == "scores":
+        return pandas.read_csv(path, keep_default_na=False, dtype={"answer": str, "question": str})
+    return pandas.read_json(path, lines=True)
