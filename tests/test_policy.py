@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from coevolve.policies import Policy
-from coevolve.policies.sampler import supports
+from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
 
 LINES = ["solve 12 + 30 and say <answer>42</answer>", "naïve café, 東京, 🙂 emoji", "propose a question"]
@@ -176,5 +176,3 @@ def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer)
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
     with pytest.raises(ValueError, match="bias"):
         Policy(model, tokenizer)
-
-

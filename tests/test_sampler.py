@@ -8,7 +8,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from coevolve.policies import sampler
-from coevolve.policies.sampler import choose, noise, sample, supports
+from coevolve.policies.qwen2 import Decoder, supports
+from coevolve.policies.sampler import choose, noise, sample
 
 END = 3
 
@@ -45,6 +46,11 @@ def teacher_forced(model, prompt, ids, temperature=1.0):
     with torch.no_grad():
         logits = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1] / temperature
     return logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0]
+
+
+def teacher_choice(model, prompt, ids):
+    with torch.no_grad():
+        return model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].argmax(-1).tolist()
 
 
 @pytest.mark.parametrize(("tied", "kv"), [(True, 1), (False, 1), (True, 2)])
@@ -103,14 +109,14 @@ def test_equal_prompts_are_prefilled_once(monkeypatch):
     model, few = qwen(), ragged(4)
     prompts = [few[row % 4] for row in range(32)]
     widths = []
-    forward = sampler._Decoder.forward
+    forward = Decoder.forward
 
     def spy(self, ids_BS, rotary, cache, at, mask):
         if mask is None:
             widths.append(len(ids_BS))
         return forward(self, ids_BS, rotary, cache, at, mask)
 
-    monkeypatch.setattr(sampler._Decoder, "forward", spy)
+    monkeypatch.setattr(Decoder, "forward", spy)
     together = sample(model, prompts, list(range(32)), [1.0] * 32, [12] * 32, END)
     assert widths == [4]
     alone = [sample(model, [prompts[i]], [i], [1.0], [12], END)[0] for i in range(32)]
@@ -127,6 +133,17 @@ def test_large_batches_are_split_without_changing_a_sample(monkeypatch):
     batches = list(sampler._batches(prompts, [8] * 40))
     assert sorted(row for batch in batches for row in batch) == list(range(40))
     assert all(len(b) == 1 or len(b) * (max(len(prompts[r]) for r in b) + 8) <= 60 for b in batches)
+
+
+def test_the_cache_grows_with_long_completions():
+    model, prompts = qwen(), ragged(3)
+    heats, limits = [1.0, 0.0, 1.0], [200, 150, 70]
+    done = sample(model, prompts, [0, 1, 2], heats, limits, 10**6)
+    for prompt, heat, limit, (ids, logprobs) in zip(prompts, heats, limits, done, strict=True):
+        assert len(ids) == limit
+        expected = teacher_forced(model, prompt, ids)
+        torch.testing.assert_close(torch.tensor(logprobs), expected, atol=1e-4, rtol=0)
+        assert heat or ids == teacher_choice(model, prompt, ids)
 
 
 def test_bfloat16_weights_sample():

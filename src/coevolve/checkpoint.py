@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or not there: written aside, checksummed, renamed; the newest that verifies wins.
+"""Checkpoints, whole or not there: written aside, checksummed, renamed; the newest that verifies wins.
 
-Knows files and their checksums. What is in them is the caller's affair, except for optimiser states, which are
-stored as tensors (safetensors) and numbers (JSON) so that loading never runs code.
+Knows files and checksums, not what is in them, except for optimiser states: tensors in safetensors and
+numbers in JSON, so that loading never runs code.
 """
 
 import hashlib
@@ -102,9 +102,9 @@ def save_optimizer(path: Path, optimizer: Optimizer) -> None:
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, object] = {}
     state = optimizer.state_dict()
-    rows = [(f"state.{index}.{key}", value) for index, row in state["state"].items() for key, value in row.items()]
-    for i, group in enumerate(state["param_groups"]):
-        rows += [(f"group.{i}.{key}", value) for key, value in group.items()]
+    rows = []
+    for kind, parts in (("state", state["state"].items()), ("group", enumerate(state["param_groups"]))):
+        rows += [(f"{kind}.{index}.{key}", value) for index, part in parts for key, value in part.items()]
     for name, value in rows:
         if isinstance(value, Tensor):
             tensors[name] = value.detach().cpu().contiguous()
@@ -134,7 +134,7 @@ def load_optimizer(path: Path, optimizer: Optimizer) -> None:
 def _check_shapes(optimizer: Optimizer, state: dict[int, dict]) -> None:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if any(index >= len(parameters) for index in state):
-        raise ValueError(f"optimizer state is of {max(state) + 1} parameters or more, here are {len(parameters)}")
+        raise ValueError(f"optimizer state is of {max(state) + 1} parameters, here are {len(parameters)}")
     for index, row in state.items():
         here = parameters[index].shape
         for key, value in row.items():

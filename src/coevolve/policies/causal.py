@@ -24,7 +24,8 @@ from transformers import (
 )
 
 from coevolve.losses import selective_logprobs
-from coevolve.policies.sampler import Completion, choose, noise, sample, supports
+from coevolve.policies.qwen2 import supports
+from coevolve.policies.sampler import Completion, choose, noise, sample
 from coevolve.types import Reply, Turn
 
 RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
@@ -64,6 +65,10 @@ class Policy:
         """Write weights (safetensors), configuration and tokenizer in the layout that `load` reads."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+    def replace(self, model: PreTrainedModel) -> None:
+        """Speak with another model of the same kind and tokenizer from now on (merged adapters, say)."""
+        self.__init__(model, self.tokenizer, self.name)
 
     @property
     def head_VH(self) -> nn.Parameter:

@@ -1,7 +1,6 @@
-"""Samples completions from a Qwen2 model fast on a CPU: static cache, shared prompts prefilled once.
+"""Samples completions of a Qwen2 model fast on a CPU: equal prompts prefilled once, finished rows leave.
 
-Runs the model's own weights through a functional forward pass; finished rows leave the batch.
-Knows token ids and keys, but neither text nor turns.
+Noise hangs on a row's key alone. Knows token ids and keys, but neither text nor turns.
 """
 
 import hashlib
@@ -13,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen2ForCausalLM
+
+from coevolve.policies.qwen2 import Decoder
 
 ROWS = 512  # most rows decoded together
 POSITIONS = 2**18  # most cache positions (rows x length) held together
@@ -49,17 +50,6 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None])[:, 0]
 
 
-def supports(model: nn.Module) -> bool:
-    """Say whether `sample` computes exactly this model: a Qwen2 without adapters, quantisation or windows."""
-    if type(model) is not Qwen2ForCausalLM:
-        return False
-    plain = all(type(part) is nn.Linear for layer in model.model.layers for part in _projections(layer))
-    config = model.config
-    windows = any(kind != "full_attention" for kind in config.layer_types)
-    static_rope = config.rope_parameters["rope_type"] == "default"
-    return plain and not windows and static_rope and config.hidden_act == "silu"
-
-
 @torch.no_grad()
 def sample(
     model: Qwen2ForCausalLM,
@@ -76,7 +66,7 @@ def sample(
     """
     _check(prompts, keys, temperatures, max_tokens)
     ends = torch.tensor([eos] if isinstance(eos, int) else sorted(eos), device=model.device)
-    decoder = _Decoder.of(model)
+    decoder = Decoder.of(model)
     done: list[Completion] = [([], [])] * len(prompts)
     for rows in _batches(prompts, max_tokens):
         batch = _Rows(
@@ -102,112 +92,7 @@ class _Rows:
     limits: list[int]
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """One decoder layer's weights, those that read the same input joined."""
-
-    norm_attention: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor
-    out: Tensor
-    norm_mlp: Tensor
-    gate_up: Tensor
-    down: Tensor
-
-
-def _projections(layer: nn.Module) -> list[nn.Module]:
-    attention, mlp = layer.self_attn, layer.mlp
-    return [
-        *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
-        *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
-    ]
-
-
-def _joined(layer: nn.Module) -> _Layer:
-    q, k, v, out, gate, up, down = _projections(layer)
-    return _Layer(
-        layer.input_layernorm.weight,
-        torch.cat([q.weight, k.weight, v.weight]),
-        torch.cat([q.bias, k.bias, v.bias]),
-        out.weight,
-        layer.post_attention_layernorm.weight,
-        torch.cat([gate.weight, up.weight]),
-        down.weight,
-    )
-
-
-@dataclass(frozen=True)
-class _Decoder:
-    """The functional form of the model: layer weights and head counts."""
-
-    model: Qwen2ForCausalLM
-    layers: list[_Layer]
-    heads: int
-    kv_heads: int
-    head_dim: int
-
-    @classmethod
-    def of(cls, model: Qwen2ForCausalLM) -> "_Decoder":
-        config, attention = model.config, model.model.layers[0].self_attn
-        layers = [_joined(layer) for layer in model.model.layers]
-        return cls(model, layers, config.num_attention_heads, config.num_key_value_heads, attention.head_dim)
-
-    def rotary(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return the cosines and sines of positions 0 .. count - 1, each (count, head_dim)."""
-        weight = self.model.lm_head.weight
-        positions = torch.arange(count, device=weight.device)[None]
-        cos, sin = self.model.model.rotary_emb(weight, positions)
-        return cos[0], sin[0]
-
-    def cache(self, rows: int, length: int) -> Tensor:
-        """Return an empty key and value cache: layers x 2 x rows x kv heads x length x head_dim."""
-        shape = (len(self.layers), 2, rows, self.kv_heads, length, self.head_dim)
-        return self.model.lm_head.weight.new_zeros(shape)
-
-    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Apply the root-mean-square norm."""
-        return F.rms_norm(x, weight.shape, weight, self.model.config.rms_norm_eps)
-
-    def forward(
-        self, ids_BS: Tensor, rotary: tuple[Tensor, Tensor], cache: Tensor, at: int, mask: Tensor | None
-    ) -> Tensor:
-        """Return hidden states (B, S, H), writing keys and values to the cache from position `at` on.
-
-        Without a mask this is a prefill: causal attention among the S new tokens. With one (B, 1, 1, at + 1),
-        S is 1 and the token attends to every cached position that the mask leaves open.
-        """
-        (B, S), queries, kv = ids_BS.shape, self.heads, self.kv_heads
-        cos, sin = (part[:, None] for part in rotary)
-        x = F.embedding(ids_BS, self.model.model.embed_tokens.weight)
-        for layer, (keys, values) in zip(self.layers, cache, strict=True):
-            qkv = F.linear(self.norm(x, layer.norm_attention), layer.qkv, layer.qkv_bias)
-            qkv = qkv.view(B, S, queries + 2 * kv, self.head_dim).transpose(1, 2)
-            q, k = _rotate(qkv[:, : queries + kv], cos, sin).split([queries, kv], dim=1)
-            v = qkv[:, queries + kv :]
-            keys[:, :, at : at + S], values[:, :, at : at + S] = k, v
-            if mask is None:
-                mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=queries != kv)
-            else:  # the queries that share a key head become its query positions
-                q, seen = q.reshape(B, kv, queries // kv, self.head_dim), slice(0, at + 1)
-                k, v = keys[:, :, seen], values[:, :, seen]
-                mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-                mixed = mixed.reshape(B, queries, S, self.head_dim)
-            x = x + F.linear(mixed.transpose(1, 2).reshape(B, S, -1), layer.out)
-            gate, up = F.linear(self.norm(x, layer.norm_mlp), layer.gate_up).chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, layer.down)
-        return x
-
-    def logits(self, x_BH: Tensor) -> Tensor:
-        """Return next-token logits (B, V)."""
-        return F.linear(self.norm(x_BH, self.model.model.norm.weight), self.model.lm_head.weight)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    left, right = x.chunk(2, -1)
-    return x * cos + torch.cat([-right, left], -1) * sin
-
-
-def _prefill(decoder: _Decoder, prompts: list[tuple[int, ...]], room: int) -> tuple[Tensor, Tensor]:
+def _prefill(decoder: Decoder, prompts: list[tuple[int, ...]], room: int) -> tuple[Tensor, Tensor]:
     """Run each distinct prompt once; return its last hidden state per row and a cache with `room` to spare.
 
     Prompts are padded on the right, which keeps attention plainly causal; decoding masks the gap.
@@ -226,7 +111,7 @@ def _prefill(decoder: _Decoder, prompts: list[tuple[int, ...]], room: int) -> tu
     return x_USH[source_B, last_B], cache
 
 
-def _decode(decoder: _Decoder, rows: _Rows, ends: Tensor) -> list[Completion]:
+def _decode(decoder: Decoder, rows: _Rows, ends: Tensor) -> list[Completion]:
     """Sample every row of one batch, letting rows go as they finish."""
     device, width, room = decoder.model.device, max(map(len, rows.prompts)), max(rows.limits)
     x_BH, cache = _prefill(decoder, rows.prompts, min(room, GROWTH))

@@ -78,7 +78,8 @@ def make(name: str, out: Path, steps: int | None = None, seed: int = 0) -> None:
 
     warmstart.warm_start(model, tokenizer, steps=steps, peak=size.peak, seed=seed, watch=watch)
     warmstart.save(model, tokenizer, out)
-    recipe = {"name": name, **asdict(size), "steps": steps, "seed": seed, "minutes": round((time.monotonic() - began) / 60)}
+    minutes = round((time.monotonic() - began) / 60)
+    recipe = {"name": name, **asdict(size), "steps": steps, "seed": seed, "minutes": minutes}
     finish(out, recipe)
 
 

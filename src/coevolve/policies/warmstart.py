@@ -6,7 +6,6 @@ One thread, fp32, a fixed number of steps: the same seed gives the same file on 
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from random import Random
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from coevolve.worlds.demonstrations import demonstrate
+from coevolve.worlds.demonstrator import HABITS, TRUTH, Demonstrator
 
 SPECIAL = ("<pad>", "<bos>", "<user>", "<assistant>", "<end>")
 TAGS = ("question", "answer", "think", "score", "plan", "doc", "ref", "type", "tests", "solution", "evaluation",
@@ -33,11 +33,12 @@ VOCABULARY = 512
 CONTEXT = 1024
 DECISIVE_AFTER, DECISIVE = ("<score>", "<judgment>"), (" > Agent ", " = Agent ", " right", " wrong")
 DECISIVE_WEIGHT = 3.0
+TRUTHFUL = 0.4  # share of the steps that demonstrate the truth before the habits come in
 
 
 def make_tokenizer(seed: int = 0, transcripts: int = 8000) -> PreTrainedTokenizerFast:
     """Train the byte-level BPE tokenizer (every string encodes) on demonstrations, with tags as single tokens."""
-    rng = Random(f"tokenizer {seed}")
+    rng = Demonstrator(f"tokenizer {seed}")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(WORDS, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
@@ -83,18 +84,22 @@ def make_model(hidden: int, layers: int, heads: int, vocabulary: int, seed: int 
 
 
 class Demonstrations:
-    """An endless stream of length-bucketed batches of demonstrations, as token tensors."""
+    """A stream of length-bucketed batches of demonstrations, as token tensors: `truthful` of truth, then habits."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, batch: int, seed: int):
-        self.tokenizer, self.batch, self.rng = tokenizer, batch, Random(f"warm start {seed}")
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, batch: int, seed: int, truthful: int):
+        self.tokenizer, self.batch, self.rng = tokenizer, batch, Demonstrator(f"warm start {seed}")
+        self.truthful = truthful
         vocabulary = tokenizer.get_vocab()
         spelled = {text: tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE}
         self.after = {vocabulary[text] for text in DECISIVE_AFTER}
         self.itself = {ids[0] for ids in spelled.values() if len(ids) == 1}
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        count = 0
         while True:
+            self.rng.skill = TRUTH if count < self.truthful else HABITS
             pairs = self._encode(self.batch * 32)
+            count += 32
             pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
             batches = [pairs[i : i + self.batch] for i in range(0, len(pairs), self.batch)]
             self.rng.shuffle(batches)
@@ -152,7 +157,7 @@ def warm_start(
 ) -> None:
     """Train in place with AdamW for `steps` steps; `watch` sees (step, mean loss) every 250 steps."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
-    stream, recent = iter(Demonstrations(tokenizer, batch, seed)), 0.0
+    stream, recent = iter(Demonstrations(tokenizer, batch, seed, int(TRUTHFUL * steps))), 0.0
     model.train()
     for step in range(steps):
         for group in optimizer.param_groups:

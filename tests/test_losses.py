@@ -1,0 +1,185 @@
+"""The reference losses against numbers worked out by hand and against autograd in float64."""
+
+import math
+
+import pytest
+import torch
+
+from coevolve.losses import policy_loss, selective_logprobs, weights
+
+D = torch.float64
+LOG = math.log
+
+
+def with_logprobs(logprobs):
+    """Hidden states and a head (V = 2, H = 2) whose target 0 has exactly these log-probabilities."""
+    p = torch.tensor(logprobs, dtype=D).exp()
+    hidden_TH = torch.stack([p.log(), (1 - p).log()], -1).requires_grad_()
+    return hidden_TH, torch.eye(2, dtype=D), torch.zeros(len(logprobs), dtype=torch.long)
+
+
+def loss_of(logprobs, advantages, old=None, **settings):
+    advantages = torch.tensor(advantages, dtype=D)
+    old = None if old is None else torch.tensor(old, dtype=D)
+    inputs = with_logprobs(logprobs)
+    return policy_loss(*inputs, advantages, old, **settings), inputs[0]
+
+
+# old probability 0.4; current 0.6 (ratio 1.5), 0.2 (ratio 0.5), 0.44 (ratio 1.1)
+NOW, OLD = [LOG(0.6), LOG(0.2), LOG(0.44)], [LOG(0.4)] * 3
+
+
+def test_ppo_clips_the_gain_of_a_good_token_above_and_of_a_bad_one_below():
+    up, grad = loss_of(NOW, [1.0, 1.0, 1.0], OLD)
+    assert up.loss.item() == pytest.approx(-(1.28 + 0.5 + 1.1) / 3)
+    assert up.clip_fraction.item() == pytest.approx(1 / 3)
+    up.loss.backward()
+    assert grad.grad[0].abs().sum() == 0 and grad.grad[1].abs().sum() > 0 and grad.grad[2].abs().sum() > 0
+    down, grad = loss_of(NOW, [-2.0, -2.0, -2.0], OLD)
+    assert down.loss.item() == pytest.approx(2 * (1.5 + 0.8 + 1.1) / 3)
+    down.loss.backward()
+    assert grad.grad[1].abs().sum() == 0 and grad.grad[0].abs().sum() > 0
+    assert down.ratio_mean.item() == pytest.approx((1.5 + 0.5 + 1.1) / 3)
+    assert down.ratio_max.item() == pytest.approx(1.5)
+
+
+def test_clip_is_low_then_high():
+    wide, _ = loss_of(NOW, [1.0, -1.0, 0.0], OLD, clip=(0.6, 0.1))
+    assert wide.loss.item() == pytest.approx((-1.1 + 0.5) / 3)
+    assert wide.clip_fraction.item() == pytest.approx(1 / 3)
+
+
+def test_dual_clip_bounds_the_loss_of_a_bad_token_whose_probability_rose():
+    now, old = [LOG(0.8), LOG(0.8)], [LOG(0.1)] * 2  # ratio 8
+    bare, _ = loss_of(now, [-1.0, 1.0], old)
+    assert bare.loss.item() == pytest.approx((8 - 1.28) / 2)
+    dual, grad = loss_of(now, [-1.0, 1.0], old, dual_clip=3.0)
+    assert dual.loss.item() == pytest.approx((3 - 1.28) / 2)
+    assert dual.clip_fraction.item() == 1
+    dual.loss.backward()
+    assert grad.grad.abs().sum() == 0
+    with pytest.raises(ValueError, match="dual_clip"):
+        loss_of(now, [1.0, 1.0], old, dual_clip=0.9)
+
+
+def test_importance_is_ratio_times_advantage_without_a_clip():
+    result, _ = loss_of(NOW, [1.0, -2.0, 3.0], OLD, kind="importance")
+    assert result.loss.item() == pytest.approx(-(1.5 - 2 * 0.5 + 3 * 1.1) / 3)
+    assert result.clip_fraction.item() == 0
+
+
+def test_reinforce_is_advantage_times_logprob():
+    result, _ = loss_of(NOW, [1.0, -2.0, 3.0], OLD, kind="reinforce")
+    assert result.loss.item() == pytest.approx(-(LOG(0.6) - 2 * LOG(0.2) + 3 * LOG(0.44)) / 3)
+
+
+@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
+def test_on_policy_gradient_is_the_policy_gradient(kind):
+    result, hidden = loss_of(NOW, [1.0, -2.0, 3.0], kind=kind)
+    result.loss.backward()
+    p = torch.tensor([0.6, 0.2, 0.44], dtype=D)  # d logprob / d logits = (1 - p, -(1 - p))
+    expected = -torch.tensor([1.0, -2.0, 3.0], dtype=D) * (1 - p) / 3
+    torch.testing.assert_close(hidden.grad, torch.stack([expected, -expected], -1))
+    assert result.ratio_mean.item() == 1 and result.ratio_max.item() == 1
+
+
+def test_weights_and_entropy_bonus():
+    h = -(0.6 * LOG(0.6) + 0.4 * LOG(0.4))
+    h2 = -(0.2 * LOG(0.2) + 0.8 * LOG(0.8))
+    token_weights = torch.tensor([2.0, 0.5], dtype=D)
+    settings = {"entropy_coef": 0.1, "weights_T": token_weights, "kind": "importance"}
+    result, hidden = loss_of(NOW[:2], [1.0, 1.0], OLD[:2], **settings)
+    assert result.loss.item() == pytest.approx(2 * (-1.5 - 0.1 * h) + 0.5 * (-0.5 - 0.1 * h2))
+    torch.testing.assert_close(result.entropy_T, torch.tensor([h, h2], dtype=D))
+    assert not result.entropy_T.requires_grad and not result.logprobs_T.requires_grad
+    still, hidden = loss_of(NOW[:2], [0.0, 0.0], entropy_coef=0.1)
+    still.loss.backward()
+    assert hidden.grad[0, 0] > 0 > hidden.grad[0, 1]  # a step down pulls the likelier token back
+
+
+@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_gradients_against_finite_differences(kind, temperature):
+    torch.manual_seed(0)
+    hidden = torch.randn(5, 4, dtype=D, requires_grad=True)
+    head = torch.randn(7, 4, dtype=D, requires_grad=True)
+    targets = torch.tensor([0, 3, 6, 2, 2])
+    old = selective_logprobs(hidden, head, targets, temperature)[0].detach() + 0.1 * torch.randn(5, dtype=D)
+    advantages = torch.randn(5, dtype=D)
+
+    def loss(hidden, head):
+        settings = {"kind": kind, "entropy_coef": 0.3, "temperature": temperature}
+        return policy_loss(hidden, head, targets, advantages, old, **settings).loss
+
+    assert torch.autograd.gradcheck(loss, (hidden, head))
+
+
+def test_logprobs_and_entropy_are_those_of_the_tempered_distribution():
+    torch.manual_seed(1)
+    hidden, head = torch.randn(6, 4, dtype=D), torch.randn(9, 4, dtype=D)
+    targets = torch.arange(6)
+    logprobs, entropy = selective_logprobs(hidden, head, targets, 0.5)
+    expected = torch.distributions.Categorical(logits=hidden @ head.T / 0.5)
+    torch.testing.assert_close(logprobs, expected.log_prob(targets))
+    torch.testing.assert_close(entropy, expected.entropy())
+    with pytest.raises(ValueError, match="temperature"):
+        selective_logprobs(hidden, head, targets, 0.0)
+
+
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.2])
+@pytest.mark.parametrize("chunk", [1, 4, 11, 100])
+def test_chunks_change_nothing(chunk, entropy_coef):
+    torch.manual_seed(2)
+    head, targets, advantages = (
+        torch.randn(13, 8, dtype=D),
+        torch.randint(13, (11,)),
+        torch.randn(11, dtype=D),
+    )
+    start, old = torch.randn(11, 8, dtype=D), -3 + 0.2 * torch.randn(11, dtype=D)
+    results = []
+    for size in (None, chunk):
+        hidden, weight = start.clone().requires_grad_(), head.clone().requires_grad_()
+        settings = {"kind": "importance", "entropy_coef": entropy_coef, "chunk": size}
+        result = policy_loss(hidden, weight, targets, advantages, old, **settings)
+        result.loss.backward()
+        results.append((result.loss.detach(), result.logprobs_T, result.entropy_T, hidden.grad, weight.grad))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=1e-12)
+
+
+def test_half_precision_states_are_raised_to_float32():
+    hidden, head = torch.randn(3, 4, dtype=torch.bfloat16), torch.randn(5, 4, dtype=torch.bfloat16)
+    result = policy_loss(hidden, head, torch.tensor([0, 1, 2]), torch.ones(3))
+    assert result.logprobs_T.dtype == torch.float32
+
+
+def test_no_tokens_give_a_zero_loss():
+    result = policy_loss(
+        torch.zeros(0, 4), torch.randn(5, 4), torch.zeros(0, dtype=torch.long), torch.zeros(0)
+    )
+    assert result.loss.item() == 0 and result.ratio_max.item() == 1 and result.clip_fraction.item() == 0
+
+
+def test_unknown_kind_is_named():
+    with pytest.raises(ValueError, match="kind.*ppo.*importance.*reinforce.*'pp0'"):
+        loss_of(NOW, [1.0, 1.0, 1.0], OLD, kind="pp0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("token_mean", [1 / 4] * 4),
+        ("sequence_mean", [1 / 3, 1 / 9, 1 / 9, 1 / 9]),
+        ("constant", [1 / 30] * 4),
+        ("token_sum", [1.0] * 4),
+    ],
+)
+def test_weights(kind, expected):
+    torch.testing.assert_close(weights([1, 3, 0], kind, 10), torch.tensor(expected, dtype=D))
+
+
+def test_weights_name_what_is_wrong():
+    with pytest.raises(ValueError, match="length_norm.*token_mean"):
+        weights([1], "mean")
+    with pytest.raises(ValueError, match="length_constant"):
+        weights([1], "constant")
+    assert weights([], "token_mean").shape == weights([0, 0], "token_mean").shape == (0,)
