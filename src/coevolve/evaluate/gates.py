@@ -6,7 +6,6 @@ Every role of every paper is played on demonstrations it has not seen; the oracl
 import json
 import re
 from collections.abc import Callable, Sequence
-from random import Random
 
 from coevolve import prompts
 from coevolve.evaluate.score import score, tally
@@ -14,7 +13,7 @@ from coevolve.play import Batched
 from coevolve.types import Reply, Turn
 from coevolve.worlds import tiny
 from coevolve.worlds.demonstrations import ROLES, demonstrate
-from coevolve.worlds.demonstrator import claim, pick
+from coevolve.worlds.demonstrator import Demonstrator, claim, pick
 from coevolve.worlds.formats import well_formed
 
 Generate = Callable[[list[Turn]], list[Reply]]
@@ -36,7 +35,7 @@ def formats(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
     """Share of well-formed replies of every role at temperature 1."""
     shares = {}
     for role in ROLES:
-        rng = Random(f"format {role} {seed}")
+        rng = Demonstrator(f"format {role} {seed}")
         texts = [demonstrate(rng, role)[1] for _ in range(count)]
         replies = ask(generate, role, texts, 1.0, seed)
         shares[role] = sum(well_formed(role, text) for text in replies) / count
@@ -45,7 +44,7 @@ def formats(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
 
 def judging(generate: Generate, count: int, temperature: float, seed: int = 0) -> float:
     """Share of answers, half of them wrong, that the answer judge puts on the right side."""
-    rng, role = Random(f"judging {seed}"), prompts.load("mae", "judge_answer", "compact")
+    rng, role = Demonstrator(f"judging {seed}"), prompts.load("mae", "judge_answer", "compact")
     tasks = [pick(rng, choice=False) for _ in range(count)]
     shown = [claim(rng, task) for task in tasks]
     turns = [role(question=task.question, answer=answer) for task, answer in zip(tasks, shown, strict=True)]
@@ -56,7 +55,7 @@ def judging(generate: Generate, count: int, temperature: float, seed: int = 0) -
 
 def rating(generate: Generate, count: int, seed: int = 0) -> float:
     """Share of questions, some of them spoilt, that the question judge puts on the right side."""
-    rng, role = Random(f"rating {seed}"), prompts.load("mae", "judge_question", "compact")
+    rng, role = Demonstrator(f"rating {seed}"), prompts.load("mae", "judge_question", "compact")
     tasks = [pick(rng) for _ in range(count)]
     shown = [task.question if rng.random() < 0.5 else tiny.spoil(rng, task.question) for task in tasks]
     turns = [role(question=question) for question in shown]
@@ -72,7 +71,7 @@ def _agreement(replies: Sequence[str], truths: Sequence[bool]) -> float:
 
 def challenging(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
     """The document reader at temperature 1: gold answers right, questions literally in the document."""
-    rng, role = Random(f"challenging {seed}"), prompts.load("spice", "challenger_free", "compact")
+    rng, role = Demonstrator(f"challenging {seed}"), prompts.load("spice", "challenger_free", "compact")
     documents = [tiny.document(rng) for _ in range(count)]
     turns = [role(document=text, answer_type=rng.choice(tasks).answer_type) for text, tasks in documents]
     replies = ask(generate, role.name, [turn.messages[0]["content"] for turn in turns], 1.0, seed)

@@ -1,0 +1,174 @@
+"""Figures in the house style, saved as PNG and as SVG whose bytes repeat.
+
+Knows colours, curves, bars and role diagrams. A figure is a view of a frame; where the frame's numbers come
+from is not known here.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import cos, pi, sin
+from pathlib import Path
+from textwrap import wrap
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from coevolve.show import visible
+from coevolve.types import Role
+
+# The colour-blind palette of seaborn, then five of Paul Tol's; dashes tell curves apart where colours do not.
+COLOURS = [*sns.color_palette("colorblind").as_hex(), "#332288", "#882255", "#999933", "#117733", "#44aa99"]
+METHODS = """mae sage comas conl spice rzero azr base sft ttrl
+    strong_challenger srlm srt maporl verifier""".split()
+METHOD_COLOURS = dict(zip(METHODS, COLOURS, strict=True))
+Point = tuple[float, float]
+
+
+def style() -> None:
+    """Set the house style for every figure drawn from now on."""
+    fixed = {
+        "figure.facecolor": "white",
+        "savefig.facecolor": "white",
+        "svg.hashsalt": "coevolve",
+        "figure.figsize": (6.4, 4.0),
+        "axes.titlesize": "medium",
+        "legend.frameon": False,
+    }
+    sns.set_theme(style="whitegrid", palette="colorblind", font="DejaVu Sans", rc=fixed)
+
+
+def plain(text: object) -> str:
+    """Return text that matplotlib draws literally: no mathematics between dollar signs, nothing hidden."""
+    return visible(str(text)).replace("$", r"\$")
+
+
+def palette(names: Iterable[str]) -> dict[str, str]:
+    """Give every name its colour: a method always its own, any other name the next one that is free."""
+    names = list(dict.fromkeys(names))
+    chosen = {name: METHOD_COLOURS[name.lower()] for name in names if name.lower() in METHOD_COLOURS}
+    free = [colour for colour in COLOURS if colour not in chosen.values()] or COLOURS
+    others = [name for name in names if name not in chosen]
+    return chosen | {name: free[i % len(free)] for i, name in enumerate(others)}
+
+
+def curve(
+    frame: pd.DataFrame, x: str, y: str, hue: str | None = "method", ax: Axes | None = None, **labels: str
+) -> Axes:
+    """Draw the mean of `y` over `x`, a line per `hue`, with a band from the lowest to the highest seed.
+
+    Rows with equal x and hue are seeds; rows without a y are left out. `labels` are title, xlabel and ylabel.
+    """
+    if frame.dropna(subset=[y]).empty:
+        raise ValueError(f"y: the frame has no values of {y!r} to draw")
+    ax = ax or plt.subplots()[1]
+    drawn = frame.dropna(subset=[y])
+    look: dict[str, object] = {"color": COLOURS[0]}
+    if hue is not None:
+        drawn = drawn.assign(**{hue: drawn[hue].astype(str)})
+        shown = {name: plain(name) for name in drawn[hue].unique()}
+        colours = {shown[name]: colour for name, colour in palette(shown).items()}
+        drawn = drawn.assign(**{hue: drawn[hue].map(shown)})
+        look = {"hue": hue, "style": hue, "palette": colours}
+    sns.lineplot(drawn, x=x, y=y, errorbar=("pi", 100), ax=ax, **look)
+    if hue is not None:
+        ax.legend(title=None)
+    return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
+
+
+def bars(
+    table: pd.DataFrame, x: str = "method", y: str = "accuracy", ax: Axes | None = None, **labels: str
+) -> Axes:
+    """Draw a bar per row with the limits in its columns low and high, as `accuracy_table` gives them."""
+    ax = ax or plt.subplots()[1]
+    names = [str(name) for name in table[x]]
+    colours = palette(names)
+    reach = [(table[y] - table["low"]).clip(lower=0), (table["high"] - table[y]).clip(lower=0)]
+    places = range(len(names))
+    ax.bar(places, table[y], yerr=reach, capsize=4, width=0.7, color=[colours[name] for name in names])
+    ax.set_xticks(places, [plain(name) for name in names])
+    ax.grid(visible=False, axis="x")
+    return _labelled(ax, {"xlabel": "", "ylabel": y} | labels)
+
+
+def _labelled(ax: Axes, labels: dict[str, str]) -> Axes:
+    ax.set(**{name: plain(label) for name, label in labels.items()})
+    return ax
+
+
+def save_figure(fig: Figure, out: Path) -> None:
+    """Write figure.png (150 dpi) and figure.svg to the folder `out`; equal figures give equal bytes."""
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({"svg.hashsalt": "coevolve"}):
+        fig.savefig(out / "figure.png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+        fig.savefig(out / "figure.svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+
+
+def diagram(roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: Path) -> Figure:
+    """Draw who passes what to whom and save it to `out`.
+
+    A box per role with its policy and the fields its prompt reads; an edge is (from, to, label). A name
+    in an edge that is no role, such as a pool or a verifier, becomes a dashed box.
+    """
+    names = list(dict.fromkeys([role.name for role in roles] + [end for edge in edges for end in edge[:2]]))
+    if not names:
+        raise ValueError("roles: a diagram needs at least one role or edge")
+    fig, ax = plt.subplots(figsize=(8.0, 6.4))
+    ax.set(xlim=(-1.6, 1.6), ylim=(-1.3, 1.3), aspect="equal")
+    ax.axis("off")
+    turn = 2 * pi / len(names)
+    places = {name: (1.1 * sin(turn * i), 0.9 * cos(turn * i)) for i, name in enumerate(names)}
+    known = {role.name: role for role in roles}
+    boxes = {name: _box(ax, places[name], name, known.get(name)) for name in names}
+    for source, target, label in edges:
+        _arrow(ax, (boxes[source], boxes[target]), places[source], places[target], label)
+    save_figure(fig, out)
+    return fig
+
+
+def _box(ax: Axes, at: Point, name: str, role: Role | None) -> FancyBboxPatch:
+    lines = [plain(name)]
+    if role is not None:
+        lines += [plain(f"policy {role.policy}")]
+        lines += wrap(plain(f"reads {', '.join(sorted(role.fields))}"), 28) if role.fields else []
+    shape = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": COLOURS[0], "linewidth": 1.6}
+    if role is None:
+        shape |= {"edgecolor": "0.45", "linestyle": "--"}
+    return ax.text(*at, "\n".join(lines), ha="center", va="center", fontsize=9, bbox=shape).get_bbox_patch()
+
+
+def _arrow(
+    ax: Axes, boxes: tuple[FancyBboxPatch, FancyBboxPatch], start: Point, end: Point, label: str
+) -> None:
+    bend, near = (
+        0.2,
+        0.4,
+    )  # a label sits nearer to the sender, so that a pair of opposite arrows stays readable
+    ends = {"patchA": boxes[0], "patchB": boxes[1]}
+    if start == end:
+        outward = 1 if start[1] >= 0 else -1
+        rim = start[1] + outward * (_height(ax, boxes[0]) / 2 + 0.02)
+        start, end, bend, near, ends = (start[0] - 0.15, rim), (end[0] + 0.15, rim), -1.4 * outward, 0.5, {}
+    # Arrows lie above the boxes: where a box ends is known only once its text is drawn.
+    look = {"arrowstyle": "-|>", "mutation_scale": 14, "color": "0.3", "linewidth": 1.2, "zorder": 4}
+    ax.add_patch(FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bend}", **ends, **look))
+    paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    at = _on_arc(start, end, bend, near)
+    ax.text(*at, plain(label), fontsize=8, ha="center", va="center", zorder=5, bbox=paper)
+
+
+def _height(ax: Axes, box: FancyBboxPatch) -> float:
+    ax.figure.draw_without_rendering()
+    return box.get_window_extent().transformed(ax.transData.inverted()).height
+
+
+def _on_arc(start: Point, end: Point, bend: float, share: float) -> Point:
+    """The point at a share of matplotlib's arc3: a quadratic curve, its control point off by the bend."""
+    (x0, y0), (x1, y1) = start, end
+    control = ((x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0))
+    weights = (1 - share) ** 2, 2 * share * (1 - share), share**2
+    return tuple(sum(w * p[i] for w, p in zip(weights, (start, control, end), strict=True)) for i in (0, 1))

@@ -1,0 +1,187 @@
+"""Statistics as pure functions on arrays; axes are S seeds, I items, B benchmarks, R runs.
+
+Knows no table, no benchmark name and no paper. A score is any finite number, most often 0 or 1 for one item.
+Everything random takes a seed and repeats exactly.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+REPLICATES = 10_000
+
+
+class Interval(NamedTuple):
+    """An estimate with its confidence limits; unpacks as `delta, low, high`."""
+
+    delta: float
+    low: float
+    high: float
+
+
+def wilson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the Wilson score limits of k successes in n trials; no trials give (0.0, 1.0)."""
+    if not 0 <= k <= n:
+        raise ValueError(f"k must lie between 0 and n, got k={k}, n={n}")
+    if n == 0:
+        return 0.0, 1.0
+    limits = stats.binomtest(int(k), int(n)).proportion_ci(level, method="wilson")
+    return float(limits.low), float(limits.high)
+
+
+def mcnemar_midp(a: ArrayLike, b: ArrayLike) -> float:
+    """Return the two-sided exact mid-p of McNemar's test on two 0/1 vectors over the same I items."""
+    a_I, b_I = _scores(a, 1), _scores(b, 1)
+    if a_I.shape != b_I.shape:
+        raise ValueError(f"a and b must hold the same items, got shapes {a_I.shape} and {b_I.shape}")
+    if not np.isin(np.concatenate([a_I, b_I]), (0, 1)).all():
+        raise ValueError("a and b must hold only 0 and 1")
+    lost, won = int((a_I > b_I).sum()), int((b_I > a_I).sum())
+    count = lost + won
+    outcomes = np.arange(count + 1)
+    chance = stats.binom.pmf(outcomes, count, 0.5)
+    distance, seen = abs(2 * outcomes - count), abs(won - lost)
+    return float(chance[distance > seen].sum() + chance[distance == seen].sum() / 2) if count else 1.0
+
+
+def bootstrap(
+    strata: Sequence[ArrayLike], level: float = 0.95, replicates: int = REPLICATES, seed: int = 0
+) -> Interval:
+    """Return the mean over strata of the mean score of each S x I array, with bootstrap limits.
+
+    One draw of seeds serves all strata, items are drawn within each (multinomial weights); a single seed
+    is kept and only items are drawn. A bootstrap over few seeds is too narrow, so the limits reach at
+    least as far as Student's t over the S seed means.
+    """
+    strata_SI = [_scores(scores, 2) for scores in strata]
+    seeds = {scores_SI.shape[0] for scores_SI in strata_SI}
+    if len(seeds) != 1:
+        raise ValueError(f"every stratum needs the same number of seeds, at least one; got {sorted(seeds)}")
+    size = seeds.pop()
+    rng = np.random.default_rng(seed)
+    weights_RS = rng.multinomial(size, np.full(size, 1 / size), replicates) / size
+    means_R = sum(_reweighted(scores_SI, weights_RS, rng) for scores_SI in strata_SI) / len(strata_SI)
+    low, high = np.quantile(means_R, [(1 - level) / 2, (1 + level) / 2])
+    means_S = np.mean([scores_SI.mean(axis=1) for scores_SI in strata_SI], axis=0)
+    delta, reach = means_S.mean(), 0.0
+    if size > 1:
+        reach = stats.t.ppf((1 + level) / 2, size - 1) * means_S.std(ddof=1) / np.sqrt(size)
+    return Interval(float(delta), float(min(low, delta - reach)), float(max(high, delta + reach)))
+
+
+def _reweighted(
+    scores_SI: NDArray[np.float64], weights_RS: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    # Items with equal columns are interchangeable, so drawing their counts is the same draw, only cheaper.
+    distinct_SU, counts_U = np.unique(scores_SI, axis=1, return_counts=True)
+    items = scores_SI.shape[1]
+    drawn_RU = rng.multinomial(items, counts_U / items, len(weights_RS)) / items
+    return np.einsum("rs,su,ru->r", weights_RS, distinct_SU, drawn_RU, optimize=True)
+
+
+def paired_bootstrap(
+    a_SI: ArrayLike, b_SI: ArrayLike, level: float = 0.95, replicates: int = REPLICATES, seed: int = 0
+) -> Interval:
+    """Return the gain of b over a on the same S seeds x I items; a single row pairs with every seed."""
+    return stratified_bootstrap([a_SI], [b_SI], level, replicates, seed)
+
+
+def stratified_bootstrap(
+    a_BSI: Sequence[ArrayLike],
+    b_BSI: Sequence[ArrayLike],
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Interval:
+    """Return the gain of b over a averaged over B benchmarks of equal weight, each a pair of S x I arrays."""
+    return bootstrap([_gain(a, b) for a, b in zip(a_BSI, b_BSI, strict=True)], level, replicates, seed)
+
+
+def paired_p(a_SI: ArrayLike, b_SI: ArrayLike) -> float:
+    """Return the two-sided p of b against a on the same S seeds x I items.
+
+    Several seeds: paired t over the seed means. One seed: mid-p McNemar, or paired t over the items when
+    scores are fractions (items answered more than once).
+    """
+    gain_SI = _gain(a_SI, b_SI)
+    if len(gain_SI) == 1 and np.isin(np.concatenate([a_SI, b_SI]), (0, 1)).all():
+        return mcnemar_midp(np.asarray(a_SI)[0], np.asarray(b_SI)[0])
+    gains = gain_SI.mean(axis=1) if len(gain_SI) > 1 else gain_SI[0]
+    if np.ptp(gains) < 1e-12:
+        return 1.0 if abs(gains[0]) < 1e-12 else 0.0
+    return float(stats.ttest_1samp(gains, 0).pvalue)
+
+
+def stratified_average(scores: Sequence[ArrayLike]) -> float:
+    """Return the mean over benchmarks of each benchmark's mean score, so a large benchmark weighs no more."""
+    if not len(scores):
+        raise ValueError("scores must hold at least one benchmark")
+    return float(np.mean([np.mean(_finite(benchmark)) for benchmark in scores]))
+
+
+def iqm(scores_RB: ArrayLike) -> float:
+    """Return the interquartile mean over all runs and benchmarks: the mean without the outer quarters."""
+    return float(stats.trim_mean(_finite(scores_RB), 0.25, axis=None))
+
+
+def probability_of_improvement(a_RB: ArrayLike, b_RB: ArrayLike) -> float:
+    """Return how often a run of b beats a run of a, ties half, averaged over the B benchmarks (columns)."""
+    a, b = _scores(a_RB, 2), _scores(b_RB, 2)
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"a and b must have the same benchmarks, got {a.shape[1]} and {b.shape[1]}")
+    return float(((np.sign(b[:, None] - a[None]) + 1) / 2).mean())
+
+
+def holm(p: ArrayLike) -> NDArray[np.float64]:
+    """Return Holm's adjusted p-values in the order given; NaN stays NaN and does not count as a test."""
+    raw = np.asarray(p, dtype=float)
+    adjusted, tested = np.full(raw.shape, np.nan), np.flatnonzero(~np.isnan(raw))
+    order = tested[np.argsort(raw[tested], kind="stable")]
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(raw[order] * np.arange(len(order), 0, -1)))
+    return adjusted
+
+
+def pass_at_k(n: ArrayLike, c: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Return the unbiased pass@k per item from c correct among n samples: 1 - C(n - c, k) / C(n, k)."""
+    n_I, c_I = np.broadcast_arrays(np.asarray(n, dtype=float), np.asarray(c, dtype=float))
+    if k < 1 or (n_I < k).any() or (c_I < 0).any() or (c_I > n_I).any():
+        raise ValueError(f"pass@k needs 1 <= k <= n and 0 <= c <= n, got k={k}")
+    draws = np.arange(k)
+    missed = np.maximum(n_I[..., None] - c_I[..., None] - draws, 0) / (n_I[..., None] - draws)
+    return 1 - missed.prod(axis=-1)
+
+
+def verdict(delta: float, low: float, high: float, paper_sign: int) -> str:
+    """Judge the sign the paper claims (-1, 0 or 1) by our gain: "agrees", "disagrees" or "undecided".
+
+    Undecided while the interval holds zero. A clear gain disagrees with a claim of no difference (0).
+    """
+    if paper_sign not in (-1, 0, 1):
+        raise ValueError(f"paper_sign must be -1, 0 or 1, got {paper_sign!r}")
+    if np.isnan([delta, low, high]).any() or low <= 0 <= high:
+        return "undecided"
+    return "agrees" if np.sign(delta) == paper_sign else "disagrees"
+
+
+def _finite(scores: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(scores, dtype=float)
+    if not array.size or not np.isfinite(array).all():
+        raise ValueError(f"scores must be finite and not empty, got an array of shape {array.shape}")
+    return array
+
+
+def _scores(scores: ArrayLike, axes: int) -> NDArray[np.float64]:
+    array = _finite(scores)
+    if array.ndim != axes:
+        raise ValueError(f"scores must have {axes} axes, got shape {array.shape}")
+    return array
+
+
+def _gain(a_SI: ArrayLike, b_SI: ArrayLike) -> NDArray[np.float64]:
+    a, b = _scores(a_SI, 2), _scores(b_SI, 2)
+    if a.shape[1] != b.shape[1] or (len(a) != len(b) and 1 not in (len(a), len(b))):
+        raise ValueError(f"a and b must hold the same seeds x items, got {a.shape} and {b.shape}")
+    return b - a

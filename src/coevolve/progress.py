@@ -1,0 +1,148 @@
+"""One progress display for notebooks, terminals and logs; it only ever prints, and knows nothing of training.
+
+A notebook shows one line that is updated in place and saved in its last state. A log gets whole lines. Set
+COEVOLVE_PROGRESS=lines to have whole lines everywhere (a notebook then shows both), as a batch run wants.
+"""
+
+import os
+import sys
+import time
+from types import TracebackType
+
+from coevolve.show import escape, visible
+
+
+class Progress:
+    """A `with` block around a loop of `total` steps; call `update` after every step."""
+
+    def __init__(self, total: int, label: str, every: int, seconds: float):
+        self.total, self.label, self.every, self.seconds = total, label, every, seconds
+        self.step, self.metrics = 0, {}
+        self.began = self.spoke = time.monotonic()
+        self.first: tuple[int, float] | None = None  # a resumed run starts late: its pace counts from here
+
+    def __enter__(self) -> "Progress":
+        self.began = self.spoke = time.monotonic()
+        self.show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        spent = duration(time.monotonic() - self.began)
+        self.close(f"{self.line()} {'stopped after' if kind else 'took'} {spent}")
+
+    def update(self, step: int, **metrics: object) -> None:
+        """Report that `step` of the `total` steps are done, with the newest metrics."""
+        now = time.monotonic()
+        if self.first is None:
+            self.first = step - 1, self.began
+        self.step, self.metrics = step, metrics
+        self.show()
+        if self.due(now):
+            self.spoke = now
+            self.tell(f"{self.line()} eta {self.eta(now)}")
+
+    def due(self, now: float) -> bool:
+        """Say whether a log line is due: every so many steps or seconds."""
+        return self.step % self.every == 0 or now - self.spoke >= self.seconds
+
+    def eta(self, now: float) -> str:
+        """Return the time left at the pace so far as m:ss or h:mm:ss."""
+        if self.first is None or self.step <= self.first[0]:
+            return "?"
+        pace = (now - self.first[1]) / (self.step - self.first[0])
+        return duration(pace * max(0, self.total - self.step))
+
+    def line(self) -> str:
+        """Return the state in one line: `train step 12/40 reward 0.31`."""
+        numbers = [f"{name} {_number(value)}" for name, value in self.metrics.items()]
+        return visible(" ".join([self.label, f"step {self.step}/{self.total}", *numbers])).replace("\n", " ")
+
+    def show(self) -> None:
+        """Redraw whatever can be redrawn; a log has nothing to redraw."""
+
+    def tell(self, line: str) -> None:
+        """Write one whole line to the log."""
+        print(line, flush=True)
+
+    def close(self, line: str) -> None:
+        """Leave the final state behind."""
+        self.tell(line)
+
+
+class _Notebook(Progress):
+    handle, drawn = None, 0.0
+
+    def show(self) -> None:
+        now = time.monotonic()
+        if self.handle is None or now - self.drawn >= 0.2:  # more often would only flood the page
+            self.drawn = now
+            self._draw(f"{self.line()} eta {self.eta(now)}")
+
+    def tell(self, line: str) -> None:
+        if _lines_wanted():
+            super().tell(line)
+
+    def close(self, line: str) -> None:
+        self._draw(line)
+        self.tell(line)
+
+    def _draw(self, line: str) -> None:
+        from IPython.display import HTML, display
+
+        bar = f'<progress value="{self.step}" max="{self.total}"></progress>'
+        shown = HTML(f"<div>{bar} <code>{escape(line)}</code></div>")
+        if self.handle is None:
+            self.handle = display(shown, display_id=True)
+        else:
+            self.handle.update(shown)
+
+
+class _Terminal(Progress):
+    def __enter__(self) -> "Progress":
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self.bar = Bar(BarColumn(), TextColumn("{task.description}", markup=False))
+        self.task = self.bar.add_task(self.label, total=self.total)
+        self.bar.start()
+        return super().__enter__()
+
+    def show(self) -> None:
+        line = f"{self.line()} eta {self.eta(time.monotonic())}"
+        self.bar.update(self.task, completed=self.step, description=line)
+
+    def tell(self, line: str) -> None:
+        """Say nothing: the bar already shows it."""
+
+    def close(self, line: str) -> None:
+        self.bar.update(self.task, description=line)
+        self.bar.stop()
+
+
+def progress(total: int, label: str, every: int = 10, seconds: float = 10.0) -> Progress:
+    """Return the display that fits: notebook, terminal, or a log line every `every` steps or `seconds`."""
+    if total < 0 or every < 1:
+        raise ValueError(f"total must not be negative and every must be at least 1, got {total} and {every}")
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None and hasattr(shell, "kernel"):
+        return _Notebook(total, label, every, seconds)
+    fits = _Terminal if sys.stdout.isatty() and not _lines_wanted() else Progress
+    return fits(total, label, every, seconds)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as m:ss, or h:mm:ss from an hour on."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _lines_wanted() -> bool:
+    return os.environ.get("COEVOLVE_PROGRESS") == "lines"
+
+
+def _number(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
