@@ -1,10 +1,8 @@
 """Demonstrations of the roles that talk to each other: CoMAS's discussion and CoNL's four rounds."""
 
-from random import Random
-
 from coevolve.prompts import blocks
 from coevolve.worlds import tiny
-from coevolve.worlds.demonstrator import JUDGE_SKILL, Pair, claim, judged, pick, say, solved
+from coevolve.worlds.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
 from coevolve.worlds.tiny import Task
 
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
@@ -16,7 +14,7 @@ def evaluation(own: str, shown: str) -> str:
     return f"{own}: {'right' if own == shown else 'wrong'}"
 
 
-def history(rng: Random, task: Task) -> str:
+def history(rng: Demonstrator, task: Task) -> str:
     """Zero to two earlier rounds of a discussion."""
     rounds = []
     for _ in range(rng.choice([0, 0, 1, 2])):
@@ -25,7 +23,7 @@ def history(rng: Random, task: Task) -> str:
     return blocks.discussion(rounds)
 
 
-def solution(rng: Random) -> Pair:
+def solution(rng: Demonstrator) -> Pair:
     """CoMAS: solve, with the discussion so far."""
     task = pick(rng, choice=False)
     earlier = history(rng, task)
@@ -33,7 +31,7 @@ def solution(rng: Random) -> Pair:
     return fields, solved(rng, task, "\\boxed{{{}}}", 0.85 if earlier else None)
 
 
-def evaluate(rng: Random, ends_in_judgment: bool = False) -> Pair:
+def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
     """CoMAS: evaluate a solution; or, on demand, in the form of the ablation without scoring."""
     task = pick(rng, choice=False)
     shown, own = claim(rng, task), say(rng, task, JUDGE_SKILL)
@@ -43,12 +41,12 @@ def evaluate(rng: Random, ends_in_judgment: bool = False) -> Pair:
     return fields, evaluation(own, shown)
 
 
-def judgment(rng: Random) -> Pair:
+def judgment(rng: Demonstrator) -> Pair:
     """CoMAS, ablation without scoring: an evaluation that ends in a judgment."""
     return evaluate(rng, ends_in_judgment=True)
 
 
-def scoring(rng: Random, alone: bool = False) -> Pair:
+def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
     """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
     task = pick(rng, choice=False)
     shown = claim(rng, task)
@@ -59,18 +57,18 @@ def scoring(rng: Random, alone: bool = False) -> Pair:
     return fields, judged(rng, say(rng, task, JUDGE_SKILL), shown, right=3, wrong=1)
 
 
-def scoring_alone(rng: Random) -> Pair:
+def scoring_alone(rng: Demonstrator) -> Pair:
     """CoMAS, ablation without evaluation: score a solution by itself."""
     return scoring(rng, alone=True)
 
 
-def proposal(rng: Random) -> Pair:
+def proposal(rng: Demonstrator) -> Pair:
     """CoNL, round 0: an initial solution."""
     task = pick(rng, choice=False)
     return {"persona": rng.choice(PERSONAS), "query": task.question}, solved(rng, task, "ANSWER: {}")
 
 
-def table(rng: Random) -> tuple[Task, list[str], str, list[int], int]:
+def table(rng: Demonstrator) -> tuple[Task, list[str], str, list[int], int]:
     """A task, the agents' answers, the judge's own answer, the agents it compares, and which agent it is."""
     task, count = pick(rng, choice=False), rng.choice(AGENTS)
     answers = [claim(rng, task) for _ in range(count)]
@@ -86,7 +84,7 @@ def ranking(answers: list[str], own: str, others: list[int]) -> str:
     return "\n".join(f"Agent {best} {'=' if answers[i] == own else mark} Agent {i}" for i in others if i != best)
 
 
-def review(rng: Random) -> Pair:
+def review(rng: Demonstrator) -> Pair:
     """CoNL, round 1: rank the others, criticise up to two of them."""
     task, answers, own, others, agent = table(rng)
     wrong = [i for i in others if answers[i] != own and i != agent][:2]
@@ -99,7 +97,7 @@ def review(rng: Random) -> Pair:
     return fields, f"<think>{own}</think>{order}{''.join(notes)}"
 
 
-def revision(rng: Random) -> Pair:
+def revision(rng: Demonstrator) -> Pair:
     """CoNL, round 2: revise in the light of critiques."""
     task = pick(rng, choice=False)
     shown = claim(rng, task)
@@ -110,7 +108,7 @@ def revision(rng: Random) -> Pair:
     return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
 
 
-def verdict(rng: Random) -> Pair:
+def verdict(rng: Demonstrator) -> Pair:
     """CoNL, round 3: the final ranking."""
     task, answers, own, others, agent = table(rng)
     fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
@@ -118,13 +116,13 @@ def verdict(rng: Random) -> Pair:
     return fields, f"<think>{own}</think><final_ranking>{ranking(answers, own, others)}</final_ranking>"
 
 
-def compress_solution(rng: Random) -> Pair:
+def compress_solution(rng: Demonstrator) -> Pair:
     """CoNL, memory buffer: keep the answer line."""
     answer = f"ANSWER: {claim(rng, pick(rng, choice=False))}"
     return {"solution": answer}, answer
 
 
-def compress_critique(rng: Random) -> Pair:
+def compress_critique(rng: Demonstrator) -> Pair:
     """CoNL, memory buffer: keep the point."""
     note = f"it is {claim(rng, pick(rng, choice=False))}"
     return {"critique": note}, note

@@ -5,11 +5,10 @@ Reads the shipped compact prompts, knows nothing of tokens.
 
 import json
 from collections.abc import Callable
-from random import Random
 
 from coevolve import prompts
 from coevolve.worlds import conversations, symbols, tiny
-from coevolve.worlds.demonstrator import JUDGE_SKILL, Pair, claim, judged, pick, say, solved
+from coevolve.worlds.demonstrator import JUDGE_SKILL, TRUTH, Demonstrator, Pair, claim, judged, pick, say, solved
 from coevolve.worlds.tiny import Task
 
 MCQ_JSON = '{{"multiple_choice_question": "{}", "multiple_choice_correct": "{}"}}'
@@ -17,31 +16,31 @@ FREE_JSON = '{{"question": "{}", "answer": "{}", "answer_type": "{}"}}'
 FORMAT_JSON = '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, "best_answer_type": {}, "reason": "{}"}}'
 
 
-def _solver(rng: Random) -> Pair:
+def _solver(rng: Demonstrator) -> Pair:
     task = pick(rng)
     return {"question": task.question}, solved(rng, task, "<answer>{}</answer>")
 
 
-def _planned(rng: Random) -> Pair:
+def _planned(rng: Demonstrator) -> Pair:
     task = pick(rng)
     return {"question": task.question, "plan": task.plan}, solved(rng, task, "<answer>{}</answer>")
 
 
-def _boxed(rng: Random) -> Pair:
+def _boxed(rng: Demonstrator) -> Pair:
     task = pick(rng)
     return {"question": task.question}, solved(rng, task, "\\boxed{{{}}}")
 
 
-def _propose(rng: Random, task: Task) -> str:
+def _propose(rng: Demonstrator, task: Task) -> str:
     question = task.question if rng.random() < 0.92 else tiny.spoil(rng, task.question)
     return f"<question>{question}</question>"
 
 
-def _proposer(rng: Random) -> Pair:
+def _proposer(rng: Demonstrator) -> Pair:
     return {}, _propose(rng, pick(rng, choice=False))
 
 
-def _alike(rng: Random, task: Task) -> Task:
+def _alike(rng: Demonstrator, task: Task) -> Task:
     names = (task.family,) if rng.random() < 0.7 else tuple(tiny.FAMILIES)
     while True:
         other = tiny.draw(rng, rng.choice(names))
@@ -49,19 +48,19 @@ def _alike(rng: Random, task: Task) -> Task:
             return other
 
 
-def _proposer_reference(rng: Random) -> Pair:
+def _proposer_reference(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=False)
     return {"reference": task.question}, _propose(rng, _alike(rng, task))
 
 
-def _judge_question(rng: Random) -> Pair:
+def _judge_question(rng: Demonstrator) -> Pair:
     question = pick(rng).question
     good = rng.random() < 0.6
     shown = question if good else tiny.spoil(rng, question)
     return {"question": shown}, f"<score>{8 if good else 2}</score>"
 
 
-def _judge_answer(rng: Random) -> Pair:
+def _judge_answer(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=False)
     shown = claim(rng, task)
     return {"question": task.question, "answer": shown}, judged(rng, say(rng, task, JUDGE_SKILL), shown)
@@ -84,7 +83,7 @@ def verifier_of(task: Task, answer: str) -> tuple[str, str]:
     return "math", answer
 
 
-def _challenger(rng: Random) -> Pair:
+def _challenger(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=False)
     other = _alike(rng, task)
     kind, gold = verifier_of(task, task.answer)
@@ -94,18 +93,18 @@ def _challenger(rng: Random) -> Pair:
     return fields, f"{_propose(rng, other)}<type>{new_kind}</type><{tag}>{new_gold}</{tag}>"
 
 
-def _planner(rng: Random) -> Pair:
+def _planner(rng: Demonstrator) -> Pair:
     task = pick(rng)
     return {"question": task.question}, f"<plan>{task.plan}</plan>"
 
 
-def _critic_plan(rng: Random) -> Pair:
+def _critic_plan(rng: Demonstrator) -> Pair:
     task, other = pick(rng), pick(rng)
     plan = task.plan if rng.random() < 0.5 else other.plan
     return {"question": task.question, "plan": plan}, f"<score>{8 if plan == task.plan else 2}</score>"
 
 
-def _format(rng: Random) -> Pair:
+def _format(rng: Demonstrator) -> Pair:
     text, tasks = tiny.document(rng)
     mcq = all(task.answer_type in ("String", "Boolean") for task in tasks)
     kind = "null" if mcq else f'"{tasks[0].answer_type}"'
@@ -113,7 +112,7 @@ def _format(rng: Random) -> Pair:
     return {"document": text}, FORMAT_JSON.format(json.dumps(mcq), json.dumps(not mcq), kind, reason)
 
 
-def _challenger_free(rng: Random) -> Pair:
+def _challenger_free(rng: Demonstrator) -> Pair:
     text, tasks = tiny.document(rng)
     task = rng.choice(tasks)
     kind = task.answer_type
@@ -124,12 +123,12 @@ def _challenger_free(rng: Random) -> Pair:
     return {"document": text, "answer_type": kind}, FREE_JSON.format(task.question, task.answer, kind)
 
 
-def _challenger_alone(rng: Random) -> Pair:
+def _challenger_alone(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=False)
     return {"answer_type": task.answer_type}, FREE_JSON.format(task.question, say(rng, task), task.answer_type)
 
 
-def _challenger_mcq(rng: Random) -> Pair:
+def _challenger_mcq(rng: Demonstrator) -> Pair:
     while True:
         text, tasks = tiny.document(rng)
         fit = [task for task in tasks if task.family in tiny.CHOICE_FAMILIES]
@@ -140,7 +139,7 @@ def _challenger_mcq(rng: Random) -> Pair:
             return {"document": text}, f"<think>{task.answer}</think>" + MCQ_JSON.format(question, letter)
 
 
-ROLES: dict[str, tuple[float, Callable[[Random], Pair]]] = {  # paper/role: (share of the mix, demonstrator)
+ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role: (share of the mix, demonstrator)
     "mae/solver": (14, _solver),
     "mae/proposer": (2.5, _proposer),
     "mae/proposer_reference": (3, _proposer_reference),
@@ -167,6 +166,8 @@ ROLES: dict[str, tuple[float, Callable[[Random], Pair]]] = {  # paper/role: (sha
     "spice/challenger_free": (14, _challenger_free),
     "spice/challenger_alone": (1.5, _challenger_alone),
 }
+SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
+EARLY = 3.0
 SHARED = {  # roles whose compact prompt is another role's, word for word
     "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
     "sage/critic_answer": "mae/judge_answer",
@@ -174,8 +175,14 @@ SHARED = {  # roles whose compact prompt is another role's, word for word
 PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
 
-def demonstrate(rng: Random, role: str | None = None) -> tuple[str, str, str]:
-    """Draw one demonstration: (paper/role, prompt text, completion text)."""
-    name = role or rng.choices(list(ROLES), [share for share, _ in ROLES.values()])[0]
-    fields, completion = ROLES[name][1](rng)
-    return name, PROMPTS[name](**fields).messages[0]["content"], completion
+def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
+    """Draw one demonstration: (paper/role, prompt text, completion text).
+
+    While it demonstrates the truth, roles that just solve come `EARLY` times as often.
+    """
+    if role is None:
+        boost = EARLY if rng.skill is TRUTH else 1.0
+        shares = [share * (boost if name in SOLVERS else 1.0) for name, (share, _) in ROLES.items()]
+        role = rng.choices(list(ROLES), shares)[0]
+    fields, completion = ROLES[role][1](rng)
+    return role, PROMPTS[role](**fields).messages[0]["content"], completion

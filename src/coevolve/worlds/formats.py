@@ -36,8 +36,9 @@ FORMATS = {
         "conl/compress_solution": r"ANSWER: [^<]+",
         "conl/compress_critique": r"[^<]+",
         "spice/reasoner": _BOXED,
-        "spice/format": r'{"suitable_for_mcq": (?:true, "suitable_for_free_form": false|false, "suitable_for_free_form": '
-        rf'true), "best_answer_type": (?:null|"(?:{_TYPES})"), "reason": "{_TEXT}"}}',
+        "spice/format": r'{"suitable_for_mcq": (?:true, "suitable_for_free_form": false|'
+        r'false, "suitable_for_free_form": true), '
+        rf'"best_answer_type": (?:null|"(?:{_TYPES})"), "reason": "{_TEXT}"}}',
         "spice/challenger_free": _FREE,
         "spice/challenger_alone": _FREE,
         "spice/challenger_mcq": rf'{_THOUGHT}{{"multiple_choice_question": "{_TEXT} A\){_TEXT} B\){_TEXT} C\){_TEXT} '
