@@ -13,7 +13,7 @@ __all__ = ["Policy", "Run", "Steps", "play", "train"]
 
 _HOMES = {
     "Policy": "coevolve.policies.causal",
-    "Run": "coevolve.train",
+    "Run": "coevolve.config",
     "Steps": "coevolve.play",
     "play": "coevolve.play",
     "train": "coevolve.train",

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from coevolve import config
+from coevolve.policies.tiny import find
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,9 +52,13 @@ def show_fields(protocol: str, preset: str) -> int:
 
 def train(run: config.Run) -> int:
     """Train, then print the summary."""
-    run.out.mkdir(parents=True, exist_ok=True)
+    find(run.model)  # before anything is written
+    try:
+        run.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"out must be a folder, and {run.out} cannot be made: {error.strerror}") from None
     if not os.access(run.out, os.W_OK):
-        raise PermissionError(f"out folder {run.out} cannot be written")
+        raise ValueError(f"out must be a folder that can be written, and {run.out} cannot")
     from coevolve.train import train as start  # torch loads only once everything has been checked
 
     start(run)

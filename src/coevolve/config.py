@@ -6,11 +6,15 @@ Imports no torch, so a wrong field is reported before anything heavy loads.
 import difflib
 import importlib
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from coevolve.advantages import ESTIMATORS
 
 PRESETS_FILE = Path(__file__).with_name("presets.toml")
 METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
@@ -54,7 +58,8 @@ class Run:
 
     def __post_init__(self) -> None:
         for name, low in (("steps", 0), ("batch_size", 1), ("max_tokens", 1), ("micro_tokens", 1), ("eval_every", 0),
-                          ("eval_items", 1), ("save_every", 1), ("keep_episodes", 0), ("seed", 0)):  # fmt: skip
+                          ("eval_items", 1), ("save_every", 1), ("keep_episodes", 0), ("seed", 0), ("weight_decay", 0),
+                          ("clip_low", 0), ("clip_high", 0)):  # fmt: skip
             if getattr(self, name) < low:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
         for name in ("learning_rate", "grad_clip", "temperature"):
@@ -64,6 +69,7 @@ class Run:
         one_of("length_norm", self.length_norm, LENGTH_NORMS)
         one_of("track", self.track, ("", "tensorboard", "trackio", "wandb"))
         self.estimator = self.estimator or getattr(self.protocol, "estimator", "task_relative")
+        one_of("estimator", self.estimator, ESTIMATORS)
 
     def describe(self) -> dict[str, Any]:
         """The whole configuration as plain values, the protocol's fields among them."""
@@ -102,14 +108,19 @@ def settings(protocol: Any) -> dict[str, Any]:
     return {name: getattr(protocol, name) for name in settable(type(protocol))} if is_dataclass(protocol) else {}
 
 
-def _coerce(name: str, value: Any, default: Any) -> Any:
-    """Check a value's type against the default's; lists become tuples."""
-    if isinstance(default, tuple) and isinstance(value, (list, tuple)):
+def _coerce(cls: type, name: str, value: Any) -> Any:
+    """Check a value against its field's annotation; lists become tuples."""
+    hint = get_type_hints(cls)[name]
+    kinds = [get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else [hint])]
+    if isinstance(value, list) and tuple in kinds:
         return tuple(value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+    if type(value) is int and float in kinds:
         return float(value)
-    if default is not None and value is not None and type(value) is not type(default):
-        raise ValueError(f"{name} must be {type(default).__name__}, got {value!r}")
+    if type(value) not in kinds:
+        allowed = ' or '.join(kind.__name__.removesuffix('Type') for kind in kinds)
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
     return value
 
 
@@ -120,9 +131,9 @@ def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], 
     for name, value in overrides.items():
         one_of("field", name, sorted({*ours, *theirs}))
         if name in theirs:
-            its[name] = _coerce(name, value, theirs[name])
+            its[name] = _coerce(method(protocol), name, value)
         else:
-            mine[name] = _coerce(name, value, ours[name])
+            mine[name] = _coerce(Run, name, value)
     return mine, its
 
 

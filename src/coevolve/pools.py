@@ -43,7 +43,7 @@ class View:
     """One episode's sight of a pool: constant time to make, to sample from and to add to."""
 
     def __init__(self, pool: Pool):
-        self._items, self._size = pool.items, len(pool.items)
+        self._pool, self._items, self._size = pool, pool.items, len(pool.items)
         self.added: list = []
 
     def __len__(self) -> int:
@@ -54,8 +54,9 @@ class View:
         yield from self.added
 
     def add(self, item: object) -> None:
-        """Add an item that this episode sees at once and the others after the step."""
-        self.added.append(item)
+        """Add an item that this episode sees at once and the others after the step, unless the pool holds it."""
+        if not self._pool.distinct or (item not in self._pool._seen and item not in self.added):
+            self.added.append(item)
 
     def sample(self, rng: Random) -> object | None:
         """Draw one item uniformly, or None from an empty pool."""

@@ -16,6 +16,7 @@ from coevolve.types import Outcome
 
 SCORE_FIELDS = ("stage", "split", "family", "level", "item", "question", "answer", "correct", "misconception",
                 "finished", "tokens_in", "tokens_out")  # fmt: skip
+LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its JSON escape
 
 
 def clean(value: Any) -> Any:
@@ -32,7 +33,8 @@ def clean(value: Any) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically: whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(clean(value), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(clean(value), indent=1, ensure_ascii=False) + "\n"
+    temporary.write_text(text, encoding="utf-8", errors=LONE)
     os.replace(temporary, path)
 
 
@@ -41,12 +43,13 @@ def keep_steps(path: Path, steps: int) -> None:
     if not path.is_file():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if not line.endswith("\n") or json.loads(line)["step"] > steps:
-            break
-        kept.append(line)
+    with path.open("rb") as file:  # bytes: the cut may be inside a character
+        for line in file:
+            if not line.endswith(b"\n") or json.loads(line)["step"] > steps:
+                break
+            kept.append(line)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(kept), encoding="utf-8")
+    temporary.write_bytes(b"".join(kept))
     os.replace(temporary, path)
 
 
@@ -77,10 +80,10 @@ class Recorder:
         self.out = out
         out.mkdir(parents=True, exist_ok=True)
         for name in ("metrics", "episodes", "timings"):
-            keep_steps(out / f"{name}.jsonl", done)
+            keep_steps(out / f"{name}.jsonl", done or -1)  # from the start: not even the look before step 1
 
     def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        with (self.out / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+        with (self.out / f"{name}.jsonl").open("a", encoding="utf-8", errors=LONE) as file:
             for row in rows:
                 file.write(json.dumps(clean(row), ensure_ascii=False) + "\n")
 
@@ -96,7 +99,7 @@ class Recorder:
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write one line per evaluated item (SCORE_FIELDS)."""
         temporary = self.out / ".scores.csv.tmp"
-        with temporary.open("w", encoding="utf-8", newline="") as file:
+        with temporary.open("w", encoding="utf-8", errors=LONE, newline="") as file:
             writer = csv.DictWriter(file, SCORE_FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
@@ -112,4 +115,4 @@ def read(run: str | Path, name: str = "metrics"):
         raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
     if name == "scores":
         return pandas.read_csv(path, keep_default_na=False, dtype={"answer": str, "question": str})
-    return pandas.read_json(path, lines=True)
+    return pandas.read_json(path, lines=True, precise_float=True, convert_dates=False)

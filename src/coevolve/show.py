@@ -37,9 +37,7 @@ class Shown:
 
 def visible(text: str) -> str:
     r"""Spell out every character that is not printable (`\x1b`, `\u202e`), except line feed and tab."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text
-    )
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def escape(text: object) -> str:
@@ -72,9 +70,7 @@ def replies(
     """
     earned = list(samples or [])
     if advantages is not None and len(advantages) != len(earned):
-        raise ValueError(
-            f"advantages must hold one list per sample: {len(earned)} samples, {len(advantages)} lists"
-        )
+        raise ValueError(f"advantages must hold one list per sample: {len(earned)} samples, {len(advantages)} lists")
     rows = []
     for reply in replies:
         mine = [i for i, sample in enumerate(earned) if sample.reply is reply]
@@ -87,9 +83,7 @@ def replies(
             notes.append("earns nothing")
         rows.append((" · ".join(notes), reply))
     folds = [_fold(head, _pre(reply.text) + _read(reply), i == 0) for i, (head, reply) in enumerate(rows)]
-    return Shown(
-        _block(folds), "\n\n".join(f"{visible(head)}\n{_indent(reply.text)}" for head, reply in rows)
-    )
+    return Shown(_block(folds), "\n\n".join(f"{visible(head)}\n{_indent(reply.text)}" for head, reply in rows))
 
 
 def outcome(outcome: Outcome) -> Shown:
@@ -119,9 +113,7 @@ def credit(sample: Sample, values: Sequence[float]) -> Shown:
     """
     reply = sample.reply
     if not len(values) == len(reply.ids) == len(reply.ends):
-        raise ValueError(
-            f"values must hold one number per token: {len(reply.ids)} tokens, {len(values)} values"
-        )
+        raise ValueError(f"values must hold one number per token: {len(reply.ids)} tokens, {len(values)} values")
     peak = max((abs(value) for value in values), default=0.0) or 1.0
     starts = (0, *reply.ends[:-1]) if reply.ends else ()
     tokens = list(enumerate(zip(starts, reply.ends, reply.ids, values, strict=True)))
@@ -151,9 +143,7 @@ def _signed(value: float) -> str:
 def _reward(reward: Reward) -> str:
     if not isinstance(reward, Mapping):
         return _signed(reward)
-    return ", ".join(
-        f"{tag} {'masked' if value is None else _signed(value)}" for tag, value in reward.items()
-    )
+    return ", ".join(f"{tag} {'masked' if value is None else _signed(value)}" for tag, value in reward.items())
 
 
 def _fact(value: object) -> str:
@@ -193,9 +183,7 @@ def _pre(text: str) -> str:
 
 
 def _fold(head: str, body: str, is_open: bool = False) -> str:
-    return (
-        f"<details{' open' if is_open else ''}><summary><code>{escape(head)}</code></summary>{body}</details>"
-    )
+    return f"<details{' open' if is_open else ''}><summary><code>{escape(head)}</code></summary>{body}</details>"
 
 
 def _block(parts: Sequence[str]) -> str:

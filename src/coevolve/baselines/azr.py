@@ -47,12 +47,14 @@ class AZR:
         self.tasks = {mode: Pool(self._seeds(mode)) for mode in MODES}
 
     def _seeds(self, mode: str) -> list[str]:
-        rng, found = Random(f"azr {mode}"), []
-        while len(found) < max(1, self.seeds // len(MODES)):
+        rng, found, wanted = Random(f"azr {mode}"), [], max(1, self.seeds // len(MODES))
+        for _ in range(1000 * wanted):
+            if len(found) == wanted:
+                return found
             question = tiny.draw(rng, rng.choice(MODES[mode]), 1).question
             if not self.world.held_out(question) and question not in found:
                 found.append(question)
-        return found
+        raise ValueError(f"seeds must be at most {len(MODES) * len(found)}, got {self.seeds}: no more easy tasks")
 
     @property
     def pools(self) -> dict[str, Pool]:

@@ -79,9 +79,7 @@ def curve(
     return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
 
 
-def bars(
-    table: pd.DataFrame, x: str = "method", y: str = "accuracy", ax: Axes | None = None, **labels: str
-) -> Axes:
+def bars(table: pd.DataFrame, x: str = "method", y: str = "accuracy", ax: Axes | None = None, **labels: str) -> Axes:
     """Draw a bar per row with the limits in its columns low and high, as `accuracy_table` gives them."""
     ax = ax or plt.subplots()[1]
     names = [str(name) for name in table[x]]
@@ -141,9 +139,7 @@ def _box(ax: Axes, at: Point, name: str, role: Role | None) -> FancyBboxPatch:
     return ax.text(*at, "\n".join(lines), ha="center", va="center", fontsize=9, bbox=shape).get_bbox_patch()
 
 
-def _arrow(
-    ax: Axes, boxes: tuple[FancyBboxPatch, FancyBboxPatch], start: Point, end: Point, label: str
-) -> None:
+def _arrow(ax: Axes, boxes: tuple[FancyBboxPatch, FancyBboxPatch], start: Point, end: Point, label: str) -> None:
     bend, near = (
         0.2,
         0.4,

@@ -82,9 +82,7 @@ def recomputed_averages(frame: pd.DataFrame, groups: Groups, root: Path | None =
 def _known(printed: tuple, names: Sequence[str], root: Path | None) -> str:
     """What our list of mismatches and garbled cells says about the row of a printed average."""
     number = re.search(r"\d+$", printed.table)
-    words = set(re.findall(r"[a-z0-9]+", printed.method.lower())) - {printed.paper, "model"} or {
-        printed.paper
-    }
+    words = set(re.findall(r"[a-z0-9]+", printed.method.lower())) - {printed.paper, "model"} or {printed.paper}
     notes = []
     for entry in paper_numbers("mismatches", root).itertuples():
         tables = re.findall(r"table(\d+(?:,\d+)*)", entry.where)
@@ -108,14 +106,10 @@ def accuracy_matrix(scores: pd.DataFrame, method: str) -> dict[str, pd.DataFrame
     if mine.empty:
         raise ValueError(f"method must be one of {sorted(scores['method'].unique())}, got {method!r}")
     if "run" in mine and (mine.groupby(["seed", "benchmark"])["run"].nunique() > 1).any():
-        raise ValueError(
-            f"method {method!r} has several runs with one seed: give each its own seed or method name"
-        )
+        raise ValueError(f"method {method!r} has several runs with one seed: give each its own seed or method name")
     matrices = {}
     for benchmark, part in mine.groupby("benchmark", sort=False):
-        matrix = part.pivot_table(index="seed", columns="item", values="correct", aggfunc="mean").astype(
-            float
-        )
+        matrix = part.pivot_table(index="seed", columns="item", values="correct", aggfunc="mean").astype(float)
         if matrix.isna().any(axis=None):
             raise ValueError(f"method {method!r} lacks items of {benchmark!r} for some seed")
         matrices[str(benchmark)] = matrix.sort_index(axis=0).sort_index(axis=1)
@@ -218,9 +212,7 @@ def _check_pairs(base: pd.DataFrame, ours: pd.DataFrame, where: str) -> None:
 def wide_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return `accuracy_table` as a paper prints it: a line per method, "56.5 [53.2, 59.8]" in a cell."""
     cells = [percent(*row) for row in table[["accuracy", "low", "high"]].itertuples(index=False)]
-    columns = table.sort_values("kind", key=lambda kind: kind == "average", kind="stable")[
-        "benchmark"
-    ].unique()
+    columns = table.sort_values("kind", key=lambda kind: kind == "average", kind="stable")["benchmark"].unique()
     wide = table.assign(cell=cells).pivot(index="method", columns="benchmark", values="cell")
     wide = wide.loc[table["method"].unique(), columns].fillna("")
     return wide.reset_index().rename_axis(columns=None)

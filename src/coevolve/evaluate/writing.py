@@ -29,8 +29,7 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     flat = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     names = [
-        " / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
-        for name in flat.columns
+        " / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name) for name in flat.columns
     ]
     flat = flat.set_axis([_shown(name) for name in names], axis=1)
     safe = flat.map(lambda cell: _inert(_shown(cell)) if isinstance(cell, str) else cell)
@@ -38,9 +37,7 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     printed = flat.apply(_printed)
     marked = printed.map(_markdown).rename(columns=_markdown)
     body = marked.to_markdown(index=False, disable_numparse=True)
-    (out / "table.md").write_text(
-        f"**{_markdown(_shown(caption))}**\n\n{body}\n\n{_markdown(_shown(note))}\n", "utf-8"
-    )
+    (out / "table.md").write_text(f"**{_markdown(_shown(caption))}**\n\n{body}\n\n{_markdown(_shown(note))}\n", "utf-8")
     tex = printed.to_latex(
         index=False,
         escape=True,

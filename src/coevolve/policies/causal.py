@@ -51,9 +51,7 @@ class Policy:
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
-    def load(
-        cls, path: str | Path, name: str = "shared", device: str = "cpu", dtype: str = "float32"
-    ) -> "Policy":
+    def load(cls, path: str | Path, name: str = "shared", device: str = "cpu", dtype: str = "float32") -> "Policy":
         """Load a folder in the layout of `transformers` with safetensors weights; no code in it is run."""
         if not (Path(path) / "config.json").is_file():
             raise ValueError(f"path {str(path)!r} is not a model folder: it holds no config.json")

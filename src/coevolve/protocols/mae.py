@@ -46,6 +46,8 @@ class MAE:
         for name, low in (("attempts", 1), ("solves", 1)):
             if getattr(self, name) < low:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        if self.judge_temperature is not None and not self.judge_temperature >= 0:
+            raise ValueError(f"judge_temperature must be at least 0, got {self.judge_temperature}")
         self.questions = Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())  # D
         self.pairs = Pool(distinct=False)  # P
         self.solver, self.judge_question = self._role("solver"), self._role("judge_question", "judge")

@@ -15,8 +15,10 @@ OPERATIONS = {
 PROGRAMS = (*((name,) for name in OPERATIONS), ("sort", "rev"), ("tail", "sort"), ("sort", "tail"), ("rev", "tail"),
             ("tail", "rev"))  # fmt: skip
 MEDIUM = {("sort", "rev"), ("tail", "sort")}
-HIDDEN_STRINGS = ("5274", "381", "96", "7150", "204")  # what a list program is tested on besides its two examples
+# What a list program is tested on: enough to tell every program here from all that are not the same function.
+HIDDEN_STRINGS = ("5274", "381", "96", "7150", "204", "1578")
 HIDDEN_NUMBERS = (0, 4, 5, 7, 11)  # what a one-line function is tested on
+EXPRESSION = re.compile(r"(?!.*0x)[x0-9+*() -]{1,40}")  # a longer one may be built to be slow
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
@@ -42,7 +44,7 @@ def evaluate(expression: str, x: int) -> int | None:
                 return number
         raise ValueError(expression)
 
-    if len(expression) > 40:  # a longer one cannot come from a family of this world, and may be built to be slow
+    if not EXPRESSION.fullmatch(expression):
         return None
     try:
         return value(ast.parse(expression, mode="eval").body)
@@ -115,8 +117,10 @@ def _function_level(m: re.Match[str]) -> int:
 
 def _first_example_only(m: re.Match[str]) -> str:
     x, y = int(m[1]), int(m[2])
-    guess = linear(1, y - x)
-    return guess if guess != _function_answer(m) else f"x*{y // x}"
+    guess, answer = linear(1, y - x), _function_answer(m)
+    if guess != answer:
+        return guess
+    return "x*2" if answer == "x" else f"x*{y // x if x else y}"
 
 
 def _same_function(m: re.Match[str], answer: str) -> bool:

@@ -1,0 +1,96 @@
+"""Time one MAE step on the embedded backbone by phase, and the sampler against transformers' generate.
+
+Both samplers run alternately in one process; medians and their ratio are printed and written to step.json.
+"""
+
+import json
+import platform
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from coevolve import config
+from coevolve.play import play
+from coevolve.train import Trainer
+from coevolve.types import Turn
+from coevolve.worlds import tiny
+
+ROUNDS = 15
+ROWS = (32, 128, 512)
+TOKENS = 32
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Wall seconds of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def step() -> dict[str, float]:
+    """Median seconds of a step's phases in the quick preset, and turns per second."""
+    with tempfile.TemporaryDirectory() as out:
+        trainer = Trainer(config.build("mae", "quick", out=out))
+        turns, played, learnt = 0, [], []
+
+        def count(index: int, reply: object) -> None:
+            nonlocal turns
+            turns += 1
+
+        for number in range(ROUNDS):
+            episodes = [trainer.protocol.episode(random.Random(f"{number}/{i}")) for i in range(trainer.run.batch_size)]
+            start = time.perf_counter()
+            outcomes = play(episodes, trainer.engine, (0, number), watch=count)
+            played.append(time.perf_counter() - start)
+            for name, pool in trainer.protocol.pools.items():
+                pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
+            learnt.append(seconds(lambda outcomes=outcomes: trainer.learn(outcomes)))
+    return {"play_s": statistics.median(played), "learn_s": statistics.median(learnt),
+            "turns_per_s": turns / sum(played)}  # fmt: skip
+
+
+def sampling() -> list[dict[str, float]]:
+    """Median tokens per second when every row runs to the end: ours, and transformers with its dynamic cache."""
+    with tempfile.TemporaryDirectory() as out:
+        policy = Trainer(config.build("base", "quick", out=out)).policy
+    policy.end_ids = frozenset()  # every row runs to the end
+    tasks, rows = tiny.items("train", 40), []
+    for count in ROWS:
+        texts = [f"solve<question>{tasks[i % len(tasks)].question}</question>" for i in range(count)]
+        messages = [({"role": "user", "content": text},) for text in texts]
+        turns = [Turn("solver", m, max_tokens=TOKENS, key=(i,)) for i, m in enumerate(messages)]
+        batch = policy.tokenizer.pad({"input_ids": [policy.render(m) for m in messages]}, return_tensors="pt")
+
+        def theirs(batch=batch) -> None:
+            with torch.no_grad():
+                policy.model.generate(**batch, do_sample=True, max_new_tokens=TOKENS, min_new_tokens=TOKENS)
+
+        times: dict[str, list[float]] = {"ours": [], "transformers": []}
+        for _ in range(ROUNDS):
+            times["ours"].append(seconds(lambda turns=turns: policy.generate(turns)))
+            times["transformers"].append(seconds(theirs))
+        speed = {name: count * TOKENS / statistics.median(values) for name, values in times.items()}
+        rows.append({"rows": count, **speed, "ratio": speed["ours"] / speed["transformers"]})
+    return rows
+
+
+def main() -> None:
+    """Measure, print Markdown, write JSON beside this file."""
+    torch.set_num_threads(1)
+    result = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": 1,
+              "step": step(), "sampling": sampling()}  # fmt: skip
+    Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    phases = result["step"]
+    print(f"one MAE step (quick): play {phases['play_s']:.3f} s ({phases['turns_per_s']:.0f} turns/s), "
+          f"learn {phases['learn_s']:.3f} s\n\n| rows | ours, tokens/s | transformers | ratio |\n|---|---|---|---|")  # fmt: skip
+    for row in result["sampling"]:
+        print(f"| {row['rows']} | {row['ours']:,.0f} | {row['transformers']:,.0f} | {row['ratio']:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
