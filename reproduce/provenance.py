@@ -1,0 +1,81 @@
+"""Where a result came from: commit, configuration, versions and machine, as a fixed list of fields.
+
+Never reads the environment. What differs between two equal runs (times, memory) is kept only here.
+"""
+
+import os
+import platform
+import re
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from reproduce.plan import Item
+
+PACKAGES = ("coevolve", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scipy", "pandas",
+            "matplotlib", "seaborn", "math-verify", "papermill", "nbclient", "nbconvert", "ipykernel",
+            "unsloth", "vllm", "triton")
+
+
+def git(root: Path, *arguments: str) -> str | None:
+    """Run git in the repository; None if there is no git, no repository or no such thing in it."""
+    try:
+        command = ["git", "-C", str(root), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def commit(root: Path) -> dict[str, Any]:
+    """Name the commit, and whether anything but the results differs from it."""
+    head = git(root, "rev-parse", "HEAD")
+    changes = git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
+    return {"commit": head.strip() if head else None, "dirty": bool(changes) if head else None}
+
+
+def first_match(path: str, pattern: str) -> str | None:
+    """Return the first group of the first match in a file of the system."""
+    try:
+        found = re.search(pattern, Path(path).read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return found.group(1).strip() if found else None
+
+
+def versions() -> dict[str, str]:
+    """List the installed versions of the packages that matter."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Describe processor, cores, memory and graphics processors."""
+    kilobytes = first_match("/proc/meminfo", r"MemTotal:\s+(\d+)")
+    cards = Path("/proc/driver/nvidia/gpus").glob("*/information")
+    return {"system": platform.system(), "machine": platform.machine(),
+            "cpu": first_match("/proc/cpuinfo", r"model name\s*:\s*(.+)"),
+            "cores": os.cpu_count(), "usable_cores": len(os.sched_getaffinity(0)),
+            "memory_gib": round(int(kilobytes) / 2**20, 1) if kilobytes else None,
+            "gpus": [first_match(str(card), r"Model:\s*(.+)") for card in sorted(cards)]}
+
+
+def record(item: Item, common: dict[str, Any], preset: str, kernel: str, seconds: float,
+           peak_kib: int) -> dict[str, Any]:
+    """Assemble one item's provenance. `common` is what all items of one command share."""
+    return {"id": item.id, "preset": preset, "notebook": item.notebook, "parameters": dict(item.parameters),
+            "configuration": dict(item.config), "seeds": list(item.seeds), **common, "kernel": kernel,
+            "threads": 1, "wall_seconds": round(seconds, 2), "peak_rss_mib": round(peak_kib / 1024, 1),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def shared(root: Path) -> dict[str, Any]:
+    """Collect what is the same for every item of one command."""
+    return {"source": commit(root), "versions": versions(), "machine": machine()}
