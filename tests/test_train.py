@@ -85,7 +85,10 @@ def test_pools_hold_no_held_out_question(straight):
     assert pools["pairs"] and all(tiny.split(question) == "train" for question in pools["questions"])
 
 
-@pytest.mark.parametrize(("method", "fields"), [("azr", {}), ("base", {"steps": 0}), ("sft", {"epochs": 1, "lora_rank": 4})])
+OTHERS = {"azr": {}, "base": {"steps": 0}, "sft": {"epochs": 1, "lora_rank": 4}}
+
+
+@pytest.mark.parametrize(("method", "fields"), OTHERS.items())
 def test_every_method_runs_to_a_summary(method, fields, tmp_path):
     known = config.settable(config.method(method)) | config.settable(config.Run)
     overrides = {name: value for name, value in (SMALL | fields).items() if name in known}

@@ -115,4 +115,5 @@ def read(run: str | Path, name: str = "metrics"):
         raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
     if name == "scores":
         return pandas.read_csv(path, keep_default_na=False, dtype={"answer": str, "question": str})
-    return pandas.read_json(path, lines=True, precise_float=True, convert_dates=False)
+    with path.open("rb") as file:  # pandas.read_json rounds numbers and takes names for dates
+        return pandas.DataFrame([json.loads(line) for line in file])

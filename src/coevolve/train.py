@@ -92,6 +92,13 @@ class Trainer:
         tasks = tiny.items(split, self.run.eval_items)
         return score(self.engine, self.protocol.solver, tasks, key=(self.run.seed, EVALUATION))
 
+    def validate(self, clock: Clock) -> dict[str, float]:
+        """Share of the validation items answered right (nothing when `eval_every` is 0)."""
+        if not self.run.eval_every:
+            return {}
+        counts = tally(clock("evaluate", self.score, "validation"))
+        return {"validation": counts["k"] / counts["n"]}
+
     def save(self, step: int) -> Path:
         """Write a checkpoint of everything the next step depends on."""
         pools = {name: pool.items for name, pool in self.protocol.pools.items()}
@@ -152,38 +159,32 @@ def train(run: Run) -> Path:
     before, done = tally(rows), trainer.resume()
     log = record.Recorder(run.out, done)
     record.write_json(run.out / "config.json", run.describe())
-    if hasattr(run.protocol, "fit"):
-        run.protocol.fit(trainer.policy, run)
+    clock = Clock()
+    if done == 0:
+        log.step(0, trainer.validate(clock), clock.take())
+    if hasattr(run.protocol, "fit"):  # a baseline with a trainer of its own
+        steps = clock("learn", run.protocol.fit, trainer.policy, run)
+        log.step(steps, trainer.validate(clock), clock.take())
     else:
-        _steps(trainer, log, done)
-    after = before if run.steps == 0 and not hasattr(run.protocol, "fit") else None
-    if after is None:
-        last = trainer.score("test")
-        rows += [{"stage": "after", **row} for row in last]
-        after = tally(last)
-    else:
-        rows += [{**row, "stage": "after"} for row in rows]
-    log.scores(rows)
+        _steps(trainer, log, clock, done)
+    last = trainer.score("test")
+    log.scores(rows + [{"stage": "after", **row} for row in last])
     trainer.policy.save(run.out / "policy")
-    summary = {"held_out": {"before": before, "after": after}, "seconds": round(time.perf_counter() - began, 2),
+    summary = {"held_out": {"before": before, "after": tally(last)}, "seconds": round(time.perf_counter() - began, 2),
                "peak_rss_mb": round(peak_rss_mb()), "steps": run.steps, "method": run.method, "seed": run.seed,
                "resumed_at": done}  # fmt: skip
     record.write_json(run.out / "summary.json", summary)
     return run.out
 
 
-def _steps(trainer: Trainer, log: record.Recorder, done: int) -> None:
-    run, clock = trainer.run, Clock()
+def _steps(trainer: Trainer, log: record.Recorder, clock: Clock, done: int) -> None:
+    run = trainer.run
     with closing(tracker(run)) as sink, progress(run.steps, f"{run.method} seed {run.seed}") as bar:
-        if done == 0 and run.eval_every and run.steps:
-            validation = tally(clock("evaluate", trainer.score, "validation"))
-            log.step(0, {"validation": validation["k"] / validation["n"]}, clock.take())
         for step in range(done + 1, run.steps + 1):
             outcomes = clock("play", trainer.play, step)
             metrics = numbers_of(outcomes, clock("learn", trainer.learn, outcomes), run.protocol)
             if run.eval_every and (step % run.eval_every == 0 or step == run.steps):
-                validation = tally(clock("evaluate", trainer.score, "validation"))
-                metrics["validation"] = validation["k"] / validation["n"]
+                metrics |= trainer.validate(clock)
             log.episodes(step, outcomes, run.keep_episodes)
             log.step(step, metrics, clock.take())
             sink.log(step, metrics)

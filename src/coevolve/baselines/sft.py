@@ -46,8 +46,8 @@ class SFT:
             rows.append({"prompt": list(self.solver(question=task.question).messages), "completion": [answer]})
         return rows
 
-    def fit(self, policy: "Policy", run: "Run") -> None:
-        """Fine-tune the policy's model in place (adapters are merged at the end)."""
+    def fit(self, policy: "Policy", run: "Run") -> int:
+        """Fine-tune the policy's model in place (adapters are merged at the end); return the steps taken."""
         from datasets import Dataset
         from peft import LoraConfig
         from transformers import Trainer
@@ -78,3 +78,4 @@ class SFT:
             trainer.train()
         if adapter:
             policy.replace(trainer.model.merge_and_unload())
+        return trainer.state.global_step

@@ -35,7 +35,7 @@ BENCHMARK_OF = {family: name for name, (families, _) in STAND_INS.items() for fa
 
 
 def scores(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
-    """Per-item test scores after training of the runs that `labels` names: method, seed, run, benchmark, item, correct."""
+    """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
     frames = []
     for run, label in labels.items():
         for seed in runs[run]:
@@ -65,7 +65,8 @@ def printed(table_id: str, names: Mapping[str, str]) -> pd.DataFrame:
     cells = tables.paper_numbers(table_id)
     rows = []
     for theirs, ours in names.items():
-        values = cells[cells["method"] == theirs].drop_duplicates("benchmark").set_index("benchmark")["value"].astype(float)
+        row = cells[cells["method"] == theirs].drop_duplicates("benchmark")
+        values = row.set_index("benchmark")["value"].astype(float)
         for name, (_, columns) in STAND_INS.items():
             rows.append({"method": ours, "benchmark": name, "paper": values[list(columns)].mean()})
         rows += [{"method": ours, "benchmark": average, "paper": values[average]} for average in GROUPS]
@@ -96,8 +97,9 @@ def gains(scored: pd.DataFrame, base: str, paper: pd.DataFrame) -> pd.DataFrame:
         frame = frame[frame["kind"] == "average"].rename(columns={"method": "accuracy"})
         frame["paper delta"] = [claims.get((method, name), float("nan")) - claims.get((base, name), float("nan"))
                                 for name in frame["benchmark"]]  # fmt: skip
-        frames.append(frame.assign(method=method)[["method", "benchmark", "delta", "low", "high", "paper delta", "verdict"]])
-    return pd.concat(frames, ignore_index=True)
+        frames.append(frame.assign(method=method))
+    columns = ["method", "benchmark", "delta", "low", "high", "paper delta", "verdict"]
+    return pd.concat(frames, ignore_index=True)[columns]
 
 
 def _sign(ours: float | None, base: float | None) -> int | None:

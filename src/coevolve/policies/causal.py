@@ -22,12 +22,14 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies.qwen2 import supports
 from coevolve.policies.sampler import Completion, choose, noise, sample
 from coevolve.types import Reply, Turn
 
+logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
 RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 # A byte-level tokenizer writes these bytes as the character of the same number, the others from U+0100 on.
 PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
