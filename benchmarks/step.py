@@ -86,8 +86,9 @@ def main() -> None:
               "step": step(), "sampling": sampling()}  # fmt: skip
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     phases = result["step"]
-    print(f"one MAE step (quick): play {phases['play_s']:.3f} s ({phases['turns_per_s']:.0f} turns/s), "
-          f"learn {phases['learn_s']:.3f} s\n\n| rows | ours, tokens/s | transformers | ratio |\n|---|---|---|---|")  # fmt: skip
+    print(f"one MAE step (quick): play {phases['play_s']:.3f} s ({phases['turns_per_s']:.0f} turns/s), ", end="")
+    print(f"learn {phases['learn_s']:.3f} s\n")
+    print("| rows | ours, tokens/s | transformers | ratio |\n|---|---|---|---|")
     for row in result["sampling"]:
         print(f"| {row['rows']} | {row['ours']:,.0f} | {row['transformers']:,.0f} | {row['ratio']:.2f} |")
 

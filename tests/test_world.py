@@ -171,7 +171,8 @@ def test_wrong_answers_are_wrong_and_ill_formed_questions_ill_formed(family: str
     "Al has 2. Gives 3. Has?", "Bob has 2. Gives 1. Has?", "2 cost 5. 3 cost?", "2 cost 4. 0 cost?", "3 wk in h?",
     "7/3", "bigger 4 4", "bigger 04 4", "sort 1", "swap a b c", "swap a b c 11", "f(2)=4 f(1)=2 f=", "f(1)=2 f(3)=5 f=",
     "g(12)=3 g(34)=5 g=", "Xx pet?", "Ba bird?", "ba pet?", "7 mod 1", "1+1 A)2 B)2 C)3 D)4", "1+1 A)3 B)4 C)5 D)6",
-    "1+1 A)2 B)3 C)4", "what is it A)2 B)3 C)4 D)5", "\ud800", "1+1" + "\0",
+    "1+1 A)2 B)3 C)4", "what is it A)2 B)3 C)4 D)5", "f(1)=2 f(2)=4 f= A)x*2 B)2*x C)x D)x*3",
+    "\ud800", "1+1" + "\0",
 ])  # fmt: skip
 def test_questions_that_are_none(question: str) -> None:
     assert tiny.read(question) is None

@@ -4,7 +4,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from coevolve import config
 from coevolve.policies.tiny import find
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         overrides = config.parse_overrides(pairs)
         if options.verb == "fields":
-            return show_fields(options.protocol, options.preset)
+            return show_fields(options.protocol, options.preset, overrides)
         run = config.build(options.protocol, options.preset, seed=options.seed, out=options.out, overrides=overrides)
         return train(run)
     except (ValueError, FileNotFoundError, PermissionError) as error:
@@ -40,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def show_fields(protocol: str, preset: str) -> int:
-    """Print every field with the paper's default and the preset's value."""
-    run = config.build(protocol, preset, out=".")
+def show_fields(protocol: str, preset: str, overrides: Mapping[str, Any]) -> int:
+    """Print every field with the paper's default and, where it differs, the value of the preset and overrides."""
+    run = config.build(protocol, preset, out=".", overrides=overrides)
     changed = {name: value for name, _, value in config.differences(run)}
     for owner in (type(run.protocol), config.Run):
         for name, default in config.settable(owner).items():

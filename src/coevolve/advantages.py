@@ -20,11 +20,12 @@ def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
     """Standardise each role's rewards over its sequences (Task-Relative REINFORCE++, MAE and SAGE).
 
     (reward - mean) / (population standard deviation + 1e-8), the same on every token; a role whose rewards
-    are all equal gets zeros.
+    are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
+    only (AZR's task modes).
     """
     rewards = _rewards(samples, "task_relative")
     advantages = [0.0] * len(samples)
-    for rows in _rows(samples, lambda sample: sample.role):
+    for rows in _rows(samples, lambda sample: (sample.role, sample.group)):
         centred = _centred([rewards[row] for row in rows])
         scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
         for row, value in zip(rows, centred, strict=True):
@@ -39,7 +40,7 @@ def token_whiten(samples: Sequence[Sample]) -> list[list[float]]:
     """
     rewards = _rewards(samples, "token_whiten")
     advantages = [0.0] * len(samples)
-    for rows in _rows(samples, lambda sample: sample.role):
+    for rows in _rows(samples, lambda sample: (sample.role, sample.group)):
         centred = _centred([rewards[row] for row in rows])
         lengths = [len(samples[row].reply.ids) for row in rows]
         count = sum(lengths)

@@ -105,7 +105,7 @@ class Trainer:
         files = {
             "policy": self.policy.save,
             "optimizer.safetensors": lambda path: checkpoint.save_optimizer(path, self.optimizer),
-            "pools.json": json.dumps(pools, ensure_ascii=False).encode(),
+            "pools.json": json.dumps(pools).encode(),
             "config.json": json.dumps(record.clean(self.run.describe())).encode(),
         }
         return checkpoint.save(self.run.out / "checkpoints", step, files)

@@ -4,7 +4,7 @@ Knows colours, curves, bars and role diagrams. A figure is a view of a frame; wh
 from is not known here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import cos, pi, sin
 from pathlib import Path
 from textwrap import wrap
@@ -106,11 +106,14 @@ def save_figure(fig: Figure, out: Path) -> None:
         fig.savefig(out / "figure.svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
 
 
-def diagram(roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: Path) -> Figure:
+def diagram(
+    roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: Path, places: Mapping[str, Point] | None = None
+) -> Figure:
     """Draw who passes what to whom and save it to `out`.
 
     A box per role with its policy and the fields its prompt reads; an edge is (from, to, label). A name
-    in an edge that is no role, such as a pool or a verifier, becomes a dashed box.
+    in an edge that is no role, such as a pool or a verifier, becomes a dashed box. `places` are the boxes'
+    centres within -1.6..1.6 by -1.3..1.3; without them the boxes stand on a circle.
     """
     names = list(dict.fromkeys([role.name for role in roles] + [end for edge in edges for end in edge[:2]]))
     if not names:
@@ -119,7 +122,8 @@ def diagram(roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: P
     ax.set(xlim=(-1.6, 1.6), ylim=(-1.3, 1.3), aspect="equal")
     ax.axis("off")
     turn = 2 * pi / len(names)
-    places = {name: (1.1 * sin(turn * i), 0.9 * cos(turn * i)) for i, name in enumerate(names)}
+    circle = {name: (1.1 * sin(turn * i), 0.9 * cos(turn * i)) for i, name in enumerate(names)}
+    places = circle | dict(places or {})
     known = {role.name: role for role in roles}
     boxes = {name: _box(ax, places[name], name, known.get(name)) for name in names}
     for source, target, label in edges:
@@ -140,10 +144,7 @@ def _box(ax: Axes, at: Point, name: str, role: Role | None) -> FancyBboxPatch:
 
 
 def _arrow(ax: Axes, boxes: tuple[FancyBboxPatch, FancyBboxPatch], start: Point, end: Point, label: str) -> None:
-    bend, near = (
-        0.2,
-        0.4,
-    )  # a label sits nearer to the sender, so that a pair of opposite arrows stays readable
+    bend, near = 0.15, 0.45  # a label sits nearer to the sender: a pair of opposite arrows stays readable
     ends = {"patchA": boxes[0], "patchB": boxes[1]}
     if start == end:
         outward = 1 if start[1] >= 0 else -1
