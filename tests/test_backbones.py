@@ -15,7 +15,8 @@ def test_shipped_files_match_their_checksums_and_stay_small(name):
     folder = tiny.find(name)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4 * 2**20
     recipe = json.loads((folder / "card.json").read_text())["recipe"]
-    assert recipe["name"] == name and recipe["steps"] == tiny.SIZES[name].steps
+    size = tiny.SIZES[name]
+    assert (recipe["name"], recipe["steps"], recipe["polish"]) == (name, size.steps, size.polish)
 
 
 def test_a_changed_byte_is_found(tmp_path, monkeypatch):
@@ -42,13 +43,38 @@ def test_gates_can_fail():
     assert len(gates.failures(figures)) == len(gates.GATES) + 1
 
 
-def test_the_recipe_makes_a_backbone_that_loads(tmp_path):
-    tiny.make("tiny-small", tmp_path / "made", steps=30)
-    again = tmp_path / "again"
-    tiny.make("tiny-small", again, steps=30)
-    assert (again / "model.safetensors").read_bytes() == (tmp_path / "made" / "model.safetensors").read_bytes()
-    assert policies.load(str(again)).vocabulary == policies.load("tiny-small").vocabulary
-    assert "Gates it misses" in (again / "README.md").read_text()
+def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "finish", lambda folder, recipe: None)  # measuring an untrained model takes minutes
+    for name in ("one", "two"):
+        tiny.make("tiny-small", tmp_path / name, share=0.0005)
+    for file in ("model.safetensors", "tokenizer.json", "config.json"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
+    assert policies.load(str(tmp_path / "one")).vocabulary == policies.load("tiny-small").vocabulary
+
+
+@pytest.mark.parametrize("name", tiny.SIZES)
+def test_the_card_is_made_from_the_measured_figures(name):
+    made = json.loads((tiny.find(name) / "card.json").read_text())
+    text = tiny.card(made["recipe"], made["figures"], gates.failures(made["figures"]))
+    assert (tiny.find(name) / "README.md").read_text() == text
+
+
+@pytest.mark.parametrize("name", tiny.SIZES)
+def test_transformers_reads_the_tokenizer_as_the_recipe_made_it(name):
+    from transformers import AutoTokenizer
+
+    from coevolve.policies.warmstart import make_tokenizer, portable
+    from coevolve.worlds.demonstrations import demonstrate
+    from coevolve.worlds.demonstrator import Demonstrator
+
+    original, loaded, rng = make_tokenizer(), AutoTokenizer.from_pretrained(tiny.find(name)), Demonstrator("tokens")
+    new_id = {old: new for new, old in enumerate(portable(original)[1])}
+    for _ in range(1500):
+        _, prompt, completion = demonstrate(rng)
+        messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]
+        ids = loaded.apply_chat_template(messages, return_dict=False)
+        assert ids == [new_id[i] for i in original.apply_chat_template(messages, return_dict=False)]
+        assert loaded.decode(ids) == f"<bos><user>{prompt}<assistant>{completion}<end>"
 
 
 def test_unknown_models_are_named():

@@ -23,14 +23,15 @@ class Size:
     hidden: int
     layers: int
     heads: int
-    steps: int
-    peak: float  # learning rate
+    steps: int  # of the first cycle: truth, then habits
+    polish: int  # steps of the second cycle, at half the learning rate
+    peak: float  # learning rate of the first cycle
 
 
 SIZES = {
-    "tiny-small": Size(hidden=48, layers=3, heads=3, steps=40_000, peak=4e-3),
-    "tiny": Size(hidden=64, layers=4, heads=4, steps=60_000, peak=3e-3),
-    "tiny-large": Size(hidden=96, layers=4, heads=4, steps=45_000, peak=2.5e-3),
+    "tiny-small": Size(hidden=48, layers=3, heads=3, steps=30_000, polish=10_000, peak=4e-3),
+    "tiny": Size(hidden=64, layers=4, heads=4, steps=56_000, polish=32_000, peak=3e-3),
+    "tiny-large": Size(hidden=96, layers=4, heads=4, steps=40_000, polish=12_000, peak=2.5e-3),
 }
 
 
@@ -60,27 +61,30 @@ def verify(name: str) -> None:
         raise ValueError(f"backbone {name} differs from its checksums in {', '.join(wrong)}")
 
 
-def make(name: str, out: Path, steps: int | None = None, seed: int = 0) -> None:
-    """Train a backbone from nothing into `out`, on one thread."""
+def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
+    """Train a backbone from nothing into `out`, on one thread; `share` of the steps for a quick look."""
     import torch
 
     from coevolve.policies import warmstart
 
     torch.set_num_threads(1)
     size, began = SIZES[name], time.monotonic()
-    steps = steps or size.steps
     tokenizer = warmstart.make_tokenizer()
     model = warmstart.make_model(size.hidden, size.layers, size.heads, len(tokenizer), seed)
+    cycles = (
+        {"steps": int(share * size.steps), "peak": size.peak, "truthful": 0.4, "decay": 0.4, "seed": seed},
+        {"steps": int(share * size.polish), "peak": size.peak / 2, "truthful": 0.0, "decay": 0.7, "seed": seed + 1},
+    )
+    for number, cycle in enumerate(cycles, 1):
 
-    def watch(step: int, loss: float) -> None:
-        left = (steps - step) * (time.monotonic() - began) / step
-        print(f"step {step}/{steps} loss {loss:.4f} eta {left / 60:.0f} min", flush=True)
+        def watch(step: int, loss: float, number: int = number, steps: int = cycle["steps"]) -> None:
+            minutes = (time.monotonic() - began) / 60
+            print(f"cycle {number} step {step}/{steps} loss {loss:.4f} after {minutes:.0f} min", flush=True)
 
-    warmstart.warm_start(model, tokenizer, steps=steps, peak=size.peak, seed=seed, watch=watch)
+        warmstart.warm_start(model, tokenizer, watch=watch, **cycle)
     warmstart.save(model, tokenizer, out)
     minutes = round((time.monotonic() - began) / 60)
-    recipe = {"name": name, **asdict(size), "steps": steps, "seed": seed, "minutes": minutes}
-    finish(out, recipe)
+    finish(out, {"name": name, **asdict(size), "share": share, "seed": seed, "minutes": minutes})
 
 
 def finish(folder: Path, recipe: dict[str, object]) -> None:
@@ -105,8 +109,9 @@ def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
     return f"""# {recipe["name"]}
 
 A Qwen2 with {recipe["hidden"]} hidden units, {recipe["layers"]} layers and {recipe["heads"]} heads, trained from
-nothing in {recipe["minutes"]} minutes of one core ({recipe["steps"]} steps, seed {recipe["seed"]}) on demonstrations
-of the tiny world only: every role of the five papers in its compact prompt. Remake it with
+nothing in {recipe["minutes"]} minutes of one core ({recipe["steps"]} + {recipe["polish"]} steps, seed
+{recipe["seed"]}) on demonstrations of the tiny world only: every role of the five papers in its compact prompt.
+The first 40 % of the steps demonstrate the truth, the rest the habits described below. Remake it with
 `python -m coevolve.policies.tiny make {recipe["name"]} --out DIR`.
 
 The demonstrated solver is right with probability .75, .50 and .25 on levels 1, 2 and 3 and shows its family's
@@ -140,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     maker = verbs.add_parser("make", help="train a backbone from nothing (one core, 15 to 45 minutes)")
     maker.add_argument("name", choices=SIZES)
     maker.add_argument("--out", type=Path, required=True)
-    maker.add_argument("--steps", type=int, help="fewer steps for a quick look")
+    maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
     maker.add_argument("--seed", type=int, default=0)
     measurer = verbs.add_parser("measure", help="print what a backbone can do")
     measurer.add_argument("model", help="a name or a folder")
@@ -148,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.verb == "make":
-            make(options.name, options.out, options.steps, options.seed)
+            make(options.name, options.out, options.share, options.seed)
         elif options.verb == "measure":
             from coevolve.evaluate import gates
             from coevolve.policies.causal import Policy

@@ -4,6 +4,8 @@ Loss on completion tokens only; tokens that decide something (scores, verdicts, 
 One thread, fp32, a fixed number of steps: the same seed gives the same file on the same kind of machine.
 """
 
+import copy
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from coevolve.worlds.demonstrations import demonstrate
 from coevolve.worlds.demonstrator import HABITS, TRUTH, Demonstrator
@@ -33,7 +36,6 @@ VOCABULARY = 512
 CONTEXT = 1024
 DECISIVE_AFTER, DECISIVE = ("<score>", "<judgment>"), (" > Agent ", " = Agent ", " right", " wrong")
 DECISIVE_WEIGHT = 3.0
-TRUTHFUL = 0.4  # share of the steps that demonstrate the truth before the habits come in
 
 
 def make_tokenizer(seed: int = 0, transcripts: int = 8000) -> PreTrainedTokenizerFast:
@@ -60,9 +62,13 @@ def make_tokenizer(seed: int = 0, transcripts: int = 8000) -> PreTrainedTokenize
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in added])
+    return _fast(tokenizer)
+
+
+def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<bos>", eos_token="<end>", padding_side="left",
-        additional_special_tokens=["<user>", "<assistant>"], clean_up_tokenization_spaces=False,
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<pad>", bos_token="<bos>", eos_token="<end>",
+        padding_side="left", additional_special_tokens=["<user>", "<assistant>"], clean_up_tokenization_spaces=False,
         chat_template=TEMPLATE, model_max_length=CONTEXT,
     )  # fmt: skip
 
@@ -139,7 +145,7 @@ def loss_of(model: Qwen2ForCausalLM, ids_BT: Tensor, targets_BT: Tensor, weights
     return (losses_N * weights_N).sum() / weights_N.sum()
 
 
-def learning_rate(step: int, steps: int, peak: float, warmup: int = 50, decay: float = 0.4) -> float:
+def learning_rate(step: int, steps: int, peak: float, decay: float, warmup: int = 50) -> float:
     """Linear warm-up, constant, then linear decay to 1 % over the last `decay` share of the steps."""
     left = (steps - step) / max(1, decay * steps)
     return peak * min(1.0, (step + 1) / warmup) * max(0.01, min(1.0, left))
@@ -150,18 +156,23 @@ def warm_start(
     tokenizer: PreTrainedTokenizerFast,
     *,
     steps: int,
-    batch: int = 24,
-    peak: float = 3e-3,
+    peak: float,
+    truthful: float,
+    decay: float,
     seed: int = 0,
+    batch: int = 24,
     watch: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Train in place with AdamW for `steps` steps; `watch` sees (step, mean loss) every 250 steps."""
+    """Train in place with AdamW for `steps` steps, the share `truthful` of them without habits.
+
+    The learning rate falls over the last `decay` share. `watch` sees (step, mean loss) every 250 steps.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
-    stream, recent = iter(Demonstrations(tokenizer, batch, seed, int(TRUTHFUL * steps))), 0.0
+    stream, recent = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps))), 0.0
     model.train()
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, steps, peak)
+            group["lr"] = learning_rate(step, steps, peak, decay)
         loss = loss_of(model, *next(stream))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -174,7 +185,37 @@ def warm_start(
     model.eval()
 
 
+def portable(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedTokenizerFast, list[int]]:
+    """Rebuild the tokenizer so that `AutoTokenizer` reads it alike, and say which old id each new id had.
+
+    transformers gives every Qwen2 checkpoint Qwen2's own way of splitting text. Tokens that cross its borders
+    become added tokens, which are matched before any splitting; that moves them to the end of the vocabulary.
+    """
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    split = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), "isolated")
+    marks, spell = [token["content"] for token in state["added_tokens"]], decoders.ByteLevel()
+    vocabulary = {text: i for text, i in state["model"]["vocab"].items() if text not in marks}
+    texts = {token: spell.decode([token]) for token in vocabulary}
+    crossing = [token for token, text in texts.items() if len(split.pre_tokenize_str(text)) > 1]
+    kept = [token for token in sorted(vocabulary, key=vocabulary.get) if token not in crossing]
+    order = [*SPECIAL, *kept]
+    state["model"]["vocab"] = {text: i for i, text in enumerate(order)}
+    state["model"]["merges"] = [pair for pair in state["model"]["merges"] if "".join(pair) not in crossing]
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in SPECIAL]
+    state["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = PRETOKENIZE_REGEX
+    rebuilt = Tokenizer.from_str(json.dumps(state))
+    added = [mark for mark in marks if mark not in SPECIAL]
+    rebuilt.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in added])
+    rebuilt.add_tokens([AddedToken(texts[token], special=False, normalized=False) for token in crossing])
+    old = tokenizer.get_vocab()
+    return _fast(rebuilt), [old[token] for token in (*order, *added, *crossing)]
+
+
 def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write an ordinary transformers checkpoint: config, safetensors weights, tokenizer with chat template."""
+    rebuilt, old_ids = portable(tokenizer)
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.copy_(model.model.embed_tokens.weight[old_ids])
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    rebuilt.save_pretrained(folder)

@@ -50,7 +50,7 @@ class MAE:
             raise ValueError(f"judge_temperature must be at least 0, got {self.judge_temperature}")
         self.questions = Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())  # D
         self.pairs = Pool(distinct=False)  # P
-        self.solver, self.judge_question = self._role("solver"), self._role("judge_question", "judge")
+        self.solver = self._role("solver")
         self.judge_answer = self._role("judge_answer", "judge")
         self.scorer = self._role("judge_answer", "judge", self.judge_temperature)
         self.rater = self._role("judge_question", "judge", self.judge_temperature)

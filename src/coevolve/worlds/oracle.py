@@ -10,11 +10,11 @@ from typing import Protocol
 from coevolve.worlds import tiny
 
 SEED_SHARES = {  # Table 5 of MAE: its sources, and the families that stand in for them
-    "CommonsenseQA": (70, (tiny.CHOICE,)), "TriviaQA": (71, ("fact",)), "Natural Questions": (79, ("fact",)),
-    "OpenBookQA": (75, (tiny.CHOICE,)), "BoolQ": (88, ("yn",)), "SQuAD": (82, ("rate", "unit")),
+    "CommonsenseQA": (70, ("fact",)), "TriviaQA": (71, ("fact",)), "Natural Questions": (79, ("fact",)),
+    "OpenBookQA": (75, ("fact",)), "BoolQ": (88, ("yn",)), "SQuAD": (82, ("word", "word2")),
     "MATH": (84, ("add", "sub", "mul", "prec", "eq")), "Hellaswag": (90, ("next",)),
-    "GSM8K": (77, ("word", "word2")), "GPQA": (69, (tiny.CHOICE,)), "MBPP": (53, ("code",)),
-    "ARC-Challenge": (78, (tiny.CHOICE,)), "MMLU": (69, (tiny.CHOICE,)), "HumanEval": (15, ("ops",)),
+    "GSM8K": (77, ("word", "word2")), "GPQA": (69, ("rate", "unit")), "MBPP": (53, ("code",)),
+    "ARC-Challenge": (78, ("rate", "unit")), "MMLU": (69, ("rate", "unit")), "HumanEval": (15, ("ops",)),
 }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ class TinyWorld:
     def zero(self) -> list[str]:
         """Sixteen easy questions of in-distribution families, ours: the paper does not print its own."""
         rng, questions = Random("zero questions"), []
-        names = [name for name in tiny.IN_DISTRIBUTION if name != tiny.CHOICE]
+        names = tiny.IN_DISTRIBUTION
         while len(questions) < 16:
             task = tiny.draw(rng, names[len(questions) % len(names)], 1)
             if tiny.split(task.question) == "train" and task.question not in questions:
