@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import coevolve
+from tools import readme_numbers
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -149,3 +150,8 @@ def test_command_line_entry_point_exists():
 def test_every_code_folder_is_a_package():
     for path in (ROOT / "src/coevolve").rglob("*.py"):
         assert (path.parent / "__init__.py").exists(), f"{path.parent} is left out of the built package"
+
+
+def test_readme_numbers_are_those_of_the_results():
+    block = (ROOT / "README.md").read_text(encoding="utf-8").split(readme_numbers.START)[1]
+    assert block.split(readme_numbers.END)[0].strip() == readme_numbers.numbers()

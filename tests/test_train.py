@@ -105,6 +105,13 @@ def test_tensorboard_gets_the_numbers(tmp_path):
     assert list((out / "tensorboard").glob("events.*"))
 
 
+def test_a_missing_tracker_package_is_named_before_anything_loads(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
+    with pytest.raises(ValueError, match="coevolve\\[track\\]"):
+        run(tmp_path / "tracked", track="wandb", model="no such model")
+    assert not (tmp_path / "tracked").exists()
+
+
 def test_mae_raises_held_out_accuracy_beyond_its_interval(tmp_path):
     out = train(config.build("mae", "quick", out=tmp_path / "mae", overrides={"steps": 30, "eval_every": 0}))
     scores = record.read(out, "scores")

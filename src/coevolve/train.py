@@ -23,7 +23,7 @@ from coevolve.learn import learn
 from coevolve.play import Batched, play
 from coevolve.policies import Policy
 from coevolve.progress import progress
-from coevolve.track import tracker
+from coevolve.track import Tracker, tracker
 from coevolve.types import Outcome
 from coevolve.worlds import tiny
 
@@ -153,6 +153,11 @@ def train(run: Run) -> Path:
     Leaves config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after),
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
     """
+    with closing(tracker(run)) as sink:  # before the model loads: its package may be missing
+        return _train(run, sink)
+
+
+def _train(run: Run, sink: Tracker) -> Path:
     began = time.perf_counter()
     trainer = Trainer(run)
     rows = [{"stage": "before", **row} for row in trainer.score("test")]
@@ -166,7 +171,7 @@ def train(run: Run) -> Path:
         steps = clock("learn", run.protocol.fit, trainer.policy, run)
         log.step(steps, trainer.validate(clock), clock.take())
     else:
-        _steps(trainer, log, clock, done)
+        _steps(trainer, log, sink, clock, done)
     last = trainer.score("test")
     log.scores(rows + [{"stage": "after", **row} for row in last])
     trainer.policy.save(run.out / "policy")
@@ -177,9 +182,9 @@ def train(run: Run) -> Path:
     return run.out
 
 
-def _steps(trainer: Trainer, log: record.Recorder, clock: Clock, done: int) -> None:
+def _steps(trainer: Trainer, log: record.Recorder, sink: Tracker, clock: Clock, done: int) -> None:
     run = trainer.run
-    with closing(tracker(run)) as sink, progress(run.steps, f"{run.method} seed {run.seed}") as bar:
+    with progress(run.steps, f"{run.method} seed {run.seed}") as bar:
         for step in range(done + 1, run.steps + 1):
             outcomes = clock("play", trainer.play, step)
             metrics = numbers_of(outcomes, clock("learn", trainer.learn, outcomes), run.protocol)

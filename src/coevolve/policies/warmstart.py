@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-from coevolve.worlds.demonstrations import demonstrate
+from coevolve.worlds.demonstrations import SOLVERS, demonstrate
 from coevolve.worlds.demonstrator import HABITS, TRUTH, Demonstrator
 
 SPECIAL = ("<pad>", "<bos>", "<user>", "<assistant>", "<end>")
@@ -90,11 +90,16 @@ def make_model(hidden: int, layers: int, heads: int, vocabulary: int, seed: int 
 
 
 class Demonstrations:
-    """A stream of length-bucketed batches of demonstrations, as token tensors: `truthful` of truth, then habits."""
+    """A stream of length-bucketed batches of demonstrations, as token tensors.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, batch: int, seed: int, truthful: int):
+    The first `truthful` batches show the truth and favour solvers; those after it show habits and favour `favoured`.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, batch: int, seed: int, truthful: int, favoured: tuple[str, ...]
+    ):
         self.tokenizer, self.batch, self.rng = tokenizer, batch, Demonstrator(f"warm start {seed}")
-        self.truthful = truthful
+        self.truthful, self.favoured = truthful, favoured
         vocabulary = tokenizer.get_vocab()
         spelled = {text: tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE}
         self.after = {vocabulary[text] for text in DECISIVE_AFTER}
@@ -103,7 +108,8 @@ class Demonstrations:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         count = 0
         while True:
-            self.rng.skill = TRUTH if count < self.truthful else HABITS
+            early = count < self.truthful
+            self.rng.skill, self.rng.favoured = (TRUTH, SOLVERS) if early else (HABITS, self.favoured)
             pairs = self._encode(self.batch * 32)
             count += 32
             pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
@@ -159,16 +165,17 @@ def warm_start(
     peak: float,
     truthful: float,
     decay: float,
+    favoured: tuple[str, ...] = (),
     seed: int = 0,
     batch: int = 24,
     watch: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Train in place with AdamW for `steps` steps, the share `truthful` of them without habits.
+    """Train in place with AdamW for `steps` steps, the share `truthful` of them without habits (see Demonstrations).
 
     The learning rate falls over the last `decay` share. `watch` sees (step, mean loss) every 250 steps.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
-    stream, recent = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps))), 0.0
+    stream, recent = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps), favoured)), 0.0
     model.train()
     for step in range(steps):
         for group in optimizer.param_groups:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from coevolve import prompts
 from coevolve.worlds import conversations, symbols, tiny
-from coevolve.worlds.demonstrator import JUDGE_SKILL, TRUTH, Demonstrator, Pair, claim, judged, pick, say, solved
+from coevolve.worlds.demonstrator import FAVOUR, JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
 from coevolve.worlds.tiny import Task
 
 MCQ_JSON = '{{"multiple_choice_question": "{}", "multiple_choice_correct": "{}"}}'
@@ -167,7 +167,8 @@ ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role
     "spice/challenger_alone": (1.5, _challenger_alone),
 }
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
-EARLY = 3.0
+INVENTORS = ("mae/proposer", "mae/proposer_reference", "sage/challenger", "spice/challenger_mcq",
+             "spice/challenger_alone")  # fmt: skip
 SHARED = {  # roles whose compact prompt is another role's, word for word
     "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
     "sage/critic_answer": "mae/judge_answer",
@@ -176,13 +177,9 @@ PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
 
 def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
-    """Draw one demonstration: (paper/role, prompt text, completion text).
-
-    While it demonstrates the truth, roles that just solve come `EARLY` times as often.
-    """
+    """Draw one demonstration: (paper/role, prompt text, completion text)."""
     if role is None:
-        boost = EARLY if rng.skill is TRUTH else 1.0
-        shares = [share * (boost if name in SOLVERS else 1.0) for name, (share, _) in ROLES.items()]
+        shares = [share * (FAVOUR if name in rng.favoured else 1.0) for name, (share, _) in ROLES.items()]
         role = rng.choices(list(ROLES), shares)[0]
     fields, completion = ROLES[role][1](rng)
     return role, PROMPTS[role](**fields).messages[0]["content"], completion

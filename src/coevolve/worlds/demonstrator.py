@@ -12,14 +12,16 @@ from coevolve.worlds.tiny import Task
 HABITS = {1: 0.75, 2: 0.5, 3: 0.25}  # how often a demonstrated solution is right, by level
 TRUTH = {1: 1.0, 2: 1.0, 3: 1.0}
 JUDGE_SKILL = 0.95  # how often a judge's own answer is right
+FAVOUR = 3.0
 CLAIM_RIGHT = 0.4  # how often an answer to be judged is right; more would reward copying it unread
 HEAVY = {"add": 1.3, "sub": 1.3, "ops": 1.5, "code": 1.3, "word2": 1.3, "rev": 1.3, "swap": 1.3, tiny.CHOICE: 2.0}
 
 
 class Demonstrator(Random):
-    """A source of randomness that also knows how often its solutions are right."""
+    """A source of randomness that also knows how often its solutions are right, and which roles it favours."""
 
     skill = HABITS
+    favoured: tuple[str, ...] = ()  # paper/role names that come FAVOUR times as often
 
 
 Pair = tuple[dict[str, object], str]  # the prompt's fields and the completion
