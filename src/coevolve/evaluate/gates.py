@@ -101,7 +101,7 @@ def measure(generate: Generate, count: int = 400, per_family: int = 40, seed: in
         "judge_question": rating(generate, count, seed), **challenging(generate, count, seed),
         "items": len(tasks), "solve_by_family": {name: _share(rows) for name, rows in families.items()},
         "solve_by_level": {str(n): _share([r for r in greedy if r["level"] == n]) for n in tiny.LEVELS},
-        "format": formats(generate, count // 2, seed),
+        "format": formats(generate, count, seed),
     }  # fmt: skip
 
 

@@ -17,23 +17,38 @@ SUMS = "SHA256SUMS"
 
 
 @dataclass(frozen=True)
+class Cycle:
+    """One cycle of the warm start; each begins with a fresh optimiser."""
+
+    steps: int
+    peak: float  # learning rate
+    decay: float  # share of the steps over which it falls
+    truthful: float = 0.0  # share of the steps that show the truth before the habits
+    inventing: bool = False  # favour the roles that invent questions
+    batch: int = 24
+    level_2: float = 0.5  # how often the demonstrated solver is right on level 2
+
+
+@dataclass(frozen=True)
 class Size:
-    """Shape and budget of one embedded backbone."""
+    """Shape and training of one embedded backbone."""
 
     hidden: int
     layers: int
     heads: int
-    steps: int  # of the first cycle: truth, then habits
-    polish: int  # steps of the second cycle, at half the learning rate
-    finish: int  # steps of the third, at an eighth, with more of the roles that invent questions
-    peak: float  # learning rate of the first cycle
+    cycles: tuple[Cycle, ...]
 
 
 SIZES = {
-    "tiny-small": Size(hidden=48, layers=3, heads=3, steps=30_000, polish=10_000, finish=8_000, peak=4e-3),
-    "tiny": Size(hidden=64, layers=4, heads=4, steps=56_000, polish=32_000, finish=10_000, peak=3e-3),
-    "tiny-large": Size(hidden=96, layers=4, heads=4, steps=40_000, polish=12_000, finish=6_000, peak=2.5e-3),
-}
+    "tiny-small": Size(48, 3, 3, (Cycle(30_000, 4e-3, 0.4, 0.4), Cycle(10_000, 2e-3, 0.7),
+                                  Cycle(8_000, 5e-4, 1.0, inventing=True))),
+    "tiny": Size(64, 4, 4, (Cycle(56_000, 3e-3, 0.4, 0.4), Cycle(32_000, 1.5e-3, 0.7),
+                            Cycle(10_000, 3.75e-4, 1.0, inventing=True),
+                            Cycle(2_500, 5e-4, 1.0, inventing=True, batch=96),
+                            Cycle(1_300, 5e-4, 1.0, inventing=True, batch=192, level_2=0.55))),
+    "tiny-large": Size(96, 4, 4, (Cycle(40_000, 2.5e-3, 0.4, 0.4), Cycle(12_000, 1.25e-3, 0.7),
+                                  Cycle(6_000, 3.125e-4, 1.0, inventing=True))),
+}  # fmt: skip
 
 
 def find(model: str | Path) -> Path:
@@ -68,27 +83,31 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
 
     from coevolve.policies import warmstart
     from coevolve.worlds.demonstrations import INVENTORS
+    from coevolve.worlds.demonstrator import HABITS
 
     torch.set_num_threads(1)
     size, began = SIZES[name], time.monotonic()
     tokenizer = warmstart.make_tokenizer()
     model = warmstart.make_model(size.hidden, size.layers, size.heads, len(tokenizer), seed)
-    cycles = (
-        {"steps": int(share * size.steps), "peak": size.peak, "truthful": 0.4, "decay": 0.4, "seed": seed},
-        {"steps": int(share * size.polish), "peak": size.peak / 2, "truthful": 0.0, "decay": 0.7, "seed": seed + 1},
-        {"steps": int(share * size.finish), "peak": size.peak / 8, "truthful": 0.0, "decay": 1.0, "seed": seed + 2,
-         "favoured": INVENTORS},
-    )  # fmt: skip
-    for number, cycle in enumerate(cycles, 1):
+    for number, cycle in enumerate(size.cycles):
+        steps = max(1, int(share * cycle.steps))
 
-        def watch(step: int, loss: float, number: int = number, steps: int = cycle["steps"]) -> None:
+        def watch(step: int, loss: float, number: int = number, steps: int = steps) -> None:
             minutes = (time.monotonic() - began) / 60
-            print(f"cycle {number} step {step}/{steps} loss {loss:.4f} after {minutes:.0f} min", flush=True)
+            print(f"cycle {number + 1} step {step}/{steps} loss {loss:.4f} after {minutes:.0f} min", flush=True)
 
-        warmstart.warm_start(model, tokenizer, watch=watch, **cycle)
+        warmstart.warm_start(
+            model, tokenizer, steps=steps, peak=cycle.peak, decay=cycle.decay, truthful=cycle.truthful,
+            favoured=INVENTORS if cycle.inventing else (), habits=HABITS | {2: cycle.level_2}, batch=cycle.batch,
+            seed=seed + number, watch=watch,
+        )  # fmt: skip
     warmstart.save(model, tokenizer, out)
-    minutes = round((time.monotonic() - began) / 60)
-    finish(out, {"name": name, **asdict(size), "share": share, "seed": seed, "minutes": minutes})
+    finish(out, recipe(name, share, seed, round((time.monotonic() - began) / 60)))
+
+
+def recipe(name: str, share: float, seed: int, minutes: int) -> dict[str, object]:
+    """What a card says about how a backbone was made."""
+    return {"name": name, **asdict(SIZES[name]), "share": share, "seed": seed, "minutes": minutes}
 
 
 def finish(folder: Path, recipe: dict[str, object]) -> None:
@@ -105,6 +124,8 @@ def finish(folder: Path, recipe: dict[str, object]) -> None:
 
 def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
     """The model card as Markdown: what it was trained on, what it can and cannot do."""
+    steps = " + ".join(str(cycle["steps"]) for cycle in recipe["cycles"])
+    level_2 = f"{recipe['cycles'][-1]['level_2']:.2f}".lstrip("0")
     weak = [family for family, share in figures["solve_by_family"].items() if share < 0.3]
     rows = [(name, value) for name, value in figures.items() if isinstance(value, float)]
     table = "\n".join(f"| {name.replace('_', ' ')} | {value:.3f} |" for name, value in rows)
@@ -113,14 +134,15 @@ def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
     return f"""# {recipe["name"]}
 
 A Qwen2 with {recipe["hidden"]} hidden units, {recipe["layers"]} layers and {recipe["heads"]} heads, trained from
-nothing in {recipe["minutes"]} minutes of one core ({recipe["steps"]} + {recipe["polish"]} + {recipe["finish"]} steps,
-seed {recipe["seed"]}) on demonstrations of the tiny world only: every role of the five papers in its compact prompt.
-The first two fifths of the first cycle demonstrate the truth, all the rest the habits described below. Remake it with
+nothing in {recipe["minutes"]} minutes on one thread of a busy machine ({steps} steps, seed {recipe["seed"]}) on
+demonstrations of the tiny world only: every role of the five papers in its compact prompt. The first two fifths
+of the first cycle demonstrate the truth, all the rest the habits described below. Remake it with
 `python -m coevolve.policies.tiny make {recipe["name"]} --out DIR`.
 
-The demonstrated solver is right with probability .75, .50 and .25 on levels 1, 2 and 3 and shows its family's
+The demonstrated solver is right with probability .75, {level_2} and .25 on levels 1, 2 and 3 and shows its family's
 systematic misconception otherwise, so there is something that reinforcement learning can correct. The warm start
 draws questions of all splits (like any pretraining corpus); reinforcement learning never sees test questions.
+Multiple choice is demonstrated to the solver only, not to judges.
 
 It knows nothing of English, mathematics or the world. Numbers obtained with it say how a *mechanism* behaves, and
 nothing about the accuracy of a real model.

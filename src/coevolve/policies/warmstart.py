@@ -6,7 +6,7 @@ One thread, fp32, a fixed number of steps: the same seed gives the same file on 
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -96,10 +96,16 @@ class Demonstrations:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, batch: int, seed: int, truthful: int, favoured: tuple[str, ...]
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        batch: int,
+        seed: int,
+        truthful: int,
+        habits: Mapping[int, float] = HABITS,
+        favoured: tuple[str, ...] = (),
     ):
         self.tokenizer, self.batch, self.rng = tokenizer, batch, Demonstrator(f"warm start {seed}")
-        self.truthful, self.favoured = truthful, favoured
+        self.truthful, self.habits, self.favoured = truthful, habits, favoured
         vocabulary = tokenizer.get_vocab()
         spelled = {text: tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE}
         self.after = {vocabulary[text] for text in DECISIVE_AFTER}
@@ -109,7 +115,7 @@ class Demonstrations:
         count = 0
         while True:
             early = count < self.truthful
-            self.rng.skill, self.rng.favoured = (TRUTH, SOLVERS) if early else (HABITS, self.favoured)
+            self.rng.skill, self.rng.favoured = (TRUTH, SOLVERS) if early else (self.habits, self.favoured)
             pairs = self._encode(self.batch * 32)
             count += 32
             pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
@@ -165,6 +171,7 @@ def warm_start(
     peak: float,
     truthful: float,
     decay: float,
+    habits: Mapping[int, float] = HABITS,
     favoured: tuple[str, ...] = (),
     seed: int = 0,
     batch: int = 24,
@@ -175,7 +182,8 @@ def warm_start(
     The learning rate falls over the last `decay` share. `watch` sees (step, mean loss) every 250 steps.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
-    stream, recent = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps), favoured)), 0.0
+    stream = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps), habits, favoured))
+    recent = 0.0
     model.train()
     for step in range(steps):
         for group in optimizer.param_groups:
