@@ -15,7 +15,7 @@ SRC = ROOT / "src"
 PACKAGE = SRC / "coevolve"
 ROOMS = ("src", "reproduce", "tools", "benchmarks")
 CODE = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-TEXT_WING = """types play pools parse prompts rewards protocols worlds verify show record
+TEXT_WING = """types play pools parse prompts rewards protocols worlds show record
     evaluate.stats evaluate.tables evaluate.figures""".split()
 TENSOR_WING = "policies advantages losses learn".split()
 TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vllm", "triton"}
