@@ -94,8 +94,8 @@ def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFi
     assert main(["fields", "mae"]) == 0
     rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
     assert set(rows) == set(config.settable(config.Run)) | set(config.settable(config.method("mae")))
-    assert rows["threshold"] == ["0.7"] and rows["solves"] == ["1", "4"]
-    assert rows["learning_rate"] == ["1e-06", "0.0005"]
+    assert rows["threshold"] == ["0.7"] and rows["solves"] == ["1", str(config.presets()["quick"]["mae"]["solves"])]
+    assert rows["learning_rate"] == ["1e-06", str(config.presets()["quick"]["all"]["learning_rate"])]
     assert main(["fields", "mae", "--preset", "gpu"]) == 0
     assert "prompt               'compact'                'full'" in capsys.readouterr().out
 

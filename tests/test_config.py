@@ -95,7 +95,9 @@ def test_presets_hold_only_methods_and_an_all_table() -> None:
 def test_overrides_win_over_the_preset_and_the_preset_over_the_paper() -> None:
     assert Run(method="mae", protocol=None, out=Path()).learning_rate == 1e-6
     run = build("mae", "quick", out="x")
-    assert (run.learning_rate, run.batch_size, run.protocol.solves, run.temperature) == (5e-4, 32, 4, 1.0)
+    table = config.presets()["quick"]["all"] | config.presets()["quick"]["mae"]
+    chosen = (run.learning_rate, run.batch_size, run.protocol.solves, run.temperature)
+    assert chosen == (table["learning_rate"], table["batch_size"], table["solves"], 1.0)
     run = build("mae", "quick", seed=3, out="x", overrides={"batch_size": 8, "solves": 2, "temperature": 1, "seed": 9})
     assert (run.batch_size, run.protocol.solves, run.temperature, run.seed) == (8, 2, 1.0, 9)
     assert type(run.temperature) is float
@@ -126,7 +128,9 @@ def test_differences_from_the_paper() -> None:
     assert differences(run) == [("steps", 300, 80), ("threshold", 0.7, 0.5),
                                 ("train", ("proposer", "solver", "judge"), ("solver",))]  # fmt: skip
     rows = {name: (default, value) for name, default, value in differences(build("mae", "quick", out="x"))}
-    assert rows["learning_rate"] == (1e-6, 5e-4) and rows["solves"] == (1, 4) and "attempts" not in rows
+    table = config.presets()["quick"]["all"] | config.presets()["quick"]["mae"]
+    assert rows["learning_rate"] == (1e-6, table["learning_rate"]) and rows["solves"] == (1, table["solves"])
+    assert "attempts" not in rows, "the preset writes the paper's own value"
 
 
 def test_a_run_describes_itself_in_plain_values() -> None:
