@@ -53,7 +53,7 @@ def work(job: Job, pipe: Connection, parent: int) -> None:
 
 def produce_artefact(job: Job, started: float) -> None:
     """Make a table or figure in a folder beside its place, then put it there."""
-    target, part = job.plan.folder / job.item.id, workplace(job.plan.folder, job.item)
+    target, part = job.plan.folder / job.item.id, staging(job.plan.folder, job.item)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     notebook = produce(job, part, started)
@@ -96,14 +96,14 @@ def produce(job: Job, folder: Path, started: float) -> Any:
     return notebook
 
 
-def workplace(results: Path, item: Item) -> Path:
+def staging(results: Path, item: Item) -> Path:
     """Return the folder that an item writes into while it is at work."""
     return results / item.id if item.kind == "run" else results / f".{item.id}.part"
 
 
 def keep_failed(results: Path, item: Item) -> None:
     """Keep a failed item's notebook where its results would be; throw an artefact's other files away."""
-    folder, target = workplace(results, item), results / item.id
+    folder, target = staging(results, item), results / item.id
     if (folder / keys.RUNNING).exists():
         target.mkdir(parents=True, exist_ok=True)
         os.replace(folder / keys.RUNNING, target / keys.FAILED)
