@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m coevolve.policies.tiny", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make", help="train a backbone from nothing (one core: about 15, 70 and 50 minutes for the three)")
+    maker = verbs.add_parser("make", help="train a backbone from nothing (one core: 15, 70 and 50 minutes)")
     maker.add_argument("name", choices=SIZES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
