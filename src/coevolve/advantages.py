@@ -1,4 +1,4 @@
-"""Advantages: from the rewards of a batch to one number per token of each sample's ids.
+"""Advantages: from the rewards of a batch to one number per token of each sample's ids, None where masked.
 
 Pure arithmetic on samples. Knows roles and groups by name only, and neither text nor tensors.
 """
@@ -9,11 +9,12 @@ from collections.abc import Callable, Hashable, Sequence
 from numbers import Real
 from statistics import fmean
 
+from coevolve.segments import gae, segment_centred
 from coevolve.types import Sample
 
 EPSILON = 1e-8
 
-Estimator = Callable[[Sequence[Sample]], list[list[float]]]
+Estimator = Callable[[Sequence[Sample]], list[list[float | None]]]
 
 
 def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
@@ -64,10 +65,62 @@ def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
     return _broadcast(samples, advantages)
 
 
+def reinforce_pp(
+    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] | None = None, kl_coef: float = 0.0
+) -> list[list[float]]:
+    """REINFORCE++ as CoMAS uses it (Eqs. 9 and 10): rewards less cumulative KL, normalised over an agent's tokens.
+
+    A_t = reward - kl_coef * sum of `log_ratios` (policy over reference, one per token) from t to the end; then
+    mean and population standard deviation over all tokens of the policy's buffer, + 1e-8. Samples with a group
+    share them with that group only.
+    """
+    return _reinforce_pp("reinforce_pp", samples, log_ratios, kl_coef, lambda s: (s.policy, s.group))
+
+
+def reinforce_pp_by_role(
+    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] | None = None, kl_coef: float = 0.0
+) -> list[list[float]]:
+    """`reinforce_pp` with a mean and a deviation per interaction type, so that none has a standing advantage."""
+    return _reinforce_pp(
+        "reinforce_pp_by_role", samples, log_ratios, kl_coef, lambda s: (s.policy, s.role, s.group)
+    )
+
+
+def _reinforce_pp(
+    name: str,
+    samples: Sequence[Sample],
+    log_ratios: Sequence[Sequence[float]] | None,
+    kl_coef: float,
+    buffer: Callable[[Sample], Hashable],
+) -> list[list[float]]:
+    advantages = _broadcast(samples, _rewards(samples, name))
+    if kl_coef:
+        for values, ratios in zip(advantages, log_ratios, strict=True):
+            ahead = 0.0
+            for t in reversed(range(len(values))):
+                ahead += ratios[t]
+                values[t] -= kl_coef * ahead
+    for rows in _rows(samples, buffer):
+        tokens = [(row, t) for row in rows for t in range(len(advantages[row]))]
+        if not tokens:
+            continue
+        centred = _centred([advantages[row][t] for row, t in tokens])
+        scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
+        for (row, t), value in zip(tokens, centred, strict=True):
+            advantages[row][t] = value / scale
+    return advantages
+
+
+WITH_VALUES = ("gae",)  # these take an estimate of the expected reward per token as well
+WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")  # these take log-ratios to the starting policy as well
 ESTIMATORS: dict[str, Estimator] = {
     "task_relative": task_relative,
     "token_whiten": token_whiten,
     "group_mean": group_mean,
+    "reinforce_pp": reinforce_pp,
+    "reinforce_pp_by_role": reinforce_pp_by_role,
+    "segment_centred": segment_centred,
+    "gae": gae,
 }
 
 

@@ -8,13 +8,14 @@ import importlib
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from coevolve.advantages import ESTIMATORS
+from coevolve.advantages import ESTIMATORS, WITH_KL
+from coevolve.evaluate.setups import SETUPS
 
 PRESETS_FILE = Path(__file__).with_name("presets.toml")
 METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
@@ -22,6 +23,10 @@ METHODS = {  # what can be trained: a protocol, or a baseline that has its own w
     "azr": "coevolve.baselines.azr:AZR",
     "sft": "coevolve.baselines.sft:SFT",
     "base": "coevolve.baselines.base:Base",
+    "conl": "coevolve.protocols.conl:CoNL",
+    "srt": "coevolve.baselines.srt:SRT",
+    "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
+    "comas": "coevolve.protocols.comas:CoMAS",
 }
 KINDS = ("ppo", "importance", "reinforce")
 LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
@@ -34,7 +39,8 @@ class Run:
     method: str  # name of the protocol
     protocol: Any = field(repr=False)
     out: Path
-    model: str = "tiny"  # an embedded backbone (tiny-small, tiny, tiny-large) or a model folder
+    model: str | tuple[str, ...] = "tiny"  # embedded backbone or model folder; several: the policies' in turn
+    lora: tuple = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
     seed: int = 0
     steps: int = 300
     batch_size: int = 128  # episodes a step
@@ -42,11 +48,9 @@ class Run:
     weight_decay: float = 0.01
     grad_clip: float = 1.0
     loss: str = "ppo"
-    clip_low: float = 0.2
-    clip_high: float = 0.28
+    clip: tuple[float, float] = (0.2, 0.28)  # below and above ratio 1
     entropy_coef: float = 0.001
     length_norm: str = "token_mean"  # constant divides by max_tokens (DrGRPO)
-    estimator: str = ""  # empty: the protocol's own
     temperature: float = 1.0
     max_tokens: int = 8192
     micro_tokens: int = 16384  # tokens in one forward and backward pass
@@ -58,23 +62,39 @@ class Run:
 
     def __post_init__(self) -> None:
         for name, low in (("steps", 0), ("batch_size", 1), ("max_tokens", 1), ("micro_tokens", 1), ("eval_every", 0),
-                          ("eval_items", 1), ("save_every", 1), ("keep_episodes", 0), ("seed", 0), ("weight_decay", 0),
-                          ("clip_low", 0), ("clip_high", 0)):  # fmt: skip
+                          ("eval_items", 1), ("save_every", 1), ("keep_episodes", 0), ("seed", 0),
+                          ("weight_decay", 0)):  # fmt: skip
             if getattr(self, name) < low:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
         for name in ("learning_rate", "grad_clip", "temperature"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        _check_numbers("clip", self.clip, (0, 0), "[low, high], each at least 0")
+        if self.lora:
+            _check_numbers("lora", self.lora, (1, 0, 0), "[] or [rank at least 1, alpha, dropout below 1]")
+            if type(self.lora[0]) is not int or self.lora[2] >= 1:
+                raise ValueError(f"lora must be [] or [rank at least 1, alpha, dropout below 1], got {self.lora}")
         one_of("loss", self.loss, KINDS)
         one_of("length_norm", self.length_norm, LENGTH_NORMS)
         one_of("track", self.track, ("", "tensorboard", "trackio", "wandb"))
-        self.estimator = self.estimator or getattr(self.protocol, "estimator", "task_relative")
-        one_of("estimator", self.estimator, ESTIMATORS)
+        if not self.model:
+            raise ValueError("model must be a name or a list of names, got none")
+        for name in getattr(self.protocol, "setups", ()):
+            one_of("setups", name, SETUPS)
+        one_of("estimator", getattr(self.protocol, "estimator", "task_relative"), ESTIMATORS)
+        if getattr(self.protocol, "kl_coef", 0.0):
+            one_of("estimator with a kl_coef", self.protocol.estimator, WITH_KL)
 
     def describe(self) -> dict[str, Any]:
         """The whole configuration as plain values, the protocol's fields among them."""
         mine = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("protocol", "out")}
         return {**mine, "protocol": settings(self.protocol)}
+
+
+def _check_numbers(name: str, values: Sequence, lows: Sequence[float], allowed: str) -> None:
+    numbers = len(values) == len(lows) and all(type(value) in (int, float) for value in values)
+    if not numbers or not all(value >= low for value, low in zip(values, lows, strict=True)):
+        raise ValueError(f"{name} must be {allowed}, got {list(values)}")
 
 
 def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
@@ -150,14 +170,19 @@ def build(
     one_of("preset", preset, known)
     table = {**known[preset].get("all", {}), **known[preset].get(protocol, {}), **(overrides or {})}
     mine, its = split(protocol, table)
-    made = method(protocol)(**its)
-    return Run(method=protocol, protocol=made, seed=mine.pop("seed", seed), out=Path(out), **mine)
+    mine = {"seed": seed, **training(method(protocol)), **mine}
+    return Run(method=protocol, protocol=method(protocol)(**its), out=Path(out), **mine)
+
+
+def training(cls: type) -> dict[str, Any]:
+    """The paper's values of the run's fields, where a method's paper has its own (its `TRAINING`)."""
+    return dict(getattr(cls, "TRAINING", {}))
 
 
 def check(protocol: str, overrides: Mapping[str, Any]) -> None:
     """Raise ValueError with one line if a method does not take these fields or values."""
     mine, its = split(protocol, overrides)
-    Run(method=protocol, protocol=method(protocol)(**its), out=Path("."), **mine)
+    Run(method=protocol, protocol=method(protocol)(**its), out=Path("."), **{**training(method(protocol)), **mine})
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
@@ -177,10 +202,11 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 def differences(run: Run) -> list[tuple[str, Any, Any]]:
     """Where a run departs from the paper's defaults: (field, default, value)."""
     rows = []
-    for owner, values in ((Run, run), (type(run.protocol), run.protocol)):
-        for name, default in settable(owner).items():
+    ours = {**settable(Run), **training(type(run.protocol))}
+    for defaults, values in ((ours, run), (settable(type(run.protocol)), run.protocol)):
+        for name, default in defaults.items():
             value = getattr(values, name)
-            if value != default and name not in ("seed", "estimator", "track", "model"):
+            if value != default and name not in ("seed", "track", "model"):
                 rows.append((name, default, value))
     return rows
 

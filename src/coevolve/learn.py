@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from coevolve.advantages import ESTIMATORS
+from coevolve.advantages import ESTIMATORS, WITH_KL
 from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.policies.causal import Policy
+from coevolve.policies.reference import Reference
 from coevolve.types import Reply, Sample
 
 LOGITS = 2**26  # most logits held at once; the loss goes through longer micro-batches in chunks
@@ -51,6 +52,8 @@ def learn(
     temperature: float = 1.0,
     micro_tokens: int = 16384,
     old: str = "sampler",
+    reference: Reference | None = None,
+    kl_coef: float = 0.0,
 ) -> dict[str, float]:
     """Take one step on `samples` (all of this policy) and return the step's metrics.
 
@@ -58,21 +61,22 @@ def learn(
     leave the gradient as it is. `temperature` is that of the sampler; a turn's own comes first. `old` says
     where the ratio's old log-probabilities come from: the sampler, or the learner before the step (ratio 1).
     The weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is
-    not finite (`skipped_update` 1). Raises ValueError naming a setting that is not allowed.
+    not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's log-ratio of the
+    sampler to `reference`. Raises ValueError naming a setting that is not allowed.
     """
-    if estimator not in ESTIMATORS:
-        raise ValueError(f"advantage must be one of {sorted(ESTIMATORS)}, got {estimator!r}")
-    if old not in OLD:
-        raise ValueError(f"old must be one of {OLD}, got {old!r}")
-    rows = _rows(samples, estimator, length_norm, length_constant, temperature)
+    _check(estimator, old, reference, kl_coef)
+    kl = (_log_ratios(samples, reference, temperature, micro_tokens), kl_coef) if kl_coef else ()
+    rows = _rows(samples, estimator, length_norm, length_constant, temperature, kl)
     if entropy_coef == 0:
         rows = [row for row in rows if any(row.advantages)]
     optimizer.zero_grad(set_to_none=True)
     sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
+    policy.model.train()  # adapters may have dropout
     for batch in _micro_batches(rows, micro_tokens):
         result, gap = _backward(policy, batch, old, settings)
         sums.add(result, gap)
+    policy.model.eval()
     norm, skipped = math.nan, False
     if sums.tokens:
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -88,27 +92,65 @@ def learn(
         "sequences": float(len(samples)),
         "sequences_used": float(len(rows)),
         "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
+        **({"kl": _mean_ratio(kl[0])} if kl else {}),
     }
 
 
+def _check(estimator: str, old: str, reference: Reference | None, kl_coef: float) -> None:
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"advantage must be one of {sorted(ESTIMATORS)}, got {estimator!r}")
+    if old not in OLD:
+        raise ValueError(f"old must be one of {OLD}, got {old!r}")
+    if kl_coef and (reference is None or estimator not in WITH_KL):
+        raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
+
+
+def _log_ratios(
+    samples: Sequence[Sample], reference: Reference, temperature: float, micro_tokens: int
+) -> list[list[float]]:
+    """Return log pi(token) - log pi_ref(token) of every reply, where pi is the policy that sampled it."""
+    found: dict[int, list[float]] = {}
+    rows = [_Row(sample.reply, [], [], _heat(sample, temperature)) for sample in samples if sample.reply.ids]
+    for batch in _micro_batches(rows, micro_tokens):
+        texts = [(row.reply.prompt_ids, row.reply.ids) for row in batch]
+        chunk = max(1, LOGITS // reference.policy.vocabulary)
+        values = reference.logprobs(texts, batch[0].temperature, chunk).split([len(ids) for _, ids in texts])
+        for row, its in zip(batch, values, strict=True):
+            pairs = zip(row.reply.logprobs, its.tolist(), strict=True)
+            found[id(row.reply)] = [new - ref for new, ref in pairs]
+    return [found.get(id(sample.reply), []) for sample in samples]
+
+
+def _mean_ratio(log_ratios: list[list[float]]) -> float:
+    ratios = [ratio for its in log_ratios for ratio in its]
+    return fmean(ratios) if ratios else 0.0
+
+
+def _heat(sample: Sample, temperature: float) -> float:
+    own = sample.reply.turn.temperature
+    return (temperature if own is None else own) or 1.0  # the sampler reports greedy replies at temperature 1
+
+
 def _rows(
-    samples: Sequence[Sample], estimator: str, norm: str, constant: float | None, temperature: float
+    samples: Sequence[Sample], estimator: str, norm: str, constant: float | None, temperature: float, kl: tuple = ()
 ) -> list[_Row]:
-    """Return the samples that have tokens; weights count the whole batch, before any row is left out."""
+    """Return the samples that have tokens; weights count the whole batch, before any row is left out.
+
+    A token whose advantage is None is masked: it has no weight and does not count in the normaliser.
+    """
     for sample in samples:
         if len(sample.reply.logprobs) != len(sample.reply.ids):
             sizes = f"{len(sample.reply.ids)} ids and {len(sample.reply.logprobs)} log-probabilities"
             raise ValueError(f"a reply of role {sample.role!r} has {sizes}: it needs one of each per token")
-    advantages = ESTIMATORS[estimator](samples)
-    lengths = [len(sample.reply.ids) for sample in samples]
+    advantages = ESTIMATORS[estimator](samples, *kl)
+    lengths = [sum(value is not None for value in values) for values in advantages]
     parts = weights(lengths, norm, constant).split(lengths) if samples else ()
     rows = []
     for sample, values, part in zip(samples, advantages, parts, strict=True):
-        own = sample.reply.turn.temperature
-        heat = temperature if own is None else own
-        # The sampler reports greedy replies at temperature 1.
-        rows.append(_Row(sample.reply, values, part.tolist(), heat or 1.0))
-    return [row for row in rows if row.reply.ids]
+        counted = iter(part.tolist())
+        shares = [0.0 if value is None else next(counted) for value in values]
+        rows.append(_Row(sample.reply, [value or 0.0 for value in values], shares, _heat(sample, temperature)))
+    return [row for row in rows if any(row.weights)]
 
 
 def _micro_batches(rows: Sequence[_Row], micro_tokens: int) -> Iterator[list[_Row]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from coevolve.types import Outcome
 
-SCORE_FIELDS = ("stage", "split", "family", "level", "item", "question", "answer", "correct", "misconception",
+SCORE_FIELDS = ("stage", "setup", "split", "family", "level", "item", "question", "answer", "correct", "misconception",
                 "finished", "tokens_in", "tokens_out")  # fmt: skip
 LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its JSON escape
 

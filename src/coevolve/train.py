@@ -8,7 +8,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,20 @@ from pathlib import Path
 import numpy
 import torch
 
-from coevolve import checkpoint, policies, record
+from coevolve import checkpoint, record
+from coevolve.advantages import WITH_VALUES
 from coevolve.config import Run
+from coevolve.evaluate import setups
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
 from coevolve.play import Batched, play
-from coevolve.policies import Policy
+from coevolve.policies.team import Team, assign
 from coevolve.progress import progress
 from coevolve.track import Tracker, tracker
 from coevolve.types import Outcome
 from coevolve.worlds import tiny
 
+COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
 
 
@@ -51,16 +54,21 @@ class Clock:
 
 
 class Trainer:
-    """One run in memory: policy, optimiser, engine and protocol."""
+    """One run in memory: policies with their optimisers, engine and protocol."""
 
     def __init__(self, run: Run):
         self.run, self.protocol = run, run.protocol
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
-        self.policy = policies.load(run.model)
-        self.engine = Batched(partial(self.policy.generate, temperature=run.temperature, max_tokens=run.max_tokens))
-        self.optimizer = torch.optim.AdamW(
-            self.policy.parameters(), lr=run.learning_rate, weight_decay=run.weight_decay
-        )
+        models, trained = assign(run.protocol, run.model)
+        self.team = Team(models, trained, run.lora)
+        self.team.optimize(run.learning_rate, run.weight_decay)
+        if getattr(run.protocol, "kl_coef", 0.0):
+            self.team.remember()
+        if getattr(run.protocol, "estimator", "") in WITH_VALUES:
+            self.team.expect()
+        self.read = getattr(run.protocol, "read", setups.read_answer)
+        generate = partial(self.team.generate, temperature=run.temperature, max_tokens=run.max_tokens)
+        self.engine = Batched(generate)
 
     def play(self, step: int) -> list[Outcome]:
         """Play the step's episodes and commit what they add to the pools, in episode order."""
@@ -71,26 +79,38 @@ class Trainer:
             pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
         return outcomes
 
-    def learn(self, outcomes: Sequence[Outcome]) -> dict[str, float]:
-        """Take one optimiser step on everything that earned something."""
-        run = self.run
-        samples = [sample for outcome in outcomes for sample in outcome.samples]
-        if not samples:
-            return {}
-        metrics = learn(
-            self.policy, self.optimizer, samples, estimator=run.estimator, kind=run.loss,
-            clip=(run.clip_low, run.clip_high), entropy_coef=run.entropy_coef, length_norm=run.length_norm,
-            length_constant=float(run.max_tokens), grad_clip=run.grad_clip, temperature=run.temperature,
-            micro_tokens=run.micro_tokens,
-        )  # fmt: skip
-        if not all(torch.isfinite(parameter).all() for parameter in self.policy.parameters()):
-            raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
-        return metrics
+    def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        """Take one optimiser step per trained policy on everything it said that earned something.
 
-    def score(self, split: str) -> list[dict[str, object]]:
-        """Answer the items of a split greedily."""
+        With several policies a metric is their mean (counts: their sum), and `tokens/NAME`, `entropy/NAME`
+        are each one's own.
+        """
+        run = self.run
+        learnt = {}
+        for number, name in enumerate(self.team.trained):
+            samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
+            if not samples:
+                continue
+            torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
+            learnt[name] = learn(
+                self.team.policies[name], self.team.optimizers[name], samples, estimator=self.protocol.estimator,
+                kind=run.loss, clip=run.clip, entropy_coef=run.entropy_coef, length_norm=run.length_norm,
+                length_constant=float(run.max_tokens), grad_clip=run.grad_clip, temperature=run.temperature,
+                micro_tokens=run.micro_tokens, reference=self.team.references.get(name),
+                kl_coef=getattr(self.protocol, "kl_coef", 0.0), value=self.team.values.get(name),
+            )  # fmt: skip
+        if not self.team.finite():
+            raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
+        return merge(learnt)
+
+    def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
+        """Answer the items of a split under an inference set-up; see `evaluate.score`."""
         tasks = tiny.items(split, self.run.eval_items)
-        return score(self.engine, self.protocol.solver, tasks, key=(self.run.seed, EVALUATION))
+        return score(
+            self.engine, self.protocol.solver, tasks, read=self.read, key=(self.run.seed, EVALUATION), setup=setup,
+            policies=self.team.trained, prompt=getattr(self.protocol, "prompt", "compact"),
+            folder=getattr(self.protocol, "prompt_folder", None),
+        )  # fmt: skip
 
     def validate(self, clock: Clock) -> dict[str, float]:
         """Share of the validation items answered right (nothing when `eval_every` is 0)."""
@@ -103,8 +123,8 @@ class Trainer:
         """Write a checkpoint of everything the next step depends on."""
         pools = {name: pool.items for name, pool in self.protocol.pools.items()}
         files = {
-            "policy": self.policy.save,
-            "optimizer.safetensors": lambda path: checkpoint.save_optimizer(path, self.optimizer),
+            "policy": self.team.save,
+            "optimizers": self.team.save_optimizers,
             "pools.json": json.dumps(pools).encode(),
             "config.json": json.dumps(record.clean(self.run.describe())).encode(),
         }
@@ -117,9 +137,8 @@ class Trainer:
             return 0
         step, folder = found
         self._same_run(json.loads((folder / "config.json").read_text(encoding="utf-8")), folder)
-        saved = Policy.load(folder / "policy")
-        self.policy.model.load_state_dict(saved.model.state_dict())
-        checkpoint.load_optimizer(folder / "optimizer.safetensors", self.optimizer)
+        self.team.restore(folder / "policy")
+        self.team.restore_optimizers(folder / "optimizers")
         for name, items in json.loads((folder / "pools.json").read_text(encoding="utf-8")).items():
             self.protocol.pools[name].reset(tuple(item) if isinstance(item, list) else item for item in items)
         return step
@@ -133,18 +152,35 @@ class Trainer:
 
 
 def numbers_of(outcomes: Sequence[Outcome], learnt: dict[str, float], protocol: object) -> dict[str, float]:
-    """A step's metrics: mean facts, mean reward and length by role, learner, pools."""
+    """A step's metrics: mean facts, mean reward and length by role (and by policy, of several), learner, pools."""
     metrics = {**record.mean_facts(outcomes), **learnt}
-    by_role: dict[str, list] = {}
-    for outcome in outcomes:
-        for sample in outcome.samples:
-            by_role.setdefault(sample.role, []).append(sample)
-    for role, samples in by_role.items():
-        rewards = [s.reward for s in samples if isinstance(s.reward, (int, float))]
-        metrics[f"reward/{role}"] = sum(rewards) / len(rewards) if rewards else None
-        metrics[f"length/{role}"] = sum(len(s.reply.ids) for s in samples) / len(samples)
+    by_group: dict[str, list] = {}
+    for sample in (sample for outcome in outcomes for sample in outcome.samples):
+        by_group.setdefault(sample.role, []).append(sample)
+        if hasattr(protocol, "policies"):
+            by_group.setdefault(sample.policy, []).append(sample)
+    for group, samples in by_group.items():
+        rewards: dict[str, list[float]] = {f"reward/{group}": []}
+        for sample in samples:
+            parts = sample.reward if isinstance(sample.reward, Mapping) else {"": sample.reward}
+            for tag, value in parts.items():
+                rewards.setdefault(f"reward/{group}/{tag}".rstrip("/"), []).append(value)
+        known = {name: [value for value in values if value is not None] for name, values in rewards.items()}
+        metrics |= {name: sum(values) / len(values) for name, values in known.items() if values}
+        metrics[f"length/{group}"] = sum(len(s.reply.ids) for s in samples) / len(samples)
     metrics |= {f"pool/{name}": len(pool) for name, pool in protocol.pools.items()}
     return metrics | (protocol.measure() if hasattr(protocol, "measure") else {})
+
+
+def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Join the policies' learning metrics: counts add up, everything else is averaged."""
+    if len(learnt) < 2:
+        return dict(next(iter(learnt.values()), {}))
+    names = next(iter(learnt.values()))
+    total = {name: sum(metrics[name] for metrics in learnt.values()) for name in names}
+    joined = {name: value if name in COUNTS else value / len(learnt) for name, value in total.items()}
+    joined |= {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}
+    return joined
 
 
 def train(run: Run) -> Path:
@@ -160,22 +196,26 @@ def train(run: Run) -> Path:
 def _train(run: Run, sink: Tracker) -> Path:
     began = time.perf_counter()
     trainer = Trainer(run)
-    rows = [{"stage": "before", **row} for row in trainer.score("test")]
-    before, done = tally(rows), trainer.resume()
+    names = getattr(run.protocol, "setups", ("vanilla",))
+    rows = {"before": trainer.score("test")}
+    done = trainer.resume()
     log = record.Recorder(run.out, done)
     record.write_json(run.out / "config.json", run.describe())
     clock = Clock()
     if done == 0:
         log.step(0, trainer.validate(clock), clock.take())
     if hasattr(run.protocol, "fit"):  # a baseline with a trainer of its own
-        steps = clock("learn", run.protocol.fit, trainer.policy, run)
+        steps = clock("learn", run.protocol.fit, trainer.team.first, run)
         log.step(steps, trainer.validate(clock), clock.take())
     else:
         _steps(trainer, log, sink, clock, done)
-    last = trainer.score("test")
-    log.scores(rows + [{"stage": "after", **row} for row in last])
-    trainer.policy.save(run.out / "policy")
-    summary = {"held_out": {"before": before, "after": tally(last)}, "seconds": round(time.perf_counter() - began, 2),
+    rows["after"] = trainer.score("test")
+    more = [row for name in names if name != "vanilla" for row in trainer.score("test", name)]
+    log.scores([{"stage": stage, **row} for stage, its in rows.items() for row in its]
+               + [{"stage": "after", **row} for row in more])  # fmt: skip
+    trainer.team.save(run.out / "policy")
+    summary = {"held_out": {stage: tally(its) for stage, its in rows.items()},
+               "seconds": round(time.perf_counter() - began, 2),
                "peak_rss_mb": round(peak_rss_mb()), "steps": run.steps, "method": run.method, "seed": run.seed,
                "resumed_at": done}  # fmt: skip
     record.write_json(run.out / "summary.json", summary)
@@ -187,7 +227,7 @@ def _steps(trainer: Trainer, log: record.Recorder, sink: Tracker, clock: Clock, 
     with progress(run.steps, f"{run.method} seed {run.seed}") as bar:
         for step in range(done + 1, run.steps + 1):
             outcomes = clock("play", trainer.play, step)
-            metrics = numbers_of(outcomes, clock("learn", trainer.learn, outcomes), run.protocol)
+            metrics = numbers_of(outcomes, clock("learn", trainer.learn, step, outcomes), run.protocol)
             if run.eval_every and (step % run.eval_every == 0 or step == run.steps):
                 metrics |= trainer.validate(clock)
             log.episodes(step, outcomes, run.keep_episodes)
@@ -195,6 +235,8 @@ def _steps(trainer: Trainer, log: record.Recorder, sink: Tracker, clock: Clock, 
             sink.log(step, metrics)
             if step % run.save_every == 0 or step == run.steps:
                 clock("save", trainer.save, step)
+            if step in getattr(run.protocol, "snapshots", ()):
+                trainer.team.save(run.out / "snapshots" / str(step))
             shown = {name: metrics[name] for name in metrics if name.startswith("reward/") or name == "validation"}
             bar.update(step, **shown)
 

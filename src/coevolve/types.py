@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Reward = float | Mapping[str, float | None]
+Spans = Mapping[str, tuple[tuple[int, int], ...]]
 FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 
 
@@ -36,9 +37,12 @@ class Reply:
     ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
     finished: bool = True  # False: cut off at max_tokens
 
-    def earns(self, reward: Reward, group: Hashable = None) -> "Sample":
-        """Make this reply training data. `reward` is a number, or {tag: number or None} for segments."""
-        return Sample(self, reward, group)
+    def earns(self, reward: Reward, group: Hashable = None, spans: Spans | None = None) -> "Sample":
+        """Make this reply training data. `reward` is a number, or {tag: number or None} for segments.
+
+        `spans` says where the segments are: {tag: ((start, end), ...)}, character ranges in `text`.
+        """
+        return Sample(self, reward, group, spans or {})
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Sample:
     reply: Reply
     reward: Reward
     group: Hashable = None  # who shares a baseline: None is the whole role, a key is a set of siblings
+    spans: Spans = field(default_factory=dict)  # of a segmented reward: the character ranges of each tag
 
     @property
     def role(self) -> str:

@@ -6,7 +6,6 @@ equation), induction (find the program behind examples). No judge, no questions 
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import ClassVar
 
 from coevolve import prompts
 from coevolve.parse import tag
@@ -28,11 +27,10 @@ MODE_OF = {family: mode for mode, families in MODES.items() for family in famili
 class AZR:
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++)."""
 
-    estimator: ClassVar[str] = "task_relative"
-
     attempts: int = 5  # solver samples behind a proposal's learnability
     solves: int = 4  # solver samples trained per episode
     seeds: int = 16  # starting tasks, spread over the modes
+    estimator: str = "task_relative"  # within each role and mode
     prompt: str = "compact"
     prompt_folder: str | None = None
     world: TinyWorld = field(default_factory=TinyWorld, repr=False)

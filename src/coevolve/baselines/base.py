@@ -2,19 +2,27 @@
 
 from dataclasses import dataclass
 
-from coevolve import prompts
+from coevolve import config
 from coevolve.pools import Pool
+
+PAPERS = ("mae", "sage", "spice", "comas", "conl")
 
 
 @dataclass(kw_only=True)
 class Base:
-    """Evaluate the model as it comes; set `steps` to 0."""
+    """Evaluate the model as it comes, asked the way one paper asks; set `steps` to 0."""
 
+    paper: str = "mae"  # whose solver prompt and answer format
+    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
     prompt: str = "compact"
     prompt_folder: str | None = None
 
     def __post_init__(self) -> None:
-        self.solver = prompts.load("mae", "solver", self.prompt, folder=self.prompt_folder)
+        config.one_of("paper", self.paper, PAPERS)
+        protocol = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
+        self.solver = protocol.solver
+        if hasattr(protocol, "read"):
+            self.read = protocol.read
 
     @property
     def pools(self) -> dict[str, Pool]:

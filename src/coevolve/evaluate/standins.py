@@ -1,9 +1,11 @@
-"""Which families of the tiny world stand in for which benchmarks of MAE's tables, and scores of finished runs.
+"""Which families of the tiny world stand in for which benchmarks of a paper's tables, and scores of finished runs.
 
 A stand-in has the shape of its benchmark's task and nothing of its difficulty. Loads no torch.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -11,38 +13,55 @@ import pandas as pd
 from coevolve import record
 from coevolve.evaluate import tables
 
-STAND_INS = {  # name: (families, the paper's columns)
-    "GSM8K": (("word", "word2"), ("GSM8K",)),
-    "MATH": (("add", "sub", "mul", "prec", "eq"), ("MATH",)),
-    "science": (("rate", "unit"), ("ARC-C", "MMLU", "GPQA")),
-    "knowledge": (("fact",), ("CQA", "OBQA", "NQ", "TriviaQA")),
-    "BoolQ": (("yn",), ("BoolQ",)),
-    "HellaSwag": (("next",), ("HellaSwag",)),
-    "MBPP+": (("code",), ("MBPP+",)),
-    "HumanEval+": (("ops",), ("HumanEval+",)),
-    "BBH": (("swap",), ("BBH",)),
-    "LiveBench": (("sort", "rev", "count"), ("LiveBench-Reasoning",)),
-    "AMC": (("mod",), ("AMC",)),
-    "Minerva": (("div",), ("Minerva",)),
-    "Winogrande": (("cmp",), ("Winogrande",)),
-    "MMLU-Pro": (("mc",), ("MMLU-Pro",)),
-}
-WITHOUT = ("SQuAD", "TruthfulQA", "OlympiadBench")  # columns that nothing in the tiny world stands in for
-IN_DISTRIBUTION = list(STAND_INS)[:8]
-OUT_OF_DISTRIBUTION = list(STAND_INS)[8:]
-GROUPS = {"ID Avg.": IN_DISTRIBUTION, "OOD Avg.": OUT_OF_DISTRIBUTION, "Overall Avg.": list(STAND_INS)}
-BENCHMARK_OF = {family: name for name, (families, _) in STAND_INS.items() for family in families}
+STAND_INS_FILE = Path(__file__).with_name("standins.toml")
+LAYOUTS = tomllib.loads(STAND_INS_FILE.read_text(encoding="utf-8"))
 
 
-def scores(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Layout:
+    """The rows of one paper's tables: stand-ins in order, and averages over them."""
+
+    families: dict[str, list[str]]  # stand-in: its families of the tiny world
+    columns: dict[str, list[str]]  # stand-in: the paper's columns that it stands for
+    groups: dict[str, list[str]]  # average: its stand-ins
+    without: list[str]  # columns that nothing in the tiny world stands in for
+
+    @property
+    def benchmark_of(self) -> dict[str, str]:
+        """Family: stand-in."""
+        return {family: name for name, families in self.families.items() for family in families}
+
+    @property
+    def rows(self) -> list[str]:
+        """Stand-ins and averages, in the order of a table."""
+        return [*self.families, *self.groups]
+
+
+def layout(paper: str) -> Layout:
+    """The layout of a paper's tables as standins.toml has it; ValueError for a paper without one."""
+    if paper not in LAYOUTS:
+        raise ValueError(f"paper must be one of {', '.join(LAYOUTS)}, got {paper!r}")
+    table = LAYOUTS[paper]
+    rows = table["rows"]
+    return Layout(
+        {row["name"]: row["families"] for row in rows}, {row["name"]: row["columns"] for row in rows},
+        {average["name"]: average.get("of") or [row["name"] for row in rows] for average in table["averages"]},
+        table.get("without", []),
+    )  # fmt: skip
+
+
+def scores(
+    folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "mae"
+) -> pd.DataFrame:
     """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
+    benchmark_of = layout(paper).benchmark_of
     frames = []
     for run, label in labels.items():
         for seed in runs[run]:
             frame = record.read(Path(folder) / f"{run}-s{seed}", "scores")
             frame = frame[frame["stage"] == "after"].copy()
             frame["method"], frame["seed"], frame["run"] = label, seed, run
-            frame["benchmark"] = frame["family"].map(BENCHMARK_OF)
+            frame["benchmark"] = frame["family"].map(benchmark_of)
             frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
@@ -57,43 +76,41 @@ def curves(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mappin
     return pd.concat(frames, ignore_index=True)
 
 
-def printed(table_id: str, names: Mapping[str, str]) -> pd.DataFrame:
+def printed(table_id: str, names: Mapping[str, str], paper: str = "mae") -> pd.DataFrame:
     """What the paper printed, as method x stand-in: the mean of the columns each one stands for, and its averages.
 
     `names` maps the paper's row names to ours; when a row occurs under several set-ups the first counts.
     """
-    cells = tables.paper_numbers(table_id)
-    rows = []
+    cells, its, rows = tables.paper_numbers(table_id), layout(paper), []
     for theirs, ours in names.items():
         row = cells[cells["method"] == theirs].drop_duplicates("benchmark")
         values = row.set_index("benchmark")["value"].astype(float)
-        for name, (_, columns) in STAND_INS.items():
-            rows.append({"method": ours, "benchmark": name, "paper": values[list(columns)].mean()})
-        rows += [{"method": ours, "benchmark": average, "paper": values[average]} for average in GROUPS]
+        for name, columns in its.columns.items():
+            rows.append({"method": ours, "benchmark": name, "paper": values.reindex(columns).mean()})
+        rows += [{"method": ours, "benchmark": name, "paper": values.get(name)} for name in its.groups]
     return pd.DataFrame(rows)
 
 
-def beside(accuracy: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
     """Lay out `accuracy_table` with a line per stand-in: ours with its interval, then what the paper printed."""
-    merged = accuracy.merge(paper, on=["method", "benchmark"], how="left")
+    merged = accuracy.merge(printed, on=["method", "benchmark"], how="left")
     ours = [tables.percent(*row) for row in merged[["accuracy", "low", "high"]].itertuples(index=False)]
     theirs = ["" if pd.isna(value) else f" / {value:.1f}" for value in merged["paper"]]
     merged["cell"] = [a + b for a, b in zip(ours, theirs, strict=True)]
-    order = [*STAND_INS, *GROUPS]
-    wide = merged.pivot(index="benchmark", columns="method", values="cell").loc[order, accuracy["method"].unique()]
+    wide = merged.pivot(index="benchmark", columns="method", values="cell").loc[layout(paper).rows, accuracy["method"].unique()]
     return wide.reset_index().rename_axis(columns=None)
 
 
-def gains(scored: pd.DataFrame, base: str, paper: pd.DataFrame) -> pd.DataFrame:
+def gains(scored: pd.DataFrame, base: str, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
     """Every method's gain over `base` in each average, with intervals, and whether the paper's sign is found."""
-    claims = paper.set_index(["method", "benchmark"])["paper"]
-    frames = []
+    claims = printed.set_index(["method", "benchmark"])["paper"]
+    groups, frames = layout(paper).groups, []
     for method in scored["method"].unique():
         if method == base:
             continue
-        signs = {name: _sign(claims.get((method, name)), claims.get((base, name))) for name in GROUPS}
+        signs = {name: _sign(claims.get((method, name)), claims.get((base, name))) for name in groups}
         signs = {name: sign for name, sign in signs.items() if sign is not None}
-        frame = tables.compare_rows(scored, base, method, GROUPS, signs)
+        frame = tables.compare_rows(scored, base, method, groups, signs)
         frame = frame[frame["kind"] == "average"].rename(columns={"method": "accuracy"})
         frame["paper delta"] = [claims.get((method, name), float("nan")) - claims.get((base, name), float("nan"))
                                 for name in frame["benchmark"]]  # fmt: skip

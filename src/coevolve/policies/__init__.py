@@ -18,8 +18,19 @@ def __getattr__(name: str) -> Any:
 
 
 def load(model: str, name: str = "shared") -> "Policy":
-    """Load an embedded backbone by name, or a model folder; ValueError when there is neither."""
+    """Load an embedded backbone by name, a model folder, or a folder with a LoRA adapter (merged into its base).
+
+    Raises ValueError when there is none of them.
+    """
+    import json
+    from pathlib import Path
+
     from coevolve.policies.causal import Policy
     from coevolve.policies.tiny import find
 
-    return Policy.load(find(model), name)
+    adapter = Path(model) / "adapter_config.json"
+    if not adapter.is_file():
+        return Policy.load(find(model), name)
+    from coevolve.policies.adapters import merged
+
+    return merged(model, load(json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"], name))

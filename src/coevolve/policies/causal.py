@@ -66,6 +66,11 @@ class Policy:
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
+    def restore(self, folder: str | Path) -> None:
+        """Take over the weights that `save` wrote."""
+        saved = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True, local_files_only=True, dtype="auto")
+        self.model.load_state_dict(saved.state_dict())
+
     def replace(self, model: PreTrainedModel) -> None:
         """Speak with another model of the same kind and tokenizer from now on (merged adapters, say)."""
         self.__init__(model, self.tokenizer, self.name)
@@ -107,8 +112,8 @@ class Policy:
                 raise ValueError(f"role {turn.role!r}: {size}")
         limits = [min(limit, context - len(prompt)) for limit, prompt in zip(limits, prompts, strict=True)]
         keys = [turn.key for turn in turns]
-        if supports(self.model):
-            done = sample(self.model, prompts, keys, heats, limits, self.end_ids)
+        if supports(self._inner):
+            done = sample(self._inner, prompts, keys, heats, limits, self.end_ids)
         else:
             done = self._generate(prompts, keys, heats, limits)
         return [self._reply(*row) for row in zip(turns, prompts, done, strict=True)]

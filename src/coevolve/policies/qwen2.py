@@ -13,10 +13,11 @@ from transformers import Qwen2ForCausalLM
 
 
 def supports(model: nn.Module) -> bool:
-    """Say whether `Decoder` computes exactly this model: Qwen2 without adapters, quantisation or windows."""
+    """Say whether `Decoder` computes this model: Qwen2, with LoRA or not, without quantisation or windows."""
     if type(model) is not Qwen2ForCausalLM:
         return False
-    plain = all(type(part) is nn.Linear for layer in model.model.layers for part in _projections(layer))
+    parts = [part for layer in model.model.layers for part in _projections(layer)]
+    plain = all(type(part) is nn.Linear or _is_lora(part) for part in parts)
     config = model.config
     windows = any(kind != "full_attention" for kind in config.layer_types)
     static_rope = config.rope_parameters["rope_type"] == "default"
@@ -44,16 +45,33 @@ def _projections(layer: nn.Module) -> list[nn.Module]:
     ]
 
 
+def _is_lora(part: nn.Module) -> bool:
+    """Whether a module is PEFT's plain LoRA on a linear layer (told by its parts, so PEFT need not be loaded)."""
+    if type(part).__module__ != "peft.tuners.lora.layer" or type(part.base_layer) is not nn.Linear:
+        return False
+    return not any(part.use_dora.get(name) or part.lora_bias.get(name) for name in part.active_adapters)
+
+
+def _weight(part: nn.Module) -> Tensor:
+    """Weight of a linear layer, its active adapters added."""
+    if type(part) is nn.Linear:
+        return part.weight
+    weight = part.base_layer.weight
+    if part.disable_adapters or part.merged:
+        return weight
+    return weight + sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
+
+
 def _joined(layer: nn.Module) -> _Layer:
     q, k, v, out, gate, up, down = _projections(layer)
     return _Layer(
         layer.input_layernorm.weight,
-        torch.cat([q.weight, k.weight, v.weight]),
+        torch.cat([_weight(q), _weight(k), _weight(v)]),
         torch.cat([q.bias, k.bias, v.bias]),
-        out.weight,
+        _weight(out),
         layer.post_attention_layernorm.weight,
-        torch.cat([gate.weight, up.weight]),
-        down.weight,
+        torch.cat([_weight(gate), _weight(up)]),
+        _weight(down),
     )
 
 

@@ -5,7 +5,6 @@ Straight-line text code: reads replies, never tokens; which engine answers is no
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import ClassVar
 
 from coevolve import prompts
 from coevolve.parse import judge_score, tag
@@ -23,8 +22,6 @@ ROLES = ("proposer", "solver", "judge")
 class MAE:
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
-    estimator: ClassVar[str] = "task_relative"  # section 3: Task-Relative REINFORCE++
-
     setting: str = "half"  # zero, no, half or with reference (section 5)
     attempts: int = 5  # N_sample of the difficulty reward (Table 3)
     solves: int = 1  # how often an episode runs lines 16-22; the paper's batch has one per proposal
@@ -33,6 +30,7 @@ class MAE:
     format_reward: bool = True  # False: Table 2, no format reward
     train: tuple[str, ...] = ROLES  # leave one out: Table 2, no training of that role
     variant: str = "paper"  # official: the Proposer's reward as in the authors' released code
+    estimator: str = "task_relative"  # section 3: Task-Relative REINFORCE++; or token_whiten
     judge_temperature: float | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names

@@ -1,0 +1,84 @@
+"""LoRA adapters by PEFT: several policies that share one frozen base and own only their adapters.
+
+Knows models and adapters, neither turns nor rewards.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from peft.utils import load_peft_weights
+from torch import Tensor, nn
+
+from coevolve.policies.causal import Policy
+from coevolve.types import Reply, Turn
+
+
+class AdapterPolicy(Policy):
+    """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
+
+    def __init__(self, model: PeftModel, tokenizer: object, name: str):
+        super().__init__(model, tokenizer, name)
+        parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
+        self._own = [part for key, part in parts if key.endswith(f".{name}.weight")]
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Iterate over this adapter's parameters."""
+        return iter(self._own)
+
+    def activate(self) -> None:
+        """Make this the adapter that the shared model computes with."""
+        if self.model.active_adapter != self.name:
+            self.model.set_adapter(self.name)
+
+    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
+        """Answer turns as one batch with this adapter; see `Policy.generate`."""
+        self.activate()
+        return super().generate(turns, temperature, max_tokens)
+
+    def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
+        """Return hidden states and targets with this adapter; see `Policy.states`."""
+        self.activate()
+        return super().states(rows)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the adapter alone (PEFT's layout) and the tokenizer; the base stays where it is."""
+        folder = Path(folder)
+        self.model.save_pretrained(folder, selected_adapters=[self.name], save_embedding_layers=False)
+        nested = folder / self.name  # where PEFT puts an adapter that is not called "default"
+        if nested.is_dir():
+            for file in nested.iterdir():
+                file.rename(folder / file.name)
+            nested.rmdir()
+        self.tokenizer.save_pretrained(folder)
+
+    def restore(self, folder: str | Path) -> None:
+        """Take over the adapter that `save` wrote."""
+        set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), adapter_name=self.name)
+
+
+def attach(
+    policy: Policy, names: Sequence[str], rank: int, alpha: float, dropout: float, source: str
+) -> dict[str, AdapterPolicy]:
+    """Put one fresh LoRA adapter per name on every linear layer of a model; return them as policies.
+
+    They draw their first weights from torch's generator, in the order of `names`. `source` is how the saved
+    adapters will name their base.
+    """
+    policy.model.name_or_path = source
+    config = LoraConfig(
+        r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear", task_type="CAUSAL_LM",
+        base_model_name_or_path=source,
+    )  # fmt: skip
+    model = get_peft_model(policy.model, config, adapter_name=names[0])
+    for name in names[1:]:
+        model.add_adapter(name, config)
+    return {name: AdapterPolicy(model, policy.tokenizer, name) for name in names}
+
+
+def merged(folder: str | Path, base: Policy) -> Policy:
+    """Load a saved adapter onto a base policy and merge it: a plain policy with the adapter's weights."""
+    with torch.no_grad():
+        model = PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload()
+    return Policy(model, base.tokenizer, base.name)

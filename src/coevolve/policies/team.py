@@ -1,0 +1,124 @@
+"""The policies of one run by name: separate models, or one LoRA adapter each on a shared base.
+
+Knows which policies there are and which of them learn; what they say and earn is not its business.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+
+import torch
+from torch.optim import AdamW, Optimizer
+
+from coevolve import policies
+from coevolve.checkpoint import load_optimizer, save_optimizer
+from coevolve.policies.adapters import AdapterPolicy, attach
+from coevolve.policies.causal import Policy
+from coevolve.policies.reference import Reference
+from coevolve.types import Reply, Turn
+
+
+class Team:
+    """Policies that speak together; each that is trained has an optimiser of its own."""
+
+    def __init__(self, models: Mapping[str, str], trained: Sequence[str], lora: tuple = ()):
+        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights."""
+        unknown = sorted({*trained} - {*models})
+        if unknown or not trained:
+            raise ValueError(f"policies to train must be among {sorted(models)}, got {list(trained)}")
+        self.trained = tuple(trained)
+        self.policies: dict[str, Policy] = {}
+        for model in dict.fromkeys(models.values()):
+            names = [name for name, its in models.items() if its == model]
+            adapted = [name for name in names if name in self.trained] if lora else []
+            if adapted:
+                self.policies |= attach(policies.load(model), adapted, *lora, source=model)
+            for name in names:
+                if name not in adapted:
+                    self.policies[name] = policies.load(model, name)
+        self.policies = {name: self.policies[name] for name in models}
+        self.optimizers: dict[str, Optimizer] = {}
+        self.references: dict[str, Reference] = {}
+
+    def optimize(self, learning_rate: float, weight_decay: float) -> None:
+        """Give every trained policy a fresh AdamW."""
+        for name in self.trained:
+            parameters = self.policies[name].parameters()
+            self.optimizers[name] = AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+
+    def remember(self) -> None:
+        """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
+        self.references = {name: Reference(self.policies[name]) for name in self.trained}
+
+    @property
+    def first(self) -> Policy:
+        """The first policy that is trained (the only one of most methods)."""
+        return self.policies[self.trained[0]]
+
+    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
+        """Answer turns with one batch per policy; ValueError names a policy that is not in the team."""
+        rows: dict[str, list[int]] = {}
+        for row, turn in enumerate(turns):
+            rows.setdefault(turn.policy, []).append(row)
+        unknown = sorted(rows.keys() - self.policies.keys())
+        if unknown:
+            raise ValueError(f"policy of a turn must be one of {sorted(self.policies)}, got {unknown[0]!r}")
+        replies: list[Reply | None] = [None] * len(turns)
+        for name, its in rows.items():
+            said = self.policies[name].generate([turns[row] for row in its], temperature, max_tokens)
+            for row, reply in zip(its, said, strict=True):
+                replies[row] = reply
+        return replies
+
+    def save(self, folder: Path) -> None:
+        """Write every trained policy: a single one into the folder itself, several into folders by name."""
+        for name, place in self.places(folder).items():
+            self.policies[name].save(place)
+
+    def restore(self, folder: Path) -> None:
+        """Take over the weights that `save` wrote."""
+        for name, place in self.places(folder).items():
+            self.policies[name].restore(place)
+
+    def save_optimizers(self, folder: Path) -> None:
+        """Write one safetensors file per trained policy."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, optimizer in self.optimizers.items():
+            save_optimizer(folder / f"{name}.safetensors", optimizer)
+
+    def restore_optimizers(self, folder: Path) -> None:
+        """Restore the optimisers bit for bit."""
+        for name, optimizer in self.optimizers.items():
+            load_optimizer(folder / f"{name}.safetensors", optimizer)
+
+    def places(self, folder: Path) -> dict[str, Path]:
+        """The folder of each trained policy below `folder`."""
+        if len(self.trained) == 1:
+            return {self.trained[0]: Path(folder)}
+        return {name: Path(folder) / name for name in self.trained}
+
+    def finite(self) -> bool:
+        """Whether every trained weight is a finite number."""
+        return all(torch.isfinite(p).all() for name in self.trained for p in self.policies[name].parameters())
+
+    def share_of(self, name: str) -> int:
+        """How many numbers a policy adds to memory: its own weights, or its adapter's."""
+        policy = self.policies[name]
+        parts = policy.parameters() if isinstance(policy, AdapterPolicy) else policy.model.parameters()
+        return sum(part.numel() for part in parts)
+
+
+def assign(protocol: object, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return {policy: model} and the policies to train, as the protocol names them; models are dealt in turn.
+
+    A protocol without `policies` has one, "shared". Raises ValueError for more models than policies.
+    """
+    names = tuple(getattr(protocol, "policies", ("shared",)))
+    fixed, frozen = getattr(protocol, "models", {}), getattr(protocol, "frozen", ())
+    given = [model] if isinstance(model, str) else list(model)
+    open_names = [name for name in names if name not in fixed]
+    if len(given) > max(1, len(open_names)):
+        raise ValueError(f"model must be one name or at most {len(open_names)} (one per policy), got {given}")
+    dealt = dict(zip(open_names, cycle(given), strict=False))
+    models = {name: fixed.get(name) or dealt[name] for name in names}
+    return models, tuple(name for name in names if name not in frozen)

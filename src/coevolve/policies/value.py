@@ -1,0 +1,77 @@
+"""A value head: what reward a policy's state promises, for advantages with a learned baseline (CoNL, Appendix G).
+
+Linear in the last hidden state, which it never changes; fitted by least squares over recent steps, so it has no
+learning rate. Knows tokens and segment rewards.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from coevolve.policies.causal import Policy
+from coevolve.segments import token_rewards
+from coevolve.types import Sample
+
+MEMORY = 0.9  # what is left of a step's weight one step later
+RIDGE = 1.0  # in units of one token
+
+
+class ValueHead:
+    """V(state) = weight . [hidden, 1]; zero until something has been observed."""
+
+    def __init__(self, policy: Policy):
+        """Make a head for the policy's width."""
+        size = policy.head_VH.shape[1] + 1
+        exact = {"dtype": torch.float64, "device": policy.head_VH.device}
+        self.policy, self.weight_H = policy, torch.zeros(size, **exact)
+        self.moment_HH, self.target_H = torch.zeros(size, size, **exact), torch.zeros(size, **exact)
+
+    @torch.no_grad()
+    def observe(self, samples: Sequence[Sample], micro_tokens: int) -> list[list[float]]:
+        """Return V before every token of every sample as learnt so far, then learn from these samples.
+
+        What a token's state is fitted to is the reward of the token's segment (nothing is discounted); masked
+        tokens teach nothing.
+        """
+        found: dict[int, list[float]] = {}
+        self.moment_HH *= MEMORY
+        self.target_H *= MEMORY
+        for batch in _batches(samples, micro_tokens):
+            hidden_TH, _ = self.policy.states([(s.reply.prompt_ids, s.reply.ids) for s in batch])
+            state_TH = torch.nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
+            values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
+            found |= {id(sample): its.tolist() for sample, its in zip(batch, values, strict=True)}
+            rewards = [reward for sample in batch for reward in token_rewards(sample)]
+            paid = [t for t, reward in enumerate(rewards) if reward is not None]
+            known_TH, reward_T = state_TH[paid], state_TH.new_tensor([rewards[t] for t in paid])
+            self.moment_HH += known_TH.T @ known_TH
+            self.target_H += known_TH.T @ reward_T
+        ridge_HH = RIDGE * torch.eye(len(self.weight_H)).to(self.moment_HH)
+        self.weight_H = torch.linalg.solve(self.moment_HH + ridge_HH, self.target_H)
+        return [found.get(id(sample), []) for sample in samples]
+
+    def save(self, path: Path) -> None:
+        """Write what has been observed to one safetensors file."""
+        save_file({"weight": self.weight_H, "moment": self.moment_HH, "target": self.target_H}, path)
+
+    def restore(self, path: Path) -> None:
+        """Go on, bit for bit, from what `save` wrote."""
+        saved = load_file(path)
+        self.weight_H = saved["weight"].to(self.weight_H)
+        self.moment_HH, self.target_H = saved["moment"].to(self.moment_HH), saved["target"].to(self.target_H)
+
+
+def _batches(samples: Sequence[Sample], micro_tokens: int) -> Iterator[list[Sample]]:
+    """Yield samples that have tokens, by length, in batches whose padded size keeps within `micro_tokens`."""
+    batch: list[Sample] = []
+    lengths = {id(sample): len(sample.reply.prompt_ids) + len(sample.reply.ids) for sample in samples}
+    for sample in sorted((s for s in samples if s.reply.ids), key=lambda s: lengths[id(s)]):
+        if batch and (len(batch) + 1) * lengths[id(sample)] > micro_tokens:
+            yield batch
+            batch = []
+        batch.append(sample)
+    if batch:
+        yield batch
