@@ -73,7 +73,7 @@ def test_render_is_the_chat_template(policy):
 def test_ends_count_complete_characters_of_multi_byte_text(policy, tokenizer):
     text = "é東🙂 naïve <answer>Ω</answer> > Agent 京"
     ids = [*tokenizer.encode(text, add_special_tokens=False), END]
-    reply = policy._reply(turn("x", ()), [1], (ids, [0.0] * len(ids)))
+    reply = policy.reply(turn("x", ()), [1], (ids, [0.0] * len(ids)))
     assert reply.text == text
     for i, end in enumerate(reply.ends):  # a decoded prefix holds those characters, and at most a cut one
         prefix = tokenizer.decode(ids[: i + 1], skip_special_tokens=True)

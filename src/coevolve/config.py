@@ -20,6 +20,7 @@ from coevolve.evaluate.setups import SETUPS
 PRESETS_FILE = Path(__file__).with_name("presets.toml")
 METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
     "mae": "coevolve.protocols.mae:MAE",
+    "sage": "coevolve.protocols.sage:SAGE",
     "azr": "coevolve.baselines.azr:AZR",
     "sft": "coevolve.baselines.sft:SFT",
     "base": "coevolve.baselines.base:Base",
@@ -27,7 +28,14 @@ METHODS = {  # what can be trained: a protocol, or a baseline that has its own w
     "srt": "coevolve.baselines.srt:SRT",
     "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
     "comas": "coevolve.protocols.comas:CoMAS",
+    "srlm": "coevolve.baselines.srlm:SRLM",
+    "maporl": "coevolve.baselines.maporl:MAPoRL",
+    "ttrl": "coevolve.baselines.ttrl:TTRL",
+    "spice": "coevolve.protocols.spice:SPICE",
+    "strong_challenger": "coevolve.baselines.strong_challenger:StrongChallenger",
+    "rzero": "coevolve.baselines.rzero:RZero",
 }
+ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
 KINDS = ("ppo", "importance", "reinforce")
 LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
 
@@ -41,6 +49,7 @@ class Run:
     out: Path
     model: str | tuple[str, ...] = "tiny"  # embedded backbone or model folder; several: the policies' in turn
     lora: tuple = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
+    engine: str = "torch"  # torch or vllm samples; unsloth and unsloth+vllm: Unsloth trains a LoRA adapter
     seed: int = 0
     steps: int = 300
     batch_size: int = 128  # episodes a step
@@ -74,6 +83,7 @@ class Run:
             _check_numbers("lora", self.lora, (1, 0, 0), "[] or [rank at least 1, alpha, dropout below 1]")
             if type(self.lora[0]) is not int or self.lora[2] >= 1:
                 raise ValueError(f"lora must be [] or [rank at least 1, alpha, dropout below 1], got {self.lora}")
+        one_of("engine", self.engine, ENGINES)
         one_of("loss", self.loss, KINDS)
         one_of("length_norm", self.length_norm, LENGTH_NORMS)
         one_of("track", self.track, ("", "tensorboard", "trackio", "wandb"))

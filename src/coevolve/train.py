@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import numpy
@@ -19,10 +18,12 @@ import torch
 from coevolve import checkpoint, record
 from coevolve.advantages import WITH_VALUES
 from coevolve.config import Run
+from coevolve.engines import connect
 from coevolve.evaluate import setups
+from coevolve.evaluate.conl import examine
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
-from coevolve.play import Batched, play
+from coevolve.play import play
 from coevolve.policies.team import Team, assign
 from coevolve.progress import progress
 from coevolve.track import Tracker, tracker
@@ -60,15 +61,14 @@ class Trainer:
         self.run, self.protocol = run, run.protocol
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(run.protocol, run.model)
-        self.team = Team(models, trained, run.lora)
+        self.team = Team(models, trained, run.lora, unsloth=run.engine.startswith("unsloth"))
         self.team.optimize(run.learning_rate, run.weight_decay)
         if getattr(run.protocol, "kl_coef", 0.0):
             self.team.remember()
         if getattr(run.protocol, "estimator", "") in WITH_VALUES:
             self.team.expect()
         self.read = getattr(run.protocol, "read", setups.read_answer)
-        generate = partial(self.team.generate, temperature=run.temperature, max_tokens=run.max_tokens)
-        self.engine = Batched(generate)
+        self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
 
     def play(self, step: int) -> list[Outcome]:
         """Play the step's episodes and commit what they add to the pools, in episode order."""
@@ -87,6 +87,7 @@ class Trainer:
         """
         run = self.run
         learnt = {}
+        self.engine.rest()
         for number, name in enumerate(self.team.trained):
             samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
             if not samples:
@@ -101,14 +102,16 @@ class Trainer:
             )  # fmt: skip
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
-        return merge(learnt)
+        self.engine.sync()
+        return merge(learnt) | self.engine.costs()
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `evaluate.score`."""
         tasks = tiny.items(split, self.run.eval_items)
         return score(
             self.engine, self.protocol.solver, tasks, read=self.read, key=(self.run.seed, EVALUATION), setup=setup,
-            policies=self.team.trained, prompt=getattr(self.protocol, "prompt", "compact"),
+            policies=getattr(self.protocol, "scored", self.team.trained),
+            prompt=getattr(self.protocol, "prompt", "compact"),
             folder=getattr(self.protocol, "prompt_folder", None),
         )  # fmt: skip
 
@@ -138,6 +141,7 @@ class Trainer:
         step, folder = found
         self._same_run(json.loads((folder / "config.json").read_text(encoding="utf-8")), folder)
         self.team.restore(folder / "policy")
+        self.engine.sync()
         self.team.restore_optimizers(folder / "optimizers")
         for name, items in json.loads((folder / "pools.json").read_text(encoding="utf-8")).items():
             self.protocol.pools[name].reset(tuple(item) if isinstance(item, list) else item for item in items)
@@ -213,6 +217,8 @@ def _train(run: Run, sink: Tracker) -> Path:
     more = [row for name in names if name != "vanilla" for row in trainer.score("test", name)]
     log.scores([{"stage": stage, **row} for stage, its in rows.items() for row in its]
                + [{"stage": "after", **row} for row in more])  # fmt: skip
+    if getattr(run.protocol, "examined", 0):
+        log.conversations(examine(run.protocol, trainer.engine, run.protocol.examined, (run.seed, EVALUATION, 1)))
     trainer.team.save(run.out / "policy")
     summary = {"held_out": {stage: tally(its) for stage, its in rows.items()},
                "seconds": round(time.perf_counter() - began, 2),

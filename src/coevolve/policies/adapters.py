@@ -18,10 +18,11 @@ from coevolve.types import Reply, Turn
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
 
-    def __init__(self, model: PeftModel, tokenizer: object, name: str):
+    def __init__(self, model: PeftModel, tokenizer: object, name: str, adapter: str | None = None):
         super().__init__(model, tokenizer, name)
+        self.adapter = adapter or name
         parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
-        self._own = [part for key, part in parts if key.endswith(f".{name}.weight")]
+        self._own = [part for key, part in parts if key.endswith(f".{self.adapter}.weight")]
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over this adapter's parameters."""
@@ -29,8 +30,8 @@ class AdapterPolicy(Policy):
 
     def activate(self) -> None:
         """Make this the adapter that the shared model computes with."""
-        if self.model.active_adapter != self.name:
-            self.model.set_adapter(self.name)
+        if self.model.active_adapter != self.adapter:
+            self.model.set_adapter(self.adapter)
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
         """Answer turns as one batch with this adapter; see `Policy.generate`."""
@@ -45,8 +46,8 @@ class AdapterPolicy(Policy):
     def save(self, folder: str | Path) -> None:
         """Write the adapter alone (PEFT's layout) and the tokenizer; the base stays where it is."""
         folder = Path(folder)
-        self.model.save_pretrained(folder, selected_adapters=[self.name], save_embedding_layers=False)
-        nested = folder / self.name  # where PEFT puts an adapter that is not called "default"
+        self.model.save_pretrained(folder, selected_adapters=[self.adapter], save_embedding_layers=False)
+        nested = folder / self.adapter  # where PEFT puts an adapter that is not called "default"
         if nested.is_dir():
             for file in nested.iterdir():
                 file.rename(folder / file.name)
@@ -55,7 +56,7 @@ class AdapterPolicy(Policy):
 
     def restore(self, folder: str | Path) -> None:
         """Take over the adapter that `save` wrote."""
-        set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), adapter_name=self.name)
+        set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), adapter_name=self.adapter)
 
 
 def attach(
@@ -66,7 +67,8 @@ def attach(
     They draw their first weights from torch's generator, in the order of `names`. `source` is how the saved
     adapters will name their base.
     """
-    policy.model.name_or_path = source
+    policy.model.name_or_path = str(source)
+    origin = policy.source
     config = LoraConfig(
         r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear", task_type="CAUSAL_LM",
         base_model_name_or_path=source,
@@ -74,7 +76,43 @@ def attach(
     model = get_peft_model(policy.model, config, adapter_name=names[0])
     for name in names[1:]:
         model.add_adapter(name, config)
-    return {name: AdapterPolicy(model, policy.tokenizer, name) for name in names}
+    made = {name: AdapterPolicy(model, policy.tokenizer, name) for name in names}
+    for one in made.values():
+        one.source = origin
+    return made
+
+
+def base_dtype() -> str:
+    """The frozen base's type: bfloat16 on a GPU, float32 on a CPU; adapters are float32 either way."""
+    return "bfloat16" if torch.cuda.is_available() else "float32"
+
+
+def load_unsloth(model: str, names: Sequence[str], lora: tuple) -> dict[str, AdapterPolicy]:
+    """Load a model with one LoRA adapter through Unsloth; ValueError in one line when that cannot be.
+
+    4-bit weights where the device has them. Unsloth patches the model's classes for the whole process.
+    """
+    if not lora or len(names) != 1:
+        raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
+    try:
+        from unsloth import FastLanguageModel
+    except ImportError as error:
+        raise ValueError(f"engine 'unsloth' needs the package unsloth ({error}); see environment.yml") from None
+    from coevolve.policies.tiny import find
+
+    rank, alpha, dropout = lora
+    source, on_gpu = find(model), torch.cuda.is_available()
+    base, tokenizer = FastLanguageModel.from_pretrained(
+        str(source), load_in_4bit=False, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None
+    )
+    adapted = FastLanguageModel.get_peft_model(
+        base, r=rank, lora_alpha=alpha, lora_dropout=dropout,
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        use_gradient_checkpointing="unsloth" if on_gpu else False,
+    )  # fmt: skip
+    policy = AdapterPolicy(adapted, tokenizer, names[0], adapter="default")
+    policy.source = source
+    return {names[0]: policy}
 
 
 def merged(folder: str | Path, base: Policy) -> Policy:

@@ -25,6 +25,7 @@ from transformers import (
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
+from coevolve.policies import HUB_ID
 from coevolve.policies.qwen2 import supports
 from coevolve.policies.sampler import Completion, choose, noise, sample
 from coevolve.types import Reply, Turn
@@ -35,6 +36,11 @@ RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 HIDDEN = [byte for byte in range(256) if byte not in PRINTED]
 BYTE_OF = {chr(byte): byte for byte in PRINTED} | {chr(256 + i): byte for i, byte in enumerate(HIDDEN)}
+
+
+def default_device() -> str:
+    """The GPU if there is one, else the CPU."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Policy:
@@ -48,23 +54,41 @@ class Policy:
             kind = type(inner).__name__
             raise ValueError(f"model {kind} adds a bias to its logits or rescales them {rescaled}")
         self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
+        self.source: str | Path = inner.name_or_path  # where the starting weights came from
         self.end_ids = self._end_ids()
         self._inner = inner
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
-    def load(cls, path: str | Path, name: str = "shared", device: str = "cpu", dtype: str = "float32") -> "Policy":
-        """Load a folder in the layout of `transformers` with safetensors weights; no code in it is run."""
-        if not (Path(path) / "config.json").is_file():
+    def load(cls, path: str | Path, name: str = "shared", device: str = "", dtype: str = "") -> "Policy":
+        """Load a folder in the layout of `transformers` with safetensors weights, or a model id of the hub.
+
+        No code that comes with a model is run. Without a device: the GPU if there is one. Weights are float32 unless
+        `dtype` says otherwise; on a GPU the passes of the learner run in bfloat16 all the same.
+        """
+        if not (Path(path) / "config.json").is_file() and (Path(path).exists() or not HUB_ID.fullmatch(str(path))):
             raise ValueError(f"path {str(path)!r} is not a model folder: it holds no config.json")
-        safe = {"trust_remote_code": False, "local_files_only": True}
-        model = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype, **safe)
-        return cls(model.to(device), AutoTokenizer.from_pretrained(path, **safe), name)
+        safe = {"trust_remote_code": False, "local_files_only": Path(path).is_dir()}
+        try:
+            model = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype or "float32", **safe)
+            tokenizer = AutoTokenizer.from_pretrained(path, **safe)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"model {str(path)!r} cannot be loaded: {reason}") from None
+        policy = cls(model.to(device or default_device()), tokenizer, name)
+        policy.source = path
+        return policy
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors), configuration and tokenizer in the layout that `load` reads."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+    def save_memory(self) -> None:
+        """Keep no activations inside the layers while learning; they are computed again in the backward pass."""
+        self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        if hasattr(self.model, "enable_input_require_grads"):
+            self.model.enable_input_require_grads()
 
     def restore(self, folder: str | Path) -> None:
         """Take over the weights that `save` wrote."""
@@ -116,7 +140,7 @@ class Policy:
             done = sample(self._inner, prompts, keys, heats, limits, self.end_ids)
         else:
             done = self._generate(prompts, keys, heats, limits)
-        return [self._reply(*row) for row in zip(turns, prompts, done, strict=True)]
+        return [self.reply(*row) for row in zip(turns, prompts, done, strict=True)]
 
     def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) rows, in order.
@@ -130,7 +154,8 @@ class Policy:
         whole = [[*prompt, *ids][:-1] or list(prompt) for prompt, ids in rows]
         width = max(map(len, whole), default=1)
         input_BS = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in whole], device=device)
-        hidden_BSH = self._inner.base_model(input_ids=input_BS, use_cache=False).last_hidden_state
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            hidden_BSH = self._inner.base_model(input_ids=input_BS, use_cache=False).last_hidden_state
         starts = [row * width + len(prompt) - 1 for row, (prompt, _) in enumerate(rows)]
         places = [start + i for start, (_, ids) in zip(starts, rows, strict=True) for i in range(len(ids))]
         targets_T = torch.tensor([token for _, ids in rows for token in ids], dtype=torch.long, device=device)
@@ -155,7 +180,8 @@ class Policy:
             prompts.append(seen[said])
         return prompts
 
-    def _reply(self, turn: Turn, prompt: list[int], done: Completion) -> Reply:
+    def reply(self, turn: Turn, prompt: list[int], done: Completion) -> Reply:
+        """Make a reply of (ids, log-probabilities) that this policy was sampled to say."""
         ids, logprobs = done
         text = self._decode(ids)
         finished = bool(ids) and ids[-1] in self.end_ids

@@ -12,33 +12,45 @@ from torch.optim import AdamW, Optimizer
 
 from coevolve import policies
 from coevolve.checkpoint import load_optimizer, save_optimizer
-from coevolve.policies.adapters import AdapterPolicy, attach
+from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.reference import Reference
+from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Turn
+
+LARGE = 2 * 10**8  # parameters from which on layers are computed twice rather than remembered
 
 
 class Team:
     """Policies that speak together; each that is trained has an optimiser of its own."""
 
-    def __init__(self, models: Mapping[str, str], trained: Sequence[str], lora: tuple = ()):
+    def __init__(self, models: Mapping[str, str], trained: Sequence[str], lora: tuple = (), unsloth: bool = False):
         """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights."""
         unknown = sorted({*trained} - {*models})
+        served = [name for name in trained if str(models.get(name)).startswith("http")]
         if unknown or not trained:
             raise ValueError(f"policies to train must be among {sorted(models)}, got {list(trained)}")
+        if served:
+            raise ValueError(f"model of {served[0]!r} is a server, which cannot be trained: {models[served[0]]}")
         self.trained = tuple(trained)
         self.policies: dict[str, Policy] = {}
         for model in dict.fromkeys(models.values()):
             names = [name for name, its in models.items() if its == model]
-            adapted = [name for name in names if name in self.trained] if lora else []
-            if adapted:
-                self.policies |= attach(policies.load(model), adapted, *lora, source=model)
+            learners = [name for name in names if name in self.trained]
+            if unsloth and learners:
+                self.policies |= load_unsloth(model, learners, lora)
+            elif lora and learners:
+                self.policies |= attach(policies.load(model, dtype=base_dtype()), learners, *lora, source=model)
             for name in names:
-                if name not in adapted:
+                if name not in self.policies:
                     self.policies[name] = policies.load(model, name)
         self.policies = {name: self.policies[name] for name in models}
+        for name in self.trained:
+            if sum(part.numel() for part in self.policies[name].model.parameters()) > LARGE:
+                self.policies[name].save_memory()
         self.optimizers: dict[str, Optimizer] = {}
         self.references: dict[str, Reference] = {}
+        self.values: dict[str, ValueHead] = {}
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
         """Give every trained policy a fresh AdamW."""
@@ -49,6 +61,10 @@ class Team:
     def remember(self) -> None:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
         self.references = {name: Reference(self.policies[name]) for name in self.trained}
+
+    def expect(self) -> None:
+        """Give every trained policy a value head, which learns what its states are worth."""
+        self.values = {name: ValueHead(self.policies[name]) for name in self.trained}
 
     @property
     def first(self) -> Policy:
@@ -85,17 +101,25 @@ class Team:
         folder.mkdir(parents=True, exist_ok=True)
         for name, optimizer in self.optimizers.items():
             save_optimizer(folder / f"{name}.safetensors", optimizer)
+        for name, value in self.values.items():
+            value.save(folder / f"{name}.value.safetensors")
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers bit for bit."""
         for name, optimizer in self.optimizers.items():
             load_optimizer(folder / f"{name}.safetensors", optimizer)
+        for name, value in self.values.items():
+            value.restore(folder / f"{name}.value.safetensors")
 
     def places(self, folder: Path) -> dict[str, Path]:
         """The folder of each trained policy below `folder`."""
         if len(self.trained) == 1:
             return {self.trained[0]: Path(folder)}
         return {name: Path(folder) / name for name in self.trained}
+
+    def shared(self, source: object) -> bool:
+        """Whether adapters of this base are among the policies."""
+        return any(isinstance(one, AdapterPolicy) and one.source == source for one in self.policies.values())
 
     def finite(self) -> bool:
         """Whether every trained weight is a finite number."""

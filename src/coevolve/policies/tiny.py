@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coevolve.policies import HUB_ID, load
+
 BACKBONES = Path(__file__).with_name("backbones")
 SUMS = "SHA256SUMS"
 
@@ -27,6 +29,14 @@ class Cycle:
     inventing: bool = False  # favour the roles that invent questions
     batch: int = 24
     level_2: float = 0.5  # how often the demonstrated solver is right on level 2
+
+
+@dataclass(frozen=True)
+class Tuning(Cycle):
+    """A cycle that goes on from a shipped backbone, for CoNL: rankings that are thought through agent by agent."""
+
+    start: str = "tiny"
+    ranking: float = 20.0  # how many times as often rankings are shown
 
 
 @dataclass(frozen=True)
@@ -48,16 +58,23 @@ SIZES = {
                             Cycle(1_300, 5e-4, 1.0, inventing=True, batch=192, level_2=0.55))),
     "tiny-large": Size(96, 4, 4, (Cycle(40_000, 2.5e-3, 0.4, 0.4), Cycle(12_000, 1.25e-3, 0.7),
                                   Cycle(6_000, 3.125e-4, 1.0, inventing=True))),
+    "tiny-ranker": Size(64, 4, 4, (Tuning(10_000, 1e-3, 1.0, level_2=0.55),)),
 }  # fmt: skip
 
 
-def find(model: str | Path) -> Path:
-    """The folder of an embedded backbone, or of a model of your own; ValueError when there is none."""
+def find(model: str | Path) -> Path | str:
+    """The folder of an embedded backbone or of a model of your own, or a hub's model id as it is.
+
+    Raises ValueError when it is none of them.
+    """
     folder = BACKBONES / str(model) if str(model) in SIZES else Path(model)
-    if not (folder / "config.json").is_file():
-        names = ", ".join(SIZES)
-        raise ValueError(f"model must be one of {names} or a folder with a transformers checkpoint, got {str(model)!r}")
-    return folder
+    if (folder / "config.json").is_file():
+        return folder
+    if HUB_ID.fullmatch(str(model)) and not folder.exists():
+        return str(model)
+    names = ", ".join(SIZES)
+    raise ValueError(f"model must be one of {names}, a folder with a transformers checkpoint, a model id of the hub "
+                     f"(ORG/NAME), or a server (http://HOST/v1#MODEL), got {str(model)!r}")
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -87,8 +104,13 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
 
     torch.set_num_threads(1)
     size, began = SIZES[name], time.monotonic()
-    tokenizer = warmstart.make_tokenizer()
-    model = warmstart.make_model(size.hidden, size.layers, size.heads, len(tokenizer), seed)
+    start = getattr(size.cycles[0], "start", "")
+    if start:
+        policy = load(start)
+        tokenizer, model = policy.tokenizer, policy.model
+    else:
+        tokenizer = warmstart.make_tokenizer()
+        model = warmstart.make_model(size.hidden, size.layers, size.heads, len(tokenizer), seed)
     for number, cycle in enumerate(size.cycles):
         steps = max(1, int(share * cycle.steps))
 
@@ -99,9 +121,12 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
         warmstart.warm_start(
             model, tokenizer, steps=steps, peak=cycle.peak, decay=cycle.decay, truthful=cycle.truthful,
             favoured=INVENTORS if cycle.inventing else (), habits=HABITS | {2: cycle.level_2}, batch=cycle.batch,
-            seed=seed + number, watch=watch,
+            seed=seed + number, watch=watch, ranking=getattr(cycle, "ranking", 0.0),
         )  # fmt: skip
-    warmstart.save(model, tokenizer, out)
+    if start:
+        policy.save(out)  # its tokenizer is portable already
+    else:
+        warmstart.save(model, tokenizer, out)
     finish(out, recipe(name, share, seed, round((time.monotonic() - began) / 60)))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from coevolve.policies.causal import Policy
 from coevolve.segments import token_rewards

@@ -1,0 +1,112 @@
+"""Any OpenAI-compatible endpoint as a frozen policy or judge: threads, time-outs, bounded retries, costs.
+
+Its replies carry no tokens, so it can never be trained. A dead server raises; it never becomes a score.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
+from typing import Any
+
+from coevolve.policies.sampler import noise
+from coevolve.types import Reply, Turn
+
+KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
+
+
+class ServerError(RuntimeError):
+    """The server did not answer, even after the retries."""
+
+
+class ServedPolicy:
+    """A policy at an address, http://HOST/v1#MODEL; the key is taken from COEVOLVE_API_KEY or OPENAI_API_KEY."""
+
+    def __init__(self, address: str, name: str, *, timeout: float = 120.0, retries: int = 4, workers: int = 16):
+        """Check that the server answers and has the model; ValueError in one line where not."""
+        try:
+            import openai
+        except ImportError:
+            raise ValueError(f"model {address!r} is a server, which needs the package openai (extra: server)") from None
+        url, _, model = address.partition("#")
+        if not model:
+            raise ValueError(f"model {address!r} is a server and must end in #MODEL")
+        key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
+        self.name, self.address, self.model, self.workers = name, url, model, workers
+        self.errors = openai.OpenAIError
+        self.client = openai.OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=retries)
+        try:
+            known = [entry.id for entry in self.client.with_options(timeout=10, max_retries=0).models.list()]
+        except openai.OpenAIError as error:
+            raise ValueError(f"model {address!r}: no server answers at {url} ({_line(error)})") from None
+        if model not in known:
+            raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {model!r}")
+
+    def serve(self, temperature: float, max_tokens: int) -> "Server":
+        """The engine that asks this server."""
+        return Server(self, temperature, max_tokens)
+
+    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
+        """Answer turns and wait for all of them."""
+        engine = self.serve(temperature, max_tokens)
+        tickets, done = [engine.submit(turn) for turn in turns], {}
+        while len(done) < len(tickets):
+            done.update(engine.poll())
+        return [done[ticket] for ticket in tickets]
+
+    def complete(self, turn: Turn, temperature: float, max_tokens: int) -> tuple[Reply, dict[str, int]]:
+        """Ask once (the client retries); return the reply and what it cost. Raises ServerError."""
+        settings: dict[str, Any] = {
+            "temperature": temperature if turn.temperature is None else turn.temperature,
+            "max_tokens": turn.max_tokens or max_tokens,
+            "seed": int(noise(turn.key, 1)[0] * 2**31),
+        }
+        try:
+            said = self.client.chat.completions.create(model=self.model, messages=list(turn.messages), **settings)
+        except self.errors as error:
+            raise ServerError(f"policy {self.name!r}: {self.address} gave no answer: {_line(error)}") from error
+        if not said.choices:
+            raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice")
+        usage, choice = said.usage, said.choices[0]
+        cost = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens} if usage else {}
+        finished = choice.finish_reason != "length"
+        return Reply(turn, choice.message.content or "", finished=finished), {"requests": 1, **cost}
+
+
+class Server:
+    """An engine of threads: replies come back as they finish."""
+
+    elsewhere = True
+
+    def __init__(self, policy: ServedPolicy, temperature: float, max_tokens: int):
+        self.policy, self.temperature, self.max_tokens = policy, temperature, max_tokens
+        self.pool = ThreadPoolExecutor(policy.workers, thread_name_prefix=f"server-{policy.name}")
+        self.tickets, self.waiting = count(1), {}
+        self.costs = {"requests": 0, "tokens_in": 0, "tokens_out": 0}
+
+    def submit(self, turn: Turn) -> int:
+        """Ask in a thread of its own."""
+        future: Future = self.pool.submit(self.policy.complete, turn, self.temperature, self.max_tokens)
+        ticket = next(self.tickets)
+        self.waiting[future] = ticket
+        return ticket
+
+    def poll(self) -> list[tuple[int, Reply]]:
+        """Wait for the next replies; raises ServerError as soon as one request has failed for good."""
+        finished, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
+        done = []
+        for future in sorted(finished, key=self.waiting.get):
+            ticket = self.waiting.pop(future)
+            if future.exception():
+                for other in self.waiting:
+                    other.cancel()
+                self.waiting.clear()
+            reply, cost = future.result()
+            for name, value in cost.items():
+                self.costs[name] += value
+            done.append((ticket, reply))
+        return done
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

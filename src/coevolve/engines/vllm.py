@@ -1,0 +1,124 @@
+"""vLLM in this process: one request per turn, replies as they finish, the learner's weights after every update.
+
+Adapters of one base are mixed in one batch; a fully trained policy hands its weights over in memory.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coevolve.policies.adapters import AdapterPolicy
+from coevolve.policies.causal import Policy
+from coevolve.policies.sampler import noise
+from coevolve.types import Reply, Turn
+
+SHARE = 0.45  # of the GPU's memory, for vLLM's weights and cache; the learner has the rest
+SEEDS = 2**31
+
+
+class VLLM:
+    """Answers for the policies of one base model."""
+
+    elsewhere = False  # it computes in this process
+
+    def __init__(self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, **settings: Any):
+        """Start vLLM on the policies' common base; `settings` go to `vllm.LLM` over our choices."""
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        try:
+            from vllm import LLM
+        except ImportError as error:
+            raise ValueError(f"engine 'vllm' needs the package vllm ({error}); see environment.yml") from None
+        self.policies, self.temperature, self.max_tokens = dict(policies), temperature, max_tokens
+        adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
+        self.whole = [policy for policy in policies.values() if not adapters]  # whose own weights are served
+        if len(self.whole) > 1:
+            raise ValueError(f"one vLLM serves one model or the adapters of one base, got {sorted(policies)}")
+        first, on_gpu = next(iter(policies.values())), torch.cuda.is_available()
+        chosen: dict[str, Any] = {
+            "model": str(first.source), "dtype": "bfloat16" if on_gpu else "float32", "enforce_eager": not on_gpu,
+            "enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "seed": 0,
+            "enable_sleep_mode": on_gpu, "disable_log_stats": True,
+        }  # fmt: skip
+        if on_gpu:
+            chosen["gpu_memory_utilization"] = SHARE
+        if adapters:
+            rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
+            chosen |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": max(8, rank)}
+        self.llm = LLM(**(chosen | settings))
+        self.tickets, self.versions = count(1), count(1)
+        self.waiting: dict[str, tuple[int, Turn, list[int]]] = {}
+        self.loras: dict[str, Any] = {}
+        self.folder = tempfile.TemporaryDirectory(prefix="coevolve-lora-")
+        self.sync()
+
+    def submit(self, turn: Turn) -> int:
+        """Add a request whose noise hangs on the turn's key alone."""
+        from vllm import SamplingParams
+
+        policy, ticket = self.policies[turn.policy], next(self.tickets)
+        prompt = policy.render(turn.messages)
+        heat = self.temperature if turn.temperature is None else turn.temperature
+        params = SamplingParams(
+            temperature=heat, max_tokens=turn.max_tokens or self.max_tokens, logprobs=0, detokenize=False,
+            stop_token_ids=sorted(policy.end_ids), seed=int(noise(turn.key, 1)[0] * SEEDS),
+        )  # fmt: skip
+        self.waiting[str(ticket)] = ticket, turn, prompt
+        lora = self.loras.get(turn.policy)
+        self.llm.llm_engine.add_request(str(ticket), {"prompt_token_ids": prompt}, params, lora_request=lora)
+        return ticket
+
+    def poll(self) -> list[tuple[int, Reply]]:
+        """Step until at least one request is finished."""
+        done: list[tuple[int, Reply]] = []
+        while self.waiting and not done:
+            for output in self.llm.llm_engine.step():
+                if output.finished:
+                    ticket, turn, prompt = self.waiting.pop(output.request_id)
+                    said = output.outputs[0]
+                    ids = list(said.token_ids)
+                    logprobs = [row[token].logprob for token, row in zip(ids, said.logprobs, strict=True)]
+                    done.append((ticket, self.policies[turn.policy].reply(turn, prompt, (ids, logprobs))))
+        return done
+
+    def rest(self) -> None:
+        """Free the GPU for the learner (nothing to do on a CPU)."""
+        if torch.cuda.is_available():
+            self.llm.sleep(level=1)
+
+    def sync(self) -> None:
+        """Serve the weights as they are now; what was cached under older ones is dropped."""
+        if torch.cuda.is_available() and self.llm.llm_engine.is_sleeping():
+            self.llm.wake_up()
+        for name, policy in self.policies.items():
+            if isinstance(policy, AdapterPolicy):
+                self._sync_adapter(name, policy)
+        for policy in self.whole:
+            weights = [(key, part.detach()) for key, part in policy.model.named_parameters()]
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+            self.llm.apply_model(_repack_head)
+        self.llm.reset_prefix_cache()
+
+    def _sync_adapter(self, name: str, policy: AdapterPolicy) -> None:
+        from vllm.lora.request import LoRARequest
+
+        version = next(self.versions)
+        folder = Path(self.folder.name) / f"{name}-{version}"
+        policy.save(folder)
+        old = self.loras.get(name)
+        self.loras[name] = LoRARequest(f"{name}-{version}", version, str(folder))
+        if old:
+            self.llm.llm_engine.remove_lora(old.lora_int_id)
+
+
+def _repack_head(model: torch.nn.Module) -> None:
+    """Pack the output weights anew: on a CPU a head tied to the embedding keeps its old copy over a reload."""
+    head = getattr(model, "lm_head", None)
+    if head is not None and not torch.cuda.is_available():
+        head.quant_method.process_weights_after_loading(head)

@@ -1,0 +1,107 @@
+"""vLLM for real, on the tiny backbone: same tokens, same log-probabilities, and always the learner's weights.
+
+Run by `make test-engines`; skipped where vLLM is not installed.
+"""
+
+import json
+
+import pytest
+import torch
+from widen import widen
+
+pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
+
+from coevolve import config, policies, prompts
+from coevolve.engines.vllm import VLLM
+from coevolve.learn import learn
+from coevolve.policies.team import Team
+from coevolve.train import train
+from coevolve.types import Turn
+
+SOLVER = prompts.load("mae", "solver", "compact")
+QUESTIONS = ("3+4=?", "x+3=9, x=?", "12-7=?", "sort 4 1 3")
+CLOSE = 1e-4  # log-probabilities
+LENGTH = {"max_model_len": 512}
+
+
+def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn]:
+    turns = [SOLVER(question=question, policy=policy) for question in QUESTIONS]
+    return [Turn(t.role, t.messages, policy, temperature=temperature, key=(0, 1, i)) for i, t in enumerate(turns)]
+
+
+def answers(engine: VLLM, turns: list[Turn]) -> list:
+    tickets, done = [engine.submit(turn) for turn in turns], {}
+    while len(done) < len(tickets):
+        done.update(engine.poll())
+    return [done[ticket] for ticket in tickets]
+
+
+def exact(policy: policies.Policy, reply) -> torch.Tensor:
+    with torch.no_grad():
+        hidden_TH, targets_T = policy.states([(reply.prompt_ids, reply.ids)])
+        return (hidden_TH @ policy.head_VH.T).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    policy = policies.load(str(widen("tiny", tmp_path_factory.mktemp("wide") / "tiny")))
+    return policy, VLLM({"shared": policy}, 1.0, 32, **LENGTH)
+
+
+def test_greedy_tokens_are_those_of_the_policy_itself(whole):
+    policy, engine = whole
+    turns = asked(temperature=0.0)
+    for reply, own in zip(answers(engine, turns), policy.generate(turns), strict=True):
+        assert (reply.text, reply.ids, reply.prompt_ids, reply.ends) == (own.text, own.ids, own.prompt_ids, own.ends)
+        assert reply.finished and reply.turn == own.turn
+
+
+def test_log_probabilities_agree_with_transformers_and_noise_hangs_on_the_key(whole):
+    policy, engine = whole
+    replies, again = answers(engine, asked()), answers(engine, asked()[::-1])[::-1]
+    assert [reply.ids for reply in replies] == [reply.ids for reply in again]
+    for reply in replies:
+        torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)
+
+
+def test_the_engine_serves_the_weights_as_they_are_after_an_update(whole):
+    policy, engine = whole
+    before = answers(engine, asked())
+    samples = [reply.earns(float(i % 2)) for i, reply in enumerate(before)]
+    learn(policy, torch.optim.AdamW(policy.parameters(), lr=1e-2), samples, estimator="task_relative")
+    stale = answers(engine, asked())
+    moved = max((torch.tensor(r.logprobs) - exact(policy, r)).abs().max() for r in stale)
+    assert moved > 20 * CLOSE, "the update must be large enough to tell the two apart"
+    engine.rest(), engine.sync()
+    for reply in answers(engine, asked()):
+        torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)
+
+
+def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
+    torch.manual_seed(0)
+    base = str(widen("tiny", tmp_path / "wide"))
+    team = Team({"left": base, "right": base}, ("left", "right"), (4, 8, 0.0))
+    team.optimize(1e-2, 0.0)
+    engine = VLLM(team.policies, 1.0, 32, **LENGTH)
+    for name in team.trained:
+        samples = [reply.earns(float(i % 2)) for i, reply in enumerate(answers(engine, asked(name)))]
+        learn(team.policies[name], team.optimizers[name], samples, estimator="task_relative")
+    engine.sync()
+    turns = [turn for pair in zip(asked("left"), asked("right"), strict=True) for turn in pair]
+    gap = []
+    for reply in answers(engine, turns):
+        torch.testing.assert_close(torch.tensor(reply.logprobs), exact(team.policies[reply.turn.policy], reply),
+                                   atol=CLOSE, rtol=0)  # fmt: skip
+        other = "left" if reply.turn.policy == "right" else "right"
+        gap.append((torch.tensor(reply.logprobs) - exact(team.policies[other], reply)).abs().max())
+    assert max(gap) > 20 * CLOSE, "the two adapters must differ for this to show anything"
+
+
+def test_a_short_run_learns_and_its_samples_match_the_learner(tmp_path):
+    base = str(widen("tiny", tmp_path / "wide"))
+    fields = {"engine": "vllm", "model": base, "max_tokens": 48, "steps": 12, "batch_size": 16, "eval_items": 12, "eval_every": 0}
+    out = train(config.build("mae", "quick", out=tmp_path / "run", overrides=fields))
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert max(row["logprob_gap"] for row in rows if "logprob_gap" in row) < CLOSE
+    held_out = json.loads((out / "summary.json").read_text())["held_out"]
+    assert held_out["after"]["k"] > held_out["before"]["k"]
