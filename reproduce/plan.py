@@ -61,7 +61,8 @@ def relative(root: Path, notebook: str, target: str) -> str:
 
 def run_items(root: Path, preset: Preset, where: str, name: str, table: dict[str, Any]) -> list[Item]:
     """Make the items of one training run: one per seed, the preset's or its own for that preset."""
-    overrides = {**preset.defaults.get(table["protocol"], {}), **table.get("overrides", {})}
+    overrides = {**preset.defaults.get(table["protocol"], {}), **table.get("overrides", {}),
+                 **table.get("presets", {}).get(preset.name, {})}
     for key in overrides:
         if SECRET.search(key):
             raise UserError(f"{where}: {key!r} looks like a secret, and results are public")

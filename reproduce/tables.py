@@ -18,7 +18,7 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
 PRESET_FIELDS = {"seeds": [int], "kernel": str, "jobs": int, "timeout": int, "hub": bool}
-RUN_FIELDS = {"protocol": str, "overrides": dict, "seeds": dict, "tags": [str], "outputs": [str],
+RUN_FIELDS = {"protocol": str, "overrides": dict, "presets": dict, "seeds": dict, "tags": [str], "outputs": [str],
               "timeout": int}
 ARTEFACT_FIELDS = {"notebook": str, "runs": [str], "outputs": [str], "inputs": [str], "parameters": dict,
                    "skip": str, "timeout": int}
@@ -138,6 +138,9 @@ def read_papers(root: Path, index: Mapping[str, Mapping[str, str]]) -> tuple[dic
             check_fields(where, table, RUN_FIELDS, required=("protocol",))
             if name in runs:
                 raise UserError(f"{where}: another file has a run of this name")
+            for preset, overrides in table.get("presets", {}).items():
+                if preset not in presets or not isinstance(overrides, dict):
+                    raise UserError(f"{where}: presets holds tables of overrides by preset; {hint(preset, presets)}")
             for preset, seeds in table.get("seeds", {}).items():
                 if preset not in presets:
                     raise UserError(f"{where}: seeds for an unknown preset; {hint(preset, presets)}")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coevolve.advantages import ESTIMATORS, group_mean, task_relative, token_whiten
+from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp_by_role, task_relative, token_whiten
 from coevolve.types import Reply, Turn
 
 
@@ -35,7 +35,7 @@ def test_task_relative_uses_the_population_deviation():
     )
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS.values())
+@pytest.mark.parametrize("estimator", [task_relative, token_whiten, group_mean, reinforce_pp_by_role])
 def test_equal_rewards_and_single_replies_give_exact_zeros(estimator):
     samples = [sample("solver", 0.1, 2)] * 3 + [sample("judge", 0.7, 2)]
     assert estimator(samples) == [[0.0, 0.0]] * 4

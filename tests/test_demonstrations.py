@@ -6,7 +6,7 @@ import re
 import pytest
 
 from coevolve import prompts
-from coevolve.worlds import demonstrations, tiny
+from coevolve.worlds import demonstrations, programs, tiny
 from coevolve.worlds.demonstrations import PROMPTS, ROLES, SHARED, demonstrate
 from coevolve.worlds.demonstrator import HABITS, TRUTH, Demonstrator
 from coevolve.worlds.formats import FORMATS, well_formed
@@ -109,6 +109,6 @@ def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> Non
         for _ in range(60):
             task = tiny.draw(rng, family)
             kind, test = demonstrations.verifier_of(task, task.answer)
-            assert kind == "code" and test == demonstrations.tests_of(task, task.answer)
+            assert kind == "code" and test == programs.tests_of(task, task.answer)
             assert re.fullmatch(r'assert f\(\d+\)==-?\d+|assert g\("\d+"\)=="\d+"', test)
     assert demonstrations.verifier_of(tiny.read("30+7"), "37") == ("math", "37")

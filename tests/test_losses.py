@@ -1,4 +1,4 @@
-"""The reference losses against numbers worked out by hand and against autograd in float64."""
+"""The losses against numbers worked out by hand and finite differences, on both paths that every machine has."""
 
 import math
 
@@ -9,6 +9,12 @@ from coevolve.losses import policy_loss, selective_logprobs, weights
 
 D = torch.float64
 LOG = math.log
+
+
+@pytest.fixture(autouse=True, params=["reference", "chunked"])
+def path(request, monkeypatch):
+    monkeypatch.setenv("COEVOLVE_LOSS_PATH", request.param)
+    return request.param
 
 
 def with_logprobs(logprobs):
@@ -146,10 +152,36 @@ def test_chunks_change_nothing(chunk, entropy_coef):
     torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=1e-12)
 
 
-def test_half_precision_states_are_raised_to_float32():
+def test_half_precision_states_are_raised_to_float32(path):
     hidden, head = torch.randn(3, 4, dtype=torch.bfloat16), torch.randn(5, 4, dtype=torch.bfloat16)
     result = policy_loss(hidden, head, torch.tensor([0, 1, 2]), torch.ones(3))
-    assert result.logprobs_T.dtype == torch.float32
+    assert result.logprobs_T.dtype == result.loss.dtype == torch.float32
+    assert result.path == path
+
+
+def test_ratio_stops_growing_and_stays_finite():
+    # log-ratio 25: both ratio and slope stop at 20; an advantage of 0 is not stopped by anything
+    now, old = [LOG(0.5)] * 3, [LOG(0.5) - 25] * 3
+    result, grad = loss_of(now, [1.0, -1.0, 0.0], old, kind="importance")
+    assert result.loss.item() == pytest.approx(0)
+    assert result.ratio_mean.item() == pytest.approx(math.exp(20)) == result.ratio_max.item()
+    assert result.clip_fraction.item() == pytest.approx(2 / 3)
+    result.loss.backward()
+    assert grad.grad.abs().sum() == 0
+    bad, grad = loss_of(now[:1], [-1.0], old[:1])
+    assert bad.loss.item() == pytest.approx(math.exp(20)) and bad.clip_fraction.item() == 1
+    good, _ = loss_of(now[:1], [1.0], old[:1])
+    assert good.loss.item() == pytest.approx(-1.28)
+
+
+@pytest.mark.parametrize("kind", ["ppo", "importance"])
+@pytest.mark.parametrize("old", [-math.inf, math.inf, math.nan])
+@pytest.mark.parametrize("advantage", [1.0, -1.0, 0.0])
+def test_an_old_logprob_that_is_not_finite_is_never_learned_from(kind, old, advantage):
+    result, hidden = loss_of([LOG(0.5), LOG(0.5)], [advantage, 1.0], [old, LOG(0.5)], kind=kind)
+    assert result.loss.isnan()
+    result.loss.backward()
+    assert hidden.grad[0].isnan().all() and hidden.grad[1].isfinite().all()
 
 
 def test_no_tokens_give_a_zero_loss():

@@ -106,7 +106,7 @@ def test_files_and_functions_stay_short(path):
 
 
 def test_package_stays_small():
-    assert sum(len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")) <= 6000
+    assert sum(len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")) <= 10_000
 
 
 @pytest.mark.parametrize("room", TEXT_WING)

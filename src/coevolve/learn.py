@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from coevolve.advantages import ESTIMATORS, WITH_KL
+from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES
 from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.policies.causal import Policy
 from coevolve.policies.reference import Reference
+from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Sample
 
-LOGITS = 2**26  # most logits held at once; the loss goes through longer micro-batches in chunks
 OLD = ("sampler", "learner")
 
 
@@ -54,6 +54,7 @@ def learn(
     old: str = "sampler",
     reference: Reference | None = None,
     kl_coef: float = 0.0,
+    value: ValueHead | None = None,
 ) -> dict[str, float]:
     """Take one step on `samples` (all of this policy) and return the step's metrics.
 
@@ -62,11 +63,13 @@ def learn(
     where the ratio's old log-probabilities come from: the sampler, or the learner before the step (ratio 1).
     The weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is
     not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's log-ratio of the
-    sampler to `reference`. Raises ValueError naming a setting that is not allowed.
+    sampler to `reference`; `value` is the head of an estimator with a learned baseline. Raises ValueError
+    naming a setting that is not allowed.
     """
-    _check(estimator, old, reference, kl_coef)
+    _check(estimator, old, reference, kl_coef, value)
     kl = (_log_ratios(samples, reference, temperature, micro_tokens), kl_coef) if kl_coef else ()
-    rows = _rows(samples, estimator, length_norm, length_constant, temperature, kl)
+    more = (value.observe(samples, micro_tokens),) if estimator in WITH_VALUES else kl
+    rows = _rows(samples, estimator, length_norm, length_constant, temperature, more)
     if entropy_coef == 0:
         rows = [row for row in rows if any(row.advantages)]
     optimizer.zero_grad(set_to_none=True)
@@ -96,13 +99,15 @@ def learn(
     }
 
 
-def _check(estimator: str, old: str, reference: Reference | None, kl_coef: float) -> None:
+def _check(estimator: str, old: str, reference: Reference | None, kl_coef: float, value: ValueHead | None) -> None:
     if estimator not in ESTIMATORS:
         raise ValueError(f"advantage must be one of {sorted(ESTIMATORS)}, got {estimator!r}")
     if old not in OLD:
         raise ValueError(f"old must be one of {OLD}, got {old!r}")
     if kl_coef and (reference is None or estimator not in WITH_KL):
         raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
+    if estimator in WITH_VALUES and value is None:
+        raise ValueError(f"advantage {estimator!r} needs a value head, got none")
 
 
 def _log_ratios(
@@ -132,7 +137,7 @@ def _heat(sample: Sample, temperature: float) -> float:
 
 
 def _rows(
-    samples: Sequence[Sample], estimator: str, norm: str, constant: float | None, temperature: float, kl: tuple = ()
+    samples: Sequence[Sample], estimator: str, norm: str, constant: float | None, temperature: float, more: tuple = ()
 ) -> list[_Row]:
     """Return the samples that have tokens; weights count the whole batch, before any row is left out.
 
@@ -142,7 +147,7 @@ def _rows(
         if len(sample.reply.logprobs) != len(sample.reply.ids):
             sizes = f"{len(sample.reply.ids)} ids and {len(sample.reply.logprobs)} log-probabilities"
             raise ValueError(f"a reply of role {sample.role!r} has {sizes}: it needs one of each per token")
-    advantages = ESTIMATORS[estimator](samples, *kl)
+    advantages = ESTIMATORS[estimator](samples, *more)
     lengths = [sum(value is not None for value in values) for values in advantages]
     parts = weights(lengths, norm, constant).split(lengths) if samples else ()
     rows = []
@@ -185,7 +190,6 @@ def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tu
         sampled_T if old == "sampler" else None,
         temperature=batch[0].temperature,
         weights_T=packed(row.weights for row in batch),
-        chunk=max(1, LOGITS // policy.vocabulary),
         **settings,
     )
     result.loss.backward()

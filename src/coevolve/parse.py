@@ -11,6 +11,7 @@ PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 DEPTH = {"{": 1, "}": -1}
+FENCE, PROGRAM = "```", ("```python", "```py")
 BOX, ANSWER = "\\boxed{", "ANSWER:"
 
 
@@ -88,6 +89,24 @@ def boxed(text: str) -> str | None:
         if depth == 0:
             return _committed(text[start : match.start()])
     return None
+
+
+def code_block(text: str) -> str | None:
+    """Return the program in the text's one ```python block, as written.
+
+    None without such a block, with several (which one is meant is not guessed), an unclosed or an empty one.
+    """
+    blocks, lines = [], None
+    for line in text.split("\n"):
+        mark = line.rstrip()
+        if lines is None:
+            lines = [] if mark in PROGRAM else None
+        elif mark == FENCE:
+            blocks.append("".join(lines))
+            lines = None
+        else:
+            lines.append(line + "\n")
+    return blocks[0] if len(blocks) == 1 and lines is None and blocks[0].strip() else None
 
 
 def answer_line(text: str) -> str | None:

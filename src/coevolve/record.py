@@ -96,6 +96,11 @@ class Recorder:
         """Append the first `keep` episodes of a step, word for word."""
         self._append("episodes", [describe(step, i, outcome) for i, outcome in enumerate(outcomes[:keep])])
 
+    def conversations(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write one line per test item that was discussed after training (see evaluate.conl.examine)."""
+        (self.out / "conversations.jsonl").unlink(missing_ok=True)
+        self._append("conversations", rows)
+
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write one line per evaluated item (SCORE_FIELDS)."""
         temporary = self.out / ".scores.csv.tmp"
@@ -107,7 +112,7 @@ class Recorder:
 
 
 def read(run: str | Path, name: str = "metrics"):
-    """Read metrics, timings or episodes of a run as a pandas DataFrame; scores as written."""
+    """Read metrics, timings, episodes or conversations of a run as a pandas DataFrame; scores as written."""
     import pandas
 
     path = Path(run) / (f"{name}.csv" if name == "scores" else f"{name}.jsonl")

@@ -1,4 +1,4 @@
-"""AZR (Absolute Zero) as MAE's Table 1 uses it: propose and solve tasks that an executor can verify.
+"""AZR (Absolute Zero) as MAE's and SPICE's Table 1 use it: propose and solve tasks that an executor can verify.
 
 Three modes as in the original: deduction (give the value of an expression), abduction (find the input of an
 equation), induction (find the program behind examples). No judge, no questions in natural language.
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from coevolve import prompts
-from coevolve.parse import tag
+from coevolve.parse import boxed, tag
 from coevolve.pools import Pool
 from coevolve.rewards.format import format_reward
 from coevolve.types import Episode, Outcome
@@ -20,6 +20,7 @@ MODES = {
     "abduction": ("eq",),
     "induction": ("code", "ops"),
 }
+PAPERS = ("mae", "spice")
 MODE_OF = {family: mode for mode, families in MODES.items() for family in families}
 
 
@@ -27,6 +28,7 @@ MODE_OF = {family: mode for mode, families in MODES.items() for family in famili
 class AZR:
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++)."""
 
+    paper: str = "mae"  # in whose table it stands: the solver's prompt, and answers in tags (mae) or boxed (spice)
     attempts: int = 5  # solver samples behind a proposal's learnability
     solves: int = 4  # solver samples trained per episode
     seeds: int = 16  # starting tasks, spread over the modes
@@ -39,8 +41,11 @@ class AZR:
         for name in ("attempts", "solves", "seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.paper not in PAPERS:
+            raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {self.paper!r}")
         source = {"variant": self.prompt, "folder": self.prompt_folder}
-        self.solver = prompts.load("mae", "solver", **source)
+        role = "reasoner" if self.paper == "spice" else "solver"
+        self.solver = prompts.load(self.paper, role, name="solver", **source)
         self.proposer = prompts.load("mae", "proposer_reference", name="proposer", **source)
         self.tasks = {mode: Pool(self._seeds(mode)) for mode in MODES}
 
@@ -78,14 +83,22 @@ class AZR:
         replies = yield [self.solver(question=q) for q in asked]
         rights = [self._verified(q, reply.text) for q, reply in zip(asked, replies, strict=True)]
         samples = [proposal.earns(r_proposer, f"propose {mode}")]
-        samples += [reply.earns(solver_reward(right, format_reward(reply.text, "answer")), f"solve {mode}")
+        samples += [reply.earns(solver_reward(right, self._form(reply.text)), f"solve {mode}")
                     for reply, right in zip(replies, rights, strict=True)]  # fmt: skip
         facts = {"valid": float(valid), "right": sum(rights) / len(rights), "reward_proposer": r_proposer,
                  "difficulty": None if rate is None else 1 - rate, "proposal": question, "mode": mode}  # fmt: skip
         return Outcome(samples, facts, {mode: buffer.added})
 
     def _verified(self, question: str, text: str) -> bool:
-        return bool(self.world.right(question, tag(text, "answer")))
+        return bool(self.world.right(question, self.read(text)))
+
+    def read(self, text: str) -> str | None:
+        """The answer in a reply, in the paper's form."""
+        return boxed(text) if self.paper == "spice" else tag(text, "answer")
+
+    def _form(self, text: str) -> float:
+        """The format reward of an answer: of its tags, or 1 for one box that can be read."""
+        return float(boxed(text) is not None) if self.paper == "spice" else format_reward(text, "answer")
 
 
 def proposer_reward(rate: float | None, format: float) -> float:

@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING
 
 from coevolve import prompts
-from coevolve.parse import boxed, tag
+from coevolve.parse import answer_line, boxed, tag
 from coevolve.play import Batched, Engine, play
 from coevolve.prompts import blocks
 from coevolve.types import Episode, Outcome, Reply, Role, Turn
+
+if TYPE_CHECKING:
+    from coevolve.protocols.conl import CoNL
 
 Read = Callable[[str], str | None]
 Talk = Generator[Turn | list[Turn], Reply | list[Reply], tuple[str | None, dict[str, object]]]
@@ -189,8 +193,41 @@ def autogen(room: Room, turns: int = 3) -> Talk:
     return (yield from _revise(room, "proxy", 1, turns - 1, ACCEPTED))
 
 
+@lru_cache(maxsize=8)
+def _conversation(seats: int, variant: str, folder: str | None) -> "CoNL":
+    from coevolve.protocols.conl import CoNL
+
+    return CoNL(agents=seats, prompt=variant, prompt_folder=folder)
+
+
+@_setup
+def top_ranked(room: Room, seats: int = 4) -> Talk:
+    """CoNL's four rounds, then the answer of the agent with the highest final score (appendix F; ties: the first).
+
+    Speaks CoNL's own prompts and reads their answer line; the solvers only lend their policies.
+    """
+    conversation = _conversation(seats, room.prompt, room.folder)
+    talk = yield from _seated(room, conversation.converse(room.question))
+    answers = [answer_line(text) for text in talk.revised]
+    return answers[talk.after.index(max(talk.after))], {"answers": answers, "scores": talk.after}
+
+
+def _seated(room: Room, talk: Generator) -> Generator:
+    """The same conversation; turn i of a wave is spoken by the policy of seat i."""
+    said = None
+    while True:
+        try:
+            asked = talk.send(said)
+        except StopIteration as stop:
+            return stop.value
+        seats = map(room.agent, range(len(asked)))
+        said = yield [replace(turn, policy=agent.policy, temperature=agent.temperature, max_tokens=agent.max_tokens)
+                      for turn, agent in zip(asked, seats, strict=True)]  # fmt: skip
+
+
 SETUPS: dict[str, Callable[..., Episode]] = {
     "vanilla": vanilla, "consistency": consistency, "autogen": autogen, "debate": debate, "self_refine": self_refine,
+    "top_ranked": top_ranked,
 }  # fmt: skip
 
 

@@ -76,18 +76,27 @@ def curves(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mappin
     return pd.concat(frames, ignore_index=True)
 
 
-def printed(table_id: str, names: Mapping[str, str], paper: str = "mae") -> pd.DataFrame:
+def printed(
+    table_id: str, names: Mapping[str, str], paper: str = "mae", setup: str | None = None, backbone: str | None = None
+) -> pd.DataFrame:
     """What the paper printed, as method x stand-in: the mean of the columns each one stands for, and its averages.
 
-    `names` maps the paper's row names to ours; when a row occurs under several set-ups the first counts.
+    `names` maps the paper's row names to ours; of rows that occur under several set-ups or backbones, those named
+    count, or the first. An average that the paper does not print is the mean over the columns of its stand-ins.
     """
     cells, its, rows = tables.paper_numbers(table_id), layout(paper), []
+    if setup is not None:
+        cells = cells[cells["setup"] == setup]
+    if backbone is not None:
+        cells = cells[cells["backbone"] == backbone]
     for theirs, ours in names.items():
         row = cells[cells["method"] == theirs].drop_duplicates("benchmark")
         values = row.set_index("benchmark")["value"].astype(float)
         for name, columns in its.columns.items():
             rows.append({"method": ours, "benchmark": name, "paper": values.reindex(columns).mean()})
-        rows += [{"method": ours, "benchmark": name, "paper": values.get(name)} for name in its.groups]
+        for name, members in its.groups.items():
+            columns = [column for member in members for column in its.columns[member]]
+            rows.append({"method": ours, "benchmark": name, "paper": values.get(name, values.reindex(columns).mean())})
     return pd.DataFrame(rows)
 
 

@@ -84,6 +84,12 @@ def ranking(answers: list[str], own: str, others: list[int]) -> str:
     return "\n".join(f"Agent {best} {'=' if answers[i] == own else mark} Agent {i}" for i in others if i != best)
 
 
+def thought(rng: Demonstrator, answers: list[str], own: str, others: list[int]) -> str:
+    """What a judge thinks before it ranks: its own answer and, if it lists, which of the others agree with it."""
+    marks = [f"Agent {i} ANSWER: {answers[i]} {'right' if answers[i] == own else 'wrong'}" for i in others]
+    return "\n".join([own, *marks] if rng.listing else [own])
+
+
 def review(rng: Demonstrator) -> Pair:
     """CoNL, round 1: rank the others, criticise up to two of them."""
     task, answers, own, others, agent = table(rng)
@@ -94,7 +100,7 @@ def review(rng: Demonstrator) -> Pair:
     fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
               "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
     order = f"<initial_ranking>{ranking(answers, own, others)}</initial_ranking>"
-    return fields, f"<think>{own}</think>{order}{''.join(notes)}"
+    return fields, f"<think>{thought(rng, answers, own, others)}</think>{order}{''.join(notes)}"
 
 
 def revision(rng: Demonstrator) -> Pair:
@@ -113,7 +119,8 @@ def verdict(rng: Demonstrator) -> Pair:
     task, answers, own, others, agent = table(rng)
     fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
               "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
-    return fields, f"<think>{own}</think><final_ranking>{ranking(answers, own, others)}</final_ranking>"
+    order = f"<final_ranking>{ranking(answers, own, others)}</final_ranking>"
+    return fields, f"<think>{thought(rng, answers, own, others)}</think>{order}"
 
 
 def compress_solution(rng: Demonstrator) -> Pair:

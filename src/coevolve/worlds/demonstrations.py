@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable
 
 from coevolve import prompts
-from coevolve.worlds import conversations, symbols, tiny
-from coevolve.worlds.demonstrator import FAVOUR, JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
+from coevolve.worlds import conversations, tiny
+from coevolve.worlds.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
+from coevolve.worlds.programs import verifier_of
 from coevolve.worlds.tiny import Task
 
 MCQ_JSON = '{{"multiple_choice_question": "{}", "multiple_choice_correct": "{}"}}'
@@ -64,23 +65,6 @@ def _judge_answer(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=False)
     shown = claim(rng, task)
     return {"question": task.question, "answer": shown}, judged(rng, say(rng, task, JUDGE_SKILL), shown)
-
-
-def tests_of(task: Task, answer: str) -> str:
-    """Write one unit test of a program as an assert, with the value that `answer` gives."""
-    numbers = [int(n) for n in symbols.re.findall(r"\d+", task.question)]
-    if task.family == "code":
-        x = numbers[2] + 1
-        return f"assert f({x})=={symbols.evaluate(answer, x)}"
-    text = symbols.HIDDEN_STRINGS[numbers[0] % 2 + 1]
-    return f'assert g("{text}")=="{symbols.run_operations(tuple(answer.split(" ")), text)}"'
-
-
-def verifier_of(task: Task, answer: str) -> tuple[str, str]:
-    """SAGE's verifier of a question: (math, the gold answer) or (code, the tests)."""
-    if task.family in ("code", "ops"):
-        return "code", tests_of(task, answer)
-    return "math", answer
 
 
 def _challenger(rng: Demonstrator) -> Pair:
@@ -169,9 +153,10 @@ ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
 INVENTORS = ("mae/proposer", "mae/proposer_reference", "sage/challenger", "spice/challenger_mcq",
              "spice/challenger_alone")  # fmt: skip
+RANKERS = ("conl/review", "conl/verdict")
 SHARED = {  # roles whose compact prompt is another role's, word for word
     "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
-    "sage/critic_answer": "mae/judge_answer",
+    "sage/critic_answer": "mae/judge_answer", "comas/solver": "spice/reasoner",
 }  # fmt: skip
 PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
@@ -179,7 +164,7 @@ PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
     """Draw one demonstration: (paper/role, prompt text, completion text)."""
     if role is None:
-        shares = [share * (FAVOUR if name in rng.favoured else 1.0) for name, (share, _) in ROLES.items()]
+        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, (share, _) in ROLES.items()]
         role = rng.choices(list(ROLES), shares)[0]
     fields, completion = ROLES[role][1](rng)
     return role, PROMPTS[role](**fields).messages[0]["content"], completion

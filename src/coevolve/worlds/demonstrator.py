@@ -21,7 +21,9 @@ class Demonstrator(Random):
     """A source of randomness that also knows how often its solutions are right, and which roles it favours."""
 
     skill = HABITS
-    favoured: tuple[str, ...] = ()  # paper/role names that come FAVOUR times as often
+    favoured: tuple[str, ...] = ()  # paper/role names that come `favour` times as often
+    favour = FAVOUR
+    listing = False  # whether a ranking is thought through agent by agent before it is stated
 
 
 Pair = tuple[dict[str, object], str]  # the prompt's fields and the completion

@@ -1,13 +1,13 @@
 """A world as protocols see it: starting questions, what is held out, and an oracle where there is one.
 
-Protocols never read an answer here; oracle verdicts go into facts, not into rewards (AZR's verifier excepted).
+Oracle verdicts go into facts, not into rewards (AZR's verifier excepted); answers leave only as SAGE's seed verifiers.
 """
 
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from coevolve.worlds import tiny
+from coevolve.worlds import programs, tiny
 
 SEED_SHARES = {  # Table 5 of MAE: its sources, and the families that stand in for them
     "CommonsenseQA": (70, ("fact",)), "TriviaQA": (71, ("fact",)), "Natural Questions": (79, ("fact",)),
@@ -17,15 +17,43 @@ SEED_SHARES = {  # Table 5 of MAE: its sources, and the families that stand in f
     "ARC-Challenge": (78, ("rate", "unit")), "MMLU": (69, ("rate", "unit")), "HumanEval": (15, ("ops",)),
 }  # fmt: skip
 
+DOMAINS = {  # section 4.1.1 of CoMAS: its training tasks and levels, and the families and levels that stand in
+    "MATH": (600, ("add", "sub", "mul", "prec", "eq", "word", "word2"), (2, 3)),
+    "KodCode": (600, ("code", "ops"), (2, 3)),
+    "WebInstruct": (800, ("rate", "unit", "div", "fact", "yn"), (1, 2, 3)),
+}
+
+VERIFIED_SHARES = {  # Table 5 of SAGE: its sources, and the families that stand in for them
+    "MATH": (156, ("add", "sub", "mul", "prec", "eq")), "GSM8K": (148, ("word", "word2")),
+    "HumanEval": (87, ("ops",)), "MBPP": (109, ("code",)),
+}  # fmt: skip
+
 
 class World(Protocol):
     """What a protocol may ask of a world. The oracle's methods return None where there is no oracle."""
+
+    grading: str  # the kind of coevolve.verify that compares a math answer with its gold: math, or exact
 
     def seeds(self) -> list[str]:
         """Reference questions without answers (MAE's Table 5)."""
 
     def zero(self) -> list[str]:
         """The 16 starting questions of the zero setting."""
+
+    def training(self) -> list[tuple[str, str]]:
+        """(domain, question) rows to train on, without answers (CoMAS, section 4.1.1); questions may repeat."""
+
+    def tasks(self) -> list[tuple[str, str, str]]:
+        """(question, math or code, gold answer or tests) to start from (SAGE's Table 5)."""
+
+    def program(self, question: str, answer: str) -> str:
+        """An answer to a code question as Python source that its tests can call."""
+
+    def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
+        """Distinct questions of a split and these families, without answers (CoNL, section 4.1)."""
+
+    def items(self, split: str, per_family: int = 40) -> list:
+        """Evaluation items of validation or test, at most so many a family (see `evaluate.score`)."""
 
     def held_out(self, question: str) -> bool:
         """Whether a question belongs to validation or test, and so may not enter a pool."""
@@ -39,10 +67,18 @@ class World(Protocol):
     def level(self, question: str) -> int | None:
         """The difficulty level of a well-formed question."""
 
+    def sound(self, question: str, kind: str, verifier: str) -> bool | None:
+        """Whether a gold answer or tests accept what is right; None for an ill-formed question as well."""
+
+    def fits(self, question: str, plan: str) -> bool | None:
+        """Whether a plan is the one for this kind of question; None for an ill-formed question as well."""
+
 
 @dataclass(frozen=True)
 class TinyWorld:
     """The embedded world: everything is exact."""
+
+    grading: ClassVar[str] = "exact"  # names and lists are answers here, too
 
     def seed_rows(self) -> list[tuple[str, tiny.Task]]:
         """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
@@ -68,6 +104,43 @@ class TinyWorld:
                 questions.append(task.question)
         return questions
 
+    def training(self) -> list[tuple[str, str]]:
+        """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
+        rng, rows = Random("training questions"), []
+        for domain, (count, families, levels) in DOMAINS.items():
+            while sum(name == domain for name, _ in rows) < count:
+                task = tiny.draw(rng, rng.choice(families), rng.choice(levels))
+                if task.level in levels and tiny.closed(task) and tiny.split(task.question) == "train":
+                    rows.append((domain, task.question))
+        return rows
+
+    def task_rows(self) -> list[tuple[str, tiny.Task]]:
+        """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
+        rng, rows = Random("seed tasks"), []
+        for source, (count, families) in VERIFIED_SHARES.items():
+            while sum(name == source for name, _ in rows) < count:
+                task = tiny.draw(rng, rng.choice(families))
+                if tiny.split(task.question) == "train":
+                    rows.append((source, task))
+        return rows
+
+    def tasks(self) -> list[tuple[str, str, str]]:
+        """The tasks of `task_rows` with their verifiers, repeats left out."""
+        rows = [(task.question, *programs.verifier_of(task, task.answer)) for _, task in self.task_rows()]
+        return list(dict.fromkeys(rows))
+
+    def program(self, question: str, answer: str) -> str:
+        """A list program g or a one-line function f."""
+        return programs.program(question, answer)
+
+    def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
+        """Up to 200 questions of each family; `test` is for CoNL's training at test time only."""
+        return [task.question for task in tiny.items(split, 200, families)]
+
+    def items(self, split: str, per_family: int = 40) -> list[tiny.Task]:
+        """Distinct tasks of a split, up to `per_family` of each family."""
+        return tiny.items(split, per_family)
+
     def held_out(self, question: str) -> bool:
         """Whether the text's hash puts it into validation or test."""
         return tiny.split(question) != "train"
@@ -84,3 +157,12 @@ class TinyWorld:
         """Level 1 to 3, or None for an ill-formed question."""
         task = tiny.read(question)
         return task.level if task else None
+
+    def sound(self, question: str, kind: str, verifier: str) -> bool | None:
+        """The oracle's verdict on a verifier, or None for an ill-formed question."""
+        return programs.sound(question, kind, verifier)
+
+    def fits(self, question: str, plan: str) -> bool | None:
+        """Whether the plan is the family's own, word for word; None for an ill-formed question."""
+        task = tiny.read(question)
+        return plan == task.plan if task else None

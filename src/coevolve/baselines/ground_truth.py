@@ -1,0 +1,50 @@
+"""RL with ground truth, the reference of CoNL's figure 3: N independent solutions, paid by the exact verifier.
+
+The only method of that comparison that is told which answers are right.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar
+
+from coevolve.baselines.srt import pay, solutions, tokens_of
+from coevolve.parse import answer_line
+from coevolve.pools import Pool
+from coevolve.protocols.conl import CoNL
+from coevolve.types import Episode, Outcome
+from coevolve.worlds.oracle import TinyWorld, World
+
+
+@dataclass(kw_only=True)
+class GroundTruth:
+    """Verifiable rewards with CoNL's data and training configuration (section 4.4)."""
+
+    TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
+    read = staticmethod(answer_line)
+
+    agents: int = 4  # solutions per question, as SRT-S samples them
+    estimator: str = "group_mean"  # over the N solutions
+    test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
+    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
+    prompt: str = "compact"
+    prompt_folder: str | None = None
+    world: World = field(default_factory=TinyWorld, repr=False)
+
+    def __post_init__(self) -> None:
+        self.table = CoNL(agents=self.agents, test_time=self.test_time, prompt=self.prompt,
+                          prompt_folder=self.prompt_folder, world=self.world)  # fmt: skip
+        self.solver = self.table.solver
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        """No pools: the training questions are given."""
+        return {}
+
+    def episode(self, rng: Random) -> Episode:
+        """Answer one question N times; the verifier pays 1 for a right answer and 0 for any other."""
+        question = rng.choice(self.table.questions)
+        replies = yield solutions(self.table, question)
+        answers = [answer_line(reply.text) for reply in replies]
+        rewards = [float(bool(self.world.right(question, answer))) for answer in answers]
+        facts = {"question": question, "answers": answers, "right_final": sum(rewards) / len(rewards)}
+        return Outcome(pay([replies], rewards), facts | tokens_of([replies]))

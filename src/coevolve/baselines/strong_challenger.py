@@ -1,0 +1,23 @@
+"""Strong Challenger as SPICE's Table 1 uses it: a frozen, stronger model asks, ours learns to answer."""
+
+from dataclasses import dataclass
+
+from coevolve.protocols.spice import SPICE
+
+
+@dataclass(kw_only=True)
+class StrongChallenger(SPICE):
+    """SPICE in which another model is the Challenger and only the Reasoner is trained (section 3.1)."""
+
+    challenger: str = "fixed"
+    strong: str = "Qwen/Qwen3-32B"  # the paper's Qwen3-32B-Instruct; a backbone, a model folder or a hub id
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.challenger != "fixed":
+            raise ValueError(f"challenger must be fixed, got {self.challenger!r}: the strong model is not trained")
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The policy that is not the run's own model."""
+        return {"challenger": self.strong}

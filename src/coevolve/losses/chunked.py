@@ -1,0 +1,170 @@
+"""The policy loss without a tensor of size T x V: the gradient is taken in the forward pass, chunk by chunk.
+
+A chunk's logits are made, judged and overwritten by their own gradient before the next chunk's are made.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from coevolve.losses.reference import PolicyLoss, objective
+
+LOWEST = -1e30  # stands in for minus infinity where it would meet a 0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What is known about each token, and how the objective judges it."""
+
+    targets_T: Tensor
+    advantages_T: Tensor
+    old_logprobs_T: Tensor | None
+    weights_T: Tensor
+    temperature: float
+    settings: dict  # clip, dual_clip, kind and entropy_coef of the objective
+
+    def part(self, piece: slice) -> "Tokens":
+        """Return the tokens of one chunk."""
+        old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
+        return replace(
+            self, targets_T=self.targets_T[piece], advantages_T=self.advantages_T[piece],
+            old_logprobs_T=old_T, weights_T=self.weights_T[piece],
+        )  # fmt: skip
+
+    def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
+        """Return the objective."""
+        known = (self.advantages_T, self.old_logprobs_T)
+        return objective(logprobs_T, entropy_T, *known, weights_T=self.weights_T, **self.settings)
+
+    def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what log-probabilities and entropies are worth, per unit of logit: the objective's derivatives.
+
+        Without an entropy bonus the second is None.
+        """
+        with torch.enable_grad():
+            at = logprobs_T.detach().requires_grad_(), entropy_T.detach().requires_grad_()
+            grads = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
+        return tuple(None if grad is None else grad / self.temperature for grad in grads)
+
+
+class Rows(Protocol):
+    """What happens to a chunk's logits. Made for hidden states, the most rows of a chunk, and a vocabulary."""
+
+    logits_CV: Tensor  # where the logits of a chunk are to be written
+
+    def __init__(self, hidden_TH: Tensor, rows: int, columns: int): ...
+
+    def __call__(
+        self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
+    ) -> Tensor | None:
+        """Fill in log-probabilities and entropies; return the loss's gradient by the logits if it is wanted."""
+
+
+class TorchRows:
+    """`Rows` in torch. One more chunk is scratch, two if the logits are less precise than float32."""
+
+    def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
+        self.logits_CV = hidden_TH.new_empty(rows, columns)
+        self.dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
+        self.exact = self.dtype == hidden_TH.dtype
+        self.scratch = [hidden_TH.new_empty(rows, columns, dtype=self.dtype) for _ in range(1 if self.exact else 2)]
+
+    def __call__(
+        self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
+    ) -> Tensor | None:
+        """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
+        size, targets_C1 = len(logits_CV), tokens.targets_T[:, None]
+        x_CV = logits_CV if self.exact else self.scratch[1][:size].copy_(logits_CV)
+        if tokens.temperature != 1:
+            x_CV.div_(tokens.temperature)
+        log_CV = torch.log_softmax(x_CV, -1, out=self.scratch[0][:size])
+        p_CV = torch.exp(log_CV, out=x_CV)
+        logprobs_C.copy_(log_CV.gather(-1, targets_C1)[:, 0])
+        entropy_C.copy_(-_dots(p_CV, log_CV))
+        if not entropy_C.isfinite().all():  # 0 log 0 is 0
+            entropy_C.copy_(-_dots(p_CV, log_CV.clamp_(min=LOWEST)))
+        if not gradient:
+            return None
+        # d logprob / d logit_j = [j = target] - p_j and d entropy / d logit_j = -p_j (log p_j + entropy)
+        slope_C, bonus_C = tokens.slopes(logprobs_C, entropy_C)
+        if bonus_C is None:
+            p_CV.mul_(-slope_C[:, None])
+        else:
+            p_CV.mul_(log_CV.add_(entropy_C[:, None]).mul_(-bonus_C[:, None]).sub_(slope_C[:, None]))
+        p_CV.scatter_add_(-1, targets_C1, slope_C[:, None])
+        return p_CV if self.exact else logits_CV.copy_(p_CV)
+
+
+def _dots(a_CV: Tensor, b_CV: Tensor) -> Tensor:
+    return torch.bmm(a_CV[:, None], b_CV[:, :, None])[:, 0, 0]
+
+
+def run(
+    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[Rows], chunk: int, needs: tuple[bool, bool]
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return log-probabilities, entropies, and the gradients by hidden states and head that are needed.
+
+    The head's gradient is summed up in float32 at least. Nothing here is differentiable.
+    """
+    (T, _), V = hidden_TH.shape, len(head_VH)
+    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
+    logprobs_T, entropy_T = (hidden_TH.new_empty(T, dtype=dtype) for _ in range(2))
+    grad_TH = torch.empty_like(hidden_TH) if needs[0] else None
+    grad_VH = torch.zeros_like(head_VH, dtype=dtype) if needs[1] else None
+    rows = kind(hidden_TH, min(chunk, T), V)
+    for start in range(0, T, chunk):
+        piece = slice(start, start + chunk)
+        hidden_CH = hidden_TH[piece]
+        logits_CV = torch.mm(hidden_CH, head_VH.T, out=rows.logits_CV[: len(hidden_CH)])
+        grad_CV = rows(logits_CV, tokens.part(piece), logprobs_T[piece], entropy_T[piece], any(needs))
+        if grad_TH is not None:
+            _product(grad_CV, head_VH, grad_TH[piece])
+        if grad_VH is not None:
+            _add_product(grad_VH, grad_CV.T, hidden_CH)
+    return logprobs_T, entropy_T, grad_TH, grad_VH
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Write a @ b to `out`, rounded once: cuBLAS may otherwise add up partial sums in bfloat16."""
+    if out.is_cuda and out.dtype == torch.bfloat16:
+        out.copy_(torch.mm(a, b, out_dtype=torch.float32))
+    else:
+        torch.mm(a, b, out=out)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a @ b to `total`, which may be of a higher precision."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    elif total.is_cuda:
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+    else:
+        total += a @ b
+
+
+class ForwardGradient(torch.autograd.Function):
+    """The loss as one node of the graph, which holds its gradient ready."""
+
+    @staticmethod
+    def forward(
+        ctx, hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[Rows], chunk: int, needs: tuple[bool, bool]
+    ) -> tuple[Tensor, ...]:
+        """Return the fields of a PolicyLoss; only the first is differentiable."""
+        logprobs_T, entropy_T, *grads = run(hidden_TH, head_VH, tokens, kind, chunk, needs)
+        result = tokens.judge(logprobs_T, entropy_T)
+        ctx.save_for_backward(*grads)
+        ctx.dtypes = hidden_TH.dtype, head_VH.dtype
+        facts = result.logprobs_T, result.entropy_T, result.ratio_mean, result.ratio_max, result.clip_fraction
+        ctx.mark_non_differentiable(*facts)
+        return result.loss, *facts
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream: Tensor, *_) -> tuple[Tensor | None, ...]:
+        """Scale the gradients by the one that arrives; they are kept for a second backward pass."""
+        pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        grads = [None if g is None else torch.mul(g, upstream, out=torch.empty_like(g, dtype=t)) for g, t in pairs]
+        return *grads, None, None, None, None

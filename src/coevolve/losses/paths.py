@@ -1,0 +1,162 @@
+"""The policy loss and selective log-probabilities, computed the fastest way that the device has.
+
+"triton" on CUDA, "chunked" in torch anywhere, "reference" to compare with. The argument `path`, or else the
+environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says which it was.
+"""
+
+import os
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from coevolve.losses import reference
+from coevolve.losses.chunked import ForwardGradient, Rows, Tokens, TorchRows, run
+from coevolve.losses.reference import PolicyLoss
+
+PATHS = ("reference", "chunked", "triton")
+KINDS = ("ppo", "importance", "reinforce")
+DTYPES = (torch.bfloat16, torch.float32, torch.float64)
+VARIABLE = "COEVOLVE_LOSS_PATH"
+# Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
+# 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, about what its caches hold.
+CUDA_BYTES, CPU_BYTES, TILE = 600 * 2**20, 16 * 2**20, 128
+
+
+def policy_loss(
+    hidden_TH: Tensor,
+    head_VH: Tensor,
+    targets_T: Tensor,
+    advantages_T: Tensor,
+    old_logprobs_T: Tensor | None = None,
+    *,
+    clip: tuple[float, float] = (0.2, 0.28),
+    dual_clip: float | None = None,
+    kind: str = "ppo",
+    entropy_coef: float = 0.0,
+    temperature: float = 1.0,
+    weights_T: Tensor | None = None,
+    chunk: int | None = None,
+    path: str | None = None,
+) -> PolicyLoss:
+    """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
+
+    With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
+    -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A), at most -dual_clip A where A < 0.
+    Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
+    requires a gradient. `chunk` is the number of tokens whose logits are held at once (default: what suits
+    the device). What is not finite in the inputs makes the loss not finite. Raises ValueError naming an
+    argument that is not allowed.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
+    if dual_clip is not None and not dual_clip > 1:
+        raise ValueError(f"dual_clip must be greater than 1, got {dual_clip}")
+    given = {"advantages_T": advantages_T, "old_logprobs_T": old_logprobs_T, "weights_T": weights_T}
+    _check(hidden_TH, head_VH, targets_T, temperature, chunk, **given)
+    settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
+    path = _choose(path, hidden_TH)
+    known = hidden_TH, head_VH, targets_T, advantages_T, old_logprobs_T
+    if path == "reference":
+        return reference.policy_loss(*known, temperature=temperature, weights_T=weights_T, **settings)
+    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
+    if weights_T is None:
+        given["weights_T"] = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=dtype)
+    values = (x_T if x_T is None else x_T.detach().to(dtype).contiguous() for x_T in given.values())
+    tokens = Tokens(targets_T.contiguous(), *values, temperature, settings)
+    needs = tuple(torch.is_grad_enabled() and x.requires_grad for x in (hidden_TH, head_VH))
+    work = _rows(path), chunk or _chunk(hidden_TH, head_VH), needs
+    return PolicyLoss(*ForwardGradient.apply(hidden_TH, head_VH, tokens, *work), path=path)
+
+
+@torch.no_grad()
+def selective_logprobs(
+    hidden_TH: Tensor,
+    head_VH: Tensor,
+    targets_T: Tensor,
+    temperature: float = 1.0,
+    chunk: int | None = None,
+    path: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the targets' log-probabilities (T,) and the distributions' entropies (T,) at a temperature > 0.
+
+    In float32 at least, and without a gradient: for old and reference log-probabilities. Arguments and errors
+    as for `policy_loss`.
+    """
+    _check(hidden_TH, head_VH, targets_T, temperature, chunk)
+    path = _choose(path, hidden_TH)
+    if path == "reference":
+        return reference.selective_logprobs(hidden_TH, head_VH, targets_T, temperature)
+    nothing = hidden_TH.new_zeros(len(targets_T), dtype=torch.promote_types(hidden_TH.dtype, torch.float32))
+    tokens = Tokens(targets_T.contiguous(), nothing, None, nothing, temperature, {})
+    chunk = chunk or _chunk(hidden_TH, head_VH)
+    return run(hidden_TH, head_VH, tokens, _rows(path), chunk, (False, False))[:2]
+
+
+def _choose(path: str | None, hidden_TH: Tensor) -> str:
+    name = path or os.environ.get(VARIABLE) or None
+    if name is None:
+        return "triton" if hidden_TH.is_cuda and not _no_triton(hidden_TH) else "chunked"
+    source = "path" if path else VARIABLE
+    if name not in PATHS:
+        raise ValueError(f"{source} must be one of {PATHS}, got {name!r}")
+    if name == "triton" and (reason := _no_triton(hidden_TH)):
+        raise ValueError(f"{source} 'triton' {reason}")
+    return name
+
+
+def _no_triton(hidden_TH: Tensor) -> str:
+    """Say why the Triton kernels cannot take these hidden states; nothing when they can."""
+    if hidden_TH.dtype not in (torch.bfloat16, torch.float32):
+        return f"takes bfloat16 or float32, got {hidden_TH.dtype}"
+    if not hidden_TH.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"needs tensors on a CUDA device (or TRITON_INTERPRET=1), got {hidden_TH.device}"
+    if hidden_TH.is_cuda and (torch.version.hip or torch.cuda.get_device_capability(hidden_TH.device) < (8, 0)):
+        return "needs an NVIDIA GPU of compute capability 8.0 or later"
+    if find_spec("triton") is None:
+        return "needs the package triton, which is not installed"
+    return ""
+
+
+def _rows(path: str) -> type[Rows]:
+    if path == "chunked":
+        return TorchRows
+    from coevolve.losses.kernels import TritonRows  # loads triton, which not every machine has
+
+    return TritonRows
+
+
+def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
+    """Return how many tokens' logits to hold at once, in pieces of similar size."""
+    tokens, row = max(len(hidden_TH), 1), len(head_VH) * hidden_TH.element_size()
+    most = max(1, (CUDA_BYTES if hidden_TH.is_cuda else CPU_BYTES) // row)
+    step = TILE if most >= TILE else 1
+    most -= most % step
+    even = -(-tokens // -(-tokens // most))
+    return min(most, -(-even // step) * step)
+
+
+def _check(
+    hidden_TH: Tensor,
+    head_VH: Tensor,
+    targets_T: Tensor,
+    temperature: float,
+    chunk: int | None,
+    **per_token: Tensor | None,
+) -> None:
+    """Raise ValueError naming the first argument that is not allowed."""
+    if hidden_TH.ndim != 2 or head_VH.ndim != 2 or hidden_TH.shape[1] != head_VH.shape[1]:
+        shapes = f"{tuple(hidden_TH.shape)} and {tuple(head_VH.shape)}"
+        raise ValueError(f"hidden_TH and head_VH must have shapes (T, H) and (V, H), got {shapes}")
+    if hidden_TH.dtype not in DTYPES or hidden_TH.dtype != head_VH.dtype:
+        got = f"{hidden_TH.dtype} and {head_VH.dtype}"
+        raise ValueError(f"hidden_TH and head_VH must both be bfloat16, float32 or float64, got {got}")
+    if targets_T.dtype != torch.long:
+        raise ValueError(f"targets_T must be int64, got {targets_T.dtype}")
+    for name, values_T in {"targets_T": targets_T, **per_token}.items():
+        if values_T is not None and values_T.shape != hidden_TH.shape[:1]:
+            raise ValueError(f"{name} must have shape ({len(hidden_TH)},), got {tuple(values_T.shape)}")
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")

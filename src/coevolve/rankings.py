@@ -1,0 +1,128 @@
+"""CoNL's reply forms: pairwise rankings and critiques with their targets, as values and as character ranges.
+
+Total and linear like `parse`: no text makes them raise, and what cannot be read is dropped and counted.
+Knows neither what a vote is worth nor what a critique earns.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coevolve.parse import filled
+
+Comparison = tuple[int, int, float]  # winner, loser, how much of a win: 1.0, or 0.5 each way for a tie
+Span = tuple[int, int]  # first character and the one after the last
+
+MARKER = re.compile(r"(?:[-*•]|[0-9]{1,3}[.)])[ \t]+")  # of a list; harmless and usual
+AGENT = re.compile(r"Agent (0|[1-9][0-9]{0,2})", re.ASCII)
+RELATION = re.compile(r"[ \t]*([<>=])[ \t]*")
+OPENING = re.compile(r'<critique target="Agent (0|[1-9][0-9]{0,2})">', re.ASCII)
+CRITIQUE = re.compile(r"<critique(?:[ \t\n][^<>]*)?>|</critique>")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """An agent's readable votes, one per pair; `dropped` counts the lines that added none."""
+
+    comparisons: tuple[Comparison, ...] = ()
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Critique:
+    """What was said about one agent, and where: `span` includes the tags."""
+
+    target: int
+    text: str
+    span: Span
+
+
+def span(text: str, name: str) -> Span | None:
+    """Where the text's one <name>...</name> pair stands, tags included; None unless there is exactly one.
+
+    As in `parse.tag_pairs`, tags that do not strictly alternate make no pair.
+    """
+    pairs = _pairs(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
+    return (pairs[0][0].start(), pairs[0][1].end()) if pairs and len(pairs) == 1 else None
+
+
+def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ranking:
+    """Read the votes in the text's one <name> pair among agents 0 to `agents` - 1.
+
+    One comparison a line with >, < or =; a chain gives its adjacent pairs. A line with anything else in it, an
+    unknown agent, or an agent against itself is dropped. A pair counts once; stated in two ways it is void. An
+    `author`'s votes on its own solution are left out (None: they count). Without exactly one pair of tags
+    there are no votes. Comparisons come in order of appearance.
+    """
+    found = span(text, name)
+    if found is None:
+        return Ranking()
+    inside = text[found[0] + len(name) + 2 : found[1] - len(name) - 3]
+    lines = [line for line in (raw.strip() for raw in inside.split("\n")) if line]
+    claims: dict[Span, set[str]] = {}  # ordered pair of agents: everything that is said about it
+    first: dict[Span, int] = {}  # and the line where it is said first
+    for number, line in enumerate(lines):
+        for a, mark, b in _votes(line, agents) or ():
+            if author in (a, b):
+                continue
+            pair, said = ((a, b), mark) if a < b else ((b, a), {"<": ">", ">": "<"}.get(mark, mark))
+            claims.setdefault(pair, set()).add(said)
+            first.setdefault(pair, number)
+    sure = {pair: next(iter(said)) for pair, said in claims.items() if len(said) == 1}
+    votes = [vote for pair, said in sure.items() for vote in _comparisons(*pair, said)]
+    return Ranking(tuple(votes), len(lines) - len({first[pair] for pair in sure}))
+
+
+def critiques(text: str, agents: int, author: int | None = None) -> list[Critique]:
+    """Read every `<critique target="Agent k">...</critique>`, in order; the first about each agent counts.
+
+    Left out: an unknown target, the author itself, and a critique that is empty or an untouched placeholder.
+    None counts when opening and closing tags do not strictly alternate.
+    """
+    found: dict[int, Critique] = {}
+    for opening, closing in _pairs(text, CRITIQUE) or ():
+        target, said = OPENING.fullmatch(opening[0]), filled(text[opening.end() : closing.start()])
+        if target and said is not None and int(target[1]) < agents and int(target[1]) != author:
+            read = Critique(int(target[1]), said, (opening.start(), closing.end()))
+            found.setdefault(read.target, read)
+    return list(found.values())
+
+
+def _pairs(text: str, tags: re.Pattern[str]) -> list[tuple[re.Match[str], re.Match[str]]] | None:
+    """Match opening with closing tags; None when they do not alternate."""
+    found = list(tags.finditer(text))
+    if len(found) % 2 or any(tag[0].startswith("</") != bool(i % 2) for i, tag in enumerate(found)):
+        return None
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def _votes(line: str, agents: int) -> list[tuple[int, str, int]] | None:
+    """Read `Agent a > Agent b = Agent c` as adjacent (a, relation, b); None for a line that is not of the form."""
+    marker = MARKER.match(line)
+    pieces = list(_pieces(line, marker.end() if marker else 0))
+    names, marks = pieces[::2], pieces[1::2]
+    if None in pieces or not marks or any(int(name) >= agents for name in names):
+        return None
+    numbers = [int(name) for name in names]
+    votes = list(zip(numbers, marks, numbers[1:], strict=False))
+    return None if any(a == b for a, _, b in votes) else votes
+
+
+def _pieces(line: str, at: int) -> Iterator[str | None]:
+    """Yield agent, relation, agent, ... up to the end of the line, or None where something else stands."""
+    wanted, other = AGENT, RELATION
+    while True:
+        found = wanted.match(line, at)
+        yield found[1] if found else None
+        if found is None:
+            return
+        at = found.end()
+        if at == len(line) and wanted is AGENT:
+            return
+        wanted, other = other, wanted
+
+
+def _comparisons(a: int, b: int, said: str) -> list[Comparison]:
+    if said == "=":
+        return [(a, b, 0.5), (b, a, 0.5)]
+    return [(a, b, 1.0)] if said == ">" else [(b, a, 1.0)]

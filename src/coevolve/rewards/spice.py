@@ -1,0 +1,54 @@
+"""Rewards of SPICE (sections 2.2, 2.3 and 4.3, Appendix 10) as pure, total functions.
+
+`p` is the Reasoner's pass rate on a task, a number in [0, 1]. Knows no texts and no validity rules.
+"""
+
+import math
+from collections.abc import Callable
+
+OPTIMUM = 0.25  # the variance of a task that is solved half the time
+TAU = 0.01  # sharpness of the Gaussian (Equation 5)
+PENALTY = -0.1  # rho, for an invalid task (section 3.1)
+
+
+def variance(p: float) -> float:
+    """Return the population variance p(1 - p) of 0/1 verdicts with mean p (Equation 5)."""
+    return p * (1 - p)
+
+
+def gaussian(p: float, optimum: float = OPTIMUM, tau: float = TAU) -> float:
+    """Return exp(-(p(1 - p) - optimum)^2 / (2 tau)): 1 at p = 1/2 (Equations 1 and 5)."""
+    return math.exp(-((variance(p) - optimum) ** 2) / (2 * tau))
+
+
+def one_minus(p: float) -> float:
+    """Return 1 - p, and nothing for a task that is always or never solved (Absolute Zero, Appendix 8)."""
+    return 0.0 if p in (0.0, 1.0) else 1 - p
+
+
+def threshold(p: float) -> float:
+    """Return 1 for a task that is sometimes solved and sometimes not, else 0 (section 4.3)."""
+    return float(0 < p < 1)
+
+
+def uncertainty(p: float) -> float:
+    """Return 1 - 2|p - 1/2| (R-Zero, Appendix 8 and Figure 7)."""
+    return 1 - 2 * abs(p - 0.5)
+
+
+CHALLENGER: dict[str, Callable[[float], float]] = {  # Table 4, by the names of the ablation
+    "variance": gaussian,
+    "absolute_zero": one_minus,
+    "threshold": threshold,
+    "rzero": uncertainty,
+}
+
+
+def challenger_reward(kind: str, p: float | None, penalty: float = PENALTY) -> float:
+    """Return what a task earns its Challenger; p None is an invalid task and earns the penalty (Equation 1)."""
+    return penalty if p is None else CHALLENGER[kind](p)
+
+
+def reasoner_reward(correct: bool) -> float:
+    """Return 1 for an answer that the verifier accepts, else 0 (section 2.3)."""
+    return float(correct)

@@ -1,0 +1,98 @@
+"""Credit by text segment (CoNL, section 3.3 and Table 1): whose reward each token gets, and which tokens are masked.
+
+Turns character spans into token masks through `Reply.ends`, and segment rewards into advantages. Knows segments by
+name only; where they are in a text was found out before.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+
+from coevolve.types import Sample
+
+GAMMA, LAMBDA = 1.0, 0.95  # Appendix G prints lambda; nothing is discounted
+
+
+def segments(sample: Sample) -> dict[str, float | None]:
+    """The sample's rewards by segment, None where masked; a plain number pays one segment without a name."""
+    reward = sample.reward
+    return {"": reward} if isinstance(reward, (int, float)) else dict(reward)
+
+
+def owners(sample: Sample) -> list[str | None]:
+    """Return the segment that each token of the reply belongs to, None where it belongs to none.
+
+    A token belongs to a span when every character it touches does: one that reaches across an edge is left out,
+    and a token that completes no character (part of a multi-byte one) goes with the character that comes next.
+    A segment without spans is the whole reply, its end token included. What two segments claim belongs to none.
+    """
+    names = [_claims(sample, name) for name in segments(sample)]
+    rows = zip(*names, strict=True) if names else [()] * len(sample.reply.ids)
+    found = [[name for name in row if name is not None] for row in rows]
+    return [claims[0] if len(claims) == 1 else None for claims in found]
+
+
+def _claims(sample: Sample, name: str) -> list[str | None]:
+    """The segment's name at each of its tokens, None elsewhere."""
+    reply = sample.reply
+    if name not in sample.spans:
+        return [name] * len(reply.ids)
+    claimed: list[str | None] = [None] * len(reply.ids)
+    starts = (0, *reply.ends)
+    for first, last in sample.spans[name]:
+        # A token that ends where the span does may hold the first byte of the next character, if that has several.
+        sure = last if last >= len(reply.text) or reply.text[last].isascii() else last - 1
+        for i, end in enumerate(reply.ends):
+            if first <= starts[i] < last and end <= (sure if starts[i] < end else last):
+                claimed[i] = name
+    return claimed
+
+
+def token_rewards(sample: Sample) -> list[float | None]:
+    """Return the reward of each token's segment, None for tokens that are masked."""
+    rewards = segments(sample)
+    return [None if name is None else rewards[name] for name in owners(sample)]
+
+
+def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
+    """Give every token its segment's reward minus the mean of that segment over the agents of the conversation.
+
+    The agents are the samples of one role and group. Masked segments (reward None) and tokens outside every
+    segment get None and do not count in the mean.
+    """
+    paid: dict[tuple, list[float]] = defaultdict(list)
+    for sample in samples:
+        for name, reward in segments(sample).items():
+            if reward is not None:
+                paid[sample.role, sample.group, name].append(reward)
+    means = {key: rewards[0] if min(rewards) == max(rewards) else fmean(rewards) for key, rewards in paid.items()}
+    advantages = []
+    for sample in samples:
+        rewards = segments(sample)
+        mine = {name: reward - means[sample.role, sample.group, name]
+                for name, reward in rewards.items() if reward is not None}  # fmt: skip
+        advantages.append([mine.get(name) if name is not None else None for name in owners(sample)])
+    return advantages
+
+
+def gae(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[list[float | None]]:
+    """Generalised advantage estimation along each segment, as Appendix G states it (gamma 1, lambda 0.95).
+
+    `values` holds one estimate of the expected reward per token of each sample, made before that token was
+    drawn. A segment's tokens form one trajectory with its reward on the last of them and value 0 after it, so
+    nothing leaks from one segment into another. Masked tokens get None.
+    """
+    advantages = []
+    for sample, estimates in zip(samples, values, strict=True):
+        row: list[float | None] = [None] * len(sample.reply.ids)
+        rewards, names = segments(sample), owners(sample)
+        for name, reward in rewards.items():
+            if reward is None:
+                continue
+            following, tail = 0.0, 0.0
+            for i in reversed([i for i, owner in enumerate(names) if owner == name]):
+                error = reward + GAMMA * following - estimates[i]
+                tail = error + GAMMA * LAMBDA * tail
+                row[i], reward, following = tail, 0.0, estimates[i]
+        advantages.append(row)
+    return advantages

@@ -1,0 +1,192 @@
+"""Programs that a model wrote, judged: a fresh guarded process runs them, data comes back, the trainer compares.
+
+Expected values never enter the process of the candidate. See docs/verifiers.md for levels and limits.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from coevolve.verify import level, texts
+from coevolve.verify.pool import Child, Pool, SandboxError, attend
+from coevolve.verify.sandbox import wire
+
+__all__ = ["CodeResult", "SandboxError", "run_calls", "run_many", "run_stdio", "run_tests", "valid_tests"]
+STDOUT = 64 << 10
+
+
+@dataclass(frozen=True)
+class CodeResult:
+    """Outcome of one program: how many of its checks passed, and the isolation it really ran under."""
+
+    verdict: str  # pass, wrong, error, timeout, memory, output, unscored
+    passed: int
+    total: int
+    level: int
+    detail: str = ""
+
+    @property
+    def correct(self) -> bool | None:
+        """True or False; None where nothing can be said: such a sample is masked out, never paid 0."""
+        return None if self.verdict == "unscored" else self.verdict == "pass"
+
+
+def _ending(child: Child) -> tuple[str, str]:
+    """Verdict and detail when the run itself went wrong; an empty verdict when it ended in order."""
+    frames = child.frames
+    if child.why in ("lost", "starved", "orphan") or not frames or frames[0] != ["guarded"]:
+        return "unscored", f"the sandbox gave no answer ({child.why or 'not guarded'})"
+    if child.why in ("timeout", "output"):
+        return child.why, "over the limit"
+    if child.detail:
+        return ("output" if child.detail == "output" else "error"), child.detail
+    failed = next((frame for frame in frames if frame[0] == "x"), None)
+    if failed is not None:
+        name, text = failed[1:3] if [type(part) for part in failed] == [str] * 3 else ("garbled", "")
+        shown = "".join(c if c.isprintable() else " " for c in f"{name}: {text}"[:400])  # it goes into logs
+        return {"MemoryError": "memory", "TooLargeError": "output"}.get(name, "error"), shown
+    if child.why or frames[-1] != ["end"]:
+        return "error", child.why or "the program left without an answer"
+    return "", ""
+
+
+def _calls(pool: Pool, program: str, calls: Sequence[tuple[str, tuple]], expected: Sequence, strict: bool,
+           tolerance: float, limits: dict) -> CodeResult:  # fmt: skip
+    wanted = [wire.encode(value, not strict) for value in expected]
+    inputs = [("call", entry, wire.encode((args, {}))) for entry, args in calls]
+    child = pool.run(["calls", program, not strict], (*inputs, ("end",)), **limits)
+    verdict, detail = _ending(child)
+    found = child.frames[2:-1]
+    passed = sum(frame[0] == "v" and wire.near(want, frame[1], tolerance)
+                 for want, frame in zip(wanted, found, strict=False) if len(frame) == 2)  # fmt: skip
+    if not verdict:
+        verdict = "error" if len(found) != len(wanted) else "pass" if passed == len(wanted) else "wrong"
+    return CodeResult(verdict, passed, len(wanted), pool.reported, detail)
+
+
+def run_calls(program: str, entry: str, calls: Sequence[tuple], expected: Sequence, *, cpu_seconds: float = 3.0,
+              wall_seconds: float = 4.0, memory_mb: int = 1024, strict: bool = True,
+              tolerance: float = 0.0) -> CodeResult:  # fmt: skip
+    """Call the function `entry` of the program with each tuple of arguments; compare with the expected values.
+
+    `strict` asks for the same builtin types all the way down, otherwise Python's == decides; floats may differ by
+    `tolerance`, absolute or relative. Limits hold for all calls together. Raises SandboxError where programs may not
+    run, TypeError when arguments or expected values are not plain data.
+    """
+    if len(calls) != len(expected) or not calls:
+        raise ValueError(f"{len(calls)} calls and {len(expected)} expected values: allowed is one each, at least one")
+    limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
+    pairs = [(entry, tuple(args)) for args in calls]
+    return _calls(level.programs(), program, pairs, expected, strict, tolerance, limits)
+
+
+def _file(data: bytes) -> int:
+    fd = os.memfd_create("coevolve", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without white space at their ends; one final newline does not count."""
+    return [line.rstrip(" \t\r\f\v") for line in text.removesuffix("\n").split("\n")]
+
+
+def run_stdio(program: str, stdin: str, expected: str, *, cpu_seconds: float = 3.0, wall_seconds: float = 4.0,
+              memory_mb: int = 1024) -> CodeResult:  # fmt: skip
+    """Run the program as a script with this standard input; its standard output must be the expected text.
+
+    White space at line ends and the last newline are ignored, nothing else. Raises SandboxError as `run_calls`.
+    """
+    pool = level.programs()
+    given, printed = _file(stdin.encode()), _file(b"")
+    try:
+        child = pool.run(["stdio", program], (), cpu_seconds, wall_seconds, memory_mb, (given, printed))
+        size = os.fstat(printed).st_size
+        room = STDOUT + 2 * len(expected.encode())
+        text = os.pread(printed, room, 0).decode(errors="replace")
+    finally:
+        os.close(given)
+        os.close(printed)
+    verdict, detail = _ending(child)
+    if verdict != "unscored" and size > room:
+        verdict, detail = "output", f"{size} bytes on standard output"
+    elif not verdict:
+        verdict = "pass" if _lines(text) == _lines(expected) else "wrong"
+    return CodeResult(verdict, int(verdict == "pass"), 1, pool.reported, detail)
+
+
+def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict) -> CodeResult:
+    """Run the tests in one process and the program in another, and carry questions and answers between them."""
+    asked = answered = 0
+    with pool.take(2) as servers:
+        candidate = Child(servers[0], ["calls", program, False], **limits)
+        asker = Child(servers[1], ["tests", tests, names], **limits)
+
+        def carry() -> None:
+            nonlocal asked, answered
+            for frame in asker.fresh():
+                if frame[0] == "call":
+                    asked += 1
+                    candidate.send(*frame)
+            for frame in candidate.fresh():
+                if frame[0] in ("v", "x"):
+                    answered += 1
+                    asker.send(*frame)
+            for one, other in ((asker, candidate), (candidate, asker)):
+                if one.why is not None and other.why is None:
+                    other.stop()
+
+        attend([candidate, asker], carry)
+    verdict, detail = _ending(asker)
+    failure, why = _ending(candidate)
+    if failure == "unscored" or ["ready"] not in candidate.frames or (verdict and answered < asked):
+        slow = failure == "error" and verdict == "timeout"  # both clocks ran out, the tests' first
+        verdict, detail = ("timeout" if slow else failure or "error"), why  # the program's fault
+    elif not asked or verdict in ("timeout", "memory", "output", "unscored"):
+        verdict, detail = "unscored", f"the tests are at fault: {detail or 'they call nothing'}"
+    elif detail.startswith("AssertionError"):
+        verdict = "wrong"
+    return CodeResult(verdict or "pass", int(not verdict), 1, pool.reported, detail)
+
+
+def run_tests(program: str, tests: str, *, entry: str | None = None, cpu_seconds: float = 3.0,
+              wall_seconds: float = 4.0, memory_mb: int = 1024) -> CodeResult:  # fmt: skip
+    """Judge a program by assert-style tests that may themselves be a model's work.
+
+    Lines `assert f(data) == data` become calls; anything else runs in a second sandboxed process, where `entry`, or
+    every name the tests use and do not define, asks the candidate. Tests at fault give `unscored`.
+    """
+    limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
+    pool = level.programs()
+    if asserts := texts.literal_asserts(tests):
+        pairs = [(name, args) for name, args, _ in asserts]
+        try:
+            return _calls(pool, program, pairs, [value for *_, value in asserts], False, 0.0, limits)
+        except wire.TooLargeError as error:
+            return CodeResult("unscored", 0, len(asserts), pool.reported, str(error))
+    names = [entry] if entry else texts.free_names(tests)
+    if not names:
+        return CodeResult("unscored", 0, 1, pool.reported, "the tests do not parse or use no function of the program")
+    return _tested(pool, program, tests, names, limits)
+
+
+def valid_tests(tests: str, entry: str | None = None) -> bool:
+    """SAGE's rule for a Challenger's tests: they parse, run in the sandbox, and fail for an empty solution.
+
+    The empty solution has every function that the tests use, and each returns None.
+    """
+    names = [entry] if entry else texts.free_names(tests)
+    empty = "".join(f"def {name}(*args, **kwargs): pass\n" for name in names)
+    return bool(names) and run_tests(empty, tests, entry=entry).verdict in ("wrong", "error")
+
+
+def run_many(jobs: Sequence[Callable[[], CodeResult]]) -> list[CodeResult]:
+    """Run many checks at once, as many as there are cores, and return their results in order.
+
+    A job is a call without arguments: `partial(run_tests, program, tests)`. The first exception is raised.
+    """
+    with ThreadPoolExecutor(level.programs().size) as threads:
+        return list(threads.map(lambda job: job(), jobs))

@@ -1,0 +1,134 @@
+"""The untrusted side of the wire: loads one program, calls it, sends back data. Runs guarded, in a process of its own.
+
+This is the only place where a model's text is executed.
+"""
+
+import atexit
+import builtins
+import os
+import random
+import resource
+import sys
+import threading
+from types import ModuleType
+
+from . import wire
+
+
+class Channel:
+    """Blocking frames over the socket to the trainer; what comes from there is trusted."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.frames = wire.Frames(limit=1 << 26)
+        self.waiting: list[list] = []
+        self.lock = threading.Lock()
+
+    def read(self) -> list:
+        """Next frame."""
+        while not self.waiting:
+            data = os.read(self.fd, 1 << 16)
+            if not data:
+                os._exit(0)
+            self.waiting = self.frames.feed(data)
+        return self.waiting.pop(0)
+
+    def write(self, *frame: object) -> None:
+        """Send one frame."""
+        data = memoryview(wire.pack(list(frame)))
+        while data:
+            data = data[os.write(self.fd, data) :]
+
+    def fail(self, error: BaseException) -> None:
+        """Send the exception's name and the start of its message."""
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # a MemoryError must still fit into a message
+        try:
+            text = str(error)[:300]
+        except BaseException:  # noqa: BLE001 a model's exception may do anything
+            text = ""
+        self.write("x", type(error).__name__, text)
+
+
+def _load(program: str, name: str, names: dict[str, object]) -> dict[str, object]:
+    module = ModuleType(name)
+    module.__dict__.update(names, __file__=f"{name}.py")
+    sys.modules[name] = module  # dataclasses, typing and pickle look modules up
+    exec(compile(program, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
+    return module.__dict__
+
+
+def _finish() -> None:
+    """What the interpreter does when a script ends: wait for threads, run atexit functions, flush."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.__stdout__.flush()  # the same file, unless the script put another one in its place
+
+
+def _script(channel: Channel, program: str, name: str, names: dict[str, object]) -> None:
+    """Run the text as a script; ends with the frame `end` or with an exception."""
+    try:
+        _load(program, name, names)
+    except SystemExit as leave:
+        if leave.code not in (None, 0):
+            raise
+    _finish()
+    channel.write("end")
+
+
+def _calls(channel: Channel, program: str, loose: bool) -> None:
+    """Load the program, then answer calls until told to end. A failing call does not stop the next one."""
+    names = _load(program, "candidate", {})
+    encode = wire.Encoder(loose=loose)
+    channel.write("ready")
+    while (frame := channel.read())[0] == "call":
+        try:
+            args, kwargs = wire.decode(frame[2])
+            channel.write("v", encode(names[frame[1]](*args, **kwargs)))
+        except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
+            channel.fail(error)
+    channel.write("end")
+
+
+def _ask(channel: Channel, name: str):
+    """Stand in for a function of the candidate, which lives in another process."""
+
+    def function(*args: object, **kwargs: object) -> object:
+        with channel.lock:
+            channel.write("call", name, wire.encode((args, kwargs)))
+            frame = channel.read()
+        if frame[0] == "v":
+            return wire.decode(frame[1])
+        kind = getattr(builtins, frame[1], RuntimeError)
+        raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError)(frame[2])
+
+    function.__name__ = name
+    return function
+
+
+def play(channel: Channel, job: list) -> None:
+    """Do one job: ["calls", program, loose], ["stdio", program], ["tests", tests, names], ["math", gold, answer]."""
+    random.seed(0)
+    builtins.exit = builtins.quit = sys.exit
+    sys.argv = ["candidate.py"]
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = open(fd, "w" if fd else "r", closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    try:
+        if job[0] == "calls":
+            _calls(channel, *job[1:])
+        elif job[0] == "stdio":
+            _script(channel, job[1], "__main__", {})
+        elif job[0] == "tests":
+            _script(channel, job[1], "__main__", {name: _ask(channel, name) for name in job[2]})
+        else:
+            from . import equal
+
+            channel.write("gold", equal.readable(job[1]))
+            if job[2] is not None:
+                channel.write("v", equal.equal(job[1], job[2]))
+            channel.write("end")
+    except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
+        channel.fail(error)

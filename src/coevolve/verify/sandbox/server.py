@@ -1,0 +1,201 @@
+"""A warm fork server: one guarded child a job, watched, killed, swept up. It never sees a program or a result.
+
+The trainer hands over a socket for each job; the child reads its program from it and answers on it.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import sys
+import tempfile
+import time
+
+from . import child, guard
+
+PRELOAD = """bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools math
+    operator re statistics string textwrap typing""".split()
+TICK_MS = 50
+SCRATCH_MB, ENTRIES = 64, 1000
+
+
+def _usage(pid: int, scratch: str) -> str:
+    """Name what a running child has too much of: `output` or `threads`, empty when nothing."""
+    count = size = 0
+    waiting = [scratch]
+    while waiting and count <= ENTRIES:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                count += 1
+                size += entry.stat(follow_symlinks=False).st_size
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                if count > ENTRIES:
+                    break
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:  # files that are deleted but still open
+            with contextlib.suppress(OSError):
+                seen = entry.stat()
+                size += seen.st_size if stat.S_ISREG(seen.st_mode) and not seen.st_nlink else 0
+    if count > ENTRIES or size > SCRATCH_MB << 20:
+        return "output"
+    with contextlib.suppress(OSError):
+        return "threads" if len(os.listdir(f"/proc/{pid}/task")) > guard.THREADS else ""
+    return ""
+
+
+def _cpu(pid: int) -> float:
+    """CPU seconds of a process so far, all threads."""
+    with contextlib.suppress(OSError):
+        return time.clock_gettime((~pid << 3) | 2)
+    return 0.0
+
+
+def _starved(pid: int, wall: float, cpu: float) -> bool:
+    """Whether the machine, not the program, used up the time: most of it spent waiting for a processor."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[1]) > 0.75e9 * wall and _cpu(pid) < 0.25 * cpu
+    return False
+
+
+def _sweep(path: str) -> None:
+    """Remove a folder of any depth: folders are moved up to the top first, so no path and no recursion grows."""
+    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    waiting, moved = ["."], 0
+    while waiting:
+        name = waiting.pop()
+        with contextlib.suppress(OSError):
+            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+            for inner in os.listdir(at):
+                with contextlib.suppress(OSError):
+                    if stat.S_ISDIR(os.stat(inner, dir_fd=at, follow_symlinks=False).st_mode):
+                        os.chmod(inner, 0o700, dir_fd=at)
+                        moved += 1
+                        os.rename(inner, f".sweep{moved}", src_dir_fd=at, dst_dir_fd=top)
+                        waiting.append(f".sweep{moved}")
+                    else:
+                        os.unlink(inner, dir_fd=at)
+            os.close(at)
+            if name != ".":
+                os.rmdir(name, dir_fd=top)
+    os.close(top)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+class Server:
+    """Serves one trainer until it ends; `options` are level, base (folder), paths (readable), uid."""
+
+    def __init__(self, control: int, parent: int, options: dict) -> None:
+        self.control = socket.socket(fileno=control)
+        self.parent = parent
+        self.level, self.base = options["level"], options["base"]
+        self.paths = [*guard.readable(), *options["paths"]]
+        self.uid = None
+        if os.geteuid() == 0 and all(guard.others_reach(path) for path in (os.__file__, self.base, *options["homes"])):
+            self.uid = guard.UID + os.getpid() % 1000  # so that nobody else's processes count
+
+    def _fork(self, limits: dict, fds: list[int]) -> tuple[int, str]:
+        scratch = tempfile.mkdtemp(prefix="job", dir=self.base)
+        if self.uid is not None:
+            os.chown(scratch, self.uid, self.uid)
+        pid = os.fork()
+        if pid:
+            return pid, scratch
+        try:
+            os.setsid()
+            os.chdir(scratch)
+            os.environ["TMPDIR"] = scratch
+            for target, fd in enumerate(fds[1:]):
+                os.dup2(fd, target)
+            guard.enter(self.level, scratch, self.paths, self.uid, limits["cpu"], limits["memory"])
+            os.closerange(3, fds[0])
+            os.closerange(fds[0] + 1, 256)
+            channel = child.Channel(fds[0])
+            channel.write("guarded")
+            child.play(channel, channel.read())
+        finally:
+            os._exit(0)
+
+    def _watch(self, pid: int, scratch: str, limits: dict) -> tuple[str, bool]:
+        """Wait for the child's end. Returns why it must be killed (empty: it ended) and whether the trainer lives."""
+        process = os.pidfd_open(pid)
+        poll = select.poll()
+        for fd in (process, self.control.fileno(), self.parent):
+            poll.register(fd, select.POLLIN)
+        deadline = time.monotonic() + limits["wall"]
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                ready = [fd for fd, _ in poll.poll(max(0, min(TICK_MS, left * 1000)))]
+                if self.parent in ready or (self.control.fileno() in ready and not self.control.recv(16)):
+                    return "orphan", False
+                if self.control.fileno() in ready:
+                    return "stopped", True
+                if process in ready:
+                    return "", True
+                if _cpu(pid) > limits["cpu"]:
+                    return "timeout", True
+                if left <= 0:
+                    return "starved" if _starved(pid, limits["wall"], limits["cpu"]) else "timeout", True
+                if why := _usage(pid, scratch):
+                    return why, True
+        finally:
+            os.close(process)
+
+    def _job(self, limits: dict, fds: list[int]) -> bool:
+        """Run one child to its end, report, and say whether the trainer is still there."""
+        pid, scratch = self._fork(limits, fds)
+        for fd in fds:
+            os.close(fd)
+        why, alive = self._watch(pid, scratch, limits)
+        for target in (-pid, pid):
+            with contextlib.suppress(OSError):
+                os.kill(target, signal.SIGKILL)
+        _, status, used = os.wait4(pid, 0)
+        cpu = used.ru_utime + used.ru_stime
+        why = why or _usage(0, scratch) or ("timeout" if os.WIFSIGNALED(status) and cpu > limits["cpu"] else "")
+        _sweep(scratch)
+        if alive:
+            report = {"why": why, "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, "cpu": cpu}
+            self.control.send(json.dumps(report).encode())
+        return alive
+
+    def serve(self) -> None:
+        """Take jobs until the trainer closes the socket or dies."""
+        self.control.send(b"ready")
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(self.parent, select.POLLIN)
+        alive = True
+        while alive:
+            ready = [fd for fd, _ in poll.poll()]
+            if self.parent in ready:
+                break
+            message, fds, _, _ = socket.recv_fds(self.control, 4096, 4)
+            if not message:
+                break
+            if fds:  # anything else is a late request to stop a job that had ended
+                alive = self._job(json.loads(message), fds)
+        with contextlib.suppress(OSError):
+            _sweep(self.base)
+
+
+def main() -> None:
+    """Start from the command line: control socket, parent's pidfd, options as JSON."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # short of memory, the machine ends programs before it ends the trainer
+    options = json.loads(sys.argv[3])
+    for name in PRELOAD + options["preload"]:
+        __import__(name)
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    os.dup2(1, 2)
+    Server(int(sys.argv[1]), int(sys.argv[2]), options).serve()

@@ -1,0 +1,158 @@
+"""Text files as documents: an index of byte offsets made once, and draws that read only what they return.
+
+The index is memory-mapped and kept in the user's cache, so a draw costs the same whatever the number of documents.
+Knows no tokens: limits are in bytes of UTF-8.
+"""
+
+import hashlib
+import json
+import os
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
+TEXT_FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
+
+
+class FileCorpus:
+    """A folder of text files (one document each) and JSON lines (one a line), or one such file.
+
+    A document longer than `limit` bytes of UTF-8 is cut to a segment at a random place. Raises ValueError when
+    nothing is readable.
+    """
+
+    def __init__(self, root: str | Path, limit: int):
+        self.root, self.limit = Path(root), limit
+        self.files = _text_files(self.root)
+        self.rows, self.unreadable = _index(self.root, self.files)
+        if not len(self.rows):
+            kinds = ", ".join(SUFFIXES)
+            raise ValueError(f"corpus {str(root)!r} holds no readable document ({kinds}; {self.unreadable} unreadable)")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sample(self, rng: Random) -> str:
+        """Draw a document; only its own bytes are read, and of a long text only the segment's."""
+        file, start, size = map(int, self.rows[rng.randrange(len(self.rows))])
+        path = self.files[file]
+        if path.suffix == ".jsonl":
+            raw = _text_of(_read(path, start, size)).encode(errors="replace")  # half a surrogate pair has no bytes
+            first = _place(len(raw), self.limit, rng)
+            return _whole_words(raw[first : first + self.limit], first > 0, first + self.limit < len(raw))
+        first = _place(size, self.limit, rng)
+        return _whole_words(_read(path, first, min(size, self.limit)), first > 0, first + self.limit < size)
+
+
+def _text_files(root: Path) -> list[Path]:
+    """The text files below a folder in a fixed order, hidden ones left out; or the one file."""
+    if root.is_file():
+        return [root] if root.suffix in SUFFIXES else []
+    found = []
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+    return [path for path in found if path.suffix in SUFFIXES]
+
+
+def cache_folder() -> Path:
+    """Where indices and streamed data sets are kept: XDG_CACHE_HOME, else ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~"), ".cache"), "coevolve", "corpora")
+
+
+def _index(root: Path, files: Sequence[Path]) -> tuple[np.ndarray, int]:
+    """Return rows of (file, start, bytes), memory-mapped, and how many files and lines are unreadable."""
+    key = hashlib.sha256(str(root.resolve()).encode())
+    for path in files:
+        at = path.stat() if path.exists() else os.stat_result([0] * 10)  # a link to nowhere: unreadable
+        key.update(f"\n{path.relative_to(root)} {at.st_size} {at.st_mtime_ns}".encode(errors="surrogateescape"))
+    place = cache_folder() / f"index-{key.hexdigest()[:32]}.npy"
+    if not place.is_file():
+        rows = _scan(files)
+        if not _kept(place, rows):
+            return rows[1:], int(rows[0, 0])
+    rows = np.load(place, mmap_mode="r", allow_pickle=False)
+    return rows[1:], int(rows[0, 0])
+
+
+def _kept(place: Path, rows: np.ndarray) -> bool:
+    """Write an index whole or not at all; False where the cache cannot be written."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{place.stem}-{os.getpid()}.npy")
+        np.save(temporary, rows)
+        os.replace(temporary, place)
+    except OSError:
+        return False
+    return True
+
+
+def _scan(files: Sequence[Path]) -> np.ndarray:
+    """Read every file once: a first row with the number of unreadable texts, then a row per document."""
+    rows, unreadable = array("q"), 0
+    for number, path in enumerate(files):
+        try:
+            for start, size in _spans(path):
+                if size:
+                    rows.extend((number, start, size))
+                else:
+                    unreadable += 1
+        except (OSError, UnicodeDecodeError):
+            unreadable += 1
+    return np.concatenate([[[unreadable, 0, 0]], np.frombuffer(rows, dtype=np.int64).reshape(-1, 3)])
+
+
+def _spans(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield (start, bytes) of each document of a file; no bytes for a line or a file without text."""
+    if path.suffix != ".jsonl":
+        filled = False
+        with path.open(encoding="utf-8") as file:  # strict: raises on anything that is not UTF-8
+            while text := file.read(2**20):
+                if "\0" in text:  # not text, whatever its name says
+                    filled = False
+                    break
+                filled = filled or not text.isspace()
+        yield 0, path.stat().st_size if filled else 0
+        return
+    start = 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.strip():
+                yield start, len(line) if _text_of(line) else 0
+            start += len(line)
+
+
+def _text_of(line: bytes) -> str | None:
+    """The text of a JSON line, or None."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    texts = [row.get(name) for name in TEXT_FIELDS] if isinstance(row, dict) else []
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
+
+
+def _read(path: Path, start: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
+
+
+def _place(size: int, limit: int, rng: Random) -> int:
+    """Where a segment of at most `limit` of `size` bytes begins."""
+    return rng.randrange(size - limit + 1) if size > limit else 0
+
+
+def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
+    """Decode a segment, without the words (or halves of characters) that its ends cut through."""
+    text = raw.decode("utf-8", "ignore")
+    if cut_before and (found := re.search(r"\s", text)):
+        text = text[found.start() :]
+    if cut_after and (found := re.search(r"\s\S*\Z", text)):
+        text = text[: found.start()]
+    return text.strip()
