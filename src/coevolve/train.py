@@ -161,7 +161,7 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: dict[str, float], protocol: 
     by_group: dict[str, list] = {}
     for sample in (sample for outcome in outcomes for sample in outcome.samples):
         by_group.setdefault(sample.role, []).append(sample)
-        if hasattr(protocol, "policies"):
+        if len(getattr(protocol, "policies", ())) > 1:
             by_group.setdefault(sample.policy, []).append(sample)
     for group, samples in by_group.items():
         rewards: dict[str, list[float]] = {f"reward/{group}": []}

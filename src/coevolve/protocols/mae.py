@@ -3,7 +3,7 @@
 Straight-line text code: reads replies, never tokens; which engine answers is not its business.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from coevolve import prompts
@@ -32,6 +32,7 @@ class MAE:
     variant: str = "paper"  # official: the Proposer's reward as in the authors' released code
     estimator: str = "task_relative"  # section 3: Task-Relative REINFORCE++; or token_whiten
     judge_temperature: float | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
+    judge_model: str = ""  # a frozen judge: a model, or a server's (http://HOST/v1#MODEL); empty: the one that learns
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
     world: World = field(default_factory=TinyWorld, repr=False)
@@ -56,7 +57,23 @@ class MAE:
         self.proposer_reference = self._role("proposer_reference", "proposer")
 
     def _role(self, prompt: str, name: str | None = None, temperature: float | None = None) -> Role:
-        return prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, temperature=temperature)
+        role = prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, temperature=temperature)
+        return replace(role, policy="judge") if name == "judge" and self.judge_model else role
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """One policy plays every role, unless a frozen one judges."""
+        return ("shared", "judge") if self.judge_model else ("shared",)
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The judge of a run with a `judge_model`."""
+        return self.policies[1:]
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The frozen judge's model."""
+        return {"judge": self.judge_model} if self.judge_model else {}
 
     @property
     def pools(self) -> dict[str, Pool]:
@@ -97,7 +114,7 @@ class MAE:
         judgements = yield from self._judge_all(drawn, self.judge_answer)  # 21
         samples = [("proposer", proposal, r_proposer)]  # 22: what each role earned
         samples += [("solver", reply, self._solver_reward(reply, scores.get(id(reply), 0.0))) for reply in replies]
-        if self.format_reward:  # its format is all the Judge is paid for: without that it earns nothing
+        if self.format_reward and not self.judge_model:  # the Judge is paid for its format alone
             samples += [("judge", j, rewards.judge_reward(format_reward(j.text, "score"))) for j in judgements]
         facts |= {"accepted": float(accepted), "reward_proposer": r_proposer}
         facts |= {"proposal": question, "reference": reference}
