@@ -17,6 +17,7 @@ from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.policies.causal import Policy
 from coevolve.policies.reference import Reference
 from coevolve.policies.value import ValueHead
+from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
 OLD = ("sampler", "learner")
@@ -55,6 +56,7 @@ def learn(
     reference: Reference | None = None,
     kl_coef: float = 0.0,
     value: ValueHead | None = None,
+    ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Take one step on `samples` (all of this policy) and return the step's metrics.
 
@@ -63,8 +65,8 @@ def learn(
     where the ratio's old log-probabilities come from: the sampler, or the learner before the step (ratio 1).
     The weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is
     not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's log-ratio of the
-    sampler to `reference`; `value` is the head of an estimator with a learned baseline. Raises ValueError
-    naming a setting that is not allowed.
+    sampler to `reference`; `value` is the head of an estimator with a learned baseline. Of several `ranks`
+    each takes its share of the rows. Raises ValueError naming a setting that is not allowed.
     """
     _check(estimator, old, reference, kl_coef, value)
     kl = (_log_ratios(samples, reference, temperature, micro_tokens), kl_coef) if kl_coef else ()
@@ -76,13 +78,16 @@ def learn(
     sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
     policy.model.train()  # adapters may have dropout
-    for batch in _micro_batches(rows, micro_tokens):
+    for batch in _micro_batches(rows if ranks is None else ranks.share(rows), micro_tokens):
         result, gap = _backward(policy, batch, old, settings)
         sums.add(result, gap)
     policy.model.eval()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if ranks is not None:
+        sums.join(ranks)
+        ranks.add_gradients(parameters)
     norm, skipped = math.nan, False
     if sums.tokens:
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip or math.inf))
         skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
         if not skipped:
@@ -118,8 +123,7 @@ def _log_ratios(
     rows = [_Row(sample.reply, [], [], _heat(sample, temperature)) for sample in samples if sample.reply.ids]
     for batch in _micro_batches(rows, micro_tokens):
         texts = [(row.reply.prompt_ids, row.reply.ids) for row in batch]
-        chunk = max(1, LOGITS // reference.policy.vocabulary)
-        values = reference.logprobs(texts, batch[0].temperature, chunk).split([len(ids) for _, ids in texts])
+        values = reference.logprobs(texts, batch[0].temperature).split([len(ids) for _, ids in texts])
         for row, its in zip(batch, values, strict=True):
             pairs = zip(row.reply.logprobs, its.tolist(), strict=True)
             found[id(row.reply)] = [new - ref for new, ref in pairs]
@@ -213,6 +217,16 @@ class _Sums:
         self.means["logprob_gap"] += float(gap_T.sum())
         self.means["ratio_mean"] += count * float(result.ratio_mean)
         self.means["clip_fraction"] += count * float(result.clip_fraction)
+
+    def join(self, ranks: Ranks) -> None:
+        """Count in what the other ranks counted."""
+        values = torch.tensor([float(self.tokens), self.loss, *self.means.values()], dtype=torch.float64)
+        highest = torch.zeros(ranks.count, dtype=torch.float64)
+        highest[ranks.index] = self.ratio_max
+        ranks.add([values, highest])
+        tokens, self.loss, *means = values.tolist()
+        self.tokens, self.ratio_max = int(tokens), float(highest.max())
+        self.means = dict(zip(self.means, means, strict=True))
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics; means are over the tokens that were trained on (nan without any)."""

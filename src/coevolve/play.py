@@ -81,14 +81,16 @@ def play(
     engine: Engine,
     key: tuple[int, ...] = (),
     watch: Callable[[int, Reply], None] | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> list[Outcome]:
     """Play episodes together and return their outcomes in episode order.
 
     Each episode goes on as soon as everything it asked for is answered. Turn n of episode i is keyed
-    (*key, i, n), which makes its sampling noise independent of the order of completion. `watch` sees
-    every (episode index, reply) as it arrives.
+    (*key, i, n), which makes its sampling noise independent of the order of completion; `numbers` are the i
+    of episodes that are a part of more. `watch` sees every (episode index, reply) as it arrives.
     """
-    players = [_Player(episode, i, key) for i, episode in enumerate(episodes)]
+    numbers = range(len(episodes)) if numbers is None else numbers
+    players = [_Player(episode, i, key) for i, episode in zip(numbers, episodes, strict=True)]
     owner: dict[int, tuple[_Player, int]] = {}
 
     def submit(player: _Player, turns: list[Turn]) -> None:

@@ -7,6 +7,7 @@ import json
 import random
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -23,9 +24,9 @@ from coevolve.evaluate import setups
 from coevolve.evaluate.conl import examine
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
-from coevolve.play import play
 from coevolve.policies.team import Team, assign
 from coevolve.progress import progress
+from coevolve.ranks import Ranks
 from coevolve.track import Tracker, tracker
 from coevolve.types import Outcome
 from coevolve.worlds import tiny
@@ -58,7 +59,8 @@ class Trainer:
     """One run in memory: policies with their optimisers, engine and protocol."""
 
     def __init__(self, run: Run):
-        self.run, self.protocol = run, run.protocol
+        self.run, self.protocol, self.ranks = run, run.protocol, Ranks()
+        self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(run.protocol, run.model)
         self.team = Team(models, trained, run.lora, unsloth=run.engine.startswith("unsloth"))
@@ -74,7 +76,7 @@ class Trainer:
         """Play the step's episodes and commit what they add to the pools, in episode order."""
         run = self.run
         episodes = [self.protocol.episode(random.Random(f"{run.seed}/{step}/{i}")) for i in range(run.batch_size)]
-        outcomes = play(episodes, self.engine, (run.seed, step))
+        outcomes = self.ranks.play(episodes, self.engine, (run.seed, step))
         for name, pool in self.protocol.pools.items():
             pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
         return outcomes
@@ -99,6 +101,7 @@ class Trainer:
                 length_constant=float(run.max_tokens), grad_clip=run.grad_clip, temperature=run.temperature,
                 micro_tokens=run.micro_tokens, reference=self.team.references.get(name),
                 kl_coef=getattr(self.protocol, "kl_coef", 0.0), value=self.team.values.get(name),
+                ranks=self.ranks if self.ranks.count > 1 else None,
             )  # fmt: skip
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
@@ -112,7 +115,7 @@ class Trainer:
             self.engine, self.protocol.solver, tasks, read=self.read, key=(self.run.seed, EVALUATION), setup=setup,
             policies=getattr(self.protocol, "scored", self.team.trained),
             prompt=getattr(self.protocol, "prompt", "compact"),
-            folder=getattr(self.protocol, "prompt_folder", None),
+            folder=getattr(self.protocol, "prompt_folder", None), play=self.ranks.play,
         )  # fmt: skip
 
     def validate(self, clock: Clock) -> dict[str, float]:
@@ -122,7 +125,7 @@ class Trainer:
         counts = tally(clock("evaluate", self.score, "validation"))
         return {"validation": counts["k"] / counts["n"]}
 
-    def save(self, step: int) -> Path:
+    def save(self, step: int) -> None:
         """Write a checkpoint of everything the next step depends on."""
         pools = {name: pool.items for name, pool in self.protocol.pools.items()}
         files = {
@@ -131,7 +134,7 @@ class Trainer:
             "pools.json": json.dumps(pools).encode(),
             "config.json": json.dumps(record.clean(self.run.describe())).encode(),
         }
-        return checkpoint.save(self.run.out / "checkpoints", step, files)
+        self.ranks.alone(lambda: checkpoint.save(self.run.out / "checkpoints", step, files))
 
     def resume(self) -> int:
         """Load the newest whole checkpoint, if there is one, and return the steps done."""
@@ -193,7 +196,7 @@ def train(run: Run) -> Path:
     Leaves config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after),
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
     """
-    with closing(tracker(run)) as sink:  # before the model loads: its package may be missing
+    with closing(tracker(run) if Ranks().first else Tracker()) as sink:  # before the model loads: its package may be missing
         return _train(run, sink)
 
 
@@ -203,8 +206,8 @@ def _train(run: Run, sink: Tracker) -> Path:
     names = getattr(run.protocol, "setups", ("vanilla",))
     rows = {"before": trainer.score("test")}
     done = trainer.resume()
-    log = record.Recorder(run.out, done)
-    record.write_json(run.out / "config.json", run.describe())
+    log = record.Recorder(run.out if trainer.ranks.first else Path(trainer.scratch.name), done)
+    trainer.ranks.alone(lambda: record.write_json(run.out / "config.json", run.describe()))
     clock = Clock()
     if done == 0:
         log.step(0, trainer.validate(clock), clock.take())
@@ -219,12 +222,12 @@ def _train(run: Run, sink: Tracker) -> Path:
                + [{"stage": "after", **row} for row in more])  # fmt: skip
     if getattr(run.protocol, "examined", 0):
         log.conversations(examine(run.protocol, trainer.engine, run.protocol.examined, (run.seed, EVALUATION, 1)))
-    trainer.team.save(run.out / "policy")
+    trainer.ranks.alone(lambda: trainer.team.save(run.out / "policy"))
     summary = {"held_out": {stage: tally(its) for stage, its in rows.items()},
                "seconds": round(time.perf_counter() - began, 2),
                "peak_rss_mb": round(peak_rss_mb()), "steps": run.steps, "method": run.method, "seed": run.seed,
                "resumed_at": done}  # fmt: skip
-    record.write_json(run.out / "summary.json", summary)
+    trainer.ranks.alone(lambda: record.write_json(run.out / "summary.json", summary))
     return run.out
 
 
@@ -242,7 +245,7 @@ def _steps(trainer: Trainer, log: record.Recorder, sink: Tracker, clock: Clock, 
             if step % run.save_every == 0 or step == run.steps:
                 clock("save", trainer.save, step)
             if step in getattr(run.protocol, "snapshots", ()):
-                trainer.team.save(run.out / "snapshots" / str(step))
+                trainer.ranks.alone(lambda: trainer.team.save(run.out / "snapshots" / str(step)))  # noqa: B023
             shown = {name: metrics[name] for name in metrics if name.startswith("reward/") or name == "validation"}
             bar.update(step, **shown)
 

@@ -30,12 +30,13 @@ def score(
     policies: Sequence[str] = (),
     prompt: str = "compact",
     folder: str | None = None,
+    play: Callable = play,
 ) -> list[dict[str, object]]:
     """Answer every task under a set-up and verify exactly; return one row per task (see record.SCORE_FIELDS).
 
     `temperature` None is the set-up's own (vanilla: greedy). With `policies`, item i is answered by policy i modulo
     their number; the others follow it, in turn, in set-ups of several agents. `prompt` and `folder` choose the prompts
-    of later rounds. What no verifier can say (a judge's items, see evaluate.judge) is None in `correct`. Raises
+    of later rounds; `play` is what plays the episodes. What no verifier can say (a judge's items, see evaluate.judge) is None in `correct`. Raises
     ValueError for an unknown set-up and for a solver with other than one placeholder.
     """
     play_out = setups.find(setup)
