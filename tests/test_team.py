@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from coevolve import policies, prompts
-from coevolve.config import Run
+from coevolve.config import Run, assign
 from coevolve.learn import learn
 from coevolve.parse import tag
-from coevolve.policies.team import Team, assign
+from coevolve.policies.team import Team
 from coevolve.train import train
 from coevolve.types import Outcome, Turn
 from coevolve.worlds.oracle import TinyWorld

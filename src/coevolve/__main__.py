@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from coevolve import config
@@ -24,6 +25,10 @@ def parser() -> argparse.ArgumentParser:
     fields = verbs.add_parser("fields", help="list a method's fields: the paper's value, and the preset's")
     fields.add_argument("protocol")
     fields.add_argument("--preset", default="quick")
+    export = verbs.add_parser("export", help="write a trained policy, its adapter merged, as an ordinary checkpoint")
+    export.add_argument("policy", help="folder of a policy (OUT/policy of a run), an adapter's or a whole model's")
+    export.add_argument("--to", required=True, help="folder to write")
+    export.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     return top
 
 
@@ -34,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         overrides = config.parse_overrides(pairs)
         if options.verb == "fields":
             return show_fields(options.protocol, options.preset, overrides)
+        if options.verb == "export":
+            return export(options.policy, options.to, options.dtype, overrides)
         run = config.build(options.protocol, options.preset, seed=options.seed, out=options.out, overrides=overrides)
         return train(run)
     except (ValueError, FileNotFoundError, PermissionError) as error:
@@ -51,17 +58,39 @@ def show_fields(protocol: str, preset: str, overrides: Mapping[str, Any]) -> int
     return 0
 
 
+def export(policy: str, to: str, dtype: str, unknown: Mapping[str, Any]) -> int:
+    """Write safetensors weights, configuration and tokenizer, adapters merged, in the type asked for."""
+    if unknown:
+        raise ValueError(f"export takes no field=value pairs, got {sorted(unknown)}")
+    if Path(to).exists() and any(Path(to).iterdir()):
+        raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
+    import torch
+
+    from coevolve.policies import load
+
+    made = load(policy)
+    made.model.to(getattr(torch, dtype))
+    made.save(to)
+    print(f"wrote {to}: {sum(part.numel() for part in made.model.parameters()):,} parameters in {dtype}")
+    return 0
+
+
 def train(run: config.Run) -> int:
     """Train, then print the summary."""
-    find(run.model)  # before anything is written
+    models, _ = config.assign(run.protocol, run.model)
+    for model in models.values():  # before anything is written
+        if not model.startswith(("http://", "https://")):
+            find(model)
     try:
         run.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"out must be a folder, and {run.out} cannot be made: {error.strerror}") from None
     if not os.access(run.out, os.W_OK):
         raise ValueError(f"out must be a folder that can be written, and {run.out} cannot")
+    from coevolve.policies import memory
     from coevolve.train import train as start  # torch loads only once everything has been checked
 
+    memory.check(run)
     start(run)
     print(json.dumps(json.loads((run.out / "summary.json").read_text(encoding="utf-8"))))
     return 0

@@ -10,6 +10,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from itertools import cycle
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -193,6 +194,22 @@ def check(protocol: str, overrides: Mapping[str, Any]) -> None:
     """Raise ValueError with one line if a method does not take these fields or values."""
     mine, its = split(protocol, overrides)
     Run(method=protocol, protocol=method(protocol)(**its), out=Path("."), **{**training(method(protocol)), **mine})
+
+
+def assign(protocol: object, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return {policy: model} and the policies to train, as the protocol names them; models are dealt in turn.
+
+    A protocol without `policies` has one, "shared". Raises ValueError for more models than policies.
+    """
+    names = tuple(getattr(protocol, "policies", ("shared",)))
+    fixed, frozen = getattr(protocol, "models", {}), getattr(protocol, "frozen", ())
+    given = [model] if isinstance(model, str) else list(model)
+    open_names = [name for name in names if name not in fixed]
+    if len(given) > max(1, len(open_names)):
+        raise ValueError(f"model must be one name or at most {len(open_names)} (one per policy), got {given}")
+    dealt = dict(zip(open_names, cycle(given), strict=False))
+    models = {name: fixed.get(name) or dealt[name] for name in names}
+    return models, tuple(name for name in names if name not in frozen)
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:

@@ -18,13 +18,13 @@ import torch
 
 from coevolve import checkpoint, record
 from coevolve.advantages import WITH_VALUES
-from coevolve.config import Run
+from coevolve.config import Run, assign
 from coevolve.engines import connect
 from coevolve.evaluate import setups
 from coevolve.evaluate.conl import examine
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
-from coevolve.policies.team import Team, assign
+from coevolve.policies.team import Team
 from coevolve.progress import progress
 from coevolve.ranks import Ranks
 from coevolve.track import Tracker, tracker
@@ -196,7 +196,8 @@ def train(run: Run) -> Path:
     Leaves config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after),
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
     """
-    with closing(tracker(run) if Ranks().first else Tracker()) as sink:  # before the model loads: its package may be missing
+    sink = tracker(run) if Ranks().first else Tracker()  # before the model loads: its package may be missing
+    with closing(sink):
         return _train(run, sink)
 
 

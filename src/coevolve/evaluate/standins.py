@@ -106,7 +106,8 @@ def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, paper: str = "mae") ->
     ours = [tables.percent(*row) for row in merged[["accuracy", "low", "high"]].itertuples(index=False)]
     theirs = ["" if pd.isna(value) else f" / {value:.1f}" for value in merged["paper"]]
     merged["cell"] = [a + b for a, b in zip(ours, theirs, strict=True)]
-    wide = merged.pivot(index="benchmark", columns="method", values="cell").loc[layout(paper).rows, accuracy["method"].unique()]
+    wide = merged.pivot(index="benchmark", columns="method", values="cell")
+    wide = wide.loc[layout(paper).rows, accuracy["method"].unique()]
     return wide.reset_index().rename_axis(columns=None)
 
 

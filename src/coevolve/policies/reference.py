@@ -26,10 +26,8 @@ class Reference:
         self.policy = policy
 
     @torch.no_grad()
-    def logprobs(
-        self, rows: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float = 1.0, chunk: int | None = None
-    ) -> Tensor:
-        """Return log pi_ref of the completion tokens (T,) of (prompt ids, ids) rows, `chunk` tokens at a time."""
+    def logprobs(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float = 1.0) -> Tensor:
+        """Return log pi_ref of the completion tokens (T,) of (prompt ids, ids) rows, in order."""
         with self.policy.model.disable_adapter() if self.adapted else nullcontext():
             hidden_TH, targets_T = Policy.states(self.policy, rows)
-            return selective_logprobs(hidden_TH, self.policy.head_VH, targets_T, temperature, chunk)[0]
+            return selective_logprobs(hidden_TH, self.policy.head_VH, targets_T, temperature)[0]

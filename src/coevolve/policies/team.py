@@ -4,7 +4,6 @@ Knows which policies there are and which of them learn; what they say and earn i
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -130,19 +129,3 @@ class Team:
         policy = self.policies[name]
         parts = policy.parameters() if isinstance(policy, AdapterPolicy) else policy.model.parameters()
         return sum(part.numel() for part in parts)
-
-
-def assign(protocol: object, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return {policy: model} and the policies to train, as the protocol names them; models are dealt in turn.
-
-    A protocol without `policies` has one, "shared". Raises ValueError for more models than policies.
-    """
-    names = tuple(getattr(protocol, "policies", ("shared",)))
-    fixed, frozen = getattr(protocol, "models", {}), getattr(protocol, "frozen", ())
-    given = [model] if isinstance(model, str) else list(model)
-    open_names = [name for name in names if name not in fixed]
-    if len(given) > max(1, len(open_names)):
-        raise ValueError(f"model must be one name or at most {len(open_names)} (one per policy), got {given}")
-    dealt = dict(zip(open_names, cycle(given), strict=False))
-    models = {name: fixed.get(name) or dealt[name] for name in names}
-    return models, tuple(name for name in names if name not in frozen)

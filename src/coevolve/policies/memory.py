@@ -1,0 +1,83 @@
+"""How much GPU memory and time a run will want, from its configuration alone, before a weight is loaded.
+
+Parameters are counted exactly on empty weights; activations are a rule of thumb, and measured numbers beat it.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from coevolve.config import assign
+from coevolve.engines.vllm import SHARE
+from coevolve.policies.team import LARGE
+from coevolve.policies.tiny import find
+
+if TYPE_CHECKING:
+    from coevolve.config import Run
+
+GIB = 2**30
+LOSS = 2**29  # bytes of logits that the loss holds at once, at most
+
+
+def shape(model: str) -> tuple[object, int, int]:
+    """Return a model's configuration, its parameters, and those of its linear layers that LoRA adapts per rank."""
+    try:
+        config = AutoConfig.from_pretrained(find(model), trust_remote_code=False)
+    except OSError as error:
+        raise ValueError(f"model {model!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+    with torch.device("meta"):
+        empty = AutoModelForCausalLM.from_config(config)
+    head = empty.get_output_embeddings()
+    linear = (part for part in empty.modules() if isinstance(part, torch.nn.Linear) and part is not head)
+    per_rank = sum(part.in_features + part.out_features for part in linear)
+    return config, sum(part.numel() for part in empty.parameters()), per_rank
+
+
+def estimate(run: "Run") -> dict[str, float]:
+    """GiB that a run wants on one GPU, part by part and in total (the key "total").
+
+    Full fine-tuning keeps float32 weights, gradients and two moments of AdamW; LoRA a bfloat16 base and those
+    for its adapters alone. Activations count one layer at a time where layers are computed twice (large models).
+    """
+    models, trained = assign(run.protocol, run.model)
+    parts = dict.fromkeys(("weights", "gradients and optimiser", "activations", "loss", "vllm"), 0.0)
+    for model in dict.fromkeys(models.values()):
+        if model.startswith("http"):
+            continue
+        config, count, per_rank = shape(model)
+        names = [name for name, its in models.items() if its == model]
+        learners = sum(name in trained for name in names)
+        if run.lora:
+            own = learners * per_rank * run.lora[0]
+            parts["weights"] += 2 * count + 4 * own
+            parts["gradients and optimiser"] += 12 * own
+        else:
+            parts["weights"] += 4 * count * len(names)
+            parts["gradients and optimiser"] += 12 * count * learners
+        if learners:
+            parts["activations"] = max(parts["activations"], _activations(config, count, run.micro_tokens))
+            parts["loss"] = max(parts["loss"], min(LOSS, 4 * run.micro_tokens * config.vocab_size))
+    if run.engine.endswith("vllm") and torch.cuda.is_available():
+        parts["vllm"] = SHARE * torch.cuda.mem_get_info()[1]
+    gib = {name: size / GIB for name, size in parts.items()}
+    return gib | {"total": sum(gib.values())}
+
+
+def _activations(config: object, count: int, tokens: int) -> float:
+    wide = config.hidden_size
+    layer = tokens * (10 * wide + 3 * getattr(config, "intermediate_size", 4 * wide)) * 2
+    kept = tokens * wide * 2 * config.num_hidden_layers
+    return kept + layer if count > LARGE else layer * config.num_hidden_layers
+
+
+def check(run: "Run") -> None:
+    """Raise ValueError in one line when the GPU that is here is too small; without a GPU nothing is checked."""
+    if not torch.cuda.is_available():
+        return
+    parts = estimate(run)
+    total, name = torch.cuda.mem_get_info()[1] / GIB, torch.cuda.get_device_name()
+    if parts["total"] > total:
+        largest = max(parts.keys() - {"total"}, key=parts.get)
+        raise ValueError(f"model: the run wants about {parts['total']:.0f} GiB and {name} has {total:.0f}; most of it "
+                         f"is {largest}: set lora, or lower micro_tokens")

@@ -1,0 +1,70 @@
+"""What a run wants of a GPU, against counts by hand, and the line that a small GPU gets."""
+
+import pytest
+import torch
+
+from coevolve import config, policies
+from coevolve.__main__ import main
+from coevolve.policies import memory
+
+GIB = 2**30
+
+
+def parts(**overrides) -> dict[str, float]:
+    return memory.estimate(config.build("mae", "quick", out="x", overrides=overrides))
+
+
+def test_full_fine_tuning_counts_sixteen_bytes_a_parameter():
+    count = sum(part.numel() for part in policies.load("tiny").model.parameters())
+    found = parts()
+    assert found["weights"] == pytest.approx(4 * count / GIB)
+    assert found["gradients and optimiser"] == pytest.approx(12 * count / GIB)
+    assert found["total"] == pytest.approx(sum(value for name, value in found.items() if name != "total"))
+
+
+def test_adapters_count_by_their_rank():
+    base = policies.load("tiny").model
+    count = sum(part.numel() for part in base.parameters())
+    linear = [part for name, part in base.named_modules() if isinstance(part, torch.nn.Linear) and name != "lm_head"]
+    own = 8 * sum(part.in_features + part.out_features for part in linear)
+    found = parts(lora=[8, 16, 0.0])
+    assert found["weights"] == pytest.approx((2 * count + 4 * own) / GIB)
+    assert found["gradients and optimiser"] == pytest.approx(12 * own / GIB)
+
+
+def test_activations_grow_with_the_micro_batch():
+    assert parts(micro_tokens=2048)["activations"] == pytest.approx(2 * parts(micro_tokens=1024)["activations"])
+
+
+def test_a_gpu_that_is_too_small_is_named_before_anything_loads(monkeypatch):
+    run = config.build("mae", "quick", out="x")
+    memory.check(run)  # no GPU: nothing to say
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Small GPU")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**10, 2**20))
+    with pytest.raises(ValueError, match="wants about 0 GiB and Small GPU has 0; most of it is .*: set lora"):
+        memory.check(run)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**37, 2**37))
+    memory.check(run)
+
+
+def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsys):
+    fields = ["lora=[4,8,0.0]", "steps=1", "batch_size=2", "attempts=1", "solves=1", "eval_every=0", "eval_items=1"]
+    assert main(["train", "mae", "--out", str(tmp_path / "run"), *fields]) == 0
+    policy = tmp_path / "run" / "policy"
+    assert (policy / "adapter_config.json").is_file() and not (policy / "model.safetensors").exists()
+    assert main(["export", str(policy), "--to", str(tmp_path / "merged"), "--dtype", "float32"]) == 0
+    assert "parameters in float32" in capsys.readouterr().out
+    merged, adapted = policies.load(str(tmp_path / "merged")), policies.load(str(policy))
+    for (name, one), other in zip(merged.model.state_dict().items(), adapted.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name
+    assert main(["export", str(policy), "--to", str(tmp_path / "merged")]) == 2
+    assert "must be a new or empty folder" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "nowhere"), "--to", str(tmp_path / "new")]) == 2
+    assert "model must be one of" in capsys.readouterr().err
+
+
+def test_several_models_are_checked_before_anything_is_written(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", "mae", "--out", str(out), "judge_model=nowhere"]) == 2
+    assert "got 'nowhere'" in capsys.readouterr().err and not out.exists()

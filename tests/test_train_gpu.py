@@ -1,0 +1,49 @@
+"""The notebook for real models, on the embedded backbone: it estimates, trains, answers and exports."""
+
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+import torch
+
+from coevolve import policies, prompts
+from coevolve.learn import learn
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.timeout(600)
+def test_the_notebook_runs_on_a_laptop(tmp_path):
+    overrides = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
+    papermill.execute_notebook(
+        ROOT / "notebooks/train_gpu.ipynb", tmp_path / "done.ipynb", cwd=ROOT / "notebooks", progress_bar=False,
+        parameters={"model": "tiny", "preset": "quick", "engine": "torch", "lora": "[4, 8, 0.0]",
+                    "overrides": overrides, "out": str(tmp_path / "run")},
+    )  # fmt: skip
+    text = "".join(output.get("text", "") for cell in nbformat.read(tmp_path / "done.ipynb", 4).cells
+                   for output in cell.get("outputs", ()))  # fmt: skip
+    assert "s a step" in text and "trained tokens/s" in text
+    assert policies.load(str(tmp_path / "run" / "merged")).model.dtype == torch.float32, "loaded as float32"
+    assert (tmp_path / "run" / "policy" / "adapter_config.json").is_file()
+
+
+@pytest.mark.parametrize("lora", [(), (4, 8, 0.0)])
+def test_layers_that_are_computed_twice_learn_the_same(lora):
+    from coevolve.policies.team import Team
+
+    weights = []
+    for thrifty in (False, True):
+        torch.manual_seed(0)
+        team = Team({"shared": "tiny-small"}, ("shared",), lora)
+        if thrifty:
+            team.first.save_memory()
+            assert team.first.model.is_gradient_checkpointing
+        team.optimize(1e-2, 0.0)
+        turn = prompts.load("mae", "solver", "compact")(question="47*86=?")
+        replies = team.generate([type(turn)(turn.role, turn.messages, key=(0, i)) for i in range(6)])
+        samples = [reply.earns(float(i % 2)) for i, reply in enumerate(replies)]
+        metrics = learn(team.first, team.optimizers["shared"], samples, estimator="task_relative")
+        assert metrics["grad_norm"] > 0
+        weights.append(torch.cat([part.detach().flatten() for part in team.first.parameters()]))
+    torch.testing.assert_close(weights[0], weights[1], atol=1e-5, rtol=0)
