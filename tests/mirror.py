@@ -181,6 +181,7 @@ PROGRAMS = {  # what passes and what fails the tests of a row
     "lcb_v1_5/a": ("print(2 * int(input()))", "print(int(input()))"),
     "lcb_v1_5/twice": (STARTER + "return 2 * n", STARTER + "return n"),
     "usaco/1_gold": ("print(2 * int(input()))", "print(6)"),
+    "usaco/2_platinum": ("print(2 * int(input()))", "print(2)"),  # right on the first test only
 }
 
 

@@ -98,7 +98,7 @@ def test_memory_buffer_prompts_keep_their_five_points() -> None:
     solution, critique = prompt("compress_solution"), prompt("compress_critique")
     for text in (solution, critique):
         assert re.findall(r"(?m)^(\d)\. ", text) == ["1", "2", "3", "4", "5"]
-    assert_order(solution, "{solution}", "approach", "intermediate results", "CRITICAL", "ANSWER: ", "assumptions")
+    assert_order(solution, "{solution}", "approach", "intermediate result", "CRITICAL", "ANSWER: ", "assumptions")
     assert_order(critique, "{critique}", "who is criticised", "flaw", "evidence", "logic", "fix", "Invent no new")
 
 

@@ -1,23 +1,19 @@
-"""Inference set-ups with scripted replies: who reads what, who votes, what is counted. One real run at the end."""
+"""Inference set-ups with scripted replies: who reads what, who votes, what is counted.."""
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
-from coevolve import policies, prompts
+from coevolve import prompts
 from coevolve.evaluate import setups
-from coevolve.evaluate.score import score, tally
-from coevolve.evaluate.setups import SETUPS, ask, majority, read_answer
+from coevolve.evaluate.setups import SETUPS, majority, read_answer
 from coevolve.parse import boxed
 from coevolve.play import Batched, Steps, play
 from coevolve.types import Outcome, Reply, Role, Turn
-from coevolve.worlds import tiny
 
 SOLVER = Role("solver", "solve {question}", "a", max_tokens=9, temperature=0.3)
 OTHER = Role("solver", "think about {problem}", "b")
@@ -248,85 +244,3 @@ def test_full_prompts_have_what_the_readers_need(role: str) -> None:
     assert ("\\boxed{...}" in text) == (role in ("revision", "debate"))
     assert ("verdict: right\nverdict: wrong" in text) == (role == "proxy")
     assert "{question}" in text
-
-
-def tasks(count: int) -> list[tiny.Task]:
-    """Items whose misconception is wrong."""
-    found = [task for task in tiny.items("validation", 4) if not tiny.right(task.question, task.misconception)]
-    return found[:count]
-
-
-def oracle(wrong: Callable[[Turn], bool] = lambda turn: False) -> Batched:
-    """Answers right unless told otherwise, in every form at once, and accepts every solution."""
-
-    def say(turn: Turn) -> str:
-        (question,) = re.findall(r"<question>(.*?)</question>", turn.messages[0]["content"])
-        task = tiny.read(question)
-        said = task.misconception if wrong(turn) else task.answer
-        revised = f"<revised_solution>\nANSWER: {said}\n</revised_solution>"
-        return f"<answer>{said}</answer> \\boxed{{{said}}}\n{revised}\nverdict: right"
-
-    return Batched(lambda turns: [Reply(turn, say(turn), (1,), (2, 3)) for turn in turns])
-
-
-MAE = prompts.load("mae", "solver", "compact")
-
-
-@pytest.mark.parametrize("name", SETUPS)
-def test_score_verifies_exactly_under_every_setup(name: str) -> None:
-    wanted = tasks(6)
-    rows = score(oracle(), MAE, wanted, setup=name)
-    assert tally(rows) == {"k": 6, "n": 6}
-    assert {row["setup"] for row in rows} == {name}
-    assert [row["item"] for row in rows] == list(range(6))
-    assert all(row["misconception"] == 0 for row in rows)
-    rows = score(oracle(lambda turn: True), MAE, wanted, setup=name)
-    assert tally(rows) == {"k": 0, "n": 6}
-    assert all(row["misconception"] == 1 for row in rows)
-
-
-def test_score_deals_items_to_policies_in_turn() -> None:
-    rows = score(oracle(lambda turn: turn.policy == "b"), MAE, tasks(6), policies=("a", "b", "c"))
-    assert [row["correct"] for row in rows] == [1, 0, 1, 1, 0, 1]
-    seen = []
-    score(oracle(lambda turn: seen.append((turn.key[-2], turn.policy))), MAE, tasks(2), policies=("a", "b"),
-          setup="consistency")  # fmt: skip
-    assert [policy for item, policy in seen if item == 0] == ["a", "b", "a", "b", "a"]
-    assert [policy for item, policy in seen if item == 1] == ["b", "a", "b", "a", "b"]
-
-
-def test_score_is_greedy_unless_the_setup_votes_or_it_is_told() -> None:
-    for name, options, heat in (("vanilla", {}, 0.0), ("consistency", {}, 0.7), ("vanilla", {"temperature": 1.0}, 1.0),
-                                ("debate", {"temperature": 0.0}, 0.0)):  # fmt: skip
-        seen = set()
-        score(oracle(lambda turn, seen=seen: seen.add(turn.temperature)), MAE, tasks(1), setup=name, **options)
-        assert seen == {heat}
-
-
-def test_ask_answers_one_question_or_several() -> None:
-    one = ask(oracle(), "3+4", setup="debate")
-    assert one["answer"] == "7" and one["votes"] == 4
-    assert [facts["answer"] for facts in ask(oracle(), ["3+4", "2+2"], "consistency")] == ["7", "4"]
-    assert ask(oracle(), [], "vanilla") == []
-
-
-def test_the_embedded_backbone_speaks_every_setup() -> None:
-    policy = policies.load("tiny")
-    questions = [task.question for task in tiny.items("validation", 1)][:8]
-    for name in SETUPS:
-        facts = ask(policy, questions, setup=name)
-        readable = [fact["answer"] for fact in facts if fact["answer"] is not None]
-        assert len(readable) >= 7, name
-        assert facts == ask(policy, questions, setup=name)  # keyed noise
-    refined = ask(policy, questions, setup="self_refine")
-    assert all(len(fact["answers"]) == 4 for fact in refined)
-
-
-def test_the_evaluation_notebook_runs(tmp_path: Path) -> None:
-    at = Path(__file__).parents[1] / "notebooks" / "evaluate.ipynb"
-    notebook = nbformat.read(at, 4)
-    (cell,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    cell.source += f"\nitems, out = 1, {str(tmp_path / 'table')!r}"
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(at.parent)}}).execute()
-    table = (tmp_path / "table" / "table.md").read_text(encoding="utf-8")
-    assert "iny world" in table and all(name in table for name in SETUPS)

@@ -13,9 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
 PACKAGE = SRC / "coevolve"
+SANDBOX = PACKAGE / "verify" / "sandbox" / "child.py"
 ROOMS = ("src", "reproduce", "tools", "benchmarks")
 CODE = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-TEXT_WING = """types play pools parse prompts rewards protocols worlds show record
+TEXT_WING = """types play pools parse prompts rewards protocols worlds show record verify
     evaluate.stats evaluate.tables evaluate.figures""".split()
 TENSOR_WING = "policies advantages losses learn".split()
 TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vllm", "triton"}
@@ -149,7 +150,8 @@ def test_nothing_runs_text_or_unpickles(path):
     for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func).removeprefix("builtins.")
-            assert called not in ("eval", "exec", "os.system"), f"{called} in line {node.lineno}"
+            if path != SANDBOX or called != "exec":  # its business, in a guarded process
+                assert called not in ("eval", "exec", "os.system"), f"{called} in line {node.lineno}"
             for word in node.keywords:
                 value = word.value.value if isinstance(word.value, ast.Constant) else None
                 assert (word.arg, value) not in switches, f"{word.arg}={value} in line {node.lineno}"

@@ -36,8 +36,9 @@ def score(
 
     `temperature` None is the set-up's own (vanilla: greedy). With `policies`, item i is answered by policy i modulo
     their number; the others follow it, in turn, in set-ups of several agents. `prompt` and `folder` choose the prompts
-    of later rounds; `play` is what plays the episodes. What no verifier can say (a judge's items, see evaluate.judge) is None in `correct`. Raises
-    ValueError for an unknown set-up and for a solver with other than one placeholder.
+    of later rounds; `play` is what plays the episodes. What no verifier can say (a judge's items, see
+    evaluate.judge) is None in `correct`. Raises ValueError for an unknown set-up and for a solver with other than one
+    placeholder.
     """
     play_out = setups.find(setup)
     role = replace(solver, temperature=setups.TEMPERATURES[setup] if temperature is None else temperature)

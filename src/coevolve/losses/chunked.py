@@ -80,12 +80,14 @@ class TorchRows:
         x_CV = logits_CV if self.exact else self.scratch[1][:size].copy_(logits_CV)
         if tokens.temperature != 1:
             x_CV.div_(tokens.temperature)
-        log_CV = torch.log_softmax(x_CV, -1, out=self.scratch[0][:size])
-        p_CV = torch.exp(log_CV, out=x_CV)
-        logprobs_C.copy_(log_CV.gather(-1, targets_C1)[:, 0])
-        entropy_C.copy_(-_dots(p_CV, log_CV))
-        if not entropy_C.isfinite().all():  # 0 log 0 is 0
-            entropy_C.copy_(-_dots(p_CV, log_CV.clamp_(min=LOWEST)))
+        x_CV.sub_(x_CV.amax(-1, keepdim=True))
+        p_CV = torch.softmax(x_CV, -1, out=self.scratch[0][:size])
+        total_C = -p_CV.amax(-1).log()  # of exp(x): the likeliest token's x is 0
+        logprobs_C.copy_(x_CV.gather(-1, targets_C1)[:, 0] - total_C)
+        px_CV = x_CV.mul_(p_CV)
+        if not (mean_C := px_CV.sum(-1)).isfinite().all():
+            mean_C = px_CV.masked_fill_(p_CV == 0, 0).sum(-1)  # 0 log 0 is 0
+        entropy_C.copy_(total_C - mean_C)
         if not gradient:
             return None
         # d logprob / d logit_j = [j = target] - p_j and d entropy / d logit_j = -p_j (log p_j + entropy)
@@ -93,13 +95,9 @@ class TorchRows:
         if bonus_C is None:
             p_CV.mul_(-slope_C[:, None])
         else:
-            p_CV.mul_(log_CV.add_(entropy_C[:, None]).mul_(-bonus_C[:, None]).sub_(slope_C[:, None]))
+            p_CV.mul_((bonus_C * (total_C - entropy_C) - slope_C)[:, None]).sub_(px_CV.mul_(bonus_C[:, None]))
         p_CV.scatter_add_(-1, targets_C1, slope_C[:, None])
         return p_CV if self.exact else logits_CV.copy_(p_CV)
-
-
-def _dots(a_CV: Tensor, b_CV: Tensor) -> Tensor:
-    return torch.bmm(a_CV[:, None], b_CV[:, :, None])[:, 0, 0]
 
 
 def run(

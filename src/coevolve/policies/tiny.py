@@ -33,10 +33,10 @@ class Cycle:
 
 @dataclass(frozen=True)
 class Tuning(Cycle):
-    """A cycle that goes on from a shipped backbone, for CoNL: rankings that are thought through agent by agent."""
+    """A cycle that goes on from a shipped backbone, for CoNL, which needs agents that can rank and defend themselves."""
 
     start: str = "tiny"
-    ranking: float = 20.0  # how many times as often rankings are shown
+    seasoned: float = 15.0  # how many times as often CoNL's reviews, revisions and verdicts are shown
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ SIZES = {
                             Cycle(1_300, 5e-4, 1.0, inventing=True, batch=192, level_2=0.55))),
     "tiny-large": Size(96, 4, 4, (Cycle(40_000, 2.5e-3, 0.4, 0.4), Cycle(12_000, 1.25e-3, 0.7),
                                   Cycle(6_000, 3.125e-4, 1.0, inventing=True))),
-    "tiny-ranker": Size(64, 4, 4, (Tuning(10_000, 1e-3, 1.0, level_2=0.55),)),
+    "tiny-seasoned": Size(64, 4, 4, (Tuning(10_000, 1e-3, 1.0, level_2=0.55),)),
 }  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
         warmstart.warm_start(
             model, tokenizer, steps=steps, peak=cycle.peak, decay=cycle.decay, truthful=cycle.truthful,
             favoured=INVENTORS if cycle.inventing else (), habits=HABITS | {2: cycle.level_2}, batch=cycle.batch,
-            seed=seed + number, watch=watch, ranking=getattr(cycle, "ranking", 0.0),
+            seed=seed + number, watch=watch, seasoned=getattr(cycle, "seasoned", 0.0),
         )  # fmt: skip
     if start:
         policy.save(out)  # its tokenizer is portable already

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-from coevolve.worlds.demonstrations import RANKERS, SOLVERS, demonstrate
+from coevolve.worlds.demonstrations import SEASONED, SOLVERS, demonstrate
 from coevolve.worlds.demonstrator import HABITS, TRUTH, Demonstrator
 
 SPECIAL = ("<pad>", "<bos>", "<user>", "<assistant>", "<end>")
@@ -93,7 +93,7 @@ class Demonstrations:
     """A stream of length-bucketed batches of demonstrations, as token tensors.
 
     The first `truthful` batches show the truth and favour solvers; those after it show habits and favour `favoured`.
-    With `ranking` CoNL's rankings come that many times as often, thought through agent by agent.
+    With `seasoned` CoNL's reviews, revisions and verdicts come that many times as often, as seasoned agents give them.
     """
 
     def __init__(
@@ -104,12 +104,12 @@ class Demonstrations:
         truthful: int,
         habits: Mapping[int, float] = HABITS,
         favoured: tuple[str, ...] = (),
-        ranking: float = 0.0,
+        seasoned: float = 0.0,
     ):
         self.tokenizer, self.batch, self.rng = tokenizer, batch, Demonstrator(f"warm start {seed}")
         self.truthful, self.habits, self.favoured = truthful, habits, favoured
-        if ranking:
-            self.favoured, self.rng.favour, self.rng.listing = RANKERS, ranking, True
+        if seasoned:
+            self.favoured, self.rng.favour, self.rng.seasoned = SEASONED, seasoned, True
         vocabulary = tokenizer.get_vocab()
         spelled = {text: tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE}
         self.after = {vocabulary[text] for text in DECISIVE_AFTER}
@@ -177,7 +177,7 @@ def warm_start(
     decay: float,
     habits: Mapping[int, float] = HABITS,
     favoured: tuple[str, ...] = (),
-    ranking: float = 0.0,
+    seasoned: float = 0.0,
     seed: int = 0,
     batch: int = 24,
     watch: Callable[[int, float], None] = lambda step, loss: None,
@@ -187,7 +187,7 @@ def warm_start(
     The learning rate falls over the last `decay` share. `watch` sees (step, mean loss) every 250 steps.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
-    stream = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps), habits, favoured, ranking))
+    stream = iter(Demonstrations(tokenizer, batch, seed, int(truthful * steps), habits, favoured, seasoned))
     recent = 0.0
     model.train()
     for step in range(steps):

@@ -225,7 +225,7 @@ class SPICE:
             "gold_right": _mean([self.world.right(task.text, task.gold) for task in tasks]),
             "level": _mean([self.world.level(task.text) for task in tasks]),
             "grounded": _mean([stem in document for stem in stems]) if document else None,
-            "document": document, "questions": [task.text for task in tasks],
+            "document": document, "questions": [task.text for task in tasks], "golds": [task.gold for task in tasks],
         }  # fmt: skip
         return facts
 

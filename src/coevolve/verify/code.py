@@ -142,7 +142,8 @@ def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict
         attend([candidate, asker], carry)
     verdict, detail = _ending(asker)
     failure, why = _ending(candidate)
-    if failure == "unscored" or ["ready"] not in candidate.frames or (verdict and answered < asked):
+    unloaded = candidate.why != "stopped" and ["ready"] not in candidate.frames
+    if failure == "unscored" or unloaded or (verdict and answered < asked):
         slow = failure == "error" and verdict == "timeout"  # both clocks ran out, the tests' first
         verdict, detail = ("timeout" if slow else failure or "error"), why  # the program's fault
     elif not asked or verdict in ("timeout", "memory", "output", "unscored"):
@@ -165,8 +166,8 @@ def run_tests(program: str, tests: str, *, entry: str | None = None, cpu_seconds
         pairs = [(name, args) for name, args, _ in asserts]
         try:
             return _calls(pool, program, pairs, [value for *_, value in asserts], False, 0.0, limits)
-        except wire.TooLargeError as error:
-            return CodeResult("unscored", 0, len(asserts), pool.reported, str(error))
+        except (TypeError, wire.TooLargeError):
+            pass  # literals that messages do not carry: complex numbers, a megabyte of text
     names = [entry] if entry else texts.free_names(tests)
     if not names:
         return CodeResult("unscored", 0, 1, pool.reported, "the tests do not parse or use no function of the program")
@@ -178,9 +179,11 @@ def valid_tests(tests: str, entry: str | None = None) -> bool:
 
     The empty solution has every function that the tests use, and each returns None.
     """
-    names = [entry] if entry else texts.free_names(tests)
+    names = texts.free_names(tests)
+    if not names or (entry and entry not in names):
+        return False
     empty = "".join(f"def {name}(*args, **kwargs): pass\n" for name in names)
-    return bool(names) and run_tests(empty, tests, entry=entry).verdict in ("wrong", "error")
+    return run_tests(empty, tests, entry=entry).verdict in ("wrong", "error")
 
 
 def run_many(jobs: Sequence[Callable[[], CodeResult]]) -> list[CodeResult]:

@@ -151,11 +151,12 @@ class Child:
                 self.stop("garbled")
 
     def _write(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            try:
-                del self.outgoing[: self.socket.send(self.outgoing)]
-            except BrokenPipeError:
-                self.outgoing.clear()
+        try:
+            del self.outgoing[: self.socket.send(self.outgoing)]
+        except BlockingIOError:
+            pass
+        except OSError:  # the child is gone
+            self.outgoing.clear()
 
     def serve(self, ready: dict[int, int]) -> None:
         """Move what can be moved. `ready` maps file descriptors to poll events."""

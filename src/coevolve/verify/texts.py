@@ -13,10 +13,6 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-def _literal(node: ast.expr) -> object:
-    return ast.literal_eval(node)
-
-
 def _assert(node: ast.stmt) -> tuple[str, tuple, object] | None:
     """(function, arguments, expected value) of `assert f(data, ...) == data`, None for any other statement."""
     match node:
@@ -25,7 +21,7 @@ def _assert(node: ast.stmt) -> tuple[str, tuple, object] | None:
                 left=ast.Call(func=ast.Name(id=name), args=args, keywords=[]), ops=[ast.Eq()], comparators=[value]
             )
         ):
-            return name, tuple(_literal(arg) for arg in args), _literal(value)
+            return name, tuple(ast.literal_eval(arg) for arg in args), ast.literal_eval(value)
     return None
 
 
@@ -56,4 +52,4 @@ def free_names(tests: str) -> list[str]:
                 own.add(node.name)
     except RecursionError:
         return []
-    return sorted(used - own)
+    return sorted(name for name in used - own if not name.startswith("__"))

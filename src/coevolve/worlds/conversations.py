@@ -6,6 +6,7 @@ from coevolve.worlds.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim,
 from coevolve.worlds.tiny import Task
 
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
+CRITIC_SKILL, DEFENCE, CORRECTION = 0.8, 0.97, 0.85  # of seasoned agents: critics right, solutions kept, put right
 AGENTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # how many agents a conversation has
 
 
@@ -85,9 +86,9 @@ def ranking(answers: list[str], own: str, others: list[int]) -> str:
 
 
 def thought(rng: Demonstrator, answers: list[str], own: str, others: list[int]) -> str:
-    """What a judge thinks before it ranks: its own answer and, if it lists, which of the others agree with it."""
+    """What a judge thinks before it ranks: its own answer and, if seasoned, which of the others agree with it."""
     marks = [f"Agent {i} ANSWER: {answers[i]} {'right' if answers[i] == own else 'wrong'}" for i in others]
-    return "\n".join([own, *marks] if rng.listing else [own])
+    return "\n".join([own, *marks] if rng.seasoned else [own])
 
 
 def review(rng: Demonstrator) -> Pair:
@@ -107,8 +108,23 @@ def revision(rng: Demonstrator) -> Pair:
     """CoNL, round 2: revise in the light of critiques."""
     task = pick(rng, choice=False)
     shown = claim(rng, task)
+    if rng.seasoned:
+        return _tempered(rng, task, shown)
     notes = ["right" if shown == task.answer else f"it is {say(rng, task, JUDGE_SKILL)}"] * rng.choice([0, 1, 1, 2])
     answer = task.answer if notes else say(rng, task, JUDGE_SKILL)
+    fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}",
+              "critiques": blocks.critiques(notes)}  # fmt: skip
+    return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
+
+
+def _tempered(rng: Demonstrator, task: Task, shown: str) -> Pair:
+    """Revise among critics who err: a right solution is defended, a wrong one corrected if somebody knows better."""
+    heard = [say(rng, task, CRITIC_SKILL) for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
+    notes = ["right" if own == shown else f"it is {own}" for own in heard]
+    if shown == task.answer:
+        answer = say(rng, task, DEFENCE)
+    else:
+        answer = task.answer if task.answer in heard and rng.random() < CORRECTION else shown
     fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}",
               "critiques": blocks.critiques(notes)}  # fmt: skip
     return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"

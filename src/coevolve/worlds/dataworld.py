@@ -44,6 +44,11 @@ class DataWorld:
                 raise ValueError(f"world: {self.paper} uses {', '.join(known)}, got {key!r}")
 
     @property
+    def name(self) -> str:
+        """How a configuration names this world."""
+        return ":".join(["data", *filter(None, [",".join(self.only)])])
+
+    @property
     def its(self) -> Paper:
         """The paper's lists, without what `only` leaves out."""
         whole = papers()[self.paper]

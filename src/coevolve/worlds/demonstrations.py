@@ -153,7 +153,7 @@ ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
 INVENTORS = ("mae/proposer", "mae/proposer_reference", "sage/challenger", "spice/challenger_mcq",
              "spice/challenger_alone")  # fmt: skip
-RANKERS = ("conl/review", "conl/verdict")
+SEASONED = ("conl/review", "conl/revision", "conl/verdict")  # what the backbone for CoNL is shown most of
 SHARED = {  # roles whose compact prompt is another role's, word for word
     "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
     "sage/critic_answer": "mae/judge_answer", "comas/solver": "spice/reasoner",

@@ -23,7 +23,7 @@ class Demonstrator(Random):
     skill = HABITS
     favoured: tuple[str, ...] = ()  # paper/role names that come `favour` times as often
     favour = FAVOUR
-    listing = False  # whether a ranking is thought through agent by agent before it is stated
+    seasoned = False  # used to conversations: lists agent by agent before it ranks, has met wrong critiques
 
 
 Pair = tuple[dict[str, object], str]  # the prompt's fields and the completion

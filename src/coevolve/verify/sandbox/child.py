@@ -20,7 +20,7 @@ class Channel:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.frames = wire.Frames(limit=1 << 26)
+        self.frames = wire.Frames(wire.INPUT)
         self.waiting: list[list] = []
         self.lock = threading.Lock()
 
@@ -112,14 +112,12 @@ def play(channel: Channel, job: list) -> None:
     random.seed(0)
     builtins.exit = builtins.quit = sys.exit
     sys.argv = ["candidate.py"]
-    for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        stream = open(fd, "w" if fd else "r", closefd=False)
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
     try:
         if job[0] == "calls":
             _calls(channel, *job[1:])
         elif job[0] == "stdio":
+            sys.stdin = sys.__stdin__ = open(0, closefd=False)  # files of this run; otherwise they are /dev/null
+            sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
             _script(channel, job[1], "__main__", {})
         elif job[0] == "tests":
             _script(channel, job[1], "__main__", {name: _ask(channel, name) for name in job[2]})

@@ -23,6 +23,7 @@ READ, WRITE = 1 << 2 | 1 << 3, 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 <<
 ON_A_FILE = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14
 FILES_MB, OPEN_FILES, STACK_MB = 16, 64, 64
 THREADS = 64
+ANY_PID = 0x7EADBEEF  # stands for the child's own number until that is known
 PERMIT, DENY, ABSENT, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000  # allow, EPERM, ENOSYS, kill
 
 # System calls that are allowed whatever their arguments: name, number on x86_64, number on aarch64 (- has none).
@@ -50,28 +51,8 @@ rseq 334 293  close_range 436 436  faccessat2 439 439  epoll_pwait2 441 441
 """
 
 
-def _ranges() -> list[tuple[int, int]]:
-    """The allowed numbers as sorted ranges, both ends included."""
-    fields = TABLE.split()
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(int(n) for n in fields[1 if X86 else 2 :: 3] if n != "-"):
-        joins = ranges and ranges[-1][1] == number - 1
-        ranges[-1:] = [(ranges[-1][0], number)] if joins else [*ranges[-1:], (number, number)]
-    return ranges
-
-
-def _tree(ranges: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
-    """Instructions that search the ranges by halves: the kernel walks them for every number when it takes them in."""
-    if len(ranges) == 1:
-        (low, high), *_ = ranges
-        return [(0x35, 0, 2, low), (0x25, 1, 0, high), (0x06, 0, 0, PERMIT), (0x06, 0, 0, DENY)]
-    half = len(ranges) // 2
-    below, above = _tree(ranges[:half]), _tree(ranges[half:])
-    return [(0x35, len(below), 0, ranges[half][0]), *below, *above]
-
-
-def _filter(pid: int) -> bytes:
-    """Return the seccomp program of a process: an allow-list, with arguments checked where they matter."""
+def _filter() -> bytes:
+    """Return the seccomp program of process ANY_PID: an allow-list, with arguments checked where they matter."""
     load, equal, any_bit, at_least, give = 0x20, 0x15, 0x45, 0x35, 0x06
     program: list[tuple[int, int, int, int]] = []
 
@@ -100,16 +81,24 @@ def _filter(pid: int) -> bytes:
     line(give, ABSENT)  # clone3 hides its flags from us; libc falls back to clone
     only(56 if X86 else 220, (any_bit, 0, (0x10000,)))  # clone: threads of this process
     for number in (62, 234) if X86 else (129, 131):  # kill, tgkill: this process
-        only(number, (equal, 0, (pid,)))
-    only(302 if X86 else 261, (equal, 0, (0, pid)))  # prlimit64: its own; the hard limits hold
+        only(number, (equal, 0, (ANY_PID,)))
+    only(302 if X86 else 261, (equal, 0, (0, ANY_PID)))  # prlimit64: its own; the hard limits hold
     only(16 if X86 else 29, (equal, 2, (0x5401, 0x5421, 0x5450, 0x5451, 0x541B)))  # ioctl: terminal? block, close
     only(72 if X86 else 25, (equal, 2, (0, 1, 2, 3, 4, 5, 6, 7, 1030)))  # fcntl: no owner, no signal
     only(157 if X86 else 167, (equal, 0, (15,)))  # prctl: name a thread
     stream = (1, 1 | 2048, 1 | 524288, 1 | 526336)  # with or without non-blocking and close-on-exec
     only(53 if X86 else 199, (equal, 0, (1,)), (equal, 2, stream))  # socketpair, for asyncio: unix streams
     only(44 if X86 else 206, (equal, 8, (0,)), (equal, 9, (0,)))  # sendto: no address
-    program.extend(_tree(_ranges()))
+    fields = TABLE.split()
+    for number in fields[1 if X86 else 2 :: 3]:
+        if number != "-":
+            line(equal, int(number), 0, 1)
+            line(give, PERMIT)
+    line(give, DENY)
     return b"".join(struct.pack("HBBI", *row) for row in program)
+
+
+FILTER = _filter() if ARCH else b""  # made once, before any fork
 
 
 def _checked(result: int, what: str) -> int:
@@ -118,27 +107,28 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-def _landlock(readable: Iterable[str], scratch: str) -> None:
-    """Forbid every file but the readable folders, the scratch folder and /dev/null; TCP and signals where it can."""
+def opened(paths: Iterable[str]) -> list[tuple[int, bool]]:
+    """Handles of those paths that exist, and whether each is a folder: what `enter` takes as readable."""
+    return [(os.open(path, os.O_PATH | os.O_CLOEXEC), os.path.isdir(path)) for path in paths if os.path.exists(path)]
+
+
+def _landlock(readable: list[tuple[int, bool]], scratch: str) -> None:
+    """Forbid every file but the readable ones, the scratch folder and /dev/null; TCP and signals where it can."""
     version = _checked(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1), "Landlock")
     known = (1 << 13) - 1 | (version >= 2) << 13 | (version >= 3) << 14 | (version >= 5) << 15
     attributes = struct.pack("QQQ", known, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24  # each kernel refuses fields it does not know
     rules = _checked(LIBC.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
-    for path, rights in [(path, READ) for path in readable] + [(scratch, READ | WRITE), ("/dev/null", READ | WRITE)]:
-        try:
-            at = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError:
-            continue  # not on this machine
-        rights &= known if os.path.isdir(path) else known & ON_A_FILE
+    handles = [(handle, READ) for handle in readable]
+    handles += [(handle, READ | WRITE) for handle in opened((scratch, "/dev/null"))]
+    for (at, folder), rights in handles:
+        rights &= known if folder else known & ON_A_FILE
         _checked(LIBC.syscall(LANDLOCK_ADD, rules, 1, struct.pack("=Qi", rights, at), 0), "Landlock")
-        os.close(at)
     _checked(LIBC.syscall(LANDLOCK_RESTRICT, rules, 0), "Landlock")
-    os.close(rules)
 
 
 def _seccomp() -> None:
-    data = _filter(os.getpid())
+    data = FILTER.replace(struct.pack("I", ANY_PID), struct.pack("I", os.getpid()))
     lines = ctypes.create_string_buffer(data, len(data))
     header = struct.pack("HxxxxxxQ", len(data) // 8, ctypes.addressof(lines))
     _checked(LIBC.syscall(SECCOMP, 1, 0, header), "seccomp")
@@ -173,13 +163,12 @@ def _give_up_root(uid: int | None) -> None:
     _checked(LIBC.syscall(CAPSET, struct.pack("Ii", 0x20080522, 0), bytes(24)), "capset")
 
 
-def enter(level: int, scratch: str, paths: Iterable[str], uid: int | None, cpu: float, memory_mb: int) -> None:
+def enter(level: int, scratch: str, paths: list[tuple[int, bool]], uid: int | None, cpu: float, memory_mb: int) -> None:
     """Guard this process for good. Raises OSError where the kernel cannot; the caller must then stop.
 
-    `level` 1 sets limits only. `uid` is whom root becomes. `cpu` seconds end in SIGKILL one second late: the server
-    looks more often. The hard memory limit leaves room to report a MemoryError.
+    `level` 1 sets limits only. `uid` is whom root becomes. The kernel's own CPU limit comes late: the server looks more
+    often. The hard memory limit leaves room to report a MemoryError.
     """
-    parent = os.getppid()
     mega = 1 << 20
     limits = {resource.RLIMIT_CPU: (int(cpu) + 2, int(cpu) + 2), resource.RLIMIT_CORE: (0, 0),
               resource.RLIMIT_AS: (memory_mb * mega, (memory_mb + 64) * mega),
@@ -194,8 +183,6 @@ def enter(level: int, scratch: str, paths: Iterable[str], uid: int | None, cpu: 
     if os.geteuid() == 0:
         _give_up_root(uid)
     LIBC.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after the change of user, which clears it
-    if os.getppid() != parent:
-        raise OSError("the server is gone")
     _checked(LIBC.prctl(NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if level >= 2:
         if ARCH is None:

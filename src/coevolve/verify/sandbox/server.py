@@ -21,6 +21,8 @@ PRELOAD = """bisect cmath collections copy dataclasses datetime decimal enum fra
     operator re statistics string textwrap typing""".split()
 TICK_MS = 50
 SCRATCH_MB, ENTRIES = 64, 1000
+# A /proc of another process namespace counts other processes.
+PROC = "/proc" if os.path.exists("/proc/self") and os.readlink("/proc/self") == str(os.getpid()) else "/nowhere"
 
 
 def _usage(pid: int, scratch: str) -> str:
@@ -36,7 +38,7 @@ def _usage(pid: int, scratch: str) -> str:
                     waiting.append(entry.path)
                 if count > ENTRIES:
                     break
-    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+    with contextlib.suppress(OSError), os.scandir(f"{PROC}/{pid}/fd") as entries:
         for entry in entries:  # files that are deleted but still open
             with contextlib.suppress(OSError):
                 seen = entry.stat()
@@ -44,7 +46,7 @@ def _usage(pid: int, scratch: str) -> str:
     if count > ENTRIES or size > SCRATCH_MB << 20:
         return "output"
     with contextlib.suppress(OSError):
-        return "threads" if len(os.listdir(f"/proc/{pid}/task")) > guard.THREADS else ""
+        return "threads" if len(os.listdir(f"{PROC}/{pid}/task")) > guard.THREADS else ""
     return ""
 
 
@@ -57,7 +59,7 @@ def _cpu(pid: int) -> float:
 
 def _starved(pid: int, wall: float, cpu: float) -> bool:
     """Whether the machine, not the program, used up the time: most of it spent waiting for a processor."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat") as file:
+    with contextlib.suppress(OSError), open(f"{PROC}/{pid}/schedstat") as file:
         return int(file.read().split()[1]) > 0.75e9 * wall and _cpu(pid) < 0.25 * cpu
     return False
 
@@ -94,7 +96,7 @@ class Server:
         self.control = socket.socket(fileno=control)
         self.parent = parent
         self.level, self.base = options["level"], options["base"]
-        self.paths = [*guard.readable(), *options["paths"]]
+        self.paths = guard.opened([*guard.readable(), *options["paths"]])
         self.uid = None
         if os.geteuid() == 0 and all(guard.others_reach(path) for path in (os.__file__, self.base, *options["homes"])):
             self.uid = guard.UID + os.getpid() % 1000  # so that nobody else's processes count
@@ -103,6 +105,7 @@ class Server:
         scratch = tempfile.mkdtemp(prefix="job", dir=self.base)
         if self.uid is not None:
             os.chown(scratch, self.uid, self.uid)
+        server = os.getpid()
         pid = os.fork()
         if pid:
             return pid, scratch
@@ -113,6 +116,8 @@ class Server:
             for target, fd in enumerate(fds[1:]):
                 os.dup2(fd, target)
             guard.enter(self.level, scratch, self.paths, self.uid, limits["cpu"], limits["memory"])
+            if os.getppid() != server:
+                return  # it died before its death became the signal to die
             os.closerange(3, fds[0])
             os.closerange(fds[0] + 1, 256)
             channel = child.Channel(fds[0])

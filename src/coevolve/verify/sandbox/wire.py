@@ -8,6 +8,7 @@ import math
 import struct
 
 LIMIT = 1 << 20  # bytes of results that one run may send
+INPUT = 1 << 26  # bytes of one frame to a child
 DEPTH = 60
 TAGS = {list: "l", tuple: "t", set: "s", frozenset: "f"}
 KINDS = {tag: kind for kind, tag in TAGS.items()}
@@ -50,8 +51,8 @@ class Encoder:
 
 
 def encode(value: object, loose: bool = False) -> object:
-    """Encode one value with the whole room of a run."""
-    return Encoder(loose=loose)(value)
+    """Encode one value that the trainer itself made, of up to 64 MiB."""
+    return Encoder(INPUT, loose)(value)
 
 
 def decode(tree: object) -> object:

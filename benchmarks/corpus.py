@@ -1,0 +1,89 @@
+"""What a corpus costs SPICE as it grows from 1,000 to 1,000,000 documents: indexing, opening, drawing, a whole step.
+
+Draws and steps of all sizes alternate in one process; medians are printed and written to corpus.json.
+"""
+
+import json
+import os
+import platform
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from coevolve import config
+from coevolve.train import Trainer
+from coevolve.worlds.corpus import TinyCorpus
+from coevolve.worlds.textfiles import FileCorpus
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+DRAWS, ROUNDS, STEPS = 2_000, 15, 15
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Wall seconds of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def write(path: Path, size: int) -> None:
+    """Write `size` JSON lines: documents of the tiny world, the same 10,000 over and over."""
+    source = TinyCorpus("math", 10_000)
+    lines = [json.dumps({"text": source.document(i)}) + "\n" for i in range(min(size, 10_000))]
+    with path.open("w", encoding="utf-8") as file:
+        for start in range(0, size, len(lines)):
+            file.writelines(lines[: size - start])
+
+
+def measure(root: Path) -> list[dict[str, float]]:
+    """One row per size."""
+    rows = []
+    for size in SIZES:
+        path = root / f"{size}.jsonl"
+        write(path, size)
+        row = {"documents": size, "megabytes": path.stat().st_size / 1e6}
+        row["index_s"] = seconds(lambda path=path: FileCorpus(path, 10_000))
+        row["open_s"] = seconds(lambda path=path: FileCorpus(path, 10_000))
+        rows.append(row)
+    sources = [FileCorpus(root / f"{size}.jsonl", 10_000) for size in SIZES]
+    draws: list[list[float]] = [[] for _ in SIZES]
+    for number in range(ROUNDS):
+        for source, times in zip(sources, draws, strict=True):
+            rng = random.Random(number)
+            times.append(seconds(lambda source=source, rng=rng: [source.sample(rng) for _ in range(DRAWS)]) / DRAWS)
+    ends = (0, len(SIZES) - 1)
+    trainers = {i: Trainer(config.build("spice", "quick", out=root, overrides={
+        "corpus": str(root / f"{SIZES[i]}.jsonl")})) for i in ends}  # fmt: skip
+    steps: dict[int, list[float]] = {i: [] for i in ends}
+    for number in range(STEPS):
+        for i, trainer in trainers.items():
+            steps[i].append(seconds(lambda trainer=trainer, number=number: trainer.play(number)))
+    for i, row in enumerate(rows):
+        row["draw_us"] = 1e6 * statistics.median(draws[i])
+        row["play_step_s"] = statistics.median(steps[i]) if i in steps else None
+    return rows
+
+
+def main() -> None:
+    """Measure, print Markdown, write JSON beside this file."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder  # the index is made here and goes with the folder
+        rows = measure(Path(folder))
+    result = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": 1,
+              "rows": rows}  # fmt: skip
+    Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    print("| documents | MB | index once, s | open again, s | a draw, µs | play a step, s |\n|---|---|---|---|---|---|")
+    for row in rows:
+        step = f"{row['play_step_s']:.3f}" if row["play_step_s"] else ""
+        print(f"| {row['documents']:,} | {row['megabytes']:.1f} | {row['index_s']:.3f} | {row['open_s']:.4f} | "
+              f"{row['draw_us']:.1f} | {step} |")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Time the verifiers: programs a second at each level, formulas, and how long the hostile ones are allowed to last.
+
+Every level that this machine reaches is measured in a process of its own; results are printed and written to JSON.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from coevolve.verify import code, level, verify
+
+ROUNDS, BATCH = 300, 1500
+LEVELS = ("process", "kernel", "namespaces")
+PROGRAM = "def f(x):\n    return x * x\n"
+TESTS = "assert f(3) == 9\nassert f(-4) == 16\nassert f(0) == 0"
+LOOP = "for i in range(5):\n    assert f(i) == i * i"
+FORMULAS = [("x^2-1", "(x-1)(x+1)"), (r"2\sqrt{3}", r"\sqrt{12}"), ("(1,2)", "(2,1)"), (r"\frac{\pi}{2}", r"\pi/2")]
+BOMBS = ["(5^(5^(5^(5^5))-4)-5)/16", "9^{9^9}", "2^{10^{10}}", "(10^{10})!", r"\binom{10^9}{5\cdot 10^8}",
+         r"\int_{-\infty}^{\infty} e^{-x^{x}} dx", r"(1+\sqrt{2})^{100000}", "(x+y+z)^{120}", "42=9^{9^9}",
+         r"\Gamma(10^8)", "x+" * 400, "9" * 500, "(" * 200 + "1" + ")" * 200]  # fmt: skip
+CORPUS = Path(__file__).parents[1] / "tests" / "data" / "hostile_programs"
+CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
+EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
+
+
+def median_ms(function, rounds: int) -> float:
+    """Median milliseconds of a call."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return round(1e3 * statistics.median(times), 2)
+
+
+def programs() -> dict[str, float]:
+    """Start-up, one program, tests that need two processes, and many programs at once, at the level asked for."""
+    start = time.perf_counter()
+    reached = level.programs().reported
+    began = time.perf_counter() - start
+    single = median_ms(lambda: code.run_tests(PROGRAM, TESTS), ROUNDS)
+    start = time.perf_counter()
+    found = code.run_many([partial(code.run_tests, PROGRAM, TESTS)] * BATCH)
+    rate = BATCH / (time.perf_counter() - start)
+    return {"level": reached, "start_s": round(began, 2), "median_ms": single, "programs_per_s": round(rate),
+            "two_process_tests_ms": median_ms(lambda: code.run_tests(PROGRAM, LOOP), ROUNDS // 3),
+            "passed": sum(said.verdict == "pass" for said in found) / BATCH}  # fmt: skip
+
+
+def corpus() -> dict[str, object]:
+    """Every hostile and honest program under the corpus' own limits: who got a verdict its first line allows."""
+    slowest, wrong, count = 0.0, [], 0
+    for path in sorted(CORPUS.rglob("*.py")):
+        text = path.read_text()
+        must = json.loads(text.partition("\n")[0].removeprefix("# MUST "))
+        start = time.perf_counter()
+        if must["kind"] == "call":
+            said = code.run_calls(text, "solve", CALLS, EXPECTED)
+        else:
+            said = code.run_stdio(text, "1 2 3\n", "14")
+        slowest, count = max(slowest, time.perf_counter() - start), count + 1
+        wrong += [] if said.verdict in must["verdict"] else [f"{path.stem}: {said.verdict} ({said.detail})"]
+    return {"level": level.programs().reported, "programs": count, "not_allowed": wrong, "slowest_s": round(slowest, 2)}
+
+
+def formulas() -> dict[str, float]:
+    """Ordinary pairs, and the slowest of the hostile ones."""
+    start = time.perf_counter()
+    verify("math", "x+1", "1+x")
+    began = time.perf_counter() - start
+    times = [median_ms(partial(verify, "math", answer, gold), 40) for gold, answer in FORMULAS]
+    worst = 0.0
+    for bomb in BOMBS:
+        start = time.perf_counter()
+        assert verify("math", bomb, "42").correct is False, bomb
+        worst = max(worst, time.perf_counter() - start)
+    return {"start_s": round(began, 2), "median_ms": times, "slowest_hostile_s": round(worst, 2)}
+
+
+def main() -> None:
+    """Measure, print Markdown, write JSON beside this file."""
+    if len(sys.argv) > 1:
+        sys.stdout.write(json.dumps(programs() if sys.argv[1] == "programs" else corpus()))
+        return
+    rows = []
+    for name in LEVELS:
+        run = [sys.executable, __file__, "programs"]
+        done = subprocess.run(run, env=os.environ | {level.VARIABLE: name}, capture_output=True, text=True)
+        rows += [json.loads(done.stdout)] if done.returncode == 0 else []
+    result = {"machine": platform.processor() or platform.machine(), "python": platform.python_version(),
+              "cores": len(os.sched_getaffinity(0)), "user": "root" if os.geteuid() == 0 else "ordinary",
+              "levels": rows, "corpus": corpus(), "formulas": formulas()}  # fmt: skip
+    Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    print("| level | start, s | one program, ms | two processes, ms | programs a second |\n|---|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['level']} | {row['start_s']} | {row['median_ms']} | {row['two_process_tests_ms']} | "
+              f"{row['programs_per_s']} |")  # fmt: skip
+    print(f"\ncorpus: {json.dumps(result['corpus'])}\nformulas: {json.dumps(result['formulas'])}")
+
+
+if __name__ == "__main__":
+    main()

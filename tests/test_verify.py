@@ -1,0 +1,160 @@
+"""Answers against gold answers: formulas, letters, spellings, numbers; hostile text; what a gold answer has to be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coevolve import verify as package
+from coevolve.verify import Verdict, maths, plain, valid, verify, verify_many
+
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "hostile_strings.jsonl").open()]
+EQUIVALENT = [(row["id"], {"math_equiv": "math", "string_equiv": "exact"}[row["kind"]], json.loads(row["input"]),
+               row["expected"]) for row in ROWS if row["kind"] in ("math_equiv", "string_equiv")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind", "pair", "expected"), EQUIVALENT)
+def test_hostile_pairs(name, kind, pair, expected):
+    assert verify(kind, pair["pred"], pair["gold"]).correct is expected
+
+
+def test_there_are_hostile_pairs():
+    assert len(EQUIVALENT) >= 15
+
+
+@pytest.mark.parametrize(("gold", "answer", "right"), [
+    ("1/2", "0.5", True), ("x^2-1", "(x-1)(x+1)", True), (r"2\sqrt{3}", r"\sqrt{12}", True), ("42", "042", True),
+    (r"\frac{3}{4}", r"$\frac{6}{8}$", True), ("1,000", "1000", True), ("5", "x = 5", True), ("4", "2+2=4", True),
+    (r"\{1,2,3\}", r"\{3,1,2\}", True), (r"42\%", "0.42", True), ("5", r"5\text{ cm}", True), ("even", "Even", True),
+    ("0.1", "0.10", True), ("x=5", "5", True), (r"\frac{1}{3}", r"\dfrac{1}{3}", True), ("7", r"\boxed{7}", True),
+    # what math-verify calls equal and is not
+    ("42", "43=42", False), ("42", "42=43", False), ("42", r"42\%", False), ("42", "42%", False),
+    ("0.000000001", "0.000000002", False), ("5 cm", "5 m", False), ("CAT", "ACT", False),
+    ("10^{-9}", "0.000000002", False),
+    # several answers, near misses, other digits
+    ("42", "42 or 43", False), ("42", r"\boxed{41}\boxed{42}", False), ("42", "41, 42", False),
+    ("42", "41.9999999", False),
+    ("3.14159", r"\pi", False), ("0.0000001", "0", False), ("42", "\u0664\u0662", False), ("42", "\uff14\uff12", False),
+    ("42", "4 2", False),
+    ("(1,2)", "(2,1)", False), ("[1,2)", "(1,2]", False), ("42", "", False), ("5x", "5y", False),
+])  # fmt: skip
+def test_formulas(gold, answer, right):
+    assert verify("math", answer, gold).correct is right
+
+
+@pytest.mark.parametrize("bomb", [
+    "9^{9^9}", r"(5^(5^(5^(5^5))-4)-5)/16", r"\binom{10^9}{5\cdot 10^8}", r"(1+\sqrt{2})^{100000}", "42=9^{9^9}",
+])  # fmt: skip
+def test_a_formula_that_takes_too_long_is_wrong_and_the_next_one_is_judged(bomb):
+    said = verify("math", bomb, "42")
+    assert said.correct is False and said.verdict in ("timeout", "memory", "error", "wrong")
+    assert verify("math", "2x", "x+x").correct is True
+
+
+@pytest.mark.parametrize("text", [
+    "1" * 61, "(" * 25 + "1" + ")" * 25, "x+" * 300, "\\boxed{" * 20_000, "$" * 50_000, " " * 200_000, "\ud800", "\x00",
+    "-" * 400 + "1", "__import__('os').system('touch /tmp/pwned_formula')",
+])  # fmt: skip
+def test_hostile_formulas_are_wrong(text):
+    assert verify("math", text, "42").verdict in ("wrong", "timeout", "error")
+    assert not Path("/tmp/pwned_formula").exists()
+
+
+def test_a_long_answer_is_refused_without_a_process(monkeypatch):
+    monkeypatch.setattr(maths.level, "formulas", lambda: pytest.fail("asked math-verify"))
+    assert verify("math", "x+" * 257, "42").detail == "over 512 characters"
+    assert verify("math", "7" * 61, "42").detail == "over 60 digits in a row"
+    assert verify("math", "{" * 25 + "}" * 25, "42").detail == "nested over 24 deep"
+    assert verify("math", "41", "42").verdict == "wrong"
+
+
+@pytest.mark.parametrize("gold", ["", "x+" * 300, "9" * 61, "9^{9^9}", "\\"])
+def test_a_gold_formula_that_cannot_be_read_leaves_the_answer_unscored(gold):
+    assert verify("math", "42", gold).correct is None
+
+
+def test_what_can_be_a_gold_answer():
+    assert valid("math", "x^2") and valid("math", "-7") and valid("math", "prime") and valid("math", r"\boxed{3}")
+    assert not valid("math", "") and not valid("math", "9" * 61) and not valid("math", "9^{9^9}")
+    assert valid("code", "assert f(3) == 9") and not valid("code", "assert f(3) ==")
+    assert valid("choice", "B") and not valid("exact", "")
+
+
+def test_a_dead_server_of_formulas_is_not_the_models_fault(monkeypatch):
+    class Silent:
+        why, detail, frames = "lost", "", [["guarded"]]
+
+    monkeypatch.setattr(maths, "_run", lambda gold, answer: Silent)
+    assert verify("math", "x+1", "1+x").correct is None
+
+
+@pytest.mark.parametrize(("answer", "gold", "right"), [
+    ("B", "B", True), ("b", "B", True), ("(B)", "B", True), ("B.", "B", True), (" b) ", "B", True),
+    ("**B**", "B", True),
+    (r"\text{B}", "B", True), ("$B$", "B", True), ("C", "B", False), ("B) Paris", "B", False), ("A or B", "B", False),
+    ("AB", "B", False), ("", "B", False), ("A" * 10_000, "A", False), ("\u0412", "B", False), ("(B", "B", True),
+])  # fmt: skip
+def test_choices(answer, gold, right):
+    assert verify("choice", answer, gold).correct is right
+
+
+@pytest.mark.parametrize(("answer", "gold", "right"), [
+    ("Paris", "paris", True), ("  New   York ", "new york", True), ("1,2 , 3", "1, 2, 3", True), ("yes.", "yes", True),
+    ("'Yes'", "yes", True), ("Newton", ["Sir Isaac", "newton"], True), ("Isaac Newton", "Newton", False),
+    ("ACT", "CAT", False), ("", "", False), ("", ["", "x"], False), ("caf\u00e9", "cafe\u0301", True),
+    ("x" * 5000, "x" * 5000, False),
+    ("Pa\u200bris", "Paris", False), ("no", ["yes", "maybe"], False),
+])  # fmt: skip
+def test_spellings(answer, gold, right):
+    assert verify("exact", answer, gold).correct is right
+
+
+@pytest.mark.parametrize(("answer", "gold", "tolerance", "right"), [
+    ("3.14", "3.14", 1e-6, True), ("3.1400031", "3.14", 1e-6, True), ("3.1400032", "3.14", 1e-6, False),  # 3.14e-6
+    ("0.0000009", "0", 1e-6, True), ("0.0000011", "0", 1e-6, False), ("1,234", 1234, 1e-6, True),
+    ("12,34", 1234, 1e-6, False),
+    ("1/3", "0.3333333", 1e-6, True), ("-5", "5", 1e-6, False), ("2e3", "2000", 0.0, True), ("105", "100", 0.05, True),
+    ("106", "100", 0.05, False), ("nan", "1", 1e-6, False), ("inf", "1", 1e-6, False), ("1_0", "10", 1e-6, False),
+    ("\u0667", "7", 1e-6, False), ("9" * 100_000, "9", 1e-6, False), ("1e999999999", "1", 1e-6, False),
+    ("1/0", "1", 1e-6, False),
+])  # fmt: skip
+def test_numbers_with_a_tolerance(answer, gold, tolerance, right):
+    assert verify("float", answer, gold, tolerance=tolerance).correct is right
+
+
+def test_a_gold_that_is_no_number_leaves_the_answer_unscored():
+    assert verify("float", "3", "three").correct is None
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("12", 12), ("-0.5", -0.5), (".5", 0.5), ("5.", 5), ("1,234,567.5", 1234567.5), ("2E-2", 0.02), ("3/4", 0.75),
+    (r"\frac{3}{4}", 0.75), (r"-\tfrac{3}{4}", -0.75), ("1,23", None), ("e5", None), (".", None), ("", None),
+    ("1e1000", None),
+    ("--1", None), ("1/0", None), ("0x10", None), ("1 2", None), ("9" * 61, None), ("+7", 7),
+])  # fmt: skip
+def test_plain_numbers(text, value):
+    assert plain.rational(text) == (None if value is None else plain.Fraction(str(value)))
+
+
+@pytest.mark.parametrize("kind", package.KINDS)
+def test_no_answer_is_wrong(kind):
+    assert verify(kind, None, "x").verdict == "wrong"
+
+
+def test_an_unknown_kind_is_the_users_error():
+    with pytest.raises(ValueError, match="kind='latex': allowed is math, choice, exact, float, code"):
+        verify("latex", "1", "1")
+    with pytest.raises(ValueError, match="kind='latex'"):
+        valid("latex", "1")
+
+
+def test_only_a_pass_is_correct_and_unscored_is_neither():
+    assert Verdict("pass").correct is True and Verdict("unscored").correct is None
+    assert [Verdict(name).correct for name in ("wrong", "error", "timeout", "memory", "output")] == [False] * 5
+
+
+def test_many_come_back_in_order():
+    items = [("exact", "a", "a"), ("math", "x+x", "2x"), ("math", "9^{9^9}", "42"), ("choice", "A", "B"),
+             ("code", "def f(x): return x", "assert f(1) == 1"), ("math", "x+x", "3x"),
+             ("exact", None, "a")]  # fmt: skip
+    assert [said.correct for said in verify_many(items)] == [True, True, False, False, True, False, False]
