@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Callable
+from itertools import cycle
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coevolve.parse import tag
 from coevolve.play import Batched, Steps, play
@@ -13,6 +16,7 @@ from coevolve.protocols.sage import SAGE
 from coevolve.types import Outcome, Reply, Turn
 from coevolve.verify.code import CodeResult
 from coevolve.worlds import programs
+from coevolve.worlds.oracle import TinyWorld
 
 SUM = "<question>2+3</question><type>math</type><answer>5</answer>"
 TESTS = "assert f(3)==9\nassert f(4)==12"
@@ -404,3 +408,19 @@ def test_a_wrong_field_is_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field) as error:
         SAGE(**{field: value}, world=Toy())
     assert "\n" not in str(error.value)
+
+
+PIECES = ["<question>", "</question>", "<type>", "</type>", "math", "code", "<answer>", "</answer>", "<tests>",
+          "</tests>", "assert f(3)==9", "<plan>", "</plan>", "<score>", "</score>", "8", "1", "2+3", "```python\n", "\n```", " ",
+          "{question}", "\ud800", "x*3", "<think>", "[Your"]  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), min_size=1, max_size=8), st.booleans())
+def test_whatever_is_said_an_episode_ends_with_rewards_in_range(texts: list[str], literal: bool) -> None:
+    spoken = cycle(texts)
+    (outcome,), _, _ = run(lambda turn: next(spoken), world=TinyWorld(), literal_norm=literal, solves=2, attempts=2)
+    assert outcome.samples[0].role == "challenger"
+    assert all(0 <= reward <= 1 for _, reward in earned(outcome))
+    for task in outcome.adds["tasks"]:
+        assert all(task) and task[1] in ("math", "code") and outcome.facts["accepted"] == 1.0

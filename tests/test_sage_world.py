@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import pandas as pd
 import pytest
 
 from coevolve import config, prompts
@@ -126,3 +127,16 @@ def test_printed_cells_come_from_the_backbone_asked_for() -> None:
     first = standins.printed("sage_table1", {"SAGE": "SAGE"}, "sage").set_index("benchmark")["paper"]
     assert (first["HumanEval+"], first["O Avg."]) == (68.9, 42.0)
     assert first["ID Avg."] == pytest.approx((68.9 + 62.4 + 85.5 + 66.2) / 4), "not printed in this table: a mean"
+
+
+def test_table_2_recomputed_from_table_1_shows_the_swap() -> None:
+    layout = standins.layout("sage")
+    groups = {name: [c for row in layout.groups[name] for c in layout.columns[row]] for name in ("ID Avg.", "OOD Avg.")}
+    cells = pd.concat([tables.paper_numbers("sage_table1"), tables.paper_numbers("sage_table2")])
+    found = tables.recomputed_averages(cells[~cells["benchmark"].isin(["C Avg.", "M Avg.", "O Avg."])], groups)
+    assert len(found) == 3 * 4 * 2
+    wrong = found[found["differs"]].set_index(["backbone", "method", "average"])["recomputed"]
+    assert wrong["Qwen2.5-7B-Instruct", "MAE", "ID Avg."] == pytest.approx((76.2 + 65.3 + 91.7 + 76.2) / 4)
+    assert wrong["Qwen2.5-7B-Instruct", "SAGE", "ID Avg."] == pytest.approx((76.2 + 64.0 + 92.2 + 74.7) / 4, abs=1e-3)
+    assert wrong["Qwen2.5-3B-Instruct", "Base Model", "ID Avg."] == pytest.approx(68.475), "truncated in print"
+    assert not found[found["differs"] & (found["average"] == "OOD Avg.")].size

@@ -135,6 +135,7 @@ def test_a_script_may_print_as_much_as_is_expected_and_little_more():
     ("assert f(2j) == -4", "unscored"),
     ("import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"
      "if __name__ == '__main__': unittest.main()", "pass"),
+    ("f(1)\nwhile True: pass", "timeout"),
     # faults of the tests
     ("assert f(3) ==", "unscored"), ("assert 1 == 1", "unscored"),
     ("import nowhere\nassert f(3) == 9 == 9", "unscored"),
@@ -158,6 +159,27 @@ def test_tests(tests, verdict):
 def test_a_wrong_program_against_tests_that_run(program, verdict):
     tests = "for i in range(1, 4):\n    assert f(i) == i * i"
     assert run_tests(program, tests, cpu_seconds=0.5, wall_seconds=2.0).verdict == verdict
+
+
+@pytest.mark.parametrize("program", [
+    # leaves after it has claimed to be ready; answers what takes the tests too long to look at; answers unasked
+    "send(['ready'])\nos._exit(0)", "send(['ready'], ['end'])\nos._exit(0)", "send(b'x')",
+    "def f(x):\n    send(['v', ['s', [['i', hex(i * (2**61 - 1))] for i in range(9000)]]])\n    time.sleep(9)",
+    "send(['ready'], *[['v', True]] * 50)\ntime.sleep(9)", "def f(x): send(['x', [], {}])\n", "send(['v'])",
+])  # fmt: skip
+def test_no_program_can_call_itself_unscored(program):
+    send = """import json, os, struct, time
+def send(*frames):
+    for frame in frames:
+        data = frame if isinstance(frame, bytes) else json.dumps(frame).encode()
+        for fd in range(3, 64):
+            try: os.write(fd, struct.pack(">I", len(data)) + data)
+            except OSError: pass
+"""
+    tests = "for i in range(1, 4):\n    assert f(i) == i * i"
+    for said in (run_tests(send + program, tests, cpu_seconds=0.3, wall_seconds=1.0),
+                 run_calls(send + program, "f", [(1,)], [1], cpu_seconds=0.3, wall_seconds=1.0)):  # fmt: skip
+        assert said.correct is False, said
 
 
 def test_the_tests_are_not_in_the_candidates_memory():

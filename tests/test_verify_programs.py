@@ -113,8 +113,8 @@ def test_corpus(path, listeners, canary, monkeypatch):
             ear.accept() if ear.type == socket.SOCK_STREAM else ear.recv(16)
     assert canary.read_bytes() == secret
     assert not [*Path("/tmp").glob("pwned*"), *Path.home().glob("pwned*")]
-    assert not [inside for server in level.programs().idle if server.folder for inside in os.listdir(server.folder)]
     assert judge(PLAIN, "call").verdict == "pass"
+    assert not [inside for server in level.programs().idle if server.folder for inside in os.listdir(server.folder)]
 
 
 ESCAPES = {

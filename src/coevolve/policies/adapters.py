@@ -3,6 +3,8 @@
 Knows models and adapters, neither turns nor rewards.
 """
 
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -94,6 +96,7 @@ def load_unsloth(model: str, names: Sequence[str], lora: tuple) -> dict[str, Ada
     """
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
+    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
     try:
         from unsloth import FastLanguageModel
     except ImportError as error:

@@ -64,6 +64,7 @@ class CoNL:
     own_votes: bool = False  # whether votes on one's own solution count; of two agents they always do
     leave_one_out: bool = False  # whether one's own vote is left out of the majority it is compared with
     prior_variance: float = 1.0  # of the Bradley-Terry scores' Gaussian prior
+    judge_temperature: float | None = None  # of rankings (rounds 1 and 3); None: as everything else
     revision_reads: str = "own"  # all: everybody's initial solutions beside the critiques (Algorithm 1, line 10)
     memory: int = 8000  # solutions and critiques longer than this many characters are compressed; 0: never
     test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
@@ -86,8 +87,10 @@ class CoNL:
         if self.revision_reads not in ("own", "all"):
             raise ValueError(f"revision_reads must be one of own, all, got {self.revision_reads!r}")
         self.personas = [self._persona(PERSONAS[i % len(PERSONAS)]) for i in range(self.agents)]
-        self.proposal, self.review = self._role("proposal"), self._role("review")
-        self.revision, self.verdict = self._role("revision"), self._role("verdict")
+        if self.judge_temperature is not None and not self.judge_temperature >= 0:
+            raise ValueError(f"judge_temperature must be at least 0, got {self.judge_temperature}")
+        self.proposal, self.revision = self._role("proposal"), self._role("revision")
+        self.review, self.verdict = (self._role(name, self.judge_temperature) for name in ("review", "verdict"))
         self.compressors = {kind: self._role(f"compress_{kind}") for kind in ("solution", "critique")}
         self.solver = replace(self.proposal, prompt=self.proposal.prompt.replace("{persona}", self.personas[0]))
 
@@ -96,8 +99,8 @@ class CoNL:
         """The queries D to train on: not the test questions, unless at test time."""
         return self.world.problems("test" if self.test_time else "train", self.families)
 
-    def _role(self, name: str) -> Role:
-        return prompts.load("conl", name, self.prompt, folder=self.prompt_folder)
+    def _role(self, name: str, temperature: float | None = None) -> Role:
+        return prompts.load("conl", name, self.prompt, folder=self.prompt_folder, temperature=temperature)
 
     def _persona(self, name: str) -> str:
         return name if self.prompt == "compact" else prompts.text("conl", f"personas/{name}", folder=self.prompt_folder)

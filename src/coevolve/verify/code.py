@@ -142,11 +142,11 @@ def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict
         attend([candidate, asker], carry)
     verdict, detail = _ending(asker)
     failure, why = _ending(candidate)
-    unloaded = candidate.why != "stopped" and ["ready"] not in candidate.frames
-    if failure == "unscored" or unloaded or (verdict and answered < asked):
+    fled = candidate.why != "stopped"  # by itself, before the tests were over
+    if failure == "unscored" or (verdict and (fled or answered < asked)):
         slow = failure == "error" and verdict == "timeout"  # both clocks ran out, the tests' first
         verdict, detail = ("timeout" if slow else failure or "error"), why  # the program's fault
-    elif not asked or verdict in ("timeout", "memory", "output", "unscored"):
+    elif not asked or verdict == "unscored":
         verdict, detail = "unscored", f"the tests are at fault: {detail or 'they call nothing'}"
     elif detail.startswith("AssertionError"):
         verdict = "wrong"
@@ -158,7 +158,8 @@ def run_tests(program: str, tests: str, *, entry: str | None = None, cpu_seconds
     """Judge a program by assert-style tests that may themselves be a model's work.
 
     Lines `assert f(data) == data` become calls; anything else runs in a second sandboxed process, where `entry`, or
-    every name the tests use and do not define, asks the candidate. Tests at fault give `unscored`.
+    every name the tests use and do not define, asks the candidate. Tests that do not parse, or fail before they ask
+    anything, give `unscored`; from the first answer on, what goes wrong counts against the program.
     """
     limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
     pool = level.programs()

@@ -7,7 +7,7 @@ from coevolve.verify import level, plain
 from coevolve.verify.pool import Child
 
 CHARACTERS, DIGITS, DEPTH = 512, 60, 24  # longer, deeper: no answer to a question but a way to keep us busy
-CPU, WALL, MEMORY_MB = 1.5, 1.6, 1000
+CPU, WALL, MEMORY_MB = 1.0, 1.2, 900  # seconds of a process, seconds of a clock
 DIGIT_RUN = re.compile(rf"[0-9]{{{DIGITS + 1}}}")
 WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
@@ -85,6 +85,8 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
         return "unscored", f"the gold answer could not be read ({child.why or frames.get('x') or 'not a formula'})"
     if "v" in frames and "end" in frames:
         return ("pass" if frames["v"] is True else "wrong"), ""
+    if child.why == "timeout" and not valid(wanted):
+        return "unscored", "the gold answer takes too long"
     failed = str(frames.get("x", ""))
     verdict = child.why if child.why in ("timeout", "output") else "memory" if failed == "MemoryError" else "error"
     return verdict, failed or child.why

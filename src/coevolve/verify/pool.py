@@ -60,7 +60,7 @@ class Server:
             os.chmod(self.folder, 0o711)  # for the user that programs run as
         modules = [path for path in sys.path if os.path.isdir(path)] if math else []
         options = {"level": level, "base": self.folder or MEMORY, "homes": [sys.base_prefix, *modules],
-                   "paths": modules, "preload": ["sandbox.equal"] if math else []}  # fmt: skip
+                   "paths": modules, "math": math}  # fmt: skip
         self.socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.pidfd_open(os.getpid())  # readable for the server when we are gone, however we went
         python = os.path.realpath(sys.executable)
@@ -146,7 +146,8 @@ class Child:
                 self.stop("output")
                 return
             try:
-                self.frames += self.incoming.feed(data)
+                for frame in self.incoming.feed(data):
+                    self.frames.append(frame)  # one by one: those before the broken one count
             except ValueError:
                 self.stop("garbled")
 

@@ -6,7 +6,7 @@ from coevolve.worlds.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim,
 from coevolve.worlds.tiny import Task
 
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
-CRITIC_SKILL, DEFENCE, CORRECTION = 0.8, 0.97, 0.85  # of seasoned agents: critics right, solutions kept, put right
+CRITIC_SKILL, DEFENCE, CORRECTION = 0.8, 0.97, 0.5  # of seasoned agents: critics right, solutions kept, put right
 AGENTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # how many agents a conversation has
 
 

@@ -6,6 +6,7 @@ A value of exact builtin types becomes a tree: None, bools and strings stand for
 import json
 import math
 import struct
+from collections.abc import Iterator
 
 LIMIT = 1 << 20  # bytes of results that one run may send
 INPUT = 1 << 26  # bytes of one frame to a child
@@ -101,10 +102,9 @@ class Frames:
         self.limit = limit
         self.buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[list]:
-        """Add bytes and return the frames now complete. Each is a non-empty list that starts with a string."""
+    def feed(self, data: bytes) -> Iterator[list]:
+        """Add bytes and yield the frames now complete. Each is a non-empty list that starts with a string."""
         self.buffer += data
-        found = []
         while len(self.buffer) >= 4:
             (size,) = struct.unpack(">I", self.buffer[:4])
             if size > self.limit:
@@ -119,5 +119,4 @@ class Frames:
                 raise ValueError("the frame is too deep") from error
             if type(frame) is not list or not frame or type(frame[0]) is not str:
                 raise ValueError("not a frame")
-            found.append(frame)
-        return found
+            yield frame
