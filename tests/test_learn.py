@@ -175,7 +175,7 @@ def test_a_rewarded_token_becomes_likelier():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"estimator": "gae"}, "advantage.*task_relative"),
+        ({"estimator": "nope"}, "advantage.*task_relative"),
         ({"old": "both"}, "old"),
         ({"length_norm": "x"}, "length_norm"),
     ],

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from coevolve import config, prompts
+from coevolve.baselines import azr
 from coevolve.evaluate import standins, tables
 from coevolve.protocols.sage import SAGE
 from coevolve.verify.code import run_tests, valid_tests
 from coevolve.worlds import programs, symbols, tiny
-from coevolve.worlds.oracle import VERIFIED_SHARES, TinyWorld
+from coevolve.worlds.oracle import SEED_SHARES, VERIFIED_SHARES, TinyWorld
 
 WORLD = TinyWorld()
 
@@ -30,16 +31,23 @@ def test_seed_tasks_keep_the_proportions_of_table_5_and_are_sound() -> None:
     assert not held_out & {question for question, *_ in tasks}
 
 
-def test_families_of_the_seeds_are_the_ones_counted_as_in_distribution() -> None:
+def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
     layout = standins.layout("sage")
     seeded = {family for _, families in VERIFIED_SHARES.values() for family in families}
+    others = {family for _, families in SEED_SHARES.values() for family in families} | set(azr.MODE_OF)
     inside = {family for name in layout.groups["ID Avg."] for family in layout.families[name]}
     outside = {family for name in layout.groups["OOD Avg."] for family in layout.families[name]}
-    assert inside == seeded and not outside & seeded
+    assert inside == seeded and not outside & (seeded | others)
+    rest = layout.families["AZR's or MAE's seeds only"]
+    assert set(rest) == others - seeded and inside | outside | set(rest) == set(tiny.NAMES)
+
+
+def test_the_averages_are_over_the_papers_nine_columns() -> None:
+    layout = standins.layout("sage")
     for names in (("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")):
-        assert sorted(name for group in names for name in layout.groups[group]) == sorted(layout.families)
-    assert layout.groups["O Avg."] == list(layout.families) and len(layout.families) == 9
-    columns = [column for its in layout.columns.values() for column in its]
+        assert sorted(name for group in names for name in layout.groups[group]) == sorted(layout.groups["O Avg."])
+    columns = [column for name in layout.groups["O Avg."] for column in layout.columns[name]]
+    assert len(columns) == 9 and [name for name, its in layout.columns.items() if not its] == [list(layout.families)[-1]]
     assert set(columns) | {"C Avg.", "M Avg.", "O Avg."} == set(tables.paper_numbers("sage_table1")["benchmark"])
 
 

@@ -22,19 +22,19 @@ PRESETS_FILE = Path(__file__).with_name("presets.toml")
 METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
     "mae": "coevolve.protocols.mae:MAE",
     "sage": "coevolve.protocols.sage:SAGE",
+    "spice": "coevolve.protocols.spice:SPICE",
+    "comas": "coevolve.protocols.comas:CoMAS",
+    "conl": "coevolve.protocols.conl:CoNL",
+    "base": "coevolve.baselines.base:Base",
     "azr": "coevolve.baselines.azr:AZR",
     "sft": "coevolve.baselines.sft:SFT",
-    "base": "coevolve.baselines.base:Base",
-    "conl": "coevolve.protocols.conl:CoNL",
-    "srt": "coevolve.baselines.srt:SRT",
-    "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
-    "comas": "coevolve.protocols.comas:CoMAS",
+    "strong_challenger": "coevolve.baselines.strong_challenger:StrongChallenger",
+    "rzero": "coevolve.baselines.rzero:RZero",
     "srlm": "coevolve.baselines.srlm:SRLM",
     "maporl": "coevolve.baselines.maporl:MAPoRL",
     "ttrl": "coevolve.baselines.ttrl:TTRL",
-    "spice": "coevolve.protocols.spice:SPICE",
-    "strong_challenger": "coevolve.baselines.strong_challenger:StrongChallenger",
-    "rzero": "coevolve.baselines.rzero:RZero",
+    "srt": "coevolve.baselines.srt:SRT",
+    "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
 }
 ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
 KINDS = ("ppo", "importance", "reinforce")

@@ -20,6 +20,7 @@ from coevolve.policies.value import ValueHead
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
+ALONE = Ranks(1)
 OLD = ("sampler", "learner")
 
 
@@ -56,7 +57,7 @@ def learn(
     reference: Reference | None = None,
     kl_coef: float = 0.0,
     value: ValueHead | None = None,
-    ranks: Ranks | None = None,
+    ranks: Ranks = ALONE,
 ) -> dict[str, float]:
     """Take one step on `samples` (all of this policy) and return the step's metrics.
 
@@ -78,21 +79,14 @@ def learn(
     sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
     policy.model.train()  # adapters may have dropout
-    for batch in _micro_batches(rows if ranks is None else ranks.share(rows), micro_tokens):
+    for batch in _micro_batches(ranks.share(rows), micro_tokens):
         result, gap = _backward(policy, batch, old, settings)
         sums.add(result, gap)
     policy.model.eval()
+    sums.join(ranks)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if ranks is not None:
-        sums.join(ranks)
-        ranks.add_gradients(parameters)
-    norm, skipped = math.nan, False
-    if sums.tokens:
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip or math.inf))
-        skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
-        if not skipped:
-            optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    ranks.add_gradients(parameters)
+    norm, skipped = _update(optimizer, parameters, sums, grad_clip)
     return {
         **sums.metrics(),
         "grad_norm": norm if sums.tokens else 0.0,
@@ -102,6 +96,20 @@ def learn(
         "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
         **({"kl": _mean_ratio(kl[0])} if kl else {}),
     }
+
+
+def _update(
+    optimizer: Optimizer, parameters: Sequence[torch.nn.Parameter], sums: "_Sums", grad_clip: float | None
+) -> tuple[float, bool]:
+    """Clip and step unless something is not finite; return the gradient's norm and whether the step was skipped."""
+    norm, skipped = math.nan, False
+    if sums.tokens:
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip or math.inf))
+        skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
+        if not skipped:
+            optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return norm, skipped
 
 
 def _check(estimator: str, old: str, reference: Reference | None, kl_coef: float, value: ValueHead | None) -> None:

@@ -19,8 +19,9 @@ from coevolve.types import Episode, Outcome
 class Ranks:
     """This process among those of its run."""
 
-    def __init__(self) -> None:
-        self.count = int(os.environ.get("WORLD_SIZE", "1"))
+    def __init__(self, count: int | None = None) -> None:
+        """Read from the environment how many there are, unless `count` says that this process is alone."""
+        self.count = int(os.environ.get("WORLD_SIZE", "1")) if count is None else count
         self.index = int(os.environ.get("RANK", "0")) if self.count > 1 else 0
         if self.count > 1:
             self.state  # noqa: B018  every rank joins the group here, before any of them is busy

@@ -101,7 +101,7 @@ class Trainer:
                 length_constant=float(run.max_tokens), grad_clip=run.grad_clip, temperature=run.temperature,
                 micro_tokens=run.micro_tokens, reference=self.team.references.get(name),
                 kl_coef=getattr(self.protocol, "kl_coef", 0.0), value=self.team.values.get(name),
-                ranks=self.ranks if self.ranks.count > 1 else None,
+                ranks=self.ranks,
             )  # fmt: skip
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")

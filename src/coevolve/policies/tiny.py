@@ -33,7 +33,7 @@ class Cycle:
 
 @dataclass(frozen=True)
 class Tuning(Cycle):
-    """A cycle that goes on from a shipped backbone, for CoNL, which needs agents that can rank and defend themselves."""
+    """A cycle that goes on from a shipped backbone, for CoNL: agents that can rank and defend themselves."""
 
     start: str = "tiny"
     seasoned: float = 15.0  # how many times as often CoNL's reviews, revisions and verdicts are shown

@@ -1,0 +1,135 @@
+"""Tables of what conversations on test items showed: CoNL's measures as ratios with paired bootstrap intervals.
+
+A row of the frame is one item of one run, as `evaluate.conl.examine` wrote it. Every measure is a sum over a sum
+(corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+from coevolve import record
+from coevolve.evaluate import standins, stats
+from coevolve.evaluate.stats import Interval
+
+MEASURES = {  # name: (what is counted, out of what; none: out of all items)
+    "Pass@1": ("pass_1", None), "Pass@K": ("pass_k", None), "Rank-rho": ("rank_rho", "rho_known"),
+    "Correction": ("fixed", "wrong_before"), "Harm": ("harmed", "right_before"),
+}  # fmt: skip
+Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]  # numerators and denominators, S seeds x I items
+Groups = Mapping[str, Sequence[str]]  # name: stand-ins, pooled
+
+
+def conversations(
+    folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "conl"
+) -> pd.DataFrame:
+    """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
+    frames, benchmark_of = [], standins.layout(paper).benchmark_of
+    for run, label in labels.items():
+        for seed in runs[run]:
+            frame = record.read(Path(folder) / f"{run}-s{seed}", "conversations")
+            frame["benchmark"] = frame["family"].map(benchmark_of)
+            frames.append(frame.assign(method=label, seed=seed, rho_known=frame["rank_rho"].notna().astype(float)))
+    return pd.concat(frames, ignore_index=True)
+
+
+def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
+    """Numerators and denominators of a measure for one method, seeds and items sorted.
+
+    Raises ValueError when the seeds were not examined on the same items.
+    """
+    part = frame[(frame["method"] == method) & frame["benchmark"].isin(list(stands))]
+    top, bottom = MEASURES[measure]
+    wide = [part.assign(one=1.0).pivot(index="seed", columns="item", values=name).astype(float)
+            for name in (top, bottom or "one")]  # fmt: skip
+    if part.empty or part.pivot(index="seed", columns="item", values="pass_1").isna().any(axis=None):
+        raise ValueError(f"method {method!r} has no conversations, or not the same items for every seed")
+    return wide[0].fillna(0.0).to_numpy(), wide[1].to_numpy()
+
+
+def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
+    """The difference of two ratios (of `ours` from 0 without a base) with limits by a paired bootstrap over items.
+
+    A seed counts as a repetition on the same items; with several the limits reach at least as far as Student's
+    t over the seeds' own differences. A ratio without a denominator is nan.
+    """
+    rng, items = np.random.default_rng(0), ours[0].shape[1]
+    weights_RI = rng.multinomial(items, np.full(items, 1 / items), replicates).astype(float)
+    drawn_R = _ratio(ours, weights_RI) - (0.0 if base is None else _ratio(base, weights_RI))
+    whole = np.ones((1, items))
+    delta = float((_ratio(ours, whole) - (0.0 if base is None else _ratio(base, whole)))[0])
+    known = drawn_R[np.isfinite(drawn_R)]
+    if not len(known) or not np.isfinite(delta):
+        return Interval(delta, float("nan"), float("nan"))
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    reach = 0.0
+    if len(ours[0]) > 1:
+        its = [_seed_ratio(ours, s) - (0.0 if base is None else _seed_ratio(base, min(s, len(base[0]) - 1)))
+               for s in range(len(ours[0]))]  # fmt: skip
+        spread = np.array([value for value in its if np.isfinite(value)])
+        if len(spread) > 1:
+            reach = scipy_stats.t.ppf((1 + level) / 2, len(spread) - 1) * spread.std(ddof=1) / np.sqrt(len(spread))
+    return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
+
+
+def _ratio(ratio: Ratio, weights_RI: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
+
+
+def _seed_ratio(ratio: Ratio, seed: int) -> float:
+    bottom = ratio[1][seed].sum()
+    return float(ratio[0][seed].sum() / bottom) if bottom else float("nan")
+
+
+def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
+    """Every method's measures in every group: the counts behind them, the value, and 95 % limits."""
+    rows = []
+    for method in frame["method"].unique():
+        for group, stands in groups.items():
+            for measure in measures:
+                ratio = ratio_of(frame, method, measure, stands)
+                value, low, high = ratio_gain(None, ratio)
+                rows.append({"method": method, "benchmark": group, "measure": measure, "seeds": len(ratio[0]),
+                             "k": ratio[0].sum(), "n": ratio[1].sum(), "value": value, "low": low,
+                             "high": high})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def gains(
+    frame: pd.DataFrame, base: str, groups: Groups, measures: Sequence[str], signs: Mapping[tuple[str, str, str], int]
+) -> pd.DataFrame:
+    """Every method's difference from `base`, on the same items, with 95 % limits and a verdict.
+
+    `signs` holds the direction that the paper claims by (method, group, measure); without one there is no verdict.
+    A base of several seeds is cut to the first ones when the method has fewer.
+    """
+    rows = []
+    for method in frame["method"].unique():
+        if method == base:
+            continue
+        for group, stands in groups.items():
+            for measure in measures:
+                ours = ratio_of(frame, method, measure, stands)
+                theirs = ratio_of(frame, base, measure, stands)
+                seeds = min(len(ours[0]), len(theirs[0]))
+                pair = [(top[:seeds], bottom[:seeds]) for top, bottom in (theirs, ours)]
+                delta, low, high = ratio_gain(*pair)
+                sign = signs.get((method, group, measure))
+                verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
+                rows.append({"method": method, "benchmark": group, "measure": measure, "delta": delta, "low": low,
+                             "high": high, "verdict": verdict})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def cell(value: float, low: float, high: float, measure: str) -> str:
+    """A measure as a table shows it: percent, or a correlation with two digits."""
+    if not np.isfinite(value):
+        return "undefined"
+    if measure == "Rank-rho":
+        return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{100 * value:.1f} [{100 * max(0.0, low):.1f}, {100 * min(1.0, high):.1f}]"

@@ -1,0 +1,107 @@
+"""CoNL's measures (Appendix F, Table 4) by hand, and their tables with intervals."""
+
+import json
+from random import Random
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from coevolve.evaluate import conversations as tables
+from coevolve.evaluate.conl import examine, measures, order, pass_at, rank_rho, summary
+from coevolve.play import Batched
+from coevolve.protocols.conl import CoNL
+from coevolve.types import Reply
+
+
+def test_pass_at_follows_the_ranking_and_breaks_ties_by_number() -> None:
+    scores, right = [0.4, 0.7, 0.7, 0.2], [True, False, True, False]
+    assert order(scores) == [1, 2, 0, 3]
+    assert [pass_at(scores, right, k) for k in (1, 2, 3, 4, None)] == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert pass_at(scores, [False] * 4) == 0.0 and pass_at([0.5] * 3, [False, True, True], 1) == 0.0
+
+
+@pytest.mark.parametrize(("scores", "right", "rho"), [
+    ([0.9, 0.8, 0.2, 0.1], [True, True, False, False], 0.8944), ([0.1, 0.2, 0.8, 0.9], [True, True, False, False], -0.8944),
+    ([0.9, 0.5, 0.1], [True, False, False], 0.8660), ([0.9, 0.1, 0.9, 0.1], [True, True, False, False], 0.0),
+    ([0.6, 0.4], [True, False], 1.0), ([0.6, 0.4], [True, True], None), ([0.6, 0.4], [False, False], None),
+    ([0.5, 0.5], [True, False], None),
+])  # fmt: skip
+def test_rank_rho_is_spearmans(scores: list, right: list, rho: float | None) -> None:
+    """By hand: ranks 4 3 2 1 against ties 3.5 3.5 1.5 1.5 give 4 / sqrt(5 x 4) = 0.894."""
+    assert rank_rho(scores, right) == (None if rho is None else pytest.approx(rho, abs=1e-4))
+
+
+def test_measures_and_summary_by_hand() -> None:
+    one = measures([0.7, 0.6, 0.3], [False, True, True], [True, True, False])
+    assert one == {"pass_1": 1.0, "pass_k": 1.0, "rank_rho": pytest.approx(0.8660, abs=1e-4), "wrong_before": 1.0,
+                   "fixed": 1.0, "right_before": 2.0, "harmed": 1.0}  # fmt: skip
+    two = measures([0.5, 0.5, 0.5], [False] * 3, [False] * 3)
+    assert (two["pass_1"], two["rank_rho"], two["wrong_before"], two["fixed"]) == (0.0, None, 3.0, 0.0)
+    both = summary([one, two])
+    assert both == {"n": 2, "pass_1": 0.5, "pass_k": 0.5, "rank_rho": one["rank_rho"], "rho_undefined": 1,
+                    "correction": 0.25, "harm": 0.5, "wrong_before": 4.0, "fixed": 1.0, "right_before": 2.0,
+                    "harmed": 1.0}  # fmt: skip
+    assert summary([two])["harm"] is None and summary([])["pass_1"] is None
+
+
+def test_examine_discusses_test_items_of_the_families_trained_on() -> None:
+    conl = CoNL(agents=2)
+    rows = examine(conl, Batched(lambda turns: [Reply(turn, "ANSWER: 5") for turn in turns]), 2, (1,))
+    assert len(rows) == 24 and {row["family"] for row in rows} == set(conl.families)
+    assert [row["item"] for row in rows] == list(range(24)) and json.loads(json.dumps(rows)) == rows
+    assert all(row["answers_after"] == ["5", "5"] and row["scores_after"] == [0.5, 0.5] for row in rows)
+    assert not {row["question"] for row in rows} & set(conl.questions)
+
+
+def frame(rows: list[tuple[str, int, int, float, float | None]]) -> pd.DataFrame:
+    """Rows of (method, seed, item, pass_1, rank_rho)."""
+    made = pd.DataFrame(rows, columns=["method", "seed", "item", "pass_1", "rank_rho"])
+    return made.assign(benchmark="AIME", pass_k=1.0, fixed=made["pass_1"], wrong_before=2.0, harmed=0.0,
+                       right_before=0.0, rho_known=made["rank_rho"].notna().astype(float))  # fmt: skip
+
+
+def test_ratios_pool_items_and_leave_out_what_is_undefined() -> None:
+    made = frame([("a", 0, 0, 1.0, 0.5), ("a", 0, 1, 0.0, None), ("a", 0, 2, 1.0, 0.1)])
+    table = tables.measured(made, {"all": ["AIME"]}).set_index("measure")
+    assert table.loc["Pass@1", "value"] == pytest.approx(2 / 3) and table.loc["Pass@1", "n"] == 3
+    assert table.loc["Rank-rho", "value"] == pytest.approx(0.3) and table.loc["Rank-rho", "n"] == 2
+    assert table.loc["Correction", "value"] == pytest.approx(2 / 6)
+    assert np.isnan(table.loc["Harm", "value"])
+    assert (table.loc["Pass@1", ["low", "high"]] == [0.0, 1.0]).all()
+    assert tables.cell(0.8, 0.7, 0.9, "Pass@1") == "80.0 [70.0, 90.0]"
+    assert tables.cell(0.8, 0.7, 0.9, "Rank-rho") == "0.80 [0.70, 0.90]"
+    assert tables.cell(float("nan"), 0, 0, "Harm") == "undefined"
+
+
+def test_gains_are_paired_and_judged() -> None:
+    rng = Random(0)
+    hard = [rng.random() < 0.5 for _ in range(200)]
+    rows = [("base", 0, i, float(not h), None) for i, h in enumerate(hard)]
+    rows += [("better", 0, i, float(not h or i % 5 == 0), None) for i, h in enumerate(hard)]
+    rows += [("same", 0, i, float(not h), None) for i, h in enumerate(hard)]
+    signs = {("better", "all", "Pass@1"): 1, ("same", "all", "Pass@1"): -1}
+    table = tables.gains(frame(rows), "base", {"all": ["AIME"]}, ["Pass@1"], signs).set_index("method")
+    expected = np.mean([h and i % 5 == 0 for i, h in enumerate(hard)])
+    assert table.loc["better", "delta"] == pytest.approx(expected) and table.loc["better", "verdict"] == "agrees"
+    assert 0 < table.loc["better", "low"] < expected < table.loc["better", "high"] < 2 * expected
+    assert (table.loc["same", ["delta", "low", "high"]] == 0).all() and table.loc["same", "verdict"] == "undecided"
+    turned = tables.gains(frame(rows), "better", {"all": ["AIME"]}, ["Pass@1"], {("base", "all", "Pass@1"): 1})
+    assert turned.set_index("method").loc["base", "verdict"] == "disagrees"
+
+
+def test_a_spread_over_seeds_widens_the_interval() -> None:
+    calm = [("a", s, i, float(i % 2), None) for s in range(3) for i in range(400)]
+    wild = [("a", s, i, float(i % 10 < 2 + 3 * s), None) for s in range(3) for i in range(400)]
+    (narrow,), (wide,) = (tables.measured(frame(rows), {"all": ["AIME"]}, ["Pass@1"]).to_dict("records")
+                          for rows in (calm, wild))  # fmt: skip
+    assert narrow["value"] == wide["value"] == 0.5 and narrow["seeds"] == 3
+    assert narrow["high"] - narrow["low"] < 0.11 < 1.0 < wide["high"] - wide["low"]
+
+
+def test_missing_items_are_named() -> None:
+    made = frame([("a", 0, 0, 1.0, None), ("a", 1, 1, 1.0, None)])
+    with pytest.raises(ValueError, match="'a'"):
+        tables.measured(made, {"all": ["AIME"]})
+    with pytest.raises(ValueError, match="'b'"):
+        tables.ratio_of(made, "b", "Pass@1", ["AIME"])
