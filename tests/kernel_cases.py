@@ -123,7 +123,9 @@ def test_a_target_outside_the_vocabulary_is_nan_and_reads_nothing(target):
 def test_random_problems():
     for seed in range(25):
         draw = torch.Generator().manual_seed(seed)
-        T, V, H, chunk = (int(torch.randint(low, high, (), generator=draw)) for low, high in [(1, 9), (1, 200), (1, 9), (1, 9)])
+        T, V, H, chunk = (
+            int(torch.randint(low, high, (), generator=draw)) for low, high in [(1, 9), (1, 200), (1, 9), (1, 9)]
+        )
         options = {name: from_.elements[seed % len(from_.elements)] for name, from_ in OPTIONS.items()}
         inputs = problem(seed, T, V, H, torch.float32)[:5]
         expected = outcome((inputs[0].double(), inputs[1].double(), *inputs[2:]), path="reference", **options)

@@ -185,9 +185,7 @@ def test_an_old_logprob_that_is_not_finite_is_never_learned_from(kind, old, adva
 
 
 def test_no_tokens_give_a_zero_loss():
-    result = policy_loss(
-        torch.zeros(0, 4), torch.randn(5, 4), torch.zeros(0, dtype=torch.long), torch.zeros(0)
-    )
+    result = policy_loss(torch.zeros(0, 4), torch.randn(5, 4), torch.zeros(0, dtype=torch.long), torch.zeros(0))
     assert result.loss.item() == 0 and result.ratio_max.item() == 1 and result.clip_fraction.item() == 0
 
 

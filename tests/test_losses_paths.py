@@ -49,7 +49,9 @@ def assert_same(ours, expected, rtol=1e-9, atol=1e-12):
             assert ours[name] is None, name
         else:
             close = {"rtol": rtol, "atol": atol, "check_dtype": False}
-            torch.testing.assert_close(ours[name].double(), expected[name].double(), **close, msg=lambda m, n=name: n + m)
+            torch.testing.assert_close(
+                ours[name].double(), expected[name].double(), **close, msg=lambda m, n=name: n + m
+            )
 
 
 OPTIONS = {

@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from coevolve import prompts
+from coevolve import prompts, rankings
 from coevolve.evaluate.score import score, tally
 from coevolve.play import Batched
+from coevolve.prompts import blocks
 from coevolve.types import Reply, Turn
-from coevolve.worlds import tiny
-from coevolve.worlds.demonstrations import ROLES, demonstrate
+from coevolve.worlds import conversations, tiny
+from coevolve.worlds.demonstrations import PROMPTS, ROLES, demonstrate
 from coevolve.worlds.demonstrator import Demonstrator, claim, pick
 from coevolve.worlds.formats import well_formed
 
@@ -69,6 +70,27 @@ def _agreement(replies: Sequence[str], truths: Sequence[bool]) -> float:
     return sum(hits) / len(hits)
 
 
+def ranking(generate: Generate, count: int, seed: int = 0) -> float:
+    """Share of stated pairs of a right and a wrong solution that CoNL's verdicts at temperature 1 put the right way.
+
+    A pair called equal counts as missed; chance is below one half.
+    """
+    rng, role = Demonstrator(f"ranking {seed}"), PROMPTS["conl/verdict"]
+    tables = [conversations.table(rng) for _ in range(count)]
+    shown = [blocks.solutions([f"ANSWER: {answer}" for answer in answers]) for _, answers, *_ in tables]
+    turns = [role(persona="analyst", agent=agent, query=task.question, solutions=block)
+             for (task, *_, agent), block in zip(tables, shown, strict=True)]  # fmt: skip
+    replies = ask(generate, role.name, [turn.messages[0]["content"] for turn in turns], 1.0, seed)
+    won = stated = 0.0
+    for reply, (task, answers, *_) in zip(replies, tables, strict=True):
+        right = [tiny.right(task.question, answer) for answer in answers]
+        for winner, loser, weight in rankings.ranking(reply, "final_ranking", len(answers)).comparisons:
+            if right[winner] != right[loser]:
+                stated += weight
+                won += right[winner] * (weight == 1)
+    return won / stated if stated else 0.0
+
+
 def challenging(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
     """The document reader at temperature 1: gold answers right, questions literally in the document."""
     rng, role = Demonstrator(f"challenging {seed}"), prompts.load("spice", "challenger_free", "compact")
@@ -98,7 +120,8 @@ def measure(generate: Generate, count: int = 400, per_family: int = 40, seed: in
         "misconception_greedy": sum(row["misconception"] for row in greedy) / len(greedy),
         "judge_answer_greedy": judging(generate, count, 0.0, seed),
         "judge_answer_sampled": judging(generate, count, 1.0, seed),
-        "judge_question": rating(generate, count, seed), **challenging(generate, count, seed),
+        "judge_question": rating(generate, count, seed), "ranking": ranking(generate, count, seed),
+        **challenging(generate, count, seed),
         "items": len(tasks), "solve_by_family": {name: _share(rows) for name, rows in families.items()},
         "solve_by_level": {str(n): _share([r for r in greedy if r["level"] == n]) for n in tiny.LEVELS},
         "format": formats(generate, count, seed),

@@ -44,26 +44,25 @@ def _read(line, at, width, LOWEST: tl.constexpr):
 
 
 @triton.jit
-def _rows(
-    logits, width, columns, targets, advantages, old, weights, logprobs, entropy,
-    inverse, low, high, dual, coef, saturation, LOWEST: tl.constexpr, KIND: tl.constexpr, HAS_OLD: tl.constexpr,
-    HAS_DUAL: tl.constexpr, HAS_BONUS: tl.constexpr, GRADIENT: tl.constexpr,
-    UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0)
-    line = logits + row.to(tl.int64) * width
-    # Columns of one step as (unit, thread, neighbours): a thread's neighbours are one load of 16 bytes, and the running
-    # statistics are a thread's own, so that nothing has to be exchanged before the row's end.
+def _columns(UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr):
+    """Columns of one step as (unit, thread, neighbours): a thread's neighbours are one load of 16 bytes."""
     unit, thread = tl.arange(0, UNITS)[:, None, None], tl.arange(0, THREADS)[None, :, None]
-    local = (unit * THREADS + thread) * WIDTH + tl.arange(0, WIDTH)[None, None, :]
-    STEP: tl.constexpr = UNITS * THREADS * WIDTH
-    rate = inverse * 1.4426950408889634  # exp(x / temperature) = 2^(rate x)
+    return (unit * THREADS + thread) * WIDTH + tl.arange(0, WIDTH)[None, None, :]
 
+
+@triton.jit
+def _statistics(
+    line, width, rate, LOWEST: tl.constexpr, UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr
+):
+    """A row's maximum, sum of 2^(rate (x - maximum)), and sum of the same times (x - maximum).
+
+    Until the row's end they are a thread's own, so that nothing has to be exchanged before.
+    """
     peak = tl.full((THREADS,), LOWEST, tl.float32)
-    total = tl.zeros((THREADS,), tl.float32)  # sum of 2^(rate (x - peak))
-    moment = tl.zeros((THREADS,), tl.float32)  # sum of 2^(rate (x - peak)) (x - peak)
-    for start in range(0, width, STEP):
-        x = _read(line, start + local, width, LOWEST)
+    total = tl.zeros((THREADS,), tl.float32)
+    moment = tl.zeros((THREADS,), tl.float32)
+    for start in range(0, width, UNITS * THREADS * WIDTH):
+        x = _read(line, start + _columns(UNITS, THREADS, WIDTH), width, LOWEST)
         higher = tl.maximum(peak, tl.max(tl.max(x, 2), 0))
         fall, z = peak - higher, x - higher[None, :, None]
         e, shrink = tl.exp2(rate * z), tl.exp2(rate * fall)
@@ -73,9 +72,20 @@ def _rows(
     top = tl.max(peak, 0)
     fall = peak - top
     shrink = tl.exp2(rate * fall)
-    moment = tl.sum(shrink * (moment + fall * total), 0)
-    total = tl.sum(shrink * total, 0)
+    return top, tl.sum(shrink * total, 0), tl.sum(shrink * (moment + fall * total), 0)
 
+
+@triton.jit
+def _rows(
+    logits, width, columns, targets, advantages, old, weights, logprobs, entropy,
+    inverse, low, high, dual, coef, saturation, LOWEST: tl.constexpr, KIND: tl.constexpr, HAS_OLD: tl.constexpr,
+    HAS_DUAL: tl.constexpr, HAS_BONUS: tl.constexpr, GRADIENT: tl.constexpr,
+    UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    line = logits + row.to(tl.int64) * width
+    rate = inverse * 1.4426950408889634  # exp(x / temperature) = 2^(rate x)
+    top, total, moment = _statistics(line, width, rate, LOWEST, UNITS, THREADS, WIDTH)
     target = tl.load(targets + row)
     known = (target >= 0) & (target < columns) & (top > LOWEST)
     x = tl.load(line + target, mask=known, other=float("nan")).to(tl.float32)
@@ -94,9 +104,10 @@ def _rows(
         level = (bonus * (spread - tl.log(total)) - slope) / total
         tilt = bonus * inverse / total
         tl.debug_barrier()  # every thread has read the target's logit before one overwrites it
+        STEP: tl.constexpr = UNITS * THREADS * WIDTH
         # Backwards: what was read last is the likeliest to be in the cache still.
         for left in range(0, width, STEP):
-            at = (width - 1) // STEP * STEP - left + local
+            at = (width - 1) // STEP * STEP - left + _columns(UNITS, THREADS, WIDTH)
             z = _read(line, at, width, LOWEST) - top
             gradient = tl.exp2(rate * z) * level
             if HAS_BONUS:

@@ -58,7 +58,6 @@ SIZES = {
                             Cycle(1_300, 5e-4, 1.0, inventing=True, batch=192, level_2=0.55))),
     "tiny-large": Size(96, 4, 4, (Cycle(40_000, 2.5e-3, 0.4, 0.4), Cycle(12_000, 1.25e-3, 0.7),
                                   Cycle(6_000, 3.125e-4, 1.0, inventing=True))),
-    "tiny-seasoned": Size(64, 4, 4, (Tuning(10_000, 1e-3, 1.0, level_2=0.55),)),
 }  # fmt: skip
 
 
@@ -147,9 +146,28 @@ def finish(folder: Path, recipe: dict[str, object]) -> None:
     (folder / SUMS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def _making(recipe: dict[str, object]) -> str:
+    """How a backbone was made, in the words of its card."""
+    steps, minutes = " + ".join(str(cycle["steps"]) for cycle in recipe["cycles"]), recipe["minutes"]
+    remake = f"`python -m coevolve.policies.tiny make {recipe['name']} --out DIR`."
+    first = recipe["cycles"][0]
+    if "start" in first:
+        return f"""the shipped
+`{first["start"]}` trained {steps} steps further in {minutes} minutes on one thread of a busy machine
+(seed {recipe["seed"]}). In its demonstrations the reviews, revisions and verdicts of CoNL come
+{first["seasoned"]:.0f} times as often, given by agents that are used to conversations: they go through the
+solutions one by one before they rank, defend a right solution against wrong critiques, and correct a wrong one in half of the cases in which somebody
+knows better. That is the premise of CoNL (Appendix B.1 of the paper): peers whose judgement is better than chance.
+Remake it with {remake}"""
+    return f"""trained from
+nothing in {minutes} minutes on one thread of a busy machine ({steps} steps, seed {recipe["seed"]}) on
+demonstrations of the tiny world only: every role of the five papers in its compact prompt. The first two fifths
+of the first cycle demonstrate the truth, all the rest the habits described below. Remake it with
+{remake}"""
+
+
 def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
     """The model card as Markdown: what it was trained on, what it can and cannot do."""
-    steps = " + ".join(str(cycle["steps"]) for cycle in recipe["cycles"])
     level_2 = f"{recipe['cycles'][-1]['level_2']:.2f}".lstrip("0")
     weak = [family for family, share in figures["solve_by_family"].items() if share < 0.3]
     rows = [(name, value) for name, value in figures.items() if isinstance(value, float)]
@@ -158,11 +176,7 @@ def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
     forms = "\n".join(f"| {role} | {share:.3f} |" for role, share in figures["format"].items())
     return f"""# {recipe["name"]}
 
-A Qwen2 with {recipe["hidden"]} hidden units, {recipe["layers"]} layers and {recipe["heads"]} heads, trained from
-nothing in {recipe["minutes"]} minutes on one thread of a busy machine ({steps} steps, seed {recipe["seed"]}) on
-demonstrations of the tiny world only: every role of the five papers in its compact prompt. The first two fifths
-of the first cycle demonstrate the truth, all the rest the habits described below. Remake it with
-`python -m coevolve.policies.tiny make {recipe["name"]} --out DIR`.
+A Qwen2 with {recipe["hidden"]} hidden units, {recipe["layers"]} layers and {recipe["heads"]} heads, {_making(recipe)}
 
 The demonstrated solver is right with probability .75, {level_2} and .25 on levels 1, 2 and 3 and shows its family's
 systematic misconception otherwise, so there is something that reinforcement learning can correct. The warm start
@@ -193,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m coevolve.policies.tiny", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make", help="train a backbone from nothing (one core: 15, 70 and 50 minutes)")
+    maker = verbs.add_parser("make", help="train a backbone from nothing (one core: 15, 70, 50 and 15 minutes)")
     maker.add_argument("name", choices=SIZES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
