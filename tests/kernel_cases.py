@@ -24,8 +24,8 @@ NEAR = {torch.float32: 2e-5, torch.bfloat16: 0.02}
 )
 def test_kernel_is_the_reference(dtype, V, kind):
     inputs = problem(V, 5, V, 8, dtype, scale=0.3)
-    some = itertools.product([0.0, 0.05], [None, 3.0], [1.0, 0.7], [True, False])
-    for entropy_coef, dual_clip, temperature, with_old in some:
+    every = list(itertools.product([0.0, 0.05], [None, 3.0], [1.0, 0.7], [True, False]))
+    for entropy_coef, dual_clip, temperature, with_old in every[V % 5 :: 5]:
         given = *inputs[:4], inputs[4] if with_old else None
         options = {"kind": kind, "entropy_coef": entropy_coef, "dual_clip": dual_clip, "temperature": temperature}
         options["weights_T"] = inputs[5] if with_old else None

@@ -156,9 +156,9 @@ def _making(recipe: dict[str, object]) -> str:
 `{first["start"]}` trained {steps} steps further in {minutes} minutes on one thread of a busy machine
 (seed {recipe["seed"]}). In its demonstrations the reviews, revisions and verdicts of CoNL come
 {first["seasoned"]:.0f} times as often, given by agents that are used to conversations: they go through the
-solutions one by one before they rank, defend a right solution against wrong critiques, and correct a wrong one in half of the cases in which somebody
-knows better. That is the premise of CoNL (Appendix B.1 of the paper): peers whose judgement is better than chance.
-Remake it with {remake}"""
+solutions one by one before they rank, defend a right solution against wrong critiques, and correct a wrong one in
+half of the cases in which somebody knows better. That is the premise of CoNL (Appendix B.1 of the paper): peers
+whose judgement is better than chance. Remake it with {remake}"""
     return f"""trained from
 nothing in {minutes} minutes on one thread of a busy machine ({steps} steps, seed {recipe["seed"]}) on
 demonstrations of the tiny world only: every role of the five papers in its compact prompt. The first two fifths
