@@ -74,6 +74,7 @@ def test_a_run_records_what_the_figures_need(tmp_path: Path, without: str) -> No
     wanted = ["normalised", "normalised/agent_1", "length/agent_2", "tp", "fp", "fn", "tn", "right", "unreadable",
               "interactions", "tokens_in", "tokens_out"]  # fmt: skip
     assert not metrics[wanted].isna().any(axis=None)
+    assert (metrics["tokens_in"] > metrics["tokens_out"]).all() and (metrics["tokens_out"] > metrics["interactions"]).all()
     assert ("judged_correct" if without == "scoring" else "score_3") in metrics
     if not without:
         assert metrics["normalised"].tolist() == [0.5, 0.5], "zero-sum"

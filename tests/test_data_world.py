@@ -16,7 +16,7 @@ from coevolve.protocols.sage import SAGE
 from coevolve.types import Reply, Role
 from coevolve.worlds import data
 from coevolve.worlds.dataworld import METHODS, DataWorld, world
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds.oracle import DOMAINS, TinyWorld, World
 from coevolve.worlds.rows import Item, normal
 
 
@@ -79,6 +79,7 @@ def test_seed_sets_have_each_papers_composition() -> None:
     for key, _ in DataWorld("sage").seed_rows():
         counts[key] += 1
     assert counts == {"math": 156, "gsm8k": 148, "humaneval": 2, "mbpp": 109}  # HumanEval: all that the mirror has
+    assert {domain for domain, _ in DataWorld("comas").training()} == {*DOMAINS}
     comas = [item for _, item in DataWorld("comas").seed_rows()]
     levels = {item.meta.get("level") for item in comas if item.benchmark == "math"}
     assert levels == {"Level 4", "Level 5"}

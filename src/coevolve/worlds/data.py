@@ -53,6 +53,7 @@ class Paper:
     repeats: Mapping[str, int] = field(default_factory=dict)  # samples an item, averaged
     temperatures: Mapping[str, float] = field(default_factory=dict)
     temperature: float | None = None  # of all tests; None: the set-up's own
+    domains: Mapping[str, str] = field(default_factory=dict)  # what the paper calls its sources
     note: str = ""
 
 

@@ -136,8 +136,8 @@ class DataWorld:
         return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("%%")]
 
     def training(self) -> list[tuple[str, str]]:
-        """(source, question) rows of the seed set, without answers."""
-        return [(key, item.question) for key, item in self.seed_rows()]
+        """(domain, question) rows of the seed set, without answers; a domain has the paper's name for its source."""
+        return [(self.its.domains.get(key, key), item.question) for key, item in self.seed_rows()]
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """(question, math or code, gold answer or tests) rows of the seed set, for SAGE."""
