@@ -15,7 +15,7 @@ from coevolve.segments import owners
 from coevolve.train import train
 from coevolve.types import Sample
 
-SMALL = {"steps": 2, "batch_size": 2, "eval_every": 2, "eval_items": 1, "save_every": 1, "examined": 1}
+SMALL = {"steps": 2, "batch_size": 2, "eval_every": 1, "eval_items": 1, "save_every": 1, "examined": 1}
 
 
 def run(out: Path, **fields) -> Path:
@@ -51,6 +51,7 @@ def test_masked_tokens_have_no_weight_and_no_gradient() -> None:
 def test_a_run_leaves_its_conversations_and_segment_rewards(tmp_path) -> None:
     out = run(tmp_path / "conl")
     talks = record.read(out, "conversations")
+    assert json.loads((out / "summary.json").read_text())["conversations"]["n"] == 12
     assert len(talks) == 12 and set(talks["family"]) == set(config.method("conl").families)
     assert all(len(scores) == 4 for scores in talks["scores_after"])
     metrics = record.read(out).iloc[-1]

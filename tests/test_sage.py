@@ -343,8 +343,8 @@ def test_only_what_algorithm_1_trains_earns_and_at_which_temperature() -> None:
                                                 + ["critic"] * 3 + ["solver"] * 3)  # fmt: skip
         trained = [sample.reply.turn for sample in outcome.samples]
         assert trained == [mine[0], *mine[7:10], *mine[13:], mine[1], *mine[10:13]], "no attempts"
-        assert {turn.role: turn.temperature for turn in mine} == {
-            "challenger": None, "planner": None, "solver": None, "critic": 0.1}  # fmt: skip
+        assert {(turn.role, turn.temperature) for turn in mine} == {
+            ("challenger", None), ("planner", None), ("solver", None), ("critic", 0.1)}  # fmt: skip
     _, asked, _ = run(scripted(), critic_temperature=None)
     assert {turn.temperature for turn in asked} == {None}
 
