@@ -210,6 +210,7 @@ def test_own_votes_and_leave_one_out_are_fields() -> None:
     assert by_segment(outcome.samples, "verdict", "final_ranking") == [1.0] * 3
     (alone,), _ = run(say, agents=3, own_votes=True, leave_one_out=True)
     assert by_segment(alone.samples, "verdict", "final_ranking") == [None] * 3
+    assert (outcome.facts["decided"], alone.facts["decided"], alone.facts["r_meta"]) == (1.0, 0.0, None)
 
 
 def test_with_four_agents_and_no_own_votes_a_decided_pair_is_always_unanimous() -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from coevolve.evaluate import conversations as tables
-from coevolve.evaluate.conl import examine, measures, order, pass_at, rank_rho, summary
+from coevolve.evaluate.conl import examine, measures, order, pass_at, rank_rho, totals
 from coevolve.play import Batched
 from coevolve.protocols.conl import CoNL
 from coevolve.types import Reply
@@ -32,17 +32,17 @@ def test_rank_rho_is_spearmans(scores: list, right: list, rho: float | None) -> 
     assert rank_rho(scores, right) == (None if rho is None else pytest.approx(rho, abs=1e-4))
 
 
-def test_measures_and_summary_by_hand() -> None:
+def test_measures_and_totals_by_hand() -> None:
     one = measures([0.7, 0.6, 0.3], [False, True, True], [True, True, False])
     assert one == {"pass_1": 1.0, "pass_k": 1.0, "rank_rho": pytest.approx(0.8660, abs=1e-4), "wrong_before": 1.0,
                    "fixed": 1.0, "right_before": 2.0, "harmed": 1.0}  # fmt: skip
     two = measures([0.5, 0.5, 0.5], [False] * 3, [False] * 3)
     assert (two["pass_1"], two["rank_rho"], two["wrong_before"], two["fixed"]) == (0.0, None, 3.0, 0.0)
-    both = summary([one, two])
+    both = totals([one, two])
     assert both == {"n": 2, "pass_1": 0.5, "pass_k": 0.5, "rank_rho": one["rank_rho"], "rho_undefined": 1,
                     "correction": 0.25, "harm": 0.5, "wrong_before": 4.0, "fixed": 1.0, "right_before": 2.0,
                     "harmed": 1.0}  # fmt: skip
-    assert summary([two])["harm"] is None and summary([])["pass_1"] is None
+    assert totals([two])["harm"] is None and totals([])["pass_1"] is None
 
 
 def test_examine_discusses_test_items_of_the_families_trained_on() -> None:

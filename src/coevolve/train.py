@@ -21,7 +21,7 @@ from coevolve.advantages import WITH_VALUES
 from coevolve.config import Run, assign
 from coevolve.engines import connect
 from coevolve.evaluate import setups
-from coevolve.evaluate.conl import examine
+from coevolve.evaluate.conl import examine, totals
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
 from coevolve.policies.team import Team
@@ -221,13 +221,15 @@ def _train(run: Run, sink: Tracker) -> Path:
     more = [row for name in names if name != "vanilla" for row in trainer.score("test", name)]
     log.scores([{"stage": stage, **row} for stage, its in rows.items() for row in its]
                + [{"stage": "after", **row} for row in more])  # fmt: skip
-    if getattr(run.protocol, "examined", 0):
-        log.conversations(examine(run.protocol, trainer.engine, run.protocol.examined, (run.seed, EVALUATION, 1)))
+    examined = getattr(run.protocol, "examined", 0)
+    talks = examine(run.protocol, trainer.engine, examined, (run.seed, EVALUATION, 1)) if examined else []
+    if talks:
+        log.conversations(talks)
     trainer.ranks.alone(lambda: trainer.team.save(run.out / "policy"))
     summary = {"held_out": {stage: tally(its) for stage, its in rows.items()},
                "seconds": round(time.perf_counter() - began, 2),
                "peak_rss_mb": round(peak_rss_mb()), "steps": run.steps, "method": run.method, "seed": run.seed,
-               "resumed_at": done}  # fmt: skip
+               "resumed_at": done, **({"conversations": totals(talks)} if talks else {})}  # fmt: skip
     trainer.ranks.alone(lambda: record.write_json(run.out / "summary.json", summary))
     return run.out
 

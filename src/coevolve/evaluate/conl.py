@@ -54,7 +54,7 @@ def measures(scores: Sequence[float], before: Sequence[bool], after: Sequence[bo
     }  # fmt: skip
 
 
-def summary(rows: Iterable[Mapping[str, object]]) -> dict[str, float | None]:
+def totals(rows: Iterable[Mapping[str, object]]) -> dict[str, float | None]:
     """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
 
     Conversations without a Rank-rho are counted (`rho_undefined`), not averaged. A rate of nothing is None.

@@ -209,6 +209,7 @@ class CoNL:
             "scores_before": talk.before, "scores_after": talk.after,
             **measures(talk.after, *rights), "right_initial": _mean(rights[0]), "right_final": _mean(rights[1]),
             "r_sol": _mean(talk.after), "r_meta": _mean(agreement),
+            "decided": _mean([value is not None for value in agreement]),
             "r_diag": _mean([rewards.diagnostic(its, talk.before, talk.after) for its in targets]),
             "r_diag_null": _mean([rewards.expected_diagnostic(its, *null) for its in targets]),
             "critiques": _mean([len(its) for its in targets]), "votes": _mean([len(its) for its in votes]),
