@@ -72,7 +72,7 @@ def test_artefacts_are_complete_and_labelled(tree):
         assert (folder / "notebook.html").stat().st_size > 10_000
         assert json.loads((folder / "provenance.json").read_text())
         for page in folder.glob("table.md"):
-            assert "tiny world" in page.read_text().lower() or item["id"] in ("mae_table3", "mae_listings_1_9")
+            assert "tiny world" in page.read_text().lower() or item["id"] in ("mae_table3", "mae_listings_1_9", "spice_figs8_10")
 
 
 def test_every_cell_of_table_1_is_its_count(tree):
