@@ -67,8 +67,8 @@ class Problem:
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        given = logprobs_T, entropy_T, self.advantages_T, self.old_T
-        return reference.objective(*given, clip=CLIP, entropy_coef=self.case.bonus).loss
+        settings = {"clip": CLIP, "entropy_coef": self.case.bonus}
+        return reference.objective(logprobs_T, entropy_T, self.advantages_T, self.old_T, **settings).loss
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""
@@ -152,9 +152,7 @@ def unsloth(p: Problem) -> Loss:
     os.environ.setdefault("UNSLOTH_IS_PRESENT", "1")  # its kernels without its patches to other packages
     fused = import_module("unsloth_zoo.fused_losses.fused_linear").fused_linear_logprobs
     known, nothing = p.given[:3], torch.zeros(())
-    if p.case.bonus:
-        return lambda: p.objective(*fused(*known, return_entropy=True))
-    return lambda: p.objective(fused(*known), nothing)
+    return lambda: p.objective(*(fused(*known, return_entropy=True) if p.case.bonus else (fused(*known), nothing)))
 
 
 CONTENDERS: dict[str, Callable[[Problem], Loss]] = {
@@ -189,10 +187,8 @@ def measure(case: Case, rounds: int) -> list[dict]:
             step(p, loss)
             rows.append({"name": name, "error": p.error()})
             running[name] = loss
-        except torch.OutOfMemoryError:
-            rows.append({"name": name, "not measured": "out of memory"})
-        except (ImportError, ValueError) as reason:
-            rows.append({"name": name, "not measured": " ".join(str(reason).split())})
+        except (torch.OutOfMemoryError, ImportError, ValueError) as reason:
+            rows.append({"name": name, "not measured": " ".join(str(reason).split(". ")[0].split())})
     side = SIDE[case.device]
     square = torch.randn(side, side, device=case.device, dtype=p.hidden_TH.dtype)
     times: dict[str, list[float]] = {name: [] for name in ("", *running)}
@@ -204,22 +200,27 @@ def measure(case: Case, rounds: int) -> list[dict]:
     floor = (6 if case.trained else 4) * case.T * case.H * case.V / (2 * side**3) * statistics.median(times[""])
     best = statistics.median(times["ours, Triton" if case.device == "cuda" else "ours, chunked"])
     for row in (row for row in rows if row["name"] in running):
-        took = statistics.median(times[row["name"]])
-        row |= {"seconds": took, "ours": took / best, "floor": took / floor}
-        row["extra_mib"] = peak(p, row["name"], running[row["name"]])
+        name = row["name"]
+        row |= {"seconds": (took := statistics.median(times[name])), "ours": took / best, "floor": took / floor}
+        row["extra_mib"] = gpu_peak(p, running[name]) if case.device == "cuda" else cpu_peak(case, name)
     return rows
 
 
-def peak(p: Problem, name: str, loss: Loss) -> float | None:
-    """Most memory above what was there before, gradients included, in MiB; on a CPU in a process of its own."""
-    if p.case.device == "cuda":
-        p.hidden_TH.grad = p.head_VH.grad = None
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step(p, loss)
-        return (torch.cuda.max_memory_allocated() - before) / MIB
-    command = [sys.executable, __file__, "--peak", name, json.dumps(asdict(p.case))]
-    done = subprocess.run(command, capture_output=True, text=True)
+def gpu_peak(p: Problem, loss: Loss) -> float:
+    """Most memory above what was there before, gradients included, in MiB."""
+    p.hidden_TH.grad = p.head_VH.grad = None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step(p, loss)
+    return (torch.cuda.max_memory_allocated() - before) / MIB
+
+
+def cpu_peak(case: Case, name: str) -> float | None:
+    """The same on a CPU, in a process of its own; None if that failed."""
+    command = [sys.executable, __file__, "--peak", name, json.dumps(asdict(case))]
+    # What is freed goes back at once; else the inputs' leftovers would be reused, unseen.
+    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(MIB // 8)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
 
@@ -244,13 +245,13 @@ def section(device: str, rounds: int) -> dict | str:
     packages = ("torch", "triton", "trl", "liger-kernel", "unsloth-zoo")
     installed = {d.metadata["Name"].lower().replace("_", "-") for d in metadata.distributions()}
     result = {
-        "machine": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, one thread",
+        "machine": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, 1 thread",
         "versions": {name: metadata.version(name) if name in installed else None for name in packages},
         "cases": [{"case": asdict(case), "rows": measure(case, rounds)} for case in CASES[device]],
     }
     if device == "cpu":
-        flat = [(Problem(case), name) for case in FLAT for name in ("ours, chunked", "torch, naive")]
-        result["memory"] = [{"T": p.case.T, "name": name, "extra_mib": peak(p, name, naive(p))} for p, name in flat]
+        flat = [(case, name) for case in FLAT for name in ("ours, chunked", "torch, naive")]
+        result["memory"] = [{"T": c.T, "name": name, "extra_mib": cpu_peak(c, name)} for c, name in flat]
     return result
 
 
@@ -264,9 +265,10 @@ def cell(row: dict) -> str:
 
 def table(result: dict, device: str) -> str:
     """One device's measurements as Markdown: contenders down, cases across."""
-    part, cases, notes = result[device], CASES[device], [result[device]]
-    cells = {name: ["not measured"] * len(cases) for name in CONTENDERS}
+    part, cases = result[device], CASES[device]
+    cells, notes = {name: ["not measured"] * len(cases) for name in CONTENDERS}, [part]
     if isinstance(part, dict):
+        cases = [Case(**entry["case"]) for entry in part["cases"]]
         entries = [row for entry in part["cases"] for row in entry["rows"]]
         cells = {name: [cell(row) for row in entries if row["name"] == name] for name in CONTENDERS}
         why = {row["name"]: row["not measured"] for row in entries if "not measured" in row}
@@ -285,14 +287,13 @@ def main() -> None:
     result = json.loads(JSON.read_text()) if JSON.exists() else {}
     if "--table" not in sys.argv:
         for device in CASES:
-            new = section(device, rounds=7)
+            new = section(device, rounds=3)
             result[device] = new if isinstance(new, dict) else result.get(device, new)
         JSON.write_text(json.dumps(result, indent=1) + "\n")
     for device in CASES:
         print(table(result, device), end="\n\n")
-    if "memory" in result["cpu"]:
-        for row in result["cpu"]["memory"]:
-            print(f"T={row['T']:,}, {row['name']}: {row['extra_mib']:,.0f} MiB")
+    for row in result["cpu"]["memory"]:
+        print(f"T={row['T']:,}, {row['name']}: {row['extra_mib']:,.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_losses_paths import FACTS, OPTIONS, assert_same, outcome, problem
 
 from coevolve.losses import kernels, policy_loss, selective_logprobs
@@ -120,16 +122,15 @@ def test_a_target_outside_the_vocabulary_is_nan_and_reads_nothing(target):
     assert logprob.isnan() and gradient.isnan().all()
 
 
-def test_random_problems():
-    for seed in range(25):
-        draw = torch.Generator().manual_seed(seed)
-        T, V, H, chunk = (
-            int(torch.randint(low, high, (), generator=draw)) for low, high in [(1, 9), (1, 200), (1, 9), (1, 9)]
-        )
-        options = {name: from_.elements[seed % len(from_.elements)] for name, from_ in OPTIONS.items()}
-        inputs = problem(seed, T, V, H, torch.float32)[:5]
-        expected = outcome((inputs[0].double(), inputs[1].double(), *inputs[2:]), path="reference", **options)
-        assert_same(outcome(inputs, path="triton", chunk=chunk, **options), expected, rtol=2e-4, atol=2e-4)
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 2**31), st.integers(1, 8), st.integers(1, 200), st.integers(1, 8), st.integers(1, 8),
+    st.fixed_dictionaries(OPTIONS),
+)  # fmt: skip
+def test_random_problems(seed, T, V, H, chunk, options):
+    inputs = problem(seed, T, V, H, torch.float32)[:5]
+    expected = outcome((inputs[0].double(), inputs[1].double(), *inputs[2:]), path="reference", **options)
+    assert_same(outcome(inputs, path="triton", chunk=chunk, **options), expected, rtol=2e-4, atol=2e-4)
 
 
 def test_the_path_is_chosen_by_the_environment(monkeypatch):

@@ -193,6 +193,8 @@ BASE = problem(9, 4, 5, 3)[:5]
         ({}, {"path": "triton"}, "path 'triton' takes bfloat16 or float32, got torch.float64"),
         ({0: BASE[0].float(), 1: BASE[1].float()}, {"path": "triton"}, "path 'triton' needs tensors on a CUDA device"),
         ({}, {"kind": "grpo"}, "kind must be one of.*'grpo'"),
+        ({}, {"clip": (-0.2, 0.2)}, r"clip must be two numbers of at least 0.*got \(-0.2, 0.2\)"),
+        ({}, {"clip": (0.2,)}, "clip must be two numbers"),
         ({}, {"dual_clip": 1.0}, "dual_clip must be greater than 1"),
         ({}, {"temperature": 0.0}, "temperature must be positive, got 0.0"),
         ({}, {"temperature": math.inf}, "temperature"),

@@ -50,6 +50,8 @@ def policy_loss(
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
+    if len(clip) != 2 or not all(bound >= 0 for bound in clip):
+        raise ValueError(f"clip must be two numbers of at least 0, how far below and above 1, got {clip}")
     if dual_clip is not None and not dual_clip > 1:
         raise ValueError(f"dual_clip must be greater than 1, got {dual_clip}")
     given = {"advantages_T": advantages_T, "old_logprobs_T": old_logprobs_T, "weights_T": weights_T}
