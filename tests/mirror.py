@@ -185,6 +185,17 @@ PROGRAMS = {  # what passes and what fails the tests of a row
 }
 
 
+def sums(folder: Path) -> Path:
+    """Write a mirror of GSM8K alone, with sums that the embedded backbone knows, and return its folder."""
+    from coevolve.worlds import tiny
+
+    for split in ("train", "test"):
+        _lines(folder / "gsm8k" / f"{split}.jsonl", [
+            {"question": task.question, "answer": f"A sum.\n#### {task.answer}"}
+            for task in tiny.items(split, 40, ("add", "sub", "mul"))])  # fmt: skip
+    return folder
+
+
 def write(folder: Path) -> Path:
     """Write the mirror and return its folder."""
     from coevolve.worlds.data import benchmark, registry

@@ -88,4 +88,4 @@ def test_the_papers_training_values_are_kept() -> None:
     paper = config.training(config.method("conl"))
     assert (paper["loss"], paper["length_norm"], paper["learning_rate"]) == ("importance", "token_sum", 3e-5)
     built = config.build("conl", "gpu", out=".")
-    assert (built.loss, built.length_norm, built.protocol.estimator) == ("importance", "token_sum", "segment_centred")
+    assert (built.loss, built.length_norm, built.protocol.estimator) == ("importance", "token_sum", "gae")

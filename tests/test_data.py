@@ -86,8 +86,6 @@ def test_everything_a_paper_uses_is_registered() -> None:
     assert sum(data.papers()["mae"].seeds.values()) == 1000  # as Table 5 adds up; its text says 967
     assert sum(data.papers()["sage"].seeds.values()) == 500
     assert sum(data.papers()["comas"].seeds.values()) == 2000
-    assert {its["hub"] for its in data.corpora().values()} == {
-        "nvidia/Nemotron-CC-Math-v1", "facebook/natural_reasoning", "mlfoundations/dclm-baseline-1.0"}  # fmt: skip
 
 
 def test_unknown_names_are_one_line() -> None:

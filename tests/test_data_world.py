@@ -1,6 +1,7 @@
 """A paper's published tests and seeds as a world: what never meets, what is counted, and that protocols run on it."""
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -177,10 +178,14 @@ def test_worlds_by_name() -> None:
     assert world("data", "maporl") == DataWorld("comas")
     assert world("data:gsm8k,math", "mae") == DataWorld("mae", ("gsm8k", "math"))
     for name, message in (("dataset", "^world must be one of tiny, data, data:KEY,KEY, got 'dataset'$"),
-                          ("data:gsm", r"^world: mae uses gsm8k, .*, got 'gsm'$"),
-                          ("tiny:gsm8k", "^world must be one of")):  # fmt: skip
+                          ("data:gsm", r"^world must be data:KEY,KEY with .*, got 'gsm'; did you mean 'gsm8k'\?$"),
+                          ("tiny:gsm8k", "^world must be one of"), ("data:", "^world must be one of"),
+                          ("data:gsm8k,,math", "^world must be one of"),
+                          ("data:aime24", "^world: mae starts from questions of a train split, and aime24 has none$"),
+                          ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             world(name, "mae")
+    assert world("data:aime24", "base", "spice").its.tests == {"aime24": 0}
     assert {*METHODS.values()} == {*data.papers()}
     with pytest.raises(ValueError, match=r"^paper must be one of mae, .*, got 'azr'$"):
         DataWorld("azr")
@@ -209,3 +214,24 @@ def test_protocols_play_on_published_data(protocol: type) -> None:
     (outcome,) = play([made.episode(Random(1))], Batched(generate))
     assert outcome.samples
     assert any(question in text for question in made.world.seeds() for text in seen)
+
+
+def test_benchmarks_that_a_paper_does_not_use_are_trained_on_and_tested() -> None:
+    assert DataWorld("comas", ("csqa", "bbeh")).its.seeds == {"csqa": 0}
+    assert [*DataWorld("spice", ("csqa", "aime24", "gsm8k")).its.tests] == ["gsm8k", "aime24", "csqa"]
+    made = DataWorld("comas", ("gsm8k",))  # the paper tests it only
+    assert (made.its.tests, made.its.seeds, made.domains) == ({"gsm8k": 500}, {"gsm8k": 0}, ("gsm8k",))
+    validation = {item.question for item in made.items("validation", 1000)}
+    assert validation and {question for _, question in made.training()} == {
+        item.question for item in data.items("gsm8k", "train")} - validation  # fmt: skip
+    made = DataWorld("sage", ("mbpp",))  # the paper starts from it only
+    assert (made.its.tests, made.its.seeds) == ({"mbpp": 0}, {"mbpp": 109})
+
+
+def test_a_world_with_nothing_left_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="^world: no test item of humaneval is left beside the seeds$"):
+        DataWorld("mae", ("humaneval",)).items("test")  # both questions of the mirror are seeds
+    comas = data.papers()["comas"]
+    monkeypatch.setitem(data.papers(), "comas", replace(comas, where={"math": {"level": ["Level 9"]}}))
+    with pytest.raises(ValueError, match="^world: no row of math is left to start from"):
+        DataWorld("comas", ("math", "gsm8k")).items("test")

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from coevolve.ranks import Ranks
 
+CONFIGURATION = Path(__file__).parents[1] / "docs" / "ddp.yaml"  # as shipped, but on CPUs
 FIELDS = ["steps=3", "batch_size=5", "solves=2", "attempts=2", "eval_every=3", "eval_items=3", "save_every=2",
           "micro_tokens=256", "max_tokens=24"]  # fmt: skip
 
@@ -23,9 +24,8 @@ def launch(out: Path, count: int, *fields: str, method: str = "mae") -> Path:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "coevolve", "train", method, "--preset", "quick", "--out", str(out)]
     if count > 1:
-        command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", str(count),
-                   "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port",
-                   str(port), "-m", *command[2:]]  # fmt: skip
+        command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(CONFIGURATION), "--cpu",
+                   "--num_processes", str(count), "--main_process_port", str(port), "-m", *command[2:]]  # fmt: skip
     done = subprocess.run([*command, *FIELDS, *fields], capture_output=True, text=True, timeout=280,
                           env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -22,9 +22,12 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--out", required=True, help="folder of the run")
     train.epilog = "Any number of field=value pairs override fields of the run or the method; see `coevolve fields`."
-    fields = verbs.add_parser("fields", help="list a method's fields: the paper's value, and the preset's")
+    fields = verbs.add_parser("fields", help="list a method's fields: the default, and the preset's value")
     fields.add_argument("protocol")
     fields.add_argument("--preset", default="quick")
+    apart = verbs.add_parser("differences", help="a table of what differs from the papers: field, paper's value, ours")
+    apart.add_argument("protocol", nargs="?", help="one method; none: all of them")
+    apart.add_argument("--preset", default="gpu")
     export = verbs.add_parser("export", help="write a trained policy, its adapter merged, as an ordinary checkpoint")
     export.add_argument("policy", help="folder of a policy (OUT/policy of a run), an adapter's or a whole model's")
     export.add_argument("--to", required=True, help="folder to write")
@@ -39,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         overrides = config.parse_overrides(pairs)
         if options.verb == "fields":
             return show_fields(options.protocol, options.preset, overrides)
+        if options.verb == "differences":
+            return show_differences(options.protocol, options.preset, overrides)
         if options.verb == "export":
             return export(options.policy, options.to, options.dtype, overrides)
         run = config.build(options.protocol, options.preset, seed=options.seed, out=options.out, overrides=overrides)
@@ -49,13 +54,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show_fields(protocol: str, preset: str, overrides: Mapping[str, Any]) -> int:
-    """Print every field with the paper's default and, where it differs, the value of the preset and overrides."""
+    """Print every field with the method's default and, where it differs, the value of the preset and overrides."""
     run = config.build(protocol, preset, out=".", overrides=overrides)
-    changed = {name: value for name, _, value in config.differences(run)}
-    for owner in (type(run.protocol), config.Run):
-        for name, default in config.settable(owner).items():
-            print(f"{name:20} {default!r:24} {repr(changed[name]) if name in changed else ''}".rstrip())
+    cls, mine = type(run.protocol), run.describe()
+    mine |= mine.pop("protocol")
+    for name, default in (config.settable(cls) | config.settable(config.Run) | config.training(cls)).items():
+        print(f"{name:20} {default!r:24} {repr(mine[name]) if mine[name] != default else ''}".rstrip())
     return 0
+
+
+def show_differences(protocol: str | None, preset: str, overrides: Mapping[str, Any]) -> int:
+    """Print a Markdown table of where a preset, with overrides, departs from the papers."""
+    print("| method | field | paper | here |\n|---|---|---|---|")
+    for name in [protocol] if protocol else config.METHODS:
+        run = config.build(name, preset, out=".", overrides=overrides)
+        for field, paper, here in config.differences(run):
+            print(f"| {name} | `{field}` | {plain(paper)} | {plain(here)} |")
+    return 0
+
+
+def plain(value: Any) -> str:
+    """A value as text; lists without their brackets, empty ones as "none"."""
+    return ", ".join(map(plain, value)) or "none" if isinstance(value, (tuple, list)) else str(value)
 
 
 def export(policy: str, to: str, dtype: str, unknown: Mapping[str, Any]) -> int:
@@ -76,11 +96,12 @@ def export(policy: str, to: str, dtype: str, unknown: Mapping[str, Any]) -> int:
 
 
 def train(run: config.Run) -> int:
-    """Train, then print the summary."""
+    """Say where the run differs from its paper, train, then print the summary."""
     models, _ = config.assign(run.protocol, run.model)
     for model in models.values():  # before anything is written
         if not model.startswith(("http://", "https://")):
             find(model)
+    run.protocol.world.items("test", 1)  # published data that cannot be had is named here
     try:
         run.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -91,6 +112,9 @@ def train(run: config.Run) -> int:
     from coevolve.train import train as start  # torch loads only once everything has been checked
 
     memory.check(run)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, the first speaks
+        for field, paper, here in config.differences(run):
+            print(f"differs from the paper: {field} {plain(paper)} -> {plain(here)}")
     start(run)
     print(json.dumps(json.loads((run.out / "summary.json").read_text(encoding="utf-8"))))
     return 0

@@ -18,6 +18,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from coevolve.advantages import ESTIMATORS, WITH_KL
 from coevolve.evaluate.setups import SETUPS
 
+REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
+UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
 PRESETS_FILE = Path(__file__).with_name("presets.toml")
 METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
     "mae": "coevolve.protocols.mae:MAE",
@@ -125,23 +127,23 @@ def method(name: str) -> type:
 
 
 def settable(cls: type) -> dict[str, Any]:
-    """Fields of a dataclass that a configuration file can set, with their defaults (worlds are not)."""
+    """Fields of a dataclass that a configuration file can set, with their defaults; a world goes by its name."""
     known = {}
     for f in fields(cls):
-        if f.name in ("protocol", "out", "method", "world"):
-            continue
-        known[f.name] = f.default if f.default is not MISSING else None
+        if f.name not in ("protocol", "out", "method"):
+            known[f.name] = f.default if f.default is not MISSING else "tiny" if f.name == "world" else None
     return known
 
 
 def settings(protocol: Any) -> dict[str, Any]:
     """A protocol's settable fields and their values."""
-    return {name: getattr(protocol, name) for name in settable(type(protocol))} if is_dataclass(protocol) else {}
+    values = {name: getattr(protocol, name) for name in settable(type(protocol))} if is_dataclass(protocol) else {}
+    return values | ({"world": values["world"].name} if "world" in values else {})
 
 
 def _coerce(cls: type, name: str, value: Any) -> Any:
     """Check a value against its field's annotation; lists become tuples."""
-    hint = get_type_hints(cls)[name]
+    hint = str if name == "world" else get_type_hints(cls)[name]
     kinds = [get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else [hint])]
     if isinstance(value, list) and tuple in kinds:
         return tuple(value)
@@ -165,6 +167,10 @@ def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], 
             its[name] = _coerce(method(protocol), name, value)
         else:
             mine[name] = _coerce(Run, name, value)
+    if "world" in its:
+        from coevolve.worlds import dataworld  # only here: it brings every scorer
+
+        its["world"] = dataworld.world(its["world"], protocol, its.get("paper"))
     return mine, its
 
 
@@ -227,15 +233,19 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def differences(run: Run) -> list[tuple[str, Any, Any]]:
-    """Where a run departs from the paper's defaults: (field, default, value)."""
-    rows = []
-    ours = {**settable(Run), **training(type(run.protocol))}
-    for defaults, values in ((ours, run), (settable(type(run.protocol)), run.protocol)):
-        for name, default in defaults.items():
-            value = getattr(values, name)
-            if value != default and name not in ("seed", "track", "model"):
-                rows.append((name, default, value))
-    return rows
+    """Where a run departs from its paper: (field, the paper's value, the run's).
+
+    The paper's values are the defaults, unless the method's `PAPER` says that they are not; its model is the one of
+    the preset gpu.
+    """
+    cls, gpu = type(run.protocol), presets()["gpu"]
+    paper = {**settable(Run), "model": gpu[run.method].get("model", gpu["all"]["model"]), **training(cls)}
+    paper |= settable(cls) | {name: value for name, value in REAL.items() if name in settable(cls)}
+    paper |= getattr(cls, "PAPER", {})
+    mine = run.describe()
+    mine |= mine.pop("protocol")
+    return [(name, paper[name], mine[name]) for name in mine
+            if name in paper and name not in UNCOUNTED and mine[name] != paper[name]]  # fmt: skip
 
 
 def as_json(run: Run) -> str:

@@ -119,6 +119,7 @@ def read(run: str | Path, name: str = "metrics"):
     if not path.is_file():
         raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
     if name == "scores":
-        return pandas.read_csv(path, keep_default_na=False, dtype={"answer": str, "question": str})
+        blank = {"correct": [""]}  # what only a judge can score
+        return pandas.read_csv(path, keep_default_na=False, na_values=blank, dtype={"answer": str, "question": str})
     with path.open("rb") as file:  # pandas.read_json rounds numbers and takes names for dates
         return pandas.DataFrame([json.loads(line) for line in file])

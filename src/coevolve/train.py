@@ -29,7 +29,7 @@ from coevolve.progress import progress
 from coevolve.ranks import Ranks
 from coevolve.track import Tracker, tracker
 from coevolve.types import Outcome
-from coevolve.worlds import tiny
+from coevolve.worlds.oracle import TinyWorld
 
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
@@ -60,6 +60,8 @@ class Trainer:
 
     def __init__(self, run: Run):
         self.run, self.protocol, self.ranks = run, run.protocol, Ranks()
+        self.world = getattr(run.protocol, "world", TinyWorld())
+        self.world.items("test", 1)  # published data may be missing: said before a model loads
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(run.protocol, run.model)
@@ -110,7 +112,7 @@ class Trainer:
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `evaluate.score`."""
-        tasks = tiny.items(split, self.run.eval_items)
+        tasks = self.world.items(split, self.run.eval_items)
         return score(
             self.engine, self.protocol.solver, tasks, read=self.read, key=(self.run.seed, EVALUATION), setup=setup,
             policies=getattr(self.protocol, "scored", self.team.trained),
@@ -119,11 +121,9 @@ class Trainer:
         )  # fmt: skip
 
     def validate(self, clock: Clock) -> dict[str, float]:
-        """Share of the validation items answered right (nothing when `eval_every` is 0)."""
-        if not self.run.eval_every:
-            return {}
-        counts = tally(clock("evaluate", self.score, "validation"))
-        return {"validation": counts["k"] / counts["n"]}
+        """Share of the validation items answered right; nothing when `eval_every` is 0 or there are no such items."""
+        counts = tally(clock("evaluate", self.score, "validation")) if self.run.eval_every else {"n": 0}
+        return {"validation": counts["k"] / counts["n"]} if counts["n"] else {}
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything the next step depends on."""

@@ -5,7 +5,10 @@ equation), induction (find the program behind examples). No judge, no questions 
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import filterfalse
 from random import Random
+from typing import Any, ClassVar
 
 from coevolve import prompts
 from coevolve.parse import boxed, tag
@@ -13,7 +16,7 @@ from coevolve.pools import Pool
 from coevolve.rewards.format import format_reward
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import tiny
-from coevolve.worlds.oracle import TinyWorld
+from coevolve.worlds.oracle import TinyWorld, World
 
 MODES = {
     "deduction": ("add", "sub", "mul", "prec", "div", "mod"),
@@ -28,6 +31,8 @@ MODE_OF = {family: mode for mode, families in MODES.items() for family in famili
 class AZR:
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++)."""
 
+    PAPER: ClassVar[dict[str, Any]] = {"attempts": 8, "solves": 1}  # SPICE's Table 5 and Appendix 8
+
     paper: str = "mae"  # in whose table it stands: the solver's prompt, and answers in tags (mae) or boxed (spice)
     attempts: int = 5  # solver samples behind a proposal's learnability
     solves: int = 4  # solver samples trained per episode
@@ -35,7 +40,7 @@ class AZR:
     estimator: str = "task_relative"  # within each role and mode
     prompt: str = "compact"
     prompt_folder: str | None = None
-    world: TinyWorld = field(default_factory=TinyWorld, repr=False)
+    world: World = field(default_factory=TinyWorld, repr=False)  # evaluated and held out: its tasks are made
 
     def __post_init__(self) -> None:
         for name in ("attempts", "solves", "seeds"):
@@ -47,7 +52,7 @@ class AZR:
         role = "reasoner" if self.paper == "spice" else "solver"
         self.solver = prompts.load(self.paper, role, name="solver", **source)
         self.proposer = prompts.load("mae", "proposer_reference", name="proposer", **source)
-        self.tasks = {mode: Pool(self._seeds(mode)) for mode in MODES}
+        self.starts = {mode: self._seeds(mode) for mode in MODES}
 
     def _seeds(self, mode: str) -> list[str]:
         rng, found, wanted = Random(f"azr {mode}"), [], max(1, self.seeds // len(MODES))
@@ -55,13 +60,18 @@ class AZR:
             if len(found) == wanted:
                 return found
             question = tiny.draw(rng, rng.choice(MODES[mode]), 1).question
-            if not self.world.held_out(question) and question not in found:
+            if tiny.split(question) == "train" and question not in found:
                 found.append(question)
         raise ValueError(f"seeds must be at most {len(MODES) * len(found)}, got {self.seeds}: no more easy tasks")
 
+    @cached_property
+    def tasks(self) -> dict[str, Pool]:
+        """One buffer of verified tasks per mode."""
+        return {mode: Pool(filterfalse(self.world.held_out, its)) for mode, its in self.starts.items()}
+
     @property
     def pools(self) -> dict[str, Pool]:
-        """One buffer of verified tasks per mode."""
+        """The buffers, by the names that outcomes add under."""
         return self.tasks
 
     def episode(self, rng: Random) -> Episode:
@@ -76,7 +86,7 @@ class AZR:
         if valid:
             attempts = yield [self.solver(question=question)] * self.attempts
             rate = sum(self._verified(question, a.text) for a in attempts) / self.attempts
-            if not self.world.held_out(question):
+            if not self._held_out(question):
                 buffer.add(question)
         r_proposer = proposer_reward(rate, format_reward(proposal.text, "question"))
         asked = [buffer.sample(rng) for _ in range(self.solves)]
@@ -90,7 +100,10 @@ class AZR:
         return Outcome(samples, facts, {mode: buffer.added})
 
     def _verified(self, question: str, text: str) -> bool:
-        return bool(self.world.right(question, self.read(text)))
+        return tiny.right(question, self.read(text))
+
+    def _held_out(self, question: str) -> bool:
+        return tiny.split(question) != "train" or self.world.held_out(question)
 
     def read(self, text: str) -> str | None:
         """The answer in a reply, in the paper's form."""

@@ -1,21 +1,26 @@
 """The untrained model: a protocol without episodes, so that every row of a table is a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from coevolve import config
 from coevolve.pools import Pool
+from coevolve.worlds.oracle import TinyWorld, World
 
 PAPERS = ("mae", "sage", "spice", "comas", "conl")
 
 
 @dataclass(kw_only=True)
 class Base:
-    """Evaluate the model as it comes, asked the way one paper asks; set `steps` to 0."""
+    """Evaluate the model as it comes, asked the way one paper asks."""
+
+    TRAINING: ClassVar[dict[str, Any]] = {"steps": 0}
 
     paper: str = "mae"  # whose solver prompt and answer format
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
     prompt: str = "compact"
     prompt_folder: str | None = None
+    world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
         config.one_of("paper", self.paper, PAPERS)

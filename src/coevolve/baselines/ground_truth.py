@@ -20,6 +20,7 @@ class GroundTruth:
     """Verifiable rewards with CoNL's data and training configuration (section 4.4)."""
 
     TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
+    PAPER: ClassVar[dict[str, Any]] = {"test_time": True}
     read = staticmethod(answer_line)
 
     agents: int = 4  # solutions per question, as SRT-S samples them

@@ -5,6 +5,7 @@ The reward model of the original is replaced by the verifier (section 4.1.2 of C
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
@@ -42,7 +43,11 @@ class MAPoRL:
         source = {"variant": self.prompt, "folder": self.prompt_folder}
         self.solver = prompts.load("comas", "solver", **source)
         self.solution = prompts.load("comas", "solution", **source)
-        self.questions = [question for _, question in self.world.training()]
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The training questions."""
+        return [question for _, question in self.world.training()]
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ class RZero:
         "entropy_coef": 0.0,
     }  # fmt: skip
 
+    PAPER: ClassVar[dict[str, Any]] = {"steps": "5 long iterations"}  # Table 5
+
     rollouts: int = 4  # questions to one prompt: a GRPO group (Table 5)
     requests: int = 1  # prompts of an episode; their questions together are what repetition is counted among
     answers: int = 5  # to one question (Appendix 8)
@@ -96,7 +98,7 @@ class RZero:
                 paid = max(0.0, uncertainty(next(rates)) - self.repetition * next(repeats))
             samples.append(reply.earns(paid, (*own, i // self.rollouts)))
         taught = [i for i, (label, rate) in enumerate(votes) if label and abs(rate - 0.5) <= self.band]
-        taught = [i for i in taught if not (self.world.valid(valid[i]) and self.world.held_out(valid[i]))]
+        taught = [i for i in taught if self.world.valid(valid[i]) is False or not self.world.held_out(valid[i])]
         for i in taught:
             for reply in groups[i]:
                 answer = boxed(reply.text)

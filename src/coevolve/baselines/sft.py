@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coevolve import prompts
 from coevolve.pools import Pool
-from coevolve.worlds.oracle import TinyWorld
+from coevolve.worlds.oracle import TinyWorld, World
 
 if TYPE_CHECKING:
     from coevolve.config import Run
@@ -25,7 +25,7 @@ class SFT:
     sft_batch: int = 16
     prompt: str = "compact"
     prompt_folder: str | None = None
-    world: TinyWorld = field(default_factory=TinyWorld, repr=False)
+    world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
         for name, low in (("epochs", 1), ("lora_rank", 0), ("sft_batch", 1)):

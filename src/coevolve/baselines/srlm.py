@@ -8,7 +8,7 @@ import copy
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -53,7 +53,11 @@ class SRLM:
         source = {"variant": self.prompt, "folder": self.prompt_folder}
         self.solver = prompts.load("comas", "solver", **source)
         self.judge = prompts.load("comas", "scoring_alone", name="judge", **source)
-        self.tasks = [question for _, question in self.world.training()]
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """The training questions."""
+        return [question for _, question in self.world.training()]
 
     @property
     def pools(self) -> dict[str, Pool]:

@@ -25,6 +25,7 @@ class SRT:
     """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
 
     TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
+    PAPER: ClassVar[dict[str, Any]] = {"test_time": True}
     read = staticmethod(answer_line)
 
     form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation

@@ -6,6 +6,7 @@ On CoMAS's training questions, with REINFORCE++ (section 4.1). Where answers can
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
@@ -39,12 +40,16 @@ class TTRL:
             raise ValueError(f"votes must be at least 1, got {self.votes}")
         if not 1 <= self.samples <= self.votes:
             raise ValueError(f"samples must be 1 to {self.votes} (the votes), got {self.samples}")
-        self.rows = self.world.training()
-        known = sorted({domain for domain, _ in self.rows})
+        known = sorted(self.world.domains)
         for domain in self.voting:
             if domain not in known:
                 raise ValueError(f"voting must be some of {', '.join(known)}, got {domain!r}")
         self.solver = prompts.load("comas", "solver", self.prompt, folder=self.prompt_folder)
+
+    @cached_property
+    def rows(self) -> list[tuple[str, str]]:
+        """The training questions with their domains."""
+        return self.world.training()
 
     @property
     def pools(self) -> dict[str, Pool]:

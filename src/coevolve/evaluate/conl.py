@@ -9,8 +9,6 @@ from random import Random
 
 from coevolve.play import Engine, play
 from coevolve.types import Episode
-from coevolve.worlds import tiny
-from coevolve.worlds.tiny import Task
 
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
 FIELDS = ("item", "family", "level", "question", "answers_before", "answers_after", "scores_before", "scores_after",
@@ -78,9 +76,9 @@ def _share(part: float, whole: float) -> float | None:
 def examine(protocol: object, engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, object]]:
     """Let the protocol discuss `per_family` test items of each family it trains on; one row of measures an item.
 
-    Nothing is trained on: only the facts of the episodes are kept. The protocol gives `families` and `discuss`.
+    Nothing is trained on: only the facts of the episodes are kept. The protocol gives `world`, `families`, `discuss`.
     """
-    tasks: Sequence[Task] = tiny.items("test", per_family, protocol.families)
+    tasks = protocol.world.items("test", per_family, protocol.families)
     episodes: list[Episode] = [protocol.discuss(task.question, Random(f"examine {i}")) for i, task in enumerate(tasks)]
     rows = []
     for item, (task, outcome) in enumerate(zip(tasks, play(episodes, engine, key), strict=True)):

@@ -7,6 +7,7 @@ tokens; which models the agents are is not its business.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
@@ -59,11 +60,15 @@ class CoMAS:
         if not self.kl_coef >= 0:
             raise ValueError(f"kl_coef must be at least 0, got {self.kl_coef}")
         self.m, self.n = self.rounds_per_agent * self.agents, self._evaluations()
-        self.questions = [question for _, question in self.world.training()]
         self.solver = self._role("solver")
         self.solution = self._role("solution")
         self.evaluation = self._role("judgment" if self.without == "scoring" else "evaluation", "evaluation")
         self.scoring = self._role("scoring_alone" if self.without == "evaluation" else "scoring", "scoring")
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The training questions."""
+        return [question for _, question in self.world.training()]
 
     def _evaluations(self) -> int:
         if self.without == "evaluation":

@@ -55,6 +55,10 @@ class CoNL:
         "steps": 100, "learning_rate": 3e-5, "loss": "importance", "length_norm": "token_sum", "entropy_coef": 0.0,
     }  # fmt: skip
 
+    PAPER: ClassVar[dict[str, Any]] = {  # where our default is another: Appendix G, section 4.1, section 3.2
+        "estimator": "gae", "test_time": True, "prior_variance": float("inf"),
+    }  # fmt: skip
+
     agents: int = 4  # N (section 4.1)
     w_solution: float = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
     w_diagnostic: float = 2.0  # w2; 0: Table 3, without persuasion; the case studies multiply by 5

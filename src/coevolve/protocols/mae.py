@@ -4,6 +4,7 @@ Straight-line text code: reads replies, never tokens; which engine answers is no
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from random import Random
 
 from coevolve import prompts
@@ -47,7 +48,6 @@ class MAE:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
         if self.judge_temperature is not None and not self.judge_temperature >= 0:
             raise ValueError(f"judge_temperature must be at least 0, got {self.judge_temperature}")
-        self.questions = Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())  # D
         self.pairs = Pool(distinct=False)  # P
         self.solver = self._role("solver")
         self.judge_answer = self._role("judge_answer", "judge")
@@ -55,6 +55,11 @@ class MAE:
         self.rater = self._role("judge_question", "judge", self.judge_temperature)
         self.proposer = self._role("proposer")
         self.proposer_reference = self._role("proposer_reference", "proposer")
+
+    @cached_property
+    def questions(self) -> Pool:
+        """The question dataset D."""
+        return Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())
 
     def _role(self, prompt: str, name: str | None = None, temperature: float | None = None) -> Role:
         role = prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, temperature=temperature)

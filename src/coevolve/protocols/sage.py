@@ -5,7 +5,7 @@ Straight-line text code: reads replies, never tokens; what decides about answers
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, ClassVar
 
@@ -32,6 +32,10 @@ class SAGE:
         "loss": "ppo", "clip": (0.2, 0.2), "entropy_coef": 0.0, "length_norm": "token_mean",
     }  # fmt: skip
 
+    PAPER: ClassVar[dict[str, Any]] = {  # what is printed where our default is another
+        "lora": (128, 256, 0.95), "literal_norm": True,
+    }  # fmt: skip
+
     attempts: int = 5  # N_s of equation 4, not printed in the paper
     solves: int = 1  # how often an episode runs lines 15 to 24; the paper's batch has one per challenge
     quality_threshold: float = 0.7  # alpha (section 4.2); 0 lets every question in
@@ -51,13 +55,17 @@ class SAGE:
 
     def __post_init__(self) -> None:
         self._check()
-        self.tasks = Pool(self.world.tasks())  # D
         self.challenger = self._role("challenger")
         self.planner = self._role("planner")
         self.solver = self._role("solver_unplanned", "solver")
         self.solver_planned = self._role("solver")
         self.critic_question = self._role("critic_question", "critic", self.critic_temperature)
         self.critic_plan = self._role("critic_plan", "critic", self.critic_temperature)
+
+    @cached_property
+    def tasks(self) -> Pool:
+        """The dataset D."""
+        return Pool(self.world.tasks())
 
     def _check(self) -> None:
         for role in self.train:

@@ -111,13 +111,13 @@ def find(source: str | Sequence[str], size: int = 20_000, limit: int = 17_976) -
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub.
-    `size` is how many documents the tiny world (in all) or a data set has, `limit` the most bytes of one.
+    `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
     Raises ValueError, in one line, for anything else.
     """
     names = [source] if isinstance(source, str) else list(source)
     if names == [NONE]:
         return None
-    parts = [part for name in names for part in _parts(name, size, limit)]
+    parts = [part for name in names for part in _parts(name, max(1, size // len(names)), limit)]
     if not parts:
         raise ValueError("corpus must name at least one source of documents, got none")
     return parts[0] if len(parts) == 1 else Mixture(tuple(parts))

@@ -70,11 +70,6 @@ def registry() -> dict[str, Benchmark]:
             for key, row in _file()["benchmarks"].items()}  # fmt: skip
 
 
-def corpora() -> dict[str, dict[str, str]]:
-    """Documents for SPICE: hub, config, split and field of the text (worlds/corpus.py reads them)."""
-    return _file()["corpora"]
-
-
 @lru_cache(maxsize=1)
 def papers() -> dict[str, Paper]:
     """Tests and seeds of the five papers."""

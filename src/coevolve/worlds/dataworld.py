@@ -6,19 +6,23 @@ seed leaves the test and is counted.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, ClassVar
 
 from coevolve import prompts
-from coevolve.worlds.data import Paper, benchmark, draw, items, papers, share
+from coevolve.worlds.data import Paper, benchmark, draw, items, papers, registry, share
 from coevolve.worlds.grading import grade
+from coevolve.worlds.oracle import TinyWorld, World
 from coevolve.worlds.rows import Item, normal, program
+from coevolve.worlds.tiny import NAMES
 
 METHODS = {  # whose tests and seeds a baseline shares
     "mae": "mae", "base": "mae", "sft": "mae", "azr": "mae", "sage": "sage", "comas": "comas", "srlm": "comas",
     "maporl": "comas", "ttrl": "comas", "conl": "conl", "srt": "conl", "ground_truth": "conl", "spice": "spice",
     "strong_challenger": "spice", "rzero": "spice",
 }  # fmt: skip
+SEEDLESS = ("base", "azr", "spice", "strong_challenger", "rzero")  # start from no published question
 VALIDATION = 20  # one row in so many of a train split is for validation, by the hash of its question
 
 
@@ -26,7 +30,9 @@ VALIDATION = 20  # one row in so many of a train split is for validation, by the
 class DataWorld:
     """A paper's tests and seeds for the protocols. Nothing is loaded before it is asked for.
 
-    `only` limits both to these benchmarks. What an oracle would say of an invented question is None throughout.
+    `only` limits both to these benchmarks; one that the paper does not use is tested whole and, where it has a train
+    split, gives seeds out of it. When the paper's use leaves no seeds, or no tests, these benchmarks give them too.
+    What an oracle would say of an invented question is None throughout.
     """
 
     paper: str
@@ -37,11 +43,10 @@ class DataWorld:
     def __post_init__(self) -> None:
         if self.paper not in papers():
             raise ValueError(f"paper must be one of {', '.join(papers())}, got {self.paper!r}")
-        its = papers()[self.paper]
-        known = [*dict.fromkeys([*its.tests, *its.seeds])]
         for key in self.only:
-            if key not in known:
-                raise ValueError(f"world: {self.paper} uses {', '.join(known)}, got {key!r}")
+            if key not in registry():
+                near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(key, registry(), 1))
+                raise ValueError(f"world must be data:KEY,KEY with keys of {', '.join(registry())}, got {key!r}{near}")
 
     @property
     def name(self) -> str:
@@ -49,12 +54,22 @@ class DataWorld:
         return ":".join(["data", *filter(None, [",".join(self.only)])])
 
     @property
+    def domains(self) -> tuple[str, ...]:
+        """What the paper calls its sources."""
+        return tuple(self.its.domains.get(key, key) for key in self.its.seeds)
+
+    @property
     def its(self) -> Paper:
-        """The paper's lists, without what `only` leaves out."""
+        """The paper's lists, limited to `only`."""
         whole = papers()[self.paper]
-        kept = self.only or (*whole.tests, *whole.seeds)
-        return replace(whole, tests={key: cap for key, cap in whole.tests.items() if key in kept},
-                       seeds={key: count for key, count in whole.seeds.items() if key in kept})  # fmt: skip
+        if not self.only:
+            return whole
+        new = dict.fromkeys((key for key in self.only if key not in (*whole.tests, *whole.seeds)), 0)
+        divided = dict.fromkeys((key for key in self.only if benchmark(key).train or benchmark(key).ours), 0)
+        tests = {key: cap for key, cap in whole.tests.items() if key in self.only} | new
+        seeds = {key: count for key, count in whole.seeds.items() if key in self.only}
+        seeds |= {key: 0 for key in new if key in divided}
+        return replace(whole, tests=tests or dict.fromkeys(self.only, 0), seeds=seeds or divided)
 
     @cached_property
     def _tests(self) -> dict[str, list[Item]]:
@@ -72,6 +87,8 @@ class DataWorld:
             free = [item for item in found.values() if key in self.its.forced
                     or not share(item, VALIDATION) and tests.isdisjoint(item.marks)]  # fmt: skip
             drawn[key] = draw(free, count, f"seeds {self.paper} {key}")
+        if drawn and not any(drawn.values()):
+            raise ValueError(f"world: no row of {', '.join(drawn)} is left to start from (docs/data.md)")
         return drawn
 
     @cached_property
@@ -106,10 +123,11 @@ class DataWorld:
                           "test": len(left), "overlap": len(tests) - len(left)})  # fmt: skip
         return table
 
-    def items(self, split: str, per_family: int = 40) -> list[Item]:
+    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] = NAMES) -> list[Item]:
         """Evaluation items, at most `per_family` a benchmark and at most the paper's own cap; AIME comes 32 times.
 
-        Raises ValueError for a split other than validation and test.
+        The tiny world's families mean nothing here. Raises ValueError for a split other than validation and test,
+        and in one line when the data cannot be had or nothing is left to start from or to test.
         """
         if split not in ("validation", "test"):
             raise ValueError(f"split must be one of validation, test, got {split!r}")
@@ -120,6 +138,8 @@ class DataWorld:
             how = {"split": split, "temperature": self.its.temperatures.get(key, self.its.temperature)}
             chosen += [replace(item, meta=item.meta | how)
                        for item in draw(found, cap, f"{split} {self.paper} {key}")] * times  # fmt: skip
+        if split == "test" and not chosen:
+            raise ValueError(f"world: no test item of {', '.join(self.its.tests)} is left beside the seeds")
         return chosen
 
     def seed_rows(self) -> list[tuple[str, Item]]:
@@ -191,16 +211,19 @@ def _fits(value: Any, wanted: Any) -> bool:
     return value is not None and wanted["min"] <= float(value) <= wanted["max"]
 
 
-def world(name: str, method: str = "mae") -> Any:
-    """The world that a configuration names: "tiny", "data", or "data:KEY,KEY" for some of a paper's benchmarks.
+def world(name: str, method: str = "mae", paper: str | None = None) -> World:
+    """The world that a configuration names: "tiny", "data" (all that the paper uses), or "data:KEY,KEY".
 
-    Raises ValueError, in one line, for anything else. Loads nothing.
+    `paper` is whose tests and seeds those are (None: the method's own). Raises ValueError, in one line, for anything
+    else, and for benchmarks without a train split where the method starts from published questions. Loads nothing.
     """
-    from coevolve.worlds.oracle import TinyWorld
-
-    kind, _, keys = name.partition(":")
-    if kind == "data":
-        return DataWorld(METHODS.get(method, "mae"), tuple(filter(None, keys.split(","))))
-    if name != "tiny":
+    kind, colon, keys = name.partition(":")
+    only = tuple(key.strip() for key in keys.split(",")) if colon else ()
+    if name == "tiny":
+        return TinyWorld()
+    if kind != "data" or not all(only):
         raise ValueError(f"world must be one of tiny, data, data:KEY,KEY, got {name!r}")
-    return TinyWorld()
+    made = DataWorld(paper or METHODS[method], only)
+    if method not in SEEDLESS and not made.its.seeds:
+        raise ValueError(f"world: {method} starts from questions of a train split, and {', '.join(only)} has none")
+    return made

@@ -32,6 +32,8 @@ VERIFIED_SHARES = {  # Table 5 of SAGE: its sources, and the families that stand
 class World(Protocol):
     """What a protocol may ask of a world. The oracle's methods return None where there is no oracle."""
 
+    name: str  # in configurations: tiny, data or data:KEY,KEY
+    domains: tuple[str, ...]  # that occur in `training`
     grading: str  # the kind of coevolve.verify that compares a math answer with its gold: math, or exact
 
     def seeds(self) -> list[str]:
@@ -52,7 +54,7 @@ class World(Protocol):
     def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Distinct questions of a split and these families, without answers (CoNL, section 4.1)."""
 
-    def items(self, split: str, per_family: int = 40) -> list:
+    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] = tiny.NAMES) -> list:
         """Evaluation items of validation or test, at most so many a family (see `evaluate.score`)."""
 
     def held_out(self, question: str) -> bool:
@@ -78,6 +80,8 @@ class World(Protocol):
 class TinyWorld:
     """The embedded world: everything is exact."""
 
+    name: ClassVar[str] = "tiny"  # in configurations
+    domains: ClassVar[tuple[str, ...]] = tuple(DOMAINS)
     grading: ClassVar[str] = "exact"  # names and lists are answers here, too
 
     def seed_rows(self) -> list[tuple[str, tiny.Task]]:
@@ -137,9 +141,9 @@ class TinyWorld:
         """Up to 200 questions of each family; `test` is for CoNL's training at test time only."""
         return [task.question for task in tiny.items(split, 200, families)]
 
-    def items(self, split: str, per_family: int = 40) -> list[tiny.Task]:
-        """Distinct tasks of a split, up to `per_family` of each family."""
-        return tiny.items(split, per_family)
+    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] = tiny.NAMES) -> list[tiny.Task]:
+        """Distinct tasks of a split, up to `per_family` of each of these families."""
+        return tiny.items(split, per_family, families)
 
     def held_out(self, question: str) -> bool:
         """Whether the text's hash puts it into validation or test."""

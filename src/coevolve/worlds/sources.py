@@ -119,19 +119,3 @@ def _pairs(folder: Path) -> list[tuple[str, str]]:
     wanted = {path.stem: path for path in folder.glob("*.out")} | {p.name[2:]: p for p in folder.glob("O.*")}
     both = sorted(given.keys() & wanted.keys(), key=lambda name: (len(name), name))
     return [(given[name].read_text(encoding="utf-8"), wanted[name].read_text(encoding="utf-8")) for name in both]
-
-
-def copy(benchmark: "Benchmark", split: str, folder: str | Path) -> Path:
-    """Write a split into a mirror folder as KEY/SPLIT.jsonl, for a machine without network; return the file.
-
-    Raises ValueError for a data set with several configurations or files of its own: copy its files instead.
-    """
-    if benchmark.configs or benchmark.files or benchmark.hub is None:
-        raise ValueError(f"{benchmark.key} has files or configurations of its own; copy them as they are")
-    place = Path(folder) / benchmark.key / f"{split}.jsonl"
-    lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows(benchmark, split)]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    half = place.with_name(f".{place.name}.tmp")
-    half.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    os.replace(half, place)
-    return place

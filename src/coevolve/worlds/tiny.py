@@ -7,7 +7,7 @@ well-formed or not, which family, which level, which answer, which misconception
 import re
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from random import Random
 
 from coevolve.worlds import arithmetic, facts, symbols
@@ -176,17 +176,22 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
     """
     if splits not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {splits!r}")
-    tasks: list[Task] = []
-    for name in families:
-        rng, found = Random(f"items {name}"), {}
-        for _ in range(200 * per_family):
-            task = draw(rng, name)
-            if closed(task) and split(task.question) == splits:
-                found.setdefault(task.question, task)
-            if len(found) == per_family:
-                break
-        tasks += found.values()
-    return tasks
+    return [task for name in families for task in _drawn(name, per_family)[splits]]
+
+
+@cache
+def _drawn(family: str, count: int) -> dict[str, tuple[Task, ...]]:
+    """Distinct tasks of each split, up to `count` each, among the first 200 `count` that a family draws."""
+    rng = Random(f"items {family}")
+    found: dict[str, dict[str, Task]] = {name: {} for name in SPLITS}
+    for _ in range(200 * count):
+        task = draw(rng, family)
+        its = found[split(task.question)]
+        if len(its) < count and closed(task):
+            its.setdefault(task.question, task)
+        if all(len(its) == count for its in found.values()):
+            break
+    return {name: tuple(its.values()) for name, its in found.items()}
 
 
 def document(
