@@ -83,5 +83,5 @@ def test_transformers_reads_the_tokenizer_as_the_recipe_made_it(name):
 
 
 def test_unknown_models_are_named():
-    with pytest.raises(ValueError, match="tiny-small, tiny, tiny-large"):
+    with pytest.raises(ValueError, match="tiny-small, tiny, tiny-large, tiny-seasoned"):
         tiny.find("huge")

@@ -58,6 +58,7 @@ SIZES = {
                             Cycle(1_300, 5e-4, 1.0, inventing=True, batch=192, level_2=0.55))),
     "tiny-large": Size(96, 4, 4, (Cycle(40_000, 2.5e-3, 0.4, 0.4), Cycle(12_000, 1.25e-3, 0.7),
                                   Cycle(6_000, 3.125e-4, 1.0, inventing=True))),
+    "tiny-seasoned": Size(64, 4, 4, (Tuning(10_000, 1e-3, 0.7),)),
 }  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m coevolve.policies.tiny", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make", help="train a backbone from nothing (one core: 15, 70, 50 and 15 minutes)")
+    maker = verbs.add_parser("make", help="train a backbone (one core: 15, 70, 50 and 20 minutes)")
     maker.add_argument("name", choices=SIZES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
