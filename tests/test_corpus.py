@@ -151,7 +151,7 @@ def test_sources_by_name(folder: Path) -> None:
     assert [(part.kind, part.size) for part in both.parts] == [("math", 5), ("general", 5)]
     assert isinstance(find(str(folder / "a.txt")), FileCorpus)
     mixed = find([str(folder), "general"], 10)
-    assert isinstance(mixed, Mixture) and (len(mixed), mixed.unreadable) == (15, 4)
+    assert isinstance(mixed, Mixture) and (len(mixed), mixed.unreadable) == (10, 4)
     tiny_part = sum(count for text, count in draws(mixed, 2000).items() if ": " in text)
     assert 880 < tiny_part < 1120, "in equal parts, whatever the sizes"
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import mirror
 import nbformat
 import papermill
 import pytest
@@ -14,11 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.timeout(600)
-def test_the_notebook_runs_on_a_laptop(tmp_path):
+def test_the_notebook_runs_on_a_laptop(tmp_path, monkeypatch):
+    monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
     overrides = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
     papermill.execute_notebook(
         ROOT / "notebooks/train_gpu.ipynb", tmp_path / "done.ipynb", cwd=ROOT / "notebooks", progress_bar=False,
-        parameters={"model": "tiny", "preset": "quick", "engine": "torch", "lora": "[4, 8, 0.0]",
+        parameters={"model": "tiny", "preset": "quick", "world": "data:gsm8k", "engine": "torch", "lora": "[4, 8, 0.0]",
                     "overrides": overrides, "out": str(tmp_path / "run")},
     )  # fmt: skip
     text = "".join(output.get("text", "") for cell in nbformat.read(tmp_path / "done.ipynb", 4).cells
