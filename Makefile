@@ -14,13 +14,14 @@ READY := $(VENV)/.ready
 ENGINES := .venv-engines
 ENGINES_PY := $(ENGINES)/bin/python
 ENGINES_READY := $(ENGINES)/.ready
+EXECUTORS_READY := $(VENV)/.ready-executors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-engines lint lab bench clean
+.PHONY: help setup reproduce test test-engines test-executors lint lab bench clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 	@echo "variables: PYTHON=$(PYTHON) PRESET=$(PRESET) JOBS=(the runner's choice) ARGS=(passed on, e.g. ARGS='-k shape')"
 	@echo "           TORCH_ARGS='--index-url https://download.pytorch.org/whl/cpu' fetches the small CPU build of torch"
 
@@ -35,6 +36,9 @@ test: $(READY) ## run the tests
 
 test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if need be (their own environment, 5 GB)
 	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
+
+test-executors: $(EXECUTORS_READY) ## run the tests of Ray and Snakemake, real ones on this machine (adds 330 MB to .venv)
+	$(PY) -m pytest tests/test_executors.py $(ARGS)
 
 lint: $(READY) ## check the code's style
 	$(PY) -m ruff check . $(ARGS)
@@ -59,6 +63,12 @@ $(READY): pyproject.toml constraints.txt
 	@$(PY) -m pip install -q $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	@echo "[3/3] installing coevolve and everything else it needs (about 160 packages, a minute or two)"
 	@$(PY) -m pip install -q -e ".[dev]" -c constraints.txt
+	@touch $@
+
+# Not under constraints.txt: Snakemake wants packaging<26, and everything else is content with that.
+$(EXECUTORS_READY): $(READY)
+	@echo "installing Ray and Snakemake into $(VENV) (a minute or two)"
+	@$(PY) -m pip install -q -e ".[ray,snakemake]"
 	@touch $@
 
 # torch first, so that no resolver replaces its build; Unsloth last and without its dependencies, which would bring

@@ -1,4 +1,4 @@
-"""The command line: `python -m reproduce`, `python -m reproduce diff A B`.
+"""The command line: `python -m reproduce`, and its commands cell, snakefile and diff.
 
 Exit codes: 0 all is well, 1 a notebook failed or results differ, 2 a mistake, told in one line on stderr.
 """
@@ -6,71 +6,18 @@ Exit codes: 0 all is well, 1 a notebook failed or results differ, 2 a mistake, t
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import NoReturn
 
-from reproduce import UserError, compare, keys, one_line
+from reproduce import UserError, compare, keys, one_line, warm
+from reproduce.options import HOME, parse
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
-from reproduce.run import Batch, Report, execute
+from reproduce.run import Report, Show, execute
 
-HOME = Path(__file__).resolve().parent.parent
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage and leaving."""
-        raise UserError(message)
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line."""
-    if arguments[:1] == ["diff"]:
-        parser = Parser(prog="python -m reproduce diff", description="Compare two trees, cell by cell.")
-        parser.add_argument("first", type=Path)
-        parser.add_argument("second", type=Path)
-        parser.add_argument("--tolerance", type=tolerance, default=1e-6, help="default 1e-6")
-        return parser.parse_args(arguments[1:], argparse.Namespace(command="diff"))
-    parser = Parser(prog="python -m reproduce", allow_abbrev=False,
-                    description="Run every training run, table and figure that is not up to date. "
-                                "`python -m reproduce diff A B` compares two result trees.")
-    parser.add_argument("--preset", default="quick", help="a table of presets.toml, default quick")
-    parser.add_argument("--only", metavar="IDS", help="ids, run names, tags or patterns, separated by commas")
-    jobs = os.environ.get("JOBS")
-    parser.add_argument("--jobs", default=jobs, help="how many at once; default: JOBS, or all cores")
-    parser.add_argument("--force", action="store_true", help="run what is asked for even if it is up to date")
-    parser.add_argument("--tolerance", type=tolerance, default=1e-6, help="of --check, relative or absolute")
-    parser.add_argument("--root", type=Path, default=HOME, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="with --list: machine-readable")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="show every item and its state")
-    what.add_argument("--dry-run", action="store_true", help="say what would run, and why")
-    what.add_argument("--why", metavar="ID", help="say what changed since this item was done")
-    what.add_argument("--check", nargs="?", const="HEAD", metavar="REF",
-                      help="compare the preset's tables with a commit (default HEAD) or a folder")
-    return parser.parse_args(arguments, argparse.Namespace(command="run"))
-
-
-def tolerance(text: str) -> float:
-    """Read a tolerance."""
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"a tolerance is a number of at least 0, not {text}")
-    return value
-
-
-def job_count(text: str | None, preset_jobs: int) -> int:
-    """Decide how many items run at once."""
-    if not text:
-        return preset_jobs or len(os.sched_getaffinity(0))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise UserError(f"jobs must be a whole number from 1 to 1024, not {text!r}")
-    return int(text)
+BAR = 20  # characters of the progress line's bar; the numbers after it take as many
 
 
 def show_list(plan: Plan, items: list[Item], as_json: bool) -> int:
@@ -96,30 +43,45 @@ def show_why(plan: Plan, pattern: str) -> int:
 
 def dry_run(plan: Plan, items: list[Item], forced: set[str]) -> int:
     """Print what would run, with the first reason."""
-    check_items(plan, items)
-    states = keys.statuses(plan, items)
-    for item in items:
-        if item.skip is None and (item.id in forced or states[item.id] != "done"):
-            print(f"would run {item.id} ({'forced' if item.id in forced else keys.why(plan, item)[0]})")
+    check_items(plan, todo := keys.todo(plan, items, forced))
+    for item in todo:
+        print(f"would run {item.id} ({'forced' if item.id in forced else keys.why(plan, item)[0]})")
     return 0
 
 
-def screen() -> tuple[AbstractContextManager[object], Callable[[str, Batch], None]]:
+def plain(line: str, report: Report) -> None:
+    """Print a line, where there is no terminal."""
+    if line:
+        print(line, flush=True)
+
+
+def at_work(live: list[str], room: int) -> str:
+    """Name as many of the items at work as fit into so many characters, and count the others."""
+    names = [id.removeprefix("runs/") for id in live]
+    for shown in range(len(names), 0, -1):
+        line = ", ".join([*names[:shown], *([f"{len(names) - shown} more"] if shown < len(names) else [])])
+        if len(line) <= room:
+            return line
+    return f"{len(names)} at work" if names else ""
+
+
+def screen() -> tuple[AbstractContextManager[object], Show]:
     """Return a context and a function that prints lines, with a live bar if this is a terminal."""
     if not sys.stdout.isatty():
-        return nullcontext(), lambda line, batch: print(line, flush=True) if line else None
+        return nullcontext(), plain
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     # No refreshing thread: the runner forks, and a fork with threads can hang.
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(BAR), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     progress = Progress(*columns, auto_refresh=False, transient=True)
     task = progress.add_task("", total=None)
 
-    def show(line: str, batch: Batch) -> None:
+    def show(line: str, report: Report) -> None:
         if line:
             progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        progress.update(task, total=batch.total, completed=len(batch.report), refresh=True,
-                        description=", ".join(worker.item.id for worker in batch.live))
+        room = progress.console.width - 2 * BAR
+        progress.update(task, total=report.total, completed=len(report), description=at_work(report.live, room),
+                        refresh=True)
 
     return progress, show
 
@@ -141,14 +103,63 @@ def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> 
     return 1 if report.failed or report.blocked else 0
 
 
-def run(plan: Plan, items: list[Item], forced: set[str], jobs: int) -> int:
-    """Check everything first, then run it. Returns the exit code."""
-    check_items(plan, items)
-    started = time.monotonic()
+def executor(plan: Plan, options: argparse.Namespace) -> Callable[[list[Item], set[str], Show], Report]:
+    """Return what runs items, after making sure that it can."""
+    here = plan.preset.jobs or len(os.sched_getaffinity(0))
+    if options.executor == "snakemake":
+        from reproduce.snake import Snakemake
+
+        return Snakemake(plan, HOME, options.jobs or here, options.extra).execute
+    if options.executor == "ray":
+        from reproduce.on_ray import Ray
+
+        address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+        engine = Ray(plan, HOME, None if address == "local" else address, options.jobs)
+    else:
+        from reproduce.local import Local
+
+        engine = Local(plan, options.jobs or here)
+    return lambda items, forced, show: execute(plan, items, forced, engine, show)
+
+
+def run(plan: Plan, items: list[Item], forced: set[str], options: argparse.Namespace) -> int:
+    """Check first all that is not done, then run it. Returns the exit code."""
+    check_items(plan, keys.todo(plan, items, forced))  # what is done was checked as it is now, or its key would differ
+    started, start = time.monotonic(), executor(plan, options)
     context, show = screen()
     with context:
-        report = execute(plan, items, forced, jobs, show)
+        report = start(items, forced, show)
     return summarise(plan, items, report, time.monotonic() - started)
+
+
+def cell(plan: Plan, options: argparse.Namespace) -> int:
+    """Make one item. Returns the exit code."""
+    from reproduce.alone import run_cell
+
+    if options.parent is not None:
+        warm.die_with_parent(signal.SIGTERM, options.parent)
+    chosen = select(plan, options.id, "cell")
+    if len(chosen) != 1:
+        raise UserError(f"cell {options.id}: names {len(chosen)} items; one is needed")
+    report = run_cell(plan, plan.items[chosen.pop()], options.force, options.parent is not None, plain)
+    return 1 if report.failed else 0
+
+
+def snakefile(plan: Plan, items: list[Item], forced: set[str]) -> int:
+    """Print the plan as a Snakefile."""
+    from reproduce import snake
+
+    check_items(plan, rules := keys.todo(plan, items, forced))
+    print(snake.snakefile(plan, HOME, rules, forced, snake.new_folder(plan, "file")), end="")
+    return 0
+
+
+def choose(plan: Plan, only: str | None, paper: str | None) -> set[str]:
+    """Return the ids that --only and --paper agree on."""
+    chosen = select(plan, only) & select(plan, paper, "--paper")
+    if not chosen:
+        raise UserError(f"--only {only} and --paper {paper} have nothing in common")
+    return chosen
 
 
 def main(arguments: list[str]) -> int:
@@ -160,18 +171,21 @@ def main(arguments: list[str]) -> int:
         print(compare.report(found))
         return 1 if found else 0
     plan = load(options.root.resolve(), options.preset)
-    jobs = job_count(options.jobs, plan.preset.jobs)
+    if options.command == "cell":
+        return cell(plan, options)
+    chosen = choose(plan, options.only, options.paper)
+    items, forced = with_needs(plan, chosen), chosen if options.force else set()
+    if options.command == "snakefile":
+        return snakefile(plan, items, forced)
     if options.why:
         return show_why(plan, options.why)
-    chosen = select(plan, options.only)
     if options.list:
         return show_list(plan, [item for id, item in plan.items.items() if id in chosen], options.json)
     if options.check:
         found = compare.check(plan, options.check, options.tolerance, chosen)
         print(compare.report(found))
         return 1 if found else 0
-    items, forced = with_needs(plan, chosen), chosen if options.force else set()
-    return dry_run(plan, items, forced) if options.dry_run else run(plan, items, forced, jobs)
+    return dry_run(plan, items, forced) if options.dry_run else run(plan, items, forced, options)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,12 @@ def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
     return known
 
 
+def todo(plan: Plan, items: Iterable[Item], forced: set[str]) -> list[Item]:
+    """Return the items that would run: those that are forced or not done."""
+    states = statuses(plan, items)
+    return [item for item in items if item.skip is None and (item.id in forced or states[item.id] != "done")]
+
+
 def status(plan: Plan, item: Item, known: Mapping[str, str]) -> str:
     """Name one item's state; `known` holds the states of the runs it needs."""
     if item.skip is not None:

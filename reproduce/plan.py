@@ -35,6 +35,7 @@ class Item:
     skip: str | None = None
     timeout: int = 3600
     names: tuple[str, ...] = ()  # what else --only may call it: the run's name, its tags
+    paper: str = ""
     protocol: str = ""
     seeds: tuple[int, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)  # a run's overrides; an artefact's runs
@@ -80,16 +81,17 @@ def run_items(root: Path, preset: Preset, where: str, name: str, table: dict[str
         parameters = {"protocol": table["protocol"], "preset": preset.name, "seed": seed,
                       "overrides": json.dumps(overrides, sort_keys=True, default=str),
                       "out": relative(root, TRAIN, f"results/{preset.name}/{id}")}
-        items.append(Item(id, "run", TRAIN, parameters, (), inputs, outputs, None, timeout, names,
+        items.append(Item(id, "run", TRAIN, parameters, (), inputs, outputs, None, timeout, names, table["paper"],
                           table["protocol"], (seed,), overrides))
     return items
 
 
-def artefact_item(root: Path, preset: Preset, where: str, id: str, table: dict[str, Any],
-                  runs: Mapping[str, list[Item]], numbers: str) -> Item:
-    """Make the item of one table or figure."""
+def artefact_item(root: Path, preset: Preset, id: str, table: dict[str, Any], runs: Mapping[str, list[Item]],
+                  row: Mapping[str, str]) -> Item:
+    """Make the item of one table or figure; `row` is its line of the index."""
+    where = f"[artefacts.{id}]"
     if "skip" in table:
-        return Item(id, "artefact", skip=one_line(table["skip"]) or "no reason given")
+        return Item(id, "artefact", skip=one_line(table["skip"]) or "no reason given", paper=row["paper"])
     for name in table.get("runs", ()):
         if name not in runs:
             raise UserError(f"{where}: unknown run {name!r}; {hint(name, runs)}")
@@ -103,12 +105,13 @@ def artefact_item(root: Path, preset: Preset, where: str, id: str, table: dict[s
                   "results": relative(root, notebook, "results")}
     if (root / notebook).is_file() and "runs" in declared(root / notebook):
         parameters["runs"] = used  # so that folders of seeds that the preset no longer has are left alone
-    inputs = ([numbers] if numbers and (root / numbers).exists() else []) + table.get("inputs", [])
+    numbers = f"reproduce/paper_numbers/{row.get('numbers_file')}"
+    inputs = ([numbers] if row.get("numbers_file") and (root / numbers).exists() else []) + table.get("inputs", [])
     seeds = tuple(sorted({seed for group in used.values() for seed in group}))
     needs = tuple(item.id for name in used for item in runs[name])
     return Item(id, "artefact", notebook, parameters, needs, tuple(dict.fromkeys(inputs)),
                 tuple(table["outputs"]), None, table.get("timeout", preset.timeout),
-                seeds=seeds, config={"runs": used})
+                paper=row["paper"], seeds=seeds, config={"runs": used})
 
 
 def unclaimed(root: Path, id: str, paper: str) -> Item:
@@ -116,7 +119,7 @@ def unclaimed(root: Path, id: str, paper: str) -> Item:
     built = (root / "reproduce" / f"{paper}.toml").exists()
     reason = (f"not claimed in reproduce/{paper}.toml" if built
               else f"belongs to a method that is not built yet: {paper.upper()}")
-    return Item(id, "unclaimed", skip=reason)
+    return Item(id, "unclaimed", skip=reason, paper=paper)
 
 
 def load(root: Path, preset_name: str) -> Plan:
@@ -129,23 +132,25 @@ def load(root: Path, preset_name: str) -> Plan:
     items = {item.id: item for group in by_run.values() for item in group}
     for id, row in index.items():
         if id in artefacts:
-            numbers = f"reproduce/paper_numbers/{row['numbers_file']}" if row.get("numbers_file") else ""
-            items[id] = artefact_item(root, preset, f"[artefacts.{id}]", id, artefacts[id], by_run, numbers)
+            items[id] = artefact_item(root, preset, id, artefacts[id], by_run, row)
         else:
             items[id] = unclaimed(root, id, row["paper"])
     return Plan(root, preset, items)
 
 
 def select(plan: Plan, patterns: str | None, option: str = "--only") -> set[str]:
-    """Return the ids that an option asks for: ids, run names, tags or glob patterns, separated by commas."""
+    """Return the ids that an option asks for, by patterns separated by commas, or all.
+
+    --paper compares papers; any other option ids, run names and tags.
+    """
     if patterns is None:
         return set(plan.items)
+    names = {id: (item.paper,) if option == "--paper" else (id, *item.names) for id, item in plan.items.items()}
     chosen: set[str] = set()
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        found = {id for id, item in plan.items.items()
-                 if any(fnmatchcase(name, pattern) for name in (id, *item.names))}
+        found = {id for id in names if any(fnmatchcase(name, pattern) for name in names[id])}
         if not found:
-            known = {name for id, item in plan.items.items() for name in (id, *item.names)}
+            known = {name for group in names.values() for name in group}
             raise UserError(f"{option} {pattern}: nothing is called that; {hint(pattern, known)}")
         chosen |= found
     if not chosen:

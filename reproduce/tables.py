@@ -17,7 +17,8 @@ from reproduce import UserError, one_line
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
-PRESET_FIELDS = {"seeds": [int], "kernel": str, "jobs": int, "timeout": int, "hub": bool}
+PRESET_FIELDS = {"seeds": [int], "kernel": str, "jobs": int, "timeout": int, "hub": bool, "gpus": int, "retries": int}
+LEAST = {"jobs": 0, "timeout": 1, "gpus": 0, "retries": 0}  # the smallest value of a preset's field
 RUN_FIELDS = {"protocol": str, "overrides": dict, "presets": dict, "seeds": dict, "tags": [str], "outputs": [str],
               "timeout": int}
 ARTEFACT_FIELDS = {"notebook": str, "runs": [str], "outputs": [str], "inputs": [str], "parameters": dict,
@@ -35,6 +36,8 @@ class Preset:
     jobs: int = 0  # 0: as many as there are cores
     timeout: int = 3600  # seconds per item, unless the item says otherwise
     hub: bool = False  # True: a policy with a slash that is no folder is a model id of the hub
+    gpus: int = 0  # that a cluster reserves for each run
+    retries: int = 0  # how often an item that failed is tried again
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # protocol -> overrides
 
 
@@ -107,8 +110,9 @@ def read_preset(root: Path, name: str, protocols: set[str]) -> Preset:
     if preset.kernel not in ("warm", "python3"):
         raise UserError(f"{where}: kernel must be warm or python3, not {preset.kernel!r}")
     check_seeds(where, list(preset.seeds))
-    if preset.jobs < 0 or preset.timeout < 1:
-        raise UserError(f"{where}: jobs must be at least 0 and timeout at least 1 second")
+    for key, least in LEAST.items():
+        if (value := getattr(preset, key)) < least:
+            raise UserError(f"{where}: {key} must be at least {least}, not {value}")
     return preset
 
 
@@ -123,7 +127,7 @@ def read_index(root: Path) -> dict[str, dict[str, str]]:
 
 
 def read_papers(root: Path, index: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read and check every paper's TOML. Returns runs and artefacts: (where, name) -> table."""
+    """Read and check every paper's TOML. Returns runs, each with its paper, and artefacts: name -> table."""
     presets = read_toml(root / "reproduce" / "presets.toml")
     runs: dict[str, Any] = {}
     artefacts: dict[str, Any] = {}
@@ -145,7 +149,7 @@ def read_papers(root: Path, index: Mapping[str, Mapping[str, str]]) -> tuple[dic
                 if preset not in presets:
                     raise UserError(f"{where}: seeds for an unknown preset; {hint(preset, presets)}")
                 check_seeds(where, seeds)
-            runs[name] = table
+            runs[name] = table | {"paper": path.stem}
         for id, table in tables.get("artefacts", {}).items():
             where = f"{path.name} [artefacts.{id}]"
             if index.get(id, {}).get("paper") != path.stem:

@@ -87,8 +87,9 @@ def produce_run(job: Job, started: float) -> None:
 def produce(job: Job, folder: Path, started: float) -> Any:
     """Execute the notebook, check what it wrote, and write provenance. Returns the executed notebook."""
     item, root = job.item, job.plan.root
-    kernel = warm.SPEC if warm.SERVER in job.environment else "python3"
-    notebook, kernel, peak_kib = cell.execute(item, root, folder, kernel, job.scratch)
+    # Through its client even a kernel without a server ends with this process, and leaves the folder to a next try.
+    notebook, kernel, peak_kib = cell.execute(item, root, folder, warm.SPEC, job.scratch)
+    kernel = kernel if warm.SERVER in job.environment else "python3"
     cell.check_outputs(item, folder)
     seconds = time.monotonic() - started
     facts = provenance.record(item, job.common, job.plan.preset.name, kernel, seconds, peak_kib)

@@ -112,13 +112,9 @@ def test_failures_are_isolated(toy: Toy) -> None:
 
 @pytest.mark.parametrize("preset", ["quick", "warm"])
 def test_killed_runner_leaves_nothing_and_resumes(toy: Toy, preset: str) -> None:
-    toy.edit("reproduce/toy.toml", "overrides = { steps = 1 }", "overrides = { steps = 15, pause = 0.1 }")
+    toy.hold()
     process = toy.start("--preset", preset, "--only", "toy_table2", "--jobs", "1")
-    state = toy.result("runs/odd-s0/checkpoints/state.json", preset)
-    limit = time.monotonic() + 60
-    while not (state.exists() and state.read_text() and json.loads(state.read_text())["step"] >= 3):
-        assert time.monotonic() < limit and process.poll() is None
-        time.sleep(0.05)
+    toy.wait_for_hold(process, preset)
     other = toy("--preset", preset, code=2)
     assert "another command is at work" in other
     process.send_signal(signal.SIGKILL)
@@ -127,8 +123,9 @@ def test_killed_runner_leaves_nothing_and_resumes(toy: Toy, preset: str) -> None
     process.communicate()
     assert not toy.result("runs/odd-s0/done.json", preset).exists()
     assert "will resume" in toy("--preset", preset, "--why", "runs/odd-s0")
+    toy.release()
     assert "failed 0" in toy("--preset", preset, "--only", "toy_table2")
-    assert int(toy.result("runs/odd-s0/resumed_from", preset).read_text()) >= 3
+    assert toy.result("runs/odd-s0/resumed_from", preset).read_text() == "3"
     assert toy.result("toy_table2/table.csv", preset).read_text().splitlines()[1] == "odd,0,45.0"
     assert [path.name for path in toy.result("", preset).glob(".*")] == [".lock"]
     if preset == "warm":
@@ -143,7 +140,7 @@ def test_killed_runner_leaves_nothing_and_resumes(toy: Toy, preset: str) -> None
 def test_interrupt_is_one_line(toy: Toy) -> None:
     toy.edit("reproduce/toy.toml", "overrides = { steps = 1 }", 'overrides = { steps = 1, fault = "hang" }')
     process = toy.start("--only", "odd")
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 300
     while not toy.result("runs/odd-s0/checkpoints/state.json").exists():
         assert time.monotonic() < limit
         time.sleep(0.05)

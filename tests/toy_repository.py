@@ -23,7 +23,7 @@ PRESETS = """[quick]
 seeds = [0, 1]
 kernel = "python3"
 jobs = 2
-timeout = 60
+timeout = 600
 [quick.toy]
 steps = 2
 [warm]
@@ -54,9 +54,11 @@ CONFIG = """def check(protocol: str, overrides: dict) -> None:
     if protocol != "toy":
         raise ValueError(f"unknown protocol {protocol!r}; allowed: toy")
     for name in overrides:
-        if name not in ("steps", "fault", "pause", "model"):
-            raise ValueError(f"unknown field {name!r}; allowed: fault, model, pause, steps")
+        if name not in ("steps", "fault", "model", "devices", "hold"):
+            raise ValueError(f"unknown field {name!r}; allowed: devices, fault, hold, model, steps")
 """
+ODD = "overrides = { steps = 1 }"
+HELD = 'overrides = { steps = 15, hold = "../hold" }'  # in place of ODD: stays at step 3 while the file is there
 TRAIN = [
     """protocol: str = "toy"
 preset: str = "quick"
@@ -71,7 +73,7 @@ state = folder / "checkpoints" / "state.json"
 step = first = json.loads(state.read_text())["step"] if state.exists() else 0
 state.parent.mkdir(parents=True, exist_ok=True)
 while step < o["steps"]:
-    time.sleep(o.get("pause", 0))
+    while step == 3 and os.path.exists(o.get("hold", "")): time.sleep(0.05)
     step += 1
     state.write_text(json.dumps({"step": step}))
 fault = o.get("fault")
@@ -80,6 +82,8 @@ if fault == "exit": sys.exit(0)
 if fault == "die": os._exit(0)
 if fault == "worker": os.kill(os.getppid(), 9)
 if fault == "hang": time.sleep(600)
+if fault == "once" and first == 0: os._exit(0)
+if o.get("devices"): (folder / "devices").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
 (folder / "config.json").write_text(json.dumps(o, sort_keys=True))
 (folder / "metrics.jsonl").write_text(json.dumps({"value": FACTOR * step + seed}) + "\\n")
 if fault != "silent": (folder / "summary.json").write_text(json.dumps({"value": FACTOR * step + seed}))
@@ -108,7 +112,8 @@ print("<script>window.PWNED = 1</script>", rows)
 def write_notebook(path: Path, cells: list[str]) -> None:
     """Write code cells as a notebook whose first cell is tagged parameters."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    new = nbformat.v4.new_code_cell
+    notebook = nbformat.v4.new_notebook(cells=[new(cell, id=f"c{number:02}") for number, cell in enumerate(cells)])
     notebook.cells[0].metadata["tags"] = ["parameters"]
     nbformat.write(notebook, path)
 
@@ -133,14 +138,15 @@ class Toy:
         """Start the command."""
         command = [sys.executable, "-m", "reproduce", *arguments]
         if arguments[:1] != ("diff",):
-            command += ["--root", str(self.root)]
+            at = command.index("--") if "--" in command else len(command)
+            command[at:at] = ["--root", str(self.root)]
         return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
         """Run the command, check its exit code and return stdout; a mistake must be one line on stderr."""
         process = self.start(*arguments, **variables)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == code, out + err
         if code == 2:
             assert re.fullmatch(r"reproduce: [^\n]+\n", err), err
@@ -154,6 +160,22 @@ class Toy:
         text = (self.root / path).read_text()
         assert old in text
         (self.root / path).write_text(text.replace(old, new))
+
+    def hold(self) -> None:
+        """Let the runs called odd stop at step 3, until they are released."""
+        self.edit("reproduce/toy.toml", ODD, HELD)
+        (self.root / "hold").touch()
+
+    def release(self) -> None:
+        """Let the runs that are held go on."""
+        (self.root / "hold").unlink()
+
+    def wait_for_hold(self, process: subprocess.Popen[str], preset: str = "quick") -> None:
+        """Wait until the run odd-s0, which the process makes, is held."""
+        state, limit = self.result("runs/odd-s0/checkpoints/state.json", preset), time.monotonic() + 300
+        while not (state.exists() and state.read_text() == '{"step": 3}'):
+            assert time.monotonic() < limit and process.poll() is None, process.communicate()
+            time.sleep(0.05)
 
     def result(self, path: str, preset: str = "quick") -> Path:
         """Return the path of a result."""
@@ -186,7 +208,25 @@ def of_toy(toy: Toy) -> list[psutil.Process]:
     return found
 
 
-def gone(toy: Toy, seconds: float = 20) -> None:
+def products(toy: Toy, preset: str = "quick") -> dict[str, bytes]:
+    """Read all results, without hidden files."""
+    found = snapshot(toy.result("", preset))
+    return {name: data for name, data in found.items() if not any(part[0] == "." for part in Path(name).parts)}
+
+
+def cells(toy: Toy) -> list[psutil.Process]:
+    """Find the living commands that make one item of the toy repository."""
+    return [process for process in of_toy(toy) if process.cmdline()[1:4] == ["-m", "reproduce", "cell"]]
+
+
+def slay(process: psutil.Process) -> None:
+    """Kill a process like a machine that fails, and see all that it started end with it."""
+    family = process.children(recursive=True)
+    process.kill()
+    assert not psutil.wait_procs([process, *family], timeout=60)[1]
+
+
+def gone(toy: Toy, seconds: float = 60) -> None:
     """Wait until no process of the toy repository is left."""
     limit = time.monotonic() + seconds
     while left := of_toy(toy):
