@@ -94,7 +94,8 @@ def main() -> None:
         done = subprocess.run(run, env=os.environ | {level.VARIABLE: name}, capture_output=True, text=True)
         rows += [json.loads(done.stdout)] if done.returncode == 0 else []
     result = {"machine": platform.processor() or platform.machine(), "python": platform.python_version(),
-              "cores": len(os.sched_getaffinity(0)), "user": "root" if os.geteuid() == 0 else "ordinary",
+              "cores": len(os.sched_getaffinity(0)), "load": round(os.getloadavg()[0], 1),
+              "user": "root" if os.geteuid() == 0 else "ordinary",
               "levels": rows, "corpus": corpus(), "formulas": formulas()}  # fmt: skip
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print("| level | start, s | one program, ms | two processes, ms | programs a second |\n|---|---|---|---|---|")

@@ -4,15 +4,17 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import socket
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from coevolve.verify import code, level
+from coevolve.verify import level
 from coevolve.verify.code import run_calls, run_stdio
-from coevolve.verify.sandbox import wire
+from coevolve.verify.sandbox import guard, wire
 
 CORPUS = sorted((Path(__file__).parent / "data" / "hostile_programs").rglob("*.py"))
 PLAIN = "def solve(xs):\n    return sum(x * x for x in xs)\n"
@@ -21,12 +23,13 @@ EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def sandbox():
-    """Skip on a machine that can guard nothing."""
-    try:
-        return level.programs()
-    except code.SandboxError as error:
-        pytest.skip(str(error))
+def kernel():
+    """The default guard, which needs nothing installed. Skips where the kernel has no Landlock."""
+    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
+        pytest.skip("no Landlock here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(level.VARIABLE, "kernel")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +93,7 @@ def state() -> tuple:
 
 
 def test_the_corpus_is_there():
-    assert len(CORPUS) >= 77
+    assert len(CORPUS) >= 81
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
@@ -143,10 +146,12 @@ ESCAPES = {
 }
 
 
+@pytest.mark.parametrize("asked", ["kernel", "namespaces"])
 @pytest.mark.parametrize("name", ESCAPES)
-def test_escapes_are_refused(name, canary):
-    if level.programs().level < 2:
-        pytest.skip("the kernel guards nothing here")
+def test_escapes_are_refused(name, asked, canary, monkeypatch):
+    if asked == "namespaces" and not shutil.which("bwrap"):
+        pytest.skip("no bubblewrap here")
+    monkeypatch.setenv(level.VARIABLE, asked)
     program = f"""import fcntl, multiprocessing, os, resource, socket, subprocess
 path = {str(canary)!r}
 def solve(xs):
@@ -169,8 +174,6 @@ NUMBERS = dict(zip(SYSCALLS[::2], map(int, SYSCALLS[1::2]), strict=True))
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
 def test_system_calls_off_the_list_are_refused():
-    if level.programs().level < 2:
-        pytest.skip("the kernel guards nothing here")
     program = """import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 def solve(number):
@@ -179,8 +182,7 @@ def solve(number):
 """
     refused = [38 if name == "clone3" else 1 for name in NUMBERS]  # ENOSYS sends libc to clone, which is looked at
     assert run_calls(program, "solve", [(number,) for number in NUMBERS.values()], refused).verdict == "pass"
-    x32 = run_calls(program, "solve", [(0x40000000 + 57,)], [1])
-    assert (x32.verdict, x32.detail) == ("error", "signal 31")
+    assert run_calls(program, "solve", [(0x40000000 + 57,)], [1]).verdict == "pass"  # fork by its x32 number
 
 
 def test_no_state_is_left_for_the_next_program():

@@ -142,7 +142,7 @@ def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict
         attend([candidate, asker], carry)
     verdict, detail = _ending(asker)
     failure, why = _ending(candidate)
-    fled = candidate.why != "stopped"  # by itself, before the tests were over
+    fled = candidate.why != "stopped" or candidate.detail  # it ended before the tests did, or had to be stopped
     if failure == "unscored" or (verdict and (fled or answered < asked)):
         slow = failure == "error" and verdict == "timeout"  # both clocks ran out, the tests' first
         verdict, detail = ("timeout" if slow else failure or "error"), why  # the program's fault

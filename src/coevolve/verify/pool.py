@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,13 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from coevolve.verify.sandbox import wire
+from coevolve.verify.sandbox import folders, wire
 
 HERE = Path(__file__).parent
 START = "import sys; sys.path.append(sys.argv.pop(1)); from sandbox.server import main; sys.path.pop(); main()"
 FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8")
 MEMORY = "/scratch"  # where a server in namespaces has its own file system
 STARTUP = 60  # seconds
+PATIENCE = 10  # seconds until a child must have started: its server may still be sweeping up after another
 LATE = 0.7  # seconds after the wall limit at which a silent server is given up
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0",
                "OMP_NUM_THREADS": "1"}  # fmt: skip
@@ -89,7 +89,7 @@ class Server:
         self.process.wait()
         self.socket.close()
         if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            folders.sweep(self.folder)
 
 
 class Child:
@@ -107,7 +107,8 @@ class Child:
         self.open = True  # until the child closes its side or sends what is not read
         self.why: str | None = None  # None while it runs; empty when it ended by itself
         self.detail = ""
-        self.deadline = time.monotonic() + wall + LATE
+        self.wall = wall
+        self.deadline = time.monotonic() + PATIENCE
         limits = {"cpu": cpu, "wall": wall, "memory": memory}
         try:
             socket.send_fds(server.socket, [json.dumps(limits).encode()], [there.fileno(), *files])
@@ -141,6 +142,8 @@ class Child:
             except OSError:
                 data = b""
             self.open = bool(data)
+            if data and not self.received:
+                self.deadline = time.monotonic() + self.wall + LATE
             self.received += len(data)
             if self.received > wire.LIMIT:
                 self.stop("output")

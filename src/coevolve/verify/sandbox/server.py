@@ -17,7 +17,7 @@ import tempfile
 import time
 from functools import partial
 
-from . import child, guard
+from . import child, folders, guard
 
 PRELOAD = """bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools math
     operator re statistics string textwrap typing""".split()
@@ -29,17 +29,7 @@ PROC = "/proc" if os.path.exists("/proc/self") and os.readlink("/proc/self") == 
 
 def _usage(pid: int, scratch: str) -> str:
     """Name what a running child has too much of: `output` or `threads`, empty when nothing."""
-    count = size = 0
-    waiting = [scratch]
-    while waiting and count <= ENTRIES:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                count += 1
-                size += entry.stat(follow_symlinks=False).st_size
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                if count > ENTRIES:
-                    break
+    count, size = folders.size(scratch, ENTRIES)
     with contextlib.suppress(OSError), os.scandir(f"{PROC}/{pid}/fd") as entries:
         for entry in entries:  # files that are deleted but still open
             with contextlib.suppress(OSError):
@@ -64,31 +54,6 @@ def _starved(pid: int, wall: float, cpu: float) -> bool:
     with contextlib.suppress(OSError), open(f"{PROC}/{pid}/schedstat") as file:
         return int(file.read().split()[1]) > 0.75e9 * wall and _cpu(pid) < 0.25 * cpu
     return False
-
-
-def _sweep(path: str) -> None:
-    """Remove a folder of any depth: folders are moved up to the top first, so no path and no recursion grows."""
-    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    waiting, moved = ["."], 0
-    while waiting:
-        name = waiting.pop()
-        with contextlib.suppress(OSError):
-            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-            for inner in os.listdir(at):
-                with contextlib.suppress(OSError):
-                    if stat.S_ISDIR(os.stat(inner, dir_fd=at, follow_symlinks=False).st_mode):
-                        os.chmod(inner, 0o700, dir_fd=at)
-                        moved += 1
-                        os.rename(inner, f".sweep{moved}", src_dir_fd=at, dst_dir_fd=top)
-                        waiting.append(f".sweep{moved}")
-                    else:
-                        os.unlink(inner, dir_fd=at)
-            os.close(at)
-            if name != ".":
-                os.rmdir(name, dir_fd=top)
-    os.close(top)
-    with contextlib.suppress(OSError):
-        os.rmdir(path)
 
 
 class Server:
@@ -176,12 +141,12 @@ class Server:
         gone = os.path.join(self.base, "gone")
         os.rename(scratch, gone)
         if why != "output":  # a large folder may take longer than the trainer waits for a verdict
-            _sweep(gone)
+            folders.sweep(gone)
         if alive:
             report = {"why": why, "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}
             self.control.send(json.dumps(report).encode())
         if why == "output":
-            _sweep(gone)
+            folders.sweep(gone)
         return alive
 
     def serve(self) -> None:
@@ -204,8 +169,7 @@ class Server:
                 break
             if fds:  # anything else is a late request to stop a job that had ended
                 alive = self._job(json.loads(message), fds)
-        with contextlib.suppress(OSError):
-            _sweep(self.base)
+        folders.sweep(self.base)
 
 
 def main() -> None:

@@ -35,7 +35,8 @@ class Encoder:
         if self.loose and (kind is bool or (kind is float and value.is_integer())):
             value, kind = int(value), int
         self.room -= 4 + (len(value) if kind in (str, bytes) else value.bit_length() // 4 if kind is int else 0)
-        if self.room < 0 or depth > DEPTH:
+        least = 4 * len(value) if kind in TAGS or kind is dict else 0  # said before the work on it
+        if self.room < least or depth > DEPTH:
             raise TooLargeError("the value is too large or too deep")
         if value is None or kind in (bool, str):
             return value
