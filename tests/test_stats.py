@@ -5,9 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, ttest_rel
+from scipy.stats import ttest_rel
 
 from coevolve.evaluate import stats
 
@@ -124,33 +122,12 @@ def test_paired_p_takes_the_test_that_fits() -> None:
     assert stats.paired_p(np.zeros((2, 3)), np.ones((2, 3))) == 0.0
 
 
-def test_iqm_and_probability_of_improvement() -> None:
-    assert stats.iqm([[100, 1, 2, 3], [4, 5, 6, -100]]) == pytest.approx((2 + 3 + 4 + 5) / 4)
-    rng = np.random.default_rng(4)
-    a, b = rng.integers(0, 6, (5, 3)), rng.integers(0, 6, (7, 3))
-    expected = np.mean([mannwhitneyu(b[:, j], a[:, j]).statistic / 35 for j in range(3)])
-    assert stats.probability_of_improvement(a, b) == pytest.approx(expected)
-    assert stats.probability_of_improvement(a, b) + stats.probability_of_improvement(b, a) == pytest.approx(1)
-
-
 def test_holm_by_hand() -> None:
     # sorted .005 .01 .03 .04 -> *4 *3 *2 *1 = .02 .03 .06 .04 -> running maximum .02 .03 .06 .06
     assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert stats.holm([0.9, 0.8]) == pytest.approx([1, 1])
     with_gap = stats.holm([0.01, np.nan, 0.04])
     assert np.isnan(with_gap[1]) and with_gap[[0, 2]] == pytest.approx([0.02, 0.04])
-
-
-@given(st.integers(1, 12), st.data())
-def test_pass_at_k_counts_subsets(n: int, data: st.DataObject) -> None:
-    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
-    assert stats.pass_at_k(n, c, k) == pytest.approx(1 - comb(n - c, k) / comb(n, k))
-
-
-def test_pass_at_k_on_arrays_and_refusal() -> None:
-    assert stats.pass_at_k([4, 4], [0, 2], 2) == pytest.approx([0, 1 - 1 / 6])
-    with pytest.raises(ValueError, match="pass@k"):
-        stats.pass_at_k(2, 1, 3)
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,6 @@ def test_every_cell_is_its_k_over_n_and_averages_are_derived() -> None:
     assert (first["low"], first["high"]) == pytest.approx(
         tuple(100 * x for x in stats.wilson(int(first["k"]), 40))
     )
-    wide = tables.wide_table(table)
-    assert wide.columns.tolist() == ["method", "sums", "facts", "Average"]
-    assert wide["method"].tolist() == ["base", "mae"]
-    assert wide.loc[0, "sums"] == tables.percent_ci(int(first["k"]), 40)
     with pytest.raises(ValueError, match="has no scores on"):
         tables.accuracy_table(scores, {"Average": ["sums", "stories"]})
 

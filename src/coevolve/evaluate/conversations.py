@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from coevolve import record
 from coevolve.evaluate import standins, stats
 from coevolve.evaluate.stats import Interval
 
@@ -28,13 +27,9 @@ def conversations(
     folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "conl"
 ) -> pd.DataFrame:
     """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
-    frames, benchmark_of = [], standins.layout(paper).benchmark_of
-    for run, label in labels.items():
-        for seed in runs[run]:
-            frame = record.read(Path(folder) / f"{run}-s{seed}", "conversations")
-            frame["benchmark"] = frame["family"].map(benchmark_of)
-            frames.append(frame.assign(method=label, seed=seed, rho_known=frame["rank_rho"].notna().astype(float)))
-    return pd.concat(frames, ignore_index=True)
+    frame = standins.read(folder, runs, labels, "conversations")
+    stands = frame["family"].map(standins.layout(paper).benchmark_of)
+    return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float))
 
 
 def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:

@@ -50,30 +50,25 @@ def layout(paper: str) -> Layout:
     )  # fmt: skip
 
 
+def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], kind: str) -> pd.DataFrame:
+    """One kind of record (see record.read) of the runs that `labels` names, with method, seed and run."""
+    frames = [record.read(Path(folder) / f"{run}-s{seed}", kind).assign(method=label, seed=seed, run=run)
+              for run, label in labels.items() for seed in runs[run]]  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
 def scores(
     folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "mae"
 ) -> pd.DataFrame:
     """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
-    benchmark_of = layout(paper).benchmark_of
-    frames = []
-    for run, label in labels.items():
-        for seed in runs[run]:
-            frame = record.read(Path(folder) / f"{run}-s{seed}", "scores")
-            frame = frame[frame["stage"] == "after"].copy()
-            frame["method"], frame["seed"], frame["run"] = label, seed, run
-            frame["benchmark"] = frame["family"].map(benchmark_of)
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+    frame = read(folder, runs, labels, "scores")
+    frame = frame[frame["stage"] == "after"].reset_index(drop=True)
+    return frame.assign(benchmark=frame["family"].map(layout(paper).benchmark_of))
 
 
 def curves(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
     """Metrics of every step of the runs that `labels` names, with method and seed."""
-    frames = []
-    for run, label in labels.items():
-        for seed in runs[run]:
-            frame = record.read(Path(folder) / f"{run}-s{seed}", "metrics")
-            frames.append(frame.assign(method=label, seed=seed))
-    return pd.concat(frames, ignore_index=True)
+    return read(folder, runs, labels, "metrics").drop(columns="run")
 
 
 def printed(

@@ -1,4 +1,4 @@
-"""Statistics as pure functions on arrays; axes are S seeds, I items, B benchmarks, R runs.
+"""Statistics as pure functions on arrays; axes are S seeds, I items, B benchmarks.
 
 Knows no table, no benchmark name and no paper. A score is any finite number, most often 0 or 1 for one item.
 Everything random takes a seed and repeats exactly.
@@ -122,19 +122,6 @@ def stratified_average(scores: Sequence[ArrayLike]) -> float:
     return float(np.mean([np.mean(_finite(benchmark)) for benchmark in scores]))
 
 
-def iqm(scores_RB: ArrayLike) -> float:
-    """Return the interquartile mean over all runs and benchmarks: the mean without the outer quarters."""
-    return float(stats.trim_mean(_finite(scores_RB), 0.25, axis=None))
-
-
-def probability_of_improvement(a_RB: ArrayLike, b_RB: ArrayLike) -> float:
-    """Return how often a run of b beats a run of a, ties half, averaged over the B benchmarks (columns)."""
-    a, b = _scores(a_RB, 2), _scores(b_RB, 2)
-    if a.shape[1] != b.shape[1]:
-        raise ValueError(f"a and b must have the same benchmarks, got {a.shape[1]} and {b.shape[1]}")
-    return float(((np.sign(b[:, None] - a[None]) + 1) / 2).mean())
-
-
 def holm(p: ArrayLike) -> NDArray[np.float64]:
     """Return Holm's adjusted p-values in the order given; NaN stays NaN and does not count as a test."""
     raw = np.asarray(p, dtype=float)
@@ -142,16 +129,6 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
     order = tested[np.argsort(raw[tested], kind="stable")]
     adjusted[order] = np.minimum(1, np.maximum.accumulate(raw[order] * np.arange(len(order), 0, -1)))
     return adjusted
-
-
-def pass_at_k(n: ArrayLike, c: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Return the unbiased pass@k per item from c correct among n samples: 1 - C(n - c, k) / C(n, k)."""
-    n_I, c_I = np.broadcast_arrays(np.asarray(n, dtype=float), np.asarray(c, dtype=float))
-    if k < 1 or (n_I < k).any() or (c_I < 0).any() or (c_I > n_I).any():
-        raise ValueError(f"pass@k needs 1 <= k <= n and 0 <= c <= n, got k={k}")
-    draws = np.arange(k)
-    missed = np.maximum(n_I[..., None] - c_I[..., None] - draws, 0) / (n_I[..., None] - draws)
-    return 1 - missed.prod(axis=-1)
 
 
 def verdict(delta: float, low: float, high: float, paper_sign: int) -> str:

@@ -209,15 +209,6 @@ def _check_pairs(base: pd.DataFrame, ours: pd.DataFrame, where: str) -> None:
         raise ValueError(f"{where} have different seeds: {list(base.index)} and {list(ours.index)}")
 
 
-def wide_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `accuracy_table` as a paper prints it: a line per method, "56.5 [53.2, 59.8]" in a cell."""
-    cells = [percent(*row) for row in table[["accuracy", "low", "high"]].itertuples(index=False)]
-    columns = table.sort_values("kind", key=lambda kind: kind == "average", kind="stable")["benchmark"].unique()
-    wide = table.assign(cell=cells).pivot(index="method", columns="benchmark", values="cell")
-    wide = wide.loc[table["method"].unique(), columns].fillna("")
-    return wide.reset_index().rename_axis(columns=None)
-
-
 def percent(value: float, low: float, high: float, signed: bool = False) -> str:
     """Write percent or points with their limits: "56.5 [53.2, 59.8]", signed "+3.1 [-0.2, +6.4]"."""
     sign = "+" if signed else ""
