@@ -111,10 +111,10 @@ def test_equal_prompts_are_prefilled_once(monkeypatch):
     widths = []
     forward = Decoder.forward
 
-    def spy(self, ids_BS, rotary, cache, at, mask):
+    def spy(self, ids_BS, rotary, cache, at, mask, last_B=None):
         if mask is None:
             widths.append(len(ids_BS))
-        return forward(self, ids_BS, rotary, cache, at, mask)
+        return forward(self, ids_BS, rotary, cache, at, mask, last_B)
 
     monkeypatch.setattr(Decoder, "forward", spy)
     together = sample(model, prompts, list(range(32)), [1.0] * 32, [12] * 32, END)
@@ -126,6 +126,11 @@ def test_equal_prompts_are_prefilled_once(monkeypatch):
 def test_large_batches_are_split_without_changing_a_sample(monkeypatch):
     model, prompts = qwen(), ragged(40)
     whole = sample(model, prompts, list(range(40)), [1.0] * 40, [8] * 40, END)
+    monkeypatch.setattr(sampler, "CHUNK", 20)
+    chunks = list(sampler._chunks(sorted(map(tuple, prompts), key=lambda prompt: (len(prompt), prompt)), 20))
+    assert len(chunks) > 5 and [first for first, _ in chunks[1:]] == [last for _, last in chunks[:-1]]
+    parts = sample(model, prompts, list(range(40)), [1.0] * 40, [8] * 40, END)
+    assert [ids for ids, _ in parts] == [ids for ids, _ in whole]
     monkeypatch.setattr(sampler, "ROWS", 7)
     parts = sample(model, prompts, list(range(40)), [1.0] * 40, [8] * 40, END)
     assert [ids for ids, _ in parts] == [ids for ids, _ in whole]

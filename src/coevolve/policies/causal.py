@@ -171,14 +171,11 @@ class Policy:
         return ends
 
     def _prompts(self, turns: Sequence[Turn]) -> list[list[int]]:
-        seen: dict[tuple, list[int]] = {}
-        prompts = []
-        for turn in turns:
-            said = tuple(tuple(message.items()) for message in turn.messages)
-            if said not in seen:
-                seen[said] = self.render(turn.messages)
-            prompts.append(seen[said])
-        return prompts
+        said = [tuple(tuple(message.items()) for message in turn.messages) for turn in turns]
+        distinct = dict(zip(said, ([*turn.messages] for turn in turns), strict=True))
+        done = self.tokenizer.apply_chat_template([*distinct.values()], add_generation_prompt=True, return_dict=False)
+        rendered = dict(zip(distinct, done, strict=True))
+        return [rendered[key] for key in said]
 
     def reply(self, turn: Turn, prompt: list[int], done: Completion) -> Reply:
         """Make a reply of (ids, log-probabilities) that this policy was sampled to say."""

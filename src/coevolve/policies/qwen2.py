@@ -100,21 +100,23 @@ class Decoder:
         return cos[0], sin[0]
 
     def cache(self, rows: int, length: int) -> Tensor:
-        """Return an empty key and value cache: layers x 2 x rows x kv heads x length x head_dim."""
+        """Return a cache for keys and values, not yet written: layers x 2 x rows x kv heads x length x head_dim."""
         shape = (len(self.layers), 2, rows, self.kv_heads, length, self.head_dim)
-        return self.model.lm_head.weight.new_zeros(shape)
+        return self.model.lm_head.weight.new_empty(shape)
 
     def norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Apply the root-mean-square norm."""
         return F.rms_norm(x, weight.shape, weight, self.model.config.rms_norm_eps)
 
     def forward(
-        self, ids_BS: Tensor, rotary: tuple[Tensor, Tensor], cache: Tensor, at: int, mask: Tensor | None
-    ) -> Tensor:
-        """Return hidden states (B, S, H), writing keys and values to the cache from position `at` on.
+        self, ids_BS: Tensor, rotary: tuple[Tensor, Tensor], cache: Tensor, at: int, mask: Tensor | None,
+        last_B: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return hidden states (B, H) of each row's last token, writing keys and values to the cache from `at` on.
 
-        Without a mask this is a prefill: causal attention among the S new tokens. With one (B, 1, 1, at + 1),
-        S is 1 and the token attends to every cached position that the mask leaves open.
+        Without a mask this is a prefill: causal attention among the S new tokens, of which `last_B` is the last that
+        counts. With one (B, 1, 1, at + 1), S is 1 and the token attends to every cached position that the mask
+        leaves open.
         """
         (B, S), queries, kv = ids_BS.shape, self.heads, self.kv_heads
         cos, sin = (part[:, None] for part in rotary)
@@ -132,10 +134,13 @@ class Decoder:
                 k, v = keys[:, :, seen], values[:, :, seen]
                 mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
                 mixed = mixed.reshape(B, queries, S, self.head_dim)
-            x = x + F.linear(mixed.transpose(1, 2).reshape(B, S, -1), layer.out)
+            mixed = mixed.transpose(1, 2).reshape(B, S, -1)
+            if last_B is not None and layer is self.layers[-1]:  # nobody asks for the other tokens any more
+                x, mixed = (part[torch.arange(B, device=part.device), last_B][:, None] for part in (x, mixed))
+            x = x + F.linear(mixed, layer.out)
             gate, up = F.linear(self.norm(x, layer.norm_mlp), layer.gate_up).chunk(2, -1)
             x = x + F.linear(F.silu(gate) * up, layer.down)
-        return x
+        return x[:, 0]
 
     def logits(self, x_BH: Tensor) -> Tensor:
         """Return next-token logits (B, V)."""

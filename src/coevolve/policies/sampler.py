@@ -17,7 +17,8 @@ from coevolve.policies.qwen2 import Decoder
 
 ROWS = 512  # most rows decoded together
 POSITIONS = 2**18  # most cache positions (rows x length) held together
-GROWTH = 64  # cache positions reserved for new tokens at first; doubled when they are used up
+CHUNK = 4096  # padded prompt tokens that a CPU runs at a time: what they make stays in its cache
+GROWTH = 16  # cache positions reserved for new tokens at first; doubled when they are used up
 DENSE = 0.75  # the batch is compacted when fewer of its rows than this share are still running
 
 Completion = tuple[list[int], list[float]]
@@ -38,7 +39,7 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
     greedy_B = temperatures_B == 0
     logits_BV = logits_BV.float() / torch.where(greedy_B, 1.0, temperatures_B)[:, None]
     logprobs_BV = logits_BV.log_softmax(-1)
-    tokens_B = logits_BV.argmax(-1)
+    tokens_B = logits_BV.argmax(-1) if greedy_B.any() else greedy_B.long()
     if not greedy_B.all():
         cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
         total_B1 = cumulative_BV[:, -1:].contiguous()
@@ -95,20 +96,37 @@ class _Rows:
 def _prefill(decoder: Decoder, prompts: list[tuple[int, ...]], room: int) -> tuple[Tensor, Tensor]:
     """Run each distinct prompt once; return its last hidden state per row and a cache with `room` to spare.
 
-    Prompts are padded on the right, which keeps attention plainly causal; decoding masks the gap.
+    Prompts come sorted by length. They are padded on the right, which keeps attention plainly causal; decoding masks
+    the gap.
     """
-    distinct = list(dict.fromkeys(prompts))
     device, width = decoder.model.device, max(map(len, prompts))
-    ids_US = torch.tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in distinct], device=device)
-    narrow = decoder.cache(len(distinct), width)
-    cos, sin = decoder.rotary(width)
-    x_USH = decoder.forward(ids_US, (cos[None], sin[None]), narrow, 0, None)
-    place = {prompt: row for row, prompt in enumerate(distinct)}
-    source_B = torch.tensor([place[prompt] for prompt in prompts], device=device)
-    last_B = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-    cache = decoder.cache(len(prompts), width + room)
-    cache[..., :width, :] = narrow[:, :, source_B]
-    return x_USH[source_B, last_B], cache
+    cos, sin = (part[None] for part in decoder.rotary(width))
+    cache, states = decoder.cache(len(prompts), width + room), []
+    for first, last in _chunks(prompts, CHUNK if device.type == "cpu" else POSITIONS):
+        its = prompts[first:last]
+        distinct, S = list(dict.fromkeys(its)), len(its[-1])
+        ids_US = torch.tensor([[*prompt, *[0] * (S - len(prompt))] for prompt in distinct], device=device)
+        last_U = torch.tensor([len(prompt) - 1 for prompt in distinct], device=device)
+        narrow = decoder.cache(len(distinct), S)
+        x_UH = decoder.forward(ids_US, (cos[:, :S], sin[:, :S]), narrow, 0, None, last_U)
+        place = {prompt: row for row, prompt in enumerate(distinct)}
+        source_B = torch.tensor([place[prompt] for prompt in its], device=device)
+        cache[:, :, first:last, :, :S] = narrow[:, :, source_B]
+        cache[:, :, first:last, :, S:width] = 0.0  # masked, but it must be finite
+        states.append(x_UH[source_B])
+    return torch.cat(states), cache
+
+
+def _chunks(prompts: list[tuple[int, ...]], most: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, last + 1) of runs of sorted prompts that make up at most `most` padded tokens, or one prompt."""
+    first = distinct = 0
+    for row, prompt in enumerate(prompts):
+        new = row == first or prompt != prompts[row - 1]
+        if row > first and new and (distinct + 1) * len(prompt) > most:
+            yield first, row
+            first, distinct = row, 0
+        distinct += new
+    yield first, len(prompts)
 
 
 def _decode(decoder: Decoder, rows: _Rows, ends: Tensor) -> list[Completion]:
@@ -142,7 +160,7 @@ def _decode(decoder: Decoder, rows: _Rows, ends: Tensor) -> list[Completion]:
         if at == cache.shape[-2]:
             cache = F.pad(cache, (0, 0, 0, min(t, room - t)))
         rotary = cos[position_B][:, None], sin[position_B][:, None]
-        x_BH = decoder.forward(tokens_B[:, None], rotary, cache, at, mask[..., : at + 1])[:, -1]
+        x_BH = decoder.forward(tokens_B[:, None], rotary, cache, at, mask[..., : at + 1])
     ids, logprobs = ids_BT.tolist(), logprobs_BT.tolist()
     return [(ids[row][:count], logprobs[row][:count]) for row, count in enumerate(counts_B.tolist())]
 
