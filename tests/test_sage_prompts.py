@@ -108,7 +108,7 @@ def test_critics_put_fatal_faults_into_the_lowest_band() -> None:
     assert "[1-3]" not in prompt("critic_plan"), "the plan's figure has no such rule"
     for band in ("ambiguous or short of details", "without a fatal flaw"):
         assert band in re.search(r"- 4-7:[^\n]*", prompt("critic_question"))[0]
-    for fault in ("unsolvable", "contradictory", "common sense", "unsafe", "open-ended", "no valid question"):
+    for fault in ("cannot be solved", "contradicts itself", "everyday knowledge", "unsafe", "open without limit", "not a question"):
         assert fault in re.search(r"- 1-3:[^\n]*", prompt("critic_question"))[0]
 
 

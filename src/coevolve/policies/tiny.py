@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m coevolve.policies.tiny", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make", help="train a backbone (one core: 15, 70, 50 and 20 minutes)")
+    maker = verbs.add_parser("make", help="train a backbone (one core: 15 to 80 minutes, see its card)")
     maker.add_argument("name", choices=SIZES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")

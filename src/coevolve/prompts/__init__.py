@@ -1,6 +1,6 @@
 """Prompt files and the loader that makes Roles of them. Data, not code: <paper>/<role>.<variant>.txt.
 
-`full` is for real models, `compact` for the tiny backbone: the same fields, tags and parser. Lines that
+`full` is for real models, `compact` for the embedded backbones: the same fields, tags and parser. Lines that
 start with %% at the top of a file are comments. A user's own folder with the same names takes precedence.
 """
 
