@@ -21,7 +21,8 @@ import pytest
 from toy_repository import ROOT, Toy, cells, gone, products, slay
 
 from reproduce import UserError, on_ray, snake
-from reproduce.__main__ import main
+from reproduce.__main__ import executor as prepare
+from reproduce.options import parse
 from reproduce.plan import load
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make test-executors")
@@ -49,7 +50,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_missing_extra_is_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch, executor: str, module: object) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=f"package {executor} is not installed; pip install -e '.\\[{executor}\\]'"):
-        main(["--executor", executor, "--root", str(toy.root)])
+        prepare(load(toy.root, "quick"), parse(["--executor", executor]))
     assert not (toy.root / "results").exists()
 
 
