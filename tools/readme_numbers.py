@@ -1,45 +1,74 @@
-"""Write the README's table of numbers from results/quick, so that no number in it is typed by hand.
+"""Write the README's tables from results/quick and benchmarks/loss.json, so that no number in them is typed by hand.
 
-`python tools/readme_numbers.py` rewrites the block between the two marks; `--print` only shows it.
+`python tools/readme_numbers.py` rewrites the blocks between the marks; `--print` only shows them.
 """
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
-START, END = "<!-- numbers: tools/readme_numbers.py -->", "<!-- end of numbers -->"
+MAIN = {  # paper: folder of its main table, and which of its rows are the average over everything
+    "MAE": ("mae_table1", {"benchmark": "Overall Avg."}),
+    "SAGE": ("sage_table1", {"benchmark": "O Avg.", "backbone": "tiny"}),
+    "SPICE": ("spice_table1", {"benchmark": "Overall"}),
+    "CoMAS": ("comas_table1", {"benchmark": "Average", "setup": "Vanilla"}),
+    "CoNL": ("conl_table2", {"benchmark": "Average"}),
+}
+
+
+def chosen(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
+    """The rows of a CSV that have these values, as far as it has these columns; only gains over the first row."""
+    frame = pd.read_csv(path)
+    for column, value in wanted.items():
+        frame = frame[frame[column] == value] if column in frame else frame
+    return frame[frame["over"] == frame["over"].iloc[0]] if "over" in frame else frame
 
 
 def numbers(root: Path = ROOT) -> str:
-    """The block as Markdown: accuracy and gain over the untrained backbone, beside the paper's gain."""
-    folder = root / "results" / "quick" / "mae_table1"
-    cells, gains = pd.read_csv(folder / "cells.csv"), pd.read_csv(folder / "gains.csv")
-    overall = cells[cells["benchmark"] == "Overall Avg."].set_index("method")
-    lines = ["| method | seeds | overall, tiny world | gain over Base | the paper's gain | sign of the paper's gain |",
-             "|---|---|---|---|---|---|"]  # fmt: skip
-    for method, row in overall.iterrows():
-        accuracy = f"{row['accuracy']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
-        gain = gains[(gains["method"] == method) & (gains["benchmark"] == "Overall Avg.")]
-        if gain.empty:
-            lines.append(f"| {method} | {row['seeds']} | {accuracy} | | | |")
-            continue
-        g = gain.iloc[0]
-        ours = f"{g['delta']:+.1f} [{g['low']:+.1f}, {g['high']:+.1f}]"
-        lines.append(f"| {method} | {row['seeds']} | {accuracy} | {ours} | {g['paper delta']:+.1f} | {g['verdict']} |")
+    """Accuracy and gain over the untrained backbone, beside the paper's gain, for all rows of the main tables."""
+    lines = ["| paper | method | seeds | average, tiny world | gain over untrained | the paper's gain | sign of the paper's gain |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for paper, (folder, wanted) in MAIN.items():
+        here = root / "results" / "quick" / folder
+        gains = chosen(here / "gains.csv", wanted).drop_duplicates("method").set_index("method")
+        for row in chosen(here / "cells.csv", wanted).to_dict("records"):
+            line = f"| {paper} | {row['method']} | {row['seeds']} | {row['accuracy']:.1f} [{row['low']:.1f}, {row['high']:.1f}] |"
+            if row["method"] in gains.index:
+                gain = gains.loc[row["method"]]
+                printed = "" if pd.isna(gain["paper delta"]) else f"{gain['paper delta']:+.1f}"
+                verdict = gain["verdict"] if printed else "not printed"
+                line += f" {gain['delta']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}] | {printed} | {verdict} |"
+            else:
+                line += " | | |"
+            lines.append(line)
     return "\n".join(lines)
 
 
+def loss(root: Path = ROOT) -> str:
+    """The policy loss beside the public alternatives, as the benchmark prints it from its own file."""
+    command = [sys.executable, "benchmarks/loss.py", "--table"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+BLOCKS = {"numbers": numbers, "loss": loss}
+
+
 def main() -> None:
-    """Rewrite the README's block, or print it."""
-    if "--print" in sys.argv:
-        print(numbers())
-        return
+    """Rewrite the README's blocks, or print them."""
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
-    head, rest = text.split(START)
-    path.write_text(f"{head}{START}\n{numbers()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    for name, block in BLOCKS.items():
+        if "--print" in sys.argv:
+            print(block(), end="\n\n")
+            continue
+        head, rest = text.split(f"<!-- {name}: tools/readme_numbers.py -->")
+        end = f"<!-- end of {name} -->"
+        text = f"{head}<!-- {name}: tools/readme_numbers.py -->\n{block()}\n{end}{rest.split(end)[1]}"
+    if "--print" not in sys.argv:
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
