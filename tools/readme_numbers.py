@@ -29,13 +29,14 @@ def chosen(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
 
 def numbers(root: Path = ROOT) -> str:
     """Accuracy and gain over the untrained backbone, beside the paper's gain, for all rows of the main tables."""
-    lines = ["| paper | method | seeds | average, tiny world | gain over untrained | the paper's gain | sign of the paper's gain |",
-             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    heads = "paper", "method", "seeds", "average, tiny world", "gain over untrained", "the paper's gain", "its sign"
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for paper, (folder, wanted) in MAIN.items():
         here = root / "results" / "quick" / folder
         gains = chosen(here / "gains.csv", wanted).drop_duplicates("method").set_index("method")
         for row in chosen(here / "cells.csv", wanted).to_dict("records"):
-            line = f"| {paper} | {row['method']} | {row['seeds']} | {row['accuracy']:.1f} [{row['low']:.1f}, {row['high']:.1f}] |"
+            accuracy = f"{row['accuracy']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
+            line = f"| {paper} | {row['method']} | {row['seeds']} | {accuracy} |"
             if row["method"] in gains.index:
                 gain = gains.loc[row["method"]]
                 printed = "" if pd.isna(gain["paper delta"]) else f"{gain['paper delta']:+.1f}"

@@ -1,6 +1,7 @@
 """The loop: play a step's episodes, commit the pools, learn, look at validation, save. Resumes bit for bit.
 
-Text (protocols) and tensors (losses) meet here and nowhere else. Everything random hangs on (seed, step, episode, turn).
+Text (protocols) and tensors (losses) meet here and nowhere else. Everything random hangs on (seed, step, episode,
+turn).
 """
 
 import json
