@@ -20,7 +20,7 @@ from pathlib import Path
 from coevolve.verify.sandbox import folders, wire
 
 HERE = Path(__file__).parent
-START = "import sys; sys.path.append(sys.argv.pop(1)); from sandbox.server import main; sys.path.pop(); main()"
+START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox.server import main; sys.path.pop(0); main()"
 FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8")
 MEMORY = "/scratch"  # where a server in namespaces has its own file system
 STARTUP = 60  # seconds
