@@ -49,7 +49,7 @@ def step() -> dict[str, float]:
             played.append(time.perf_counter() - start)
             for name, pool in trainer.protocol.pools.items():
                 pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
-            learnt.append(seconds(lambda outcomes=outcomes: trainer.learn(outcomes)))
+            learnt.append(seconds(lambda number=number, outcomes=outcomes: trainer.learn(number, outcomes)))
     return {"play_s": statistics.median(played), "learn_s": statistics.median(learnt),
             "turns_per_s": turns / sum(played)}  # fmt: skip
 
@@ -57,7 +57,7 @@ def step() -> dict[str, float]:
 def sampling() -> list[dict[str, float]]:
     """Median tokens per second when every row runs to the end: ours, and transformers with its dynamic cache."""
     with tempfile.TemporaryDirectory() as out:
-        policy = Trainer(config.build("base", "quick", out=out)).policy
+        policy = Trainer(config.build("base", "quick", out=out)).team.policies["shared"]
     policy.end_ids = frozenset()  # every row runs to the end
     tasks, rows = tiny.items("train", 40), []
     for count in ROWS:

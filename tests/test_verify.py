@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coevolve import verify as package
-from coevolve.verify import Verdict, maths, plain, valid, verify, verify_many
+from coevolve.verify import Verdict, level, maths, plain, valid, verify, verify_many
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "hostile_strings.jsonl").open()]
 EQUIVALENT = [(row["id"], {"math_equiv": "math", "string_equiv": "exact"}[row["kind"]], json.loads(row["input"]),
@@ -49,6 +49,25 @@ def test_a_formula_that_takes_too_long_is_wrong_and_the_next_one_is_judged(bomb)
     said = verify("math", bomb, "42")
     assert said.correct is False and said.verdict in ("timeout", "memory", "error", "wrong")
     assert verify("math", "2x", "x+x").correct is True
+
+
+def test_a_comparison_that_got_no_processor_is_made_once_more(monkeypatch):
+    real, asked = level.formulas(), []
+
+    class Busy:
+        def run(self, *job):
+            asked.append(job)
+            child = real.run(*job)
+            child.why, child.frames = ("starved", []) if len(asked) == 1 else (child.why, child.frames)
+            return child
+
+    monkeypatch.setattr(level, "formulas", Busy)
+    assert verify("math", "x+x", "2x").verdict == "pass" and len(asked) == 2
+
+
+def test_a_formula_stopped_by_the_clock_alone_was_starved():
+    child = level.formulas().run(["math", "2x", r"(1+\sqrt{2})^{100000}"], (), 60.0, 0.2, 900)
+    assert child.why == "starved"
 
 
 @pytest.mark.parametrize("text", [

@@ -64,8 +64,9 @@ class Server:
         self.parent = parent
         self.level, self.base = options["level"], options["base"]
         self.paths = guard.opened([*guard.readable(), *options["paths"]])
+        self.math = options["math"]
         self.chores: list = []  # what to do while nobody asks: calls that make later children faster
-        if options["math"]:
+        if self.math:
             from . import equal
 
             self.chores = [partial(equal.equal, *pair) for pair in equal.WARM]
@@ -119,8 +120,9 @@ class Server:
                     return "", True
                 if _cpu(pid) > limits["cpu"]:
                     return "timeout", True
-                if left <= 0:
-                    return "starved" if _starved(pid, limits["wall"], limits["cpu"]) else "timeout", True
+                if left <= 0:  # algebra never sleeps: what it did not get, others had
+                    starved = self.math or _starved(pid, limits["wall"], limits["cpu"])
+                    return "starved" if starved else "timeout", True
                 if why := _usage(pid, scratch):
                     return why, True
         finally:
