@@ -109,14 +109,13 @@ def test_equal_prompts_are_prefilled_once(monkeypatch):
     model, few = qwen(), ragged(4)
     prompts = [few[row % 4] for row in range(32)]
     widths = []
-    forward = Decoder.forward
+    prefill = Decoder.prefill
 
-    def spy(self, ids_BS, rotary, cache, at, mask, last_B=None):
-        if mask is None:
-            widths.append(len(ids_BS))
-        return forward(self, ids_BS, rotary, cache, at, mask, last_B)
+    def spy(self, ids_MS, *rest):
+        widths.append(len(ids_MS))
+        return prefill(self, ids_MS, *rest)
 
-    monkeypatch.setattr(Decoder, "forward", spy)
+    monkeypatch.setattr(Decoder, "prefill", spy)
     together = sample(model, prompts, list(range(32)), [1.0] * 32, [12] * 32, END)
     assert widths == [4]
     alone = [sample(model, [prompts[i]], [i], [1.0], [12], END)[0] for i in range(32)]
@@ -127,7 +126,7 @@ def test_large_batches_are_split_without_changing_a_sample(monkeypatch):
     model, prompts = qwen(), ragged(40)
     whole = sample(model, prompts, list(range(40)), [1.0] * 40, [8] * 40, END)
     monkeypatch.setattr(sampler, "CHUNK", 20)
-    chunks = list(sampler._chunks(sorted(map(tuple, prompts), key=lambda prompt: (len(prompt), prompt)), 20))
+    chunks = list(sampler._chunks([sorted(map(tuple, prompts), key=lambda prompt: (len(prompt), prompt))], 20))
     assert len(chunks) > 5 and [first for first, _ in chunks[1:]] == [last for _, last in chunks[:-1]]
     parts = sample(model, prompts, list(range(40)), [1.0] * 40, [8] * 40, END)
     assert [ids for ids, _ in parts] == [ids for ids, _ in whole]

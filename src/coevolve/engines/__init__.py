@@ -81,6 +81,5 @@ def connect(team: "Team", kind: str, temperature: float, max_tokens: int) -> Swi
         for its in groups.values():
             engines |= dict.fromkeys(its, VLLM(its, temperature, max_tokens))
     else:
-        for name, policy in local.items():
-            engines[name] = Batched(partial(policy.generate, temperature=temperature, max_tokens=max_tokens))
+        engines |= dict.fromkeys(local, Batched(partial(team.generate, temperature=temperature, max_tokens=max_tokens)))
     return Switch(engines)

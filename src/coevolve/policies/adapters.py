@@ -14,7 +14,7 @@ from peft.utils import load_peft_weights
 from torch import Tensor, nn
 
 from coevolve.policies.causal import Policy
-from coevolve.types import Reply, Turn
+from coevolve.policies.qwen2 import Decoder
 
 
 class AdapterPolicy(Policy):
@@ -35,10 +35,10 @@ class AdapterPolicy(Policy):
         if self.model.active_adapter != self.adapter:
             self.model.set_adapter(self.adapter)
 
-    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Answer turns as one batch with this adapter; see `Policy.generate`."""
+    def decoder(self) -> Decoder | None:
+        """Return the model with this adapter's weights added; see `Policy.decoder`."""
         self.activate()
-        return super().generate(turns, temperature, max_tokens)
+        return super().decoder()
 
     def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
         """Return hidden states and targets with this adapter; see `Policy.states`."""

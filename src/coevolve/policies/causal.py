@@ -26,8 +26,8 @@ from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies import HUB_ID
-from coevolve.policies.qwen2 import supports
-from coevolve.policies.sampler import Completion, choose, noise, sample
+from coevolve.policies.qwen2 import Decoder, supports
+from coevolve.policies.sampler import Completion, Rows, choose, noise, sample_together
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
@@ -126,6 +126,12 @@ class Policy:
         """
         if not turns:
             return []
+        rows, decoder = self.rows(turns, temperature, max_tokens), self.decoder()
+        done = self._generate(rows) if decoder is None else sample_together([decoder], [rows])[0]
+        return self.replies(turns, rows, done)
+
+    def rows(self, turns: Sequence[Turn], temperature: float, max_tokens: int) -> Rows:
+        """Return what the sampler is to be asked for these turns; see `generate`."""
         prompts = self._prompts(turns)
         heats = [temperature if turn.temperature is None else turn.temperature for turn in turns]
         limits = [max_tokens if turn.max_tokens is None else turn.max_tokens for turn in turns]
@@ -135,12 +141,16 @@ class Policy:
                 size = f"a prompt of {len(prompt)} tokens fills the model's context of {context}"
                 raise ValueError(f"role {turn.role!r}: {size}")
         limits = [min(limit, context - len(prompt)) for limit, prompt in zip(limits, prompts, strict=True)]
-        keys = [turn.key for turn in turns]
-        if supports(self._inner):
-            done = sample(self._inner, prompts, keys, heats, limits, self.end_ids)
-        else:
-            done = self._generate(prompts, keys, heats, limits)
-        return [self.reply(*row) for row in zip(turns, prompts, done, strict=True)]
+        return Rows(prompts, [turn.key for turn in turns], heats, limits, self.end_ids)
+
+    @torch.no_grad()
+    def decoder(self) -> Decoder | None:
+        """Return the model as the sampler computes it, with the weights of now; None if `transformers` has to."""
+        return Decoder.of(self._inner) if supports(self._inner) else None
+
+    def replies(self, turns: Sequence[Turn], rows: Rows, done: Sequence[Completion]) -> list[Reply]:
+        """Make the replies to turns of what was sampled for their rows."""
+        return [self.reply(*each) for each in zip(turns, rows.prompts, done, strict=True)]
 
     def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) rows, in order.
@@ -206,14 +216,9 @@ class Policy:
             self._bytes[token] = bytes(map(BYTE_OF.get, letters)) if known else letters.encode()
         return self._bytes[token]
 
-    def _generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        keys: Sequence[tuple[int, ...]],
-        heats: Sequence[float],
-        limits: Sequence[int],
-    ) -> list[Completion]:
+    def _generate(self, rows: Rows) -> list[Completion]:
         """Sample with `transformers`: the same keyed noise; log-probabilities come from a forward pass."""
+        prompts, keys, heats, limits = rows.prompts, rows.keys, rows.temperatures, rows.limits
         width, device = max(map(len, prompts)), self.head_VH.device
         padded = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
         mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]

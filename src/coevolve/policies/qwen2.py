@@ -1,10 +1,12 @@
-"""Qwen2 as plain functions over the module's own weights, with a key and value cache of fixed shape.
+"""Qwen2 as plain functions over the modules' own weights, with a key and value cache of fixed shape.
 
-The same numbers as `transformers` with fewer calls per token, which is what a small model's time goes into.
-Knows tensors only.
+The same numbers as `transformers` with fewer calls per token, which is what a small model's time goes into. Models of
+one shape are computed together: P of them, one after the other in the N rows. Knows tensors only.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +26,8 @@ def supports(model: nn.Module) -> bool:
     return plain and not windows and static_rope and config.hidden_act == "silu"
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """One decoder layer's weights, those that read the same input joined."""
+class _Layer(NamedTuple):
+    """One decoder layer's weights, those that read the same input joined; matrices are inputs x outputs."""
 
     norm_attention: Tensor
     qkv: Tensor
@@ -66,87 +67,161 @@ def _joined(layer: nn.Module) -> _Layer:
     q, k, v, out, gate, up, down = _projections(layer)
     return _Layer(
         layer.input_layernorm.weight,
-        torch.cat([_weight(q), _weight(k), _weight(v)]),
+        torch.cat([_weight(q), _weight(k), _weight(v)]).T,
         torch.cat([q.bias, k.bias, v.bias]),
-        _weight(out),
+        _weight(out).T,
         layer.post_attention_layernorm.weight,
-        torch.cat([_weight(gate), _weight(up)]),
-        _weight(down),
+        torch.cat([_weight(gate), _weight(up)]).T,
+        _weight(down).T,
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decoder:
-    """The functional form of the model: layer weights and head counts."""
+    """The functional form of P models of one shape; with P > 1 every weight has a first dimension of P."""
 
-    model: Qwen2ForCausalLM
+    model: Qwen2ForCausalLM  # one of them, for what all have in common
     layers: list[_Layer]
-    heads: int
-    kv_heads: int
-    head_dim: int
+    embedding: Tensor
+    norm_last: Tensor
+    head_HV: Tensor
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Look up what every call needs."""
+        config, size = self.model.config, self.model.model.layers[0].self_attn.head_dim
+        self.heads = config.num_attention_heads, config.num_key_value_heads, size
+        self.eps = torch.tensor(config.rms_norm_eps, device=self.head_HV.device)
 
     @classmethod
     def of(cls, model: Qwen2ForCausalLM) -> "Decoder":
         """Read the weights of a model that `supports` accepts, as they are now."""
-        config, attention = model.config, model.model.layers[0].self_attn
-        layers = [_joined(layer) for layer in model.model.layers]
-        return cls(model, layers, config.num_attention_heads, config.num_key_value_heads, attention.head_dim)
+        layers, inner = [_joined(layer) for layer in model.model.layers], model.model
+        return cls(model, layers, inner.embed_tokens.weight, inner.norm.weight, model.lm_head.weight.T)
 
-    def rotary(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return the cosines and sines of positions 0 .. count - 1, each (count, head_dim)."""
-        weight = self.model.lm_head.weight
-        positions = torch.arange(count, device=weight.device)[None]
-        cos, sin = self.model.model.rotary_emb(weight, positions)
-        return cos[0], sin[0]
+    @classmethod
+    def together(cls, decoders: Sequence["Decoder"]) -> "Decoder":
+        """Join decoders of one `kind`; their weights are copied."""
+        if len(decoders) == 1:
+            return decoders[0]
+
+        def stack(*parts: Tensor) -> Tensor:
+            return torch.stack([part if part.dim() == 2 else part[None] for part in parts])  # vectors as rows
+
+        layers = [_Layer(*map(stack, *same)) for same in zip(*(one.layers for one in decoders), strict=True)]
+        ends = (stack(*(getattr(one, name) for one in decoders)) for name in ("embedding", "norm_last", "head_HV"))
+        return cls(decoders[0].model, layers, *ends, len(decoders))
+
+    @property
+    def kind(self) -> tuple:
+        """What decoders must have in common to be computed together."""
+        config, weight = self.model.config, self.head_HV
+        names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+                 "rms_norm_eps", "rope_parameters")  # fmt: skip
+        return *(str(getattr(config, name)) for name in names), weight.shape, weight.dtype, weight.device
+
+    def rotary(self, count: int) -> Tensor:
+        """Return cosines and signed sines (count, 2, head_dim) of positions 0 .. count - 1."""
+        positions = torch.arange(count, device=self.head_HV.device)[None]
+        cos, sin = (part[0] for part in self.model.model.rotary_emb(self.head_HV, positions))
+        half = sin.shape[-1] // 2
+        return torch.stack([cos, torch.cat([-sin[:, :half], sin[:, half:]], -1)], 1)
 
     def cache(self, rows: int, length: int) -> Tensor:
         """Return a cache for keys and values, not yet written: layers x 2 x rows x kv heads x length x head_dim."""
-        shape = (len(self.layers), 2, rows, self.kv_heads, length, self.head_dim)
-        return self.model.lm_head.weight.new_empty(shape)
+        return self.head_HV.new_empty(len(self.layers), 2, rows, self.heads[1], length, self.heads[2])
 
-    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Apply the root-mean-square norm."""
-        return F.rms_norm(x, weight.shape, weight, self.model.config.rms_norm_eps)
+    def prefill(self, ids_NS: Tensor, rotary: Tensor, cache: Tensor, last_N: Tensor) -> Tensor:
+        """Return hidden states (N, H) of each row's last token, which `last_N` points to; fill the cache.
 
-    def forward(
-        self, ids_BS: Tensor, rotary: tuple[Tensor, Tensor], cache: Tensor, at: int, mask: Tensor | None,
-        last_B: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Return hidden states (B, H) of each row's last token, writing keys and values to the cache from `at` on.
-
-        Without a mask this is a prefill: causal attention among the S new tokens, of which `last_B` is the last that
-        counts. With one (B, 1, 1, at + 1), S is 1 and the token attends to every cached position that the mask
-        leaves open.
+        Attention is causal, so padding on the right is not seen.
         """
-        (B, S), queries, kv = ids_BS.shape, self.heads, self.kv_heads
-        cos, sin = (part[:, None] for part in rotary)
-        x = F.embedding(ids_BS, self.model.model.embed_tokens.weight)
-        for layer, (keys, values) in zip(self.layers, cache, strict=True):
-            qkv = F.linear(self.norm(x, layer.norm_attention), layer.qkv, layer.qkv_bias)
-            qkv = qkv.view(B, S, queries + 2 * kv, self.head_dim).transpose(1, 2)
+        (N, S), (queries, kv, size) = ids_NS.shape, self.heads
+        cos, sin = rotary[:S].unbind(1)
+
+        def attend(index: int, qkv: Tensor) -> Tensor:
+            qkv = qkv.view(N, S, queries + 2 * kv, size).transpose(1, 2)
             q, k = _rotate(qkv[:, : queries + kv], cos, sin).split([queries, kv], dim=1)
             v = qkv[:, queries + kv :]
-            keys[:, :, at : at + S], values[:, :, at : at + S] = k, v
-            if mask is None:
-                mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=queries != kv)
-            else:  # the queries that share a key head become its query positions
-                q, seen = q.reshape(B, kv, queries // kv, self.head_dim), slice(0, at + 1)
-                k, v = keys[:, :, seen], values[:, :, seen]
-                mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-                mixed = mixed.reshape(B, queries, S, self.head_dim)
-            mixed = mixed.transpose(1, 2).reshape(B, S, -1)
-            if last_B is not None and layer is self.layers[-1]:  # nobody asks for the other tokens any more
-                x, mixed = (part[torch.arange(B, device=part.device), last_B][:, None] for part in (x, mixed))
-            x = x + F.linear(mixed, layer.out)
-            gate, up = F.linear(self.norm(x, layer.norm_mlp), layer.gate_up).chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, layer.down)
-        return x[:, 0]
+            cache[index, 0], cache[index, 1] = k, v
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=queries != kv)
+            return mixed.transpose(1, 2).reshape(N * S, -1)
 
-    def logits(self, x_BH: Tensor) -> Tensor:
-        """Return next-token logits (B, V)."""
-        return F.linear(self.norm(x_BH, self.model.model.norm.weight), self.model.lm_head.weight)
+        return self._run(ids_NS, attend, torch.arange(N, device=last_N.device) * S + last_N)
+
+    def step(self, ids_N: Tensor, rotary_N: Tensor, cache: Tensor, at: int, mask: Tensor) -> Tensor:
+        """Return hidden states (N, H) of one new token per row, at position `at` of the cache.
+
+        It attends to every cached position that the mask (N, 1, 1, at + 1) leaves open.
+        """
+        N, (queries, kv, size) = len(ids_N), self.heads
+        cos, sin = rotary_N[:, :, None].unbind(1)
+        mask = mask.expand(N, kv, 1, at + 1).flatten(0, 1)
+        caches = list(zip(*cache.flatten(2, 3).unbind(1), strict=True))
+
+        def attend(index: int, qkv: Tensor) -> Tensor:
+            qkv, (keys, values) = qkv.view(N, queries + 2 * kv, size), caches[index]
+            turned = _rotate(qkv[:, : queries + kv], cos, sin)
+            keys.select(1, at).view(N, kv, size).copy_(turned[:, queries:])
+            values.select(1, at).view(N, kv, size).copy_(qkv[:, queries + kv :])
+            # The queries that share a key head become its query positions.
+            q = turned[:, :queries].reshape(N * kv, queries // kv, size)
+            return _attention(q, keys[:, : at + 1], values[:, : at + 1], mask).view(N, -1)
+
+        return self._run(ids_N, attend)
+
+    def logits(self, x_NH: Tensor) -> Tensor:
+        """Return next-token logits (N, V)."""
+        return self._product(self._norm(x_NH, self.norm_last), self.head_HV)
+
+    def _run(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last_N: Tensor | None = None) -> Tensor:
+        """Run all layers on the tokens, of which only those at `last_N` go through the last one's end."""
+        if self.count > 1:
+            models = torch.arange(self.count, device=ids.device)[:, None]
+            ids = ids.view(self.count, -1) + models * self.embedding.shape[1]
+        x = F.embedding(ids.flatten(), self.embedding.flatten(0, -2))
+        for index, layer in enumerate(self.layers):
+            mixed = attend(index, self._product(self._norm(x, layer.norm_attention), layer.qkv, layer.qkv_bias))
+            if last_N is not None and index == len(self.layers) - 1:  # nobody asks for the other tokens any more
+                x, mixed = x[last_N], mixed[last_N]
+            x = self._product(mixed, layer.out, x)
+            gate, up = self._product(self._norm(x, layer.norm_mlp), layer.gate_up).chunk(2, -1)
+            x = self._product(F.silu(gate).mul_(up), layer.down, x)
+        return x
+
+    def _norm(self, x_NH: Tensor, weight: Tensor) -> Tensor:
+        """Apply the root-mean-square norm; on a CPU torch's own makes three times as many calls."""
+        if x_NH.is_cuda:
+            scaled = F.rms_norm(x_NH, x_NH.shape[-1:], None, self.eps)
+        else:
+            size = torch.linalg.vector_norm(x_NH, dim=-1, keepdim=True, dtype=torch.float32)
+            size = torch.addcmul(self.eps, size, size, value=1 / x_NH.shape[-1]).rsqrt_()
+            scaled = (x_NH * size).to(x_NH.dtype)
+        return scaled.mul_(weight) if self.count == 1 else scaled.view(self.count, -1, weight.shape[-1]).mul_(weight)
+
+    def _product(self, x: Tensor, weight: Tensor, more: Tensor | None = None) -> Tensor:
+        """Return x W + more, (N, O), each model's rows with its own weights; `more` is a bias or another (N, O)."""
+        if self.count == 1:
+            return x @ weight if more is None else torch.addmm(more, x, weight)
+        x = x.view(self.count, -1, weight.shape[1])
+        if more is None:
+            return torch.bmm(x, weight).flatten(0, 1)
+        more = more if more.dim() == 3 else more.view(self.count, -1, more.shape[-1])
+        return torch.baddbmm(more, x, weight).flatten(0, 1)
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attend from few queries (M, G, D) to a long cache (M, L, D) under an additive mask (M, 1, L).
+
+    Two batched products read a float32 cache faster than torch's attention, which is made for many queries; the
+    latter keeps sums in float32 when the cache is less precise.
+    """
+    if q.dtype != torch.float32 or q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = torch.baddbmm(mask, q, k.mT, alpha=q.shape[-1] ** -0.5)
+    return torch.bmm(scores.softmax(-1), v)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    left, right = x.chunk(2, -1)
-    return x * cos + torch.cat([-right, left], -1) * sin
+    """Turn each pair (x_i, x_{i + D/2}) by its angle; the first half of `sin` is negative."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)

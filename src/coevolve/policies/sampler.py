@@ -1,11 +1,14 @@
-"""Samples completions of a Qwen2 model fast on a CPU: equal prompts prefilled once, finished rows leave.
+"""Samples completions of Qwen2 models fast on a CPU: equal prompts prefilled once, finished rows leave.
 
-Noise hangs on a row's key alone. Knows token ids and keys, but neither text nor turns.
+Noise hangs on a row's key alone. Several models of one shape are sampled together: a batch has P models x R rows, N in
+all. Knows token ids and keys, but neither text nor turns.
 """
 
 import hashlib
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +33,46 @@ def noise(key: Hashable, count: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little"))).random(count)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What one model is asked: prompts, keys of the noise, temperatures and limits, one entry per row; end tokens."""
+
+    prompts: Sequence[Sequence[int]]
+    keys: Sequence[Hashable]
+    temperatures: Sequence[float]
+    limits: Sequence[int]
+    ends: Collection[int]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError naming what is not allowed."""
+        if not len(self.prompts) == len(self.keys) == len(self.temperatures) == len(self.limits):
+            raise ValueError("prompts, keys, temperatures and max_tokens must have one entry per row")
+        for name, bad, allowed in (
+            ("prompts", any(not len(prompt) for prompt in self.prompts), "at least one token each"),
+            ("temperatures", any(not 0 <= heat < float("inf") for heat in self.temperatures), "finite and at least 0"),
+            ("max_tokens", any(limit < 1 for limit in self.limits), "at least 1"),
+        ):
+            if bad:
+                raise ValueError(f"{name} must be {allowed}")
+
+    def slots(self, rows: Sequence[int], count: int) -> list["_Slot"]:
+        """Make `count` slots: the rows, and empty ones after them."""
+        slots = [_Slot(tuple(self.prompts[i]), self.keys[i], self.temperatures[i], self.limits[i]) for i in rows]
+        return slots + [EMPTY] * (count - len(rows))
+
+
+class _Slot(NamedTuple):
+    """One row of a batch."""
+
+    prompt: tuple[int, ...]
+    key: Hashable
+    temperature: float
+    limit: int
+
+
+EMPTY = _Slot((0,), (), 1.0, 0)
+
+
 def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tuple[Tensor, Tensor]:
     """Choose one token per row by inverting its cumulative distribution, and return (tokens_B, logprobs_B).
 
@@ -37,21 +80,18 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
     probable token and reports its log-probability at temperature 1.
     """
     greedy_B = temperatures_B == 0
-    logits_BV = logits_BV.float() / torch.where(greedy_B, 1.0, temperatures_B)[:, None]
-    logprobs_BV = logits_BV.log_softmax(-1)
-    tokens_B = logits_BV.argmax(-1) if greedy_B.any() else greedy_B.long()
+    logprobs_BV = (logits_BV.float() / torch.where(greedy_B, 1.0, temperatures_B)[:, None]).log_softmax(-1)
+    tokens_B = logprobs_BV.argmax(-1) if greedy_B.any() else greedy_B.long()
     if not greedy_B.all():
         cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
-        total_B1 = cumulative_BV[:, -1:].contiguous()
-        # Rounding may carry u * total up to total itself: stay at the last token that has any probability.
-        last_B1 = torch.searchsorted(cumulative_BV, total_B1)
-        drawn_B1 = torch.searchsorted(cumulative_BV, uniforms_B[:, None] * total_B1, right=True)
-        drawn_B = torch.minimum(drawn_B1, last_B1)[:, 0].clamp(max=logits_BV.shape[-1] - 1)
+        total_B1 = cumulative_BV[:, -1:]
+        # Rounding may carry u * total up to total itself: stay below, at a token that has some probability.
+        drawn_B1 = torch.minimum(uniforms_B[:, None] * total_B1, total_B1.nextafter(torch.zeros_like(total_B1)))
+        drawn_B = torch.searchsorted(cumulative_BV, drawn_B1, right=True)[:, 0].clamp(max=logits_BV.shape[-1] - 1)
         tokens_B = torch.where(greedy_B, tokens_B, drawn_B)
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None])[:, 0]
 
 
-@torch.no_grad()
 def sample(
     model: Qwen2ForCausalLM,
     prompts: Sequence[Sequence[int]],
@@ -65,104 +105,129 @@ def sample(
     Row i draws its noise from `keys[i]` alone, so what else is in the batch does not change its sample.
     Raises ValueError on an empty prompt, FloatingPointError when the model's output is not finite.
     """
-    _check(prompts, keys, temperatures, max_tokens)
-    ends = torch.tensor([eos] if isinstance(eos, int) else sorted(eos), device=model.device)
-    decoder = Decoder.of(model)
-    done: list[Completion] = [([], [])] * len(prompts)
-    for rows in _batches(prompts, max_tokens):
-        batch = _Rows(
-            [tuple(prompts[row]) for row in rows],
-            np.stack([noise(keys[row], max(max_tokens[row] for row in rows)) for row in rows]),
-            [temperatures[row] for row in rows],
-            [max_tokens[row] for row in rows],
-        )
-        for row, completion in zip(rows, _decode(decoder, batch, ends), strict=True):
-            done[row] = completion
-    if not all(np.isfinite(logprobs).all() for _, logprobs in done):
-        raise FloatingPointError(f"the model's output is not finite; check {_first_bad(model)}")
+    ends = [eos] if isinstance(eos, int) else eos
+    return sample_together([Decoder.of(model)], [Rows(prompts, keys, temperatures, max_tokens, ends)])[0]
+
+
+@torch.no_grad()
+def sample_together(decoders: Sequence[Decoder], asked: Sequence[Rows]) -> list[list[Completion]]:
+    """Sample every model's rows, all models at once, and return their completions; see `sample`.
+
+    Raises ValueError when the models are not of one kind.
+    """
+    if len({decoder.kind for decoder in decoders}) > 1:
+        raise ValueError("models sampled together must be of one shape, type and device")
+    decoder = Decoder.together(decoders)
+    done: list[list[Completion]] = [[([], [])] * len(rows.prompts) for rows in asked]
+    for batch in zip_longest(*(list(_batches(rows.prompts, rows.limits, len(asked))) for rows in asked), fillvalue=[]):
+        count = max(map(len, batch))
+        slots = [rows.slots(chosen, count) for rows, chosen in zip(asked, batch, strict=True)]
+        completions = _decode(decoder, slots, [rows.ends for rows in asked])
+        for one, (chosen, its) in enumerate(zip(batch, completions, strict=True)):
+            for row, completion in zip(chosen, its, strict=False):  # without what empty slots said
+                done[one][row] = completion
+    for one, completions in zip(decoders, done, strict=True):
+        if not all(np.isfinite(logprobs).all() for _, logprobs in completions):
+            raise FloatingPointError(f"the model's output is not finite; check {_first_bad(one.model)}")
     return done
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What one batch of rows needs: prompts, noise_BT, temperatures and limits, in row order."""
-
-    prompts: list[tuple[int, ...]]
-    noise: np.ndarray
-    temperatures: list[float]
-    limits: list[int]
-
-
-def _prefill(decoder: Decoder, prompts: list[tuple[int, ...]], room: int) -> tuple[Tensor, Tensor]:
-    """Run each distinct prompt once; return its last hidden state per row and a cache with `room` to spare.
+def _prefill(decoder: Decoder, slots: list[list[_Slot]], room: int) -> tuple[Tensor, Tensor]:
+    """Run each model's distinct prompts once; return the last hidden states (N, H) and a cache with `room` to spare.
 
     Prompts come sorted by length. They are padded on the right, which keeps attention plainly causal; decoding masks
     the gap.
     """
-    device, width = decoder.model.device, max(map(len, prompts))
-    cos, sin = (part[None] for part in decoder.rotary(width))
-    cache, states = decoder.cache(len(prompts), width + room), []
+    device, P, R = decoder.head_HV.device, len(slots), len(slots[0])
+    prompts = [[slot.prompt for slot in its] for its in slots]
+    width = max(len(prompt) for its in prompts for prompt in its)
+    rotary, cache = decoder.rotary(width), decoder.cache(P * R, width + room)
+    spread = cache.view(*cache.shape[:2], P, R, *cache.shape[3:])
+    states = []
     for first, last in _chunks(prompts, CHUNK if device.type == "cpu" else POSITIONS):
-        its = prompts[first:last]
-        distinct, S = list(dict.fromkeys(its)), len(its[-1])
-        ids_US = torch.tensor([[*prompt, *[0] * (S - len(prompt))] for prompt in distinct], device=device)
-        last_U = torch.tensor([len(prompt) - 1 for prompt in distinct], device=device)
-        narrow = decoder.cache(len(distinct), S)
-        x_UH = decoder.forward(ids_US, (cos[:, :S], sin[:, :S]), narrow, 0, None, last_U)
-        place = {prompt: row for row, prompt in enumerate(distinct)}
-        source_B = torch.tensor([place[prompt] for prompt in its], device=device)
-        cache[:, :, first:last, :, :S] = narrow[:, :, source_B]
-        cache[:, :, first:last, :, S:width] = 0.0  # masked, but it must be finite
-        states.append(x_UH[source_B])
-    return torch.cat(states), cache
+        part = [its[first:last] for its in prompts]
+        distinct = [list(dict.fromkeys(its)) for its in part]
+        U = max(map(len, distinct))
+        flat = [prompt for its in distinct for prompt in (*its, *[EMPTY.prompt] * (U - len(its)))]
+        S = max(map(len, flat))
+        ids_MS = torch.tensor([[*prompt, *[0] * (S - len(prompt))] for prompt in flat], device=device)
+        last_M = torch.tensor([len(prompt) - 1 for prompt in flat], device=device)
+        narrow = decoder.cache(P * U, S)
+        x_MH = decoder.prefill(ids_MS, rotary, narrow, last_M)
+        places = [{prompt: one * U + i for i, prompt in enumerate(its)} for one, its in enumerate(distinct)]
+        source = [[place[prompt] for prompt in its] for place, its in zip(places, part, strict=True)]
+        source_PR = torch.tensor(source, device=device)
+        spread[:, :, :, first:last, :, :S] = narrow[:, :, source_PR]
+        spread[:, :, :, first:last, :, S:width] = 0.0  # masked, but it must be finite
+        states.append(x_MH[source_PR])
+    return torch.cat(states, 1).flatten(0, 1), cache
 
 
-def _chunks(prompts: list[tuple[int, ...]], most: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, last + 1) of runs of sorted prompts that make up at most `most` padded tokens, or one prompt."""
+def _chunks(prompts: list[list[tuple[int, ...]]], most: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, last + 1) of runs of rows, sorted by length, of at most `most` padded tokens, or of one row."""
     first = distinct = 0
-    for row, prompt in enumerate(prompts):
-        new = row == first or prompt != prompts[row - 1]
-        if row > first and new and (distinct + 1) * len(prompt) > most:
+    for row, column in enumerate(zip(*prompts, strict=True)):
+        new = row == first or any(its[row] != its[row - 1] for its in prompts)
+        if row > first and new and (distinct + 1) * len(column) * max(map(len, column)) > most:
             yield first, row
             first, distinct = row, 0
         distinct += new
-    yield first, len(prompts)
+    yield first, len(prompts[0])
 
 
-def _decode(decoder: Decoder, rows: _Rows, ends: Tensor) -> list[Completion]:
-    """Sample every row of one batch, letting rows go as they finish."""
-    device, width, room = decoder.model.device, max(map(len, rows.prompts)), max(rows.limits)
-    x_BH, cache = _prefill(decoder, rows.prompts, min(room, GROWTH))
-    cos, sin = decoder.rotary(width + room)
-    lengths_B = torch.tensor([len(prompt) for prompt in rows.prompts], device=device)
-    limits_B = torch.tensor(rows.limits, device=device)
-    heat_B = torch.tensor(rows.temperatures, dtype=torch.float32, device=device)
-    noise_BT = torch.from_numpy(rows.noise).to(device)
-    live_B = torch.arange(len(rows.prompts), device=device)
-    ids_BT = torch.zeros(noise_BT.shape, dtype=torch.long, device=device)
-    logprobs_BT = torch.zeros(noise_BT.shape, device=device)
-    counts_B = limits_B.clone()
-    running_B = torch.ones_like(live_B, dtype=torch.bool)
-    mask = _mask(lengths_B, width, room, x_BH.dtype)
+def _decode(decoder: Decoder, slots: list[list[_Slot]], ends: Sequence[Collection[int]]) -> list[list[Completion]]:
+    """Sample P models' rows, R of each, letting rows go as they finish."""
+    device, P, flat = decoder.head_HV.device, len(slots), [slot for its in slots for slot in its]
+    width, room = max(len(slot.prompt) for slot in flat), max(slot.limit for slot in flat)
+    x_NH, cache = _prefill(decoder, slots, min(room, GROWTH))
+    rotary, ends_PV = decoder.rotary(width + room), _table(ends, decoder.head_HV)
+    row_N = torch.arange(len(flat), device=device)
+    model_N = row_N // len(slots[0])
+    lengths_N = torch.tensor([len(slot.prompt) for slot in flat], device=device)
+    limits_N = torch.tensor([slot.limit for slot in flat], device=device)
+    heat_N = torch.tensor([slot.temperature for slot in flat], dtype=torch.float32, device=device)
+    noise_NT = torch.from_numpy(np.stack([noise(slot.key, room) for slot in flat])).to(device)
+    mask, running_N, said = _mask(lengths_N, width, room, x_NH.dtype), limits_N > 0, []
     for t in range(room):
-        tokens_B, logprobs_B = choose(decoder.logits(x_BH), heat_B[live_B], noise_BT[live_B, t])
-        ids_BT[live_B, t], logprobs_BT[live_B, t] = tokens_B, logprobs_B
-        stopped_B = running_B & (torch.isin(tokens_B, ends) | (limits_B[live_B] == t + 1))
-        counts_B[live_B[stopped_B]] = t + 1
-        running_B = running_B & ~stopped_B
-        running = int(running_B.sum())
-        if not running:
+        tokens_N, logprobs_N = choose(decoder.logits(x_NH), heat_N, noise_NT[:, t])
+        said.append((row_N, running_N, tokens_N, logprobs_N))
+        running_N = running_N & ~(ends_PV[model_N, tokens_N] | (limits_N == t + 1))
+        most = int(running_N.view(P, -1).sum(1).max())
+        if not most:
             break
-        if running < DENSE * len(running_B):
-            live_B, tokens_B, mask = live_B[running_B], tokens_B[running_B], mask[running_B]
-            cache, running_B = cache[:, :, running_B], running_B[running_B]
-        at, position_B = width + t, lengths_B[live_B] + t
-        if at == cache.shape[-2]:
+        if P * most < DENSE * len(running_N):
+            keep = _densest(running_N.view(P, -1), most)
+            each = (row_N, model_N, lengths_N, limits_N, heat_N, noise_NT, mask, running_N, tokens_N)
+            row_N, model_N, lengths_N, limits_N, heat_N, noise_NT, mask, running_N, tokens_N = (x[keep] for x in each)
+            cache = cache[:, :, keep]
+        if width + t == cache.shape[-2]:
             cache = F.pad(cache, (0, 0, 0, min(t, room - t)))
-        rotary = cos[position_B][:, None], sin[position_B][:, None]
-        x_BH = decoder.forward(tokens_B[:, None], rotary, cache, at, mask[..., : at + 1])
-    ids, logprobs = ids_BT.tolist(), logprobs_BT.tolist()
-    return [(ids[row][:count], logprobs[row][:count]) for row, count in enumerate(counts_B.tolist())]
+        x_NH = decoder.step(tokens_N, rotary[lengths_N + t], cache, width + t, mask[..., : width + t + 1])
+    done = _gathered(said, len(flat))
+    return [done[first : first + len(slots[0])] for first in range(0, len(flat), len(slots[0]))]
+
+
+def _table(ends: Sequence[Collection[int]], head_HV: Tensor) -> Tensor:
+    """Return which tokens end each model's completions (P, V)."""
+    table_PV = torch.zeros(len(ends), head_HV.shape[-1], dtype=torch.bool)
+    for row, its in zip(table_PV, ends, strict=True):
+        row[[token for token in its if token < len(row)]] = True
+    return table_PV.to(head_HV.device)
+
+
+def _densest(running_PR: Tensor, most: int) -> Tensor:
+    """Return the places (P x most) of every model's running rows, and of finished ones where it has fewer."""
+    keep_PR = running_PR.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+    return (keep_PR + torch.arange(len(keep_PR), device=keep_PR.device)[:, None] * running_PR.shape[1]).flatten()
+
+
+def _gathered(said: list[tuple[Tensor, ...]], count: int) -> list[Completion]:
+    """Collect the tokens of each of `count` rows from what all rows said, step by step."""
+    rows, counted, tokens, logprobs = (torch.cat(parts) for parts in zip(*said, strict=True))
+    order = rows[counted].argsort(stable=True)
+    ends = rows[counted].bincount(minlength=count).cumsum(0).tolist()
+    ids, values = tokens[counted][order].tolist(), logprobs[counted][order].tolist()
+    return [(ids[first:last], values[first:last]) for first, last in pairwise([0, *ends])]
 
 
 def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tensor:
@@ -173,32 +238,18 @@ def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tenso
     return open_BT.masked_fill(gap_BT, -torch.inf)[:, None, None]
 
 
-def _batches(prompts: Sequence[Sequence[int]], max_tokens: Sequence[int]) -> Iterator[list[int]]:
-    """Yield row indices sorted by prompt, equal prompts together, in batches that keep within memory."""
+def _batches(prompts: Sequence[Sequence[int]], max_tokens: Sequence[int], models: int = 1) -> Iterator[list[int]]:
+    """Yield row indices sorted by prompt, equal prompts together, in batches that keep within a model's memory."""
     batch, room = [], 0
     for row in sorted(range(len(prompts)), key=lambda row: (len(prompts[row]), tuple(prompts[row]))):
         longer = max(room, max_tokens[row])
-        if batch and (len(batch) == ROWS or (len(batch) + 1) * (len(prompts[row]) + longer) > POSITIONS):
+        if batch and (len(batch) == ROWS or (len(batch) + 1) * (len(prompts[row]) + longer) > POSITIONS // models):
             yield batch
             batch, longer = [], max_tokens[row]
         batch.append(row)
         room = longer
     if batch:
         yield batch
-
-
-def _check(
-    prompts: Sequence[Sequence[int]], keys: Sequence, temperatures: Sequence[float], max_tokens: Sequence[int]
-) -> None:
-    if not len(prompts) == len(keys) == len(temperatures) == len(max_tokens):
-        raise ValueError("prompts, keys, temperatures and max_tokens must have one entry per row")
-    for name, bad, allowed in (
-        ("prompts", any(not len(prompt) for prompt in prompts), "at least one token each"),
-        ("temperatures", any(not 0 <= heat < float("inf") for heat in temperatures), "finite and at least 0"),
-        ("max_tokens", any(limit < 1 for limit in max_tokens), "at least 1"),
-    ):
-        if bad:
-            raise ValueError(f"{name} must be {allowed}")
 
 
 def _first_bad(model: nn.Module) -> str:

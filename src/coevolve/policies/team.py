@@ -3,7 +3,7 @@
 Knows which policies there are and which of them learn; what they say and earn is not its business.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,11 +13,14 @@ from coevolve import policies
 from coevolve.checkpoint import load_optimizer, save_optimizer
 from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
+from coevolve.policies.qwen2 import Decoder
 from coevolve.policies.reference import Reference
+from coevolve.policies.sampler import sample_together
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Turn
 
 LARGE = 2 * 10**8  # parameters from which on layers are computed twice rather than remembered
+SMALL = 10**7  # parameters up to which policies are sampled together, which takes a copy of their weights
 
 
 class Team:
@@ -71,7 +74,10 @@ class Team:
         return self.policies[self.trained[0]]
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Answer turns with one batch per policy; ValueError names a policy that is not in the team."""
+        """Answer turns in batches: one for all small policies of one shape, else one per policy.
+
+        Raises ValueError naming a policy that is not in the team.
+        """
         rows: dict[str, list[int]] = {}
         for row, turn in enumerate(turns):
             rows.setdefault(turn.policy, []).append(row)
@@ -79,11 +85,29 @@ class Team:
         if unknown:
             raise ValueError(f"policy of a turn must be one of {sorted(self.policies)}, got {unknown[0]!r}")
         replies: list[Reply | None] = [None] * len(turns)
-        for name, its in rows.items():
-            said = self.policies[name].generate([turns[row] for row in its], temperature, max_tokens)
-            for row, reply in zip(its, said, strict=True):
+        asked = {name: [turns[row] for row in its] for name, its in rows.items()}
+        for name, said in self._answers(asked, temperature, max_tokens):
+            for row, reply in zip(rows[name], said, strict=True):
                 replies[row] = reply
         return replies
+
+    def _answers(
+        self, asked: Mapping[str, list[Turn]], temperature: float, max_tokens: int
+    ) -> Iterator[tuple[str, list[Reply]]]:
+        """Yield every policy's replies; small policies of one shape are sampled together, which a CPU does faster."""
+        together: dict[tuple, dict[str, Decoder]] = {}
+        for name, turns in asked.items():
+            policy = self.policies[name]
+            small = sum(part.numel() for part in policy.model.parameters()) <= SMALL
+            decoder = policy.decoder() if small and len(asked) > 1 else None
+            if decoder is None:
+                yield name, policy.generate(turns, temperature, max_tokens)
+            else:
+                together.setdefault(decoder.kind, {})[name] = decoder
+        for decoders in together.values():
+            rows = [self.policies[name].rows(asked[name], temperature, max_tokens) for name in decoders]
+            for name, its, done in zip(decoders, rows, sample_together([*decoders.values()], rows), strict=True):
+                yield name, self.policies[name].replies(asked[name], its, done)
 
     def save(self, folder: Path) -> None:
         """Write every trained policy: a single one into the folder itself, several into folders by name."""
