@@ -9,7 +9,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from coevolve.policies import sampler
 from coevolve.policies.qwen2 import Decoder, supports
-from coevolve.policies.sampler import choose, noise, sample
+from coevolve.policies.sampler import Rows, choose, noise, sample, sample_together
 
 END = 3
 
@@ -148,6 +148,32 @@ def test_the_cache_grows_with_long_completions():
         expected = teacher_forced(model, prompt, ids)
         torch.testing.assert_close(torch.tensor(logprobs), expected, atol=1e-4, rtol=0)
         assert heat or ids == teacher_choice(model, prompt, ids)
+
+
+@pytest.mark.parametrize("kv", [1, 2])
+def test_models_sampled_together_say_what_each_says_alone(kv, monkeypatch):
+    models = [qwen(tied=kv == 1, kv=kv, scale=scale) for scale in (0.2, 0.3, 0.1)]
+    asked = [
+        Rows(ragged(count, seed), [(seed, row) for row in range(count)], [1.0 * (row % 3 > 0) for row in range(count)],
+             [1 + row % 20 for row in range(count)], {END, 40 + seed})
+        for seed, count in enumerate((9, 1, 30))
+    ]  # fmt: skip
+    alone = [sample_together([Decoder.of(model)], [rows])[0] for model, rows in zip(models, asked, strict=True)]
+    for most in (sampler.ROWS, 4):  # whole, and in batches of which the first model's and the second's run out
+        monkeypatch.setattr(sampler, "ROWS", most)
+        together = sample_together([Decoder.of(model) for model in models], asked)
+        for model, rows, its, mine in zip(models, asked, together, alone, strict=True):
+            assert [ids for ids, _ in its] == [ids for ids, _ in mine]
+            for prompt, heat, (ids, logprobs) in zip(rows.prompts, rows.temperatures, its, strict=True):
+                expected = teacher_forced(model, prompt, ids)
+                torch.testing.assert_close(torch.tensor(logprobs), expected, atol=1e-4, rtol=0)
+                assert heat or ids == teacher_choice(model, prompt, ids)
+
+
+def test_models_of_different_shapes_are_not_sampled_together():
+    rows = [Rows([[5]], [0], [1.0], [4], {END})] * 2
+    with pytest.raises(ValueError, match="one shape"):
+        sample_together([Decoder.of(qwen()), Decoder.of(qwen(vocabulary=330))], rows)
 
 
 def test_bfloat16_weights_sample():

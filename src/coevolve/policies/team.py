@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch.nn.utils import get_total_norm
 from torch.optim import AdamW, Optimizer
 
 from coevolve import policies
@@ -58,7 +59,7 @@ class Team:
         """Give every trained policy a fresh AdamW."""
         for name in self.trained:
             parameters = self.policies[name].parameters()
-            self.optimizers[name] = AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+            self.optimizers[name] = AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
 
     def remember(self) -> None:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
@@ -146,7 +147,8 @@ class Team:
 
     def finite(self) -> bool:
         """Whether every trained weight is a finite number."""
-        return all(torch.isfinite(p).all() for name in self.trained for p in self.policies[name].parameters())
+        sizes = (get_total_norm(list(self.policies[name].parameters())) for name in self.trained)
+        return all(size.isfinite() for size in sizes)
 
     def share_of(self, name: str) -> int:
         """How many numbers a policy adds to memory: its own weights, or its adapter's."""
