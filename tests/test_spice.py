@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from coevolve import config, policies
+from coevolve import config, policies, train
 from coevolve.advantages import group_mean
 from coevolve.play import Batched, Steps, play
 from coevolve.protocols.spice import SPICE, subsample
@@ -364,6 +364,17 @@ def test_a_folder_is_cut_to_the_token_limit(tmp_path: Path) -> None:
     assert all(0 < len(spice.source.sample(Random(seed))) <= 25 for seed in range(20))
     assert SPICE(corpus=str(tmp_path)).source.limit == 5992 * 3
     assert spice.measure() == {"corpus_documents": 1, "corpus_unreadable": 0}
+
+
+def test_a_corpus_that_cannot_be_had_is_said_before_a_model_loads(tmp_path: Path, monkeypatch) -> None:
+    def load(*args, **options):
+        raise FileNotFoundError("no such data set")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("datasets.load_dataset", load)
+    monkeypatch.setattr(train, "Team", lambda *args, **options: pytest.fail("a model was loaded"))
+    with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
+        train.Trainer(config.build("spice", "quick", out=tmp_path / "run", corpus="owner/gone"))
 
 
 def test_the_papers_numbers() -> None:

@@ -62,7 +62,8 @@ class Trainer:
     def __init__(self, run: Run):
         self.run, self.protocol, self.ranks = run, run.protocol, Ranks()
         self.world = getattr(run.protocol, "world", TinyWorld())
-        self.world.items("test", 1)  # published data may be missing: said before a model loads
+        self.world.items("test", 1)  # published data and corpora may be missing: said before a model loads
+        getattr(run.protocol, "fetch", lambda: None)()
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(run.protocol, run.model)

@@ -74,8 +74,9 @@ def curve(
         drawn = drawn.assign(**{hue: drawn[hue].map(shown)})
         look = {"hue": hue, "style": hue, "palette": colours}
     sns.lineplot(drawn, x=x, y=y, errorbar=("pi", 100), ax=ax, **look)
-    if hue is not None:
-        ax.legend(title=None)
+    if hue is not None:  # many curves leave no room for their names among them
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
+        ax.legend(title=None, **(below if len(shown) > 3 else {}))
     return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
 
 

@@ -96,6 +96,10 @@ class SPICE:
 
     read = staticmethod(boxed)
 
+    def fetch(self) -> None:
+        """Make sure that the corpus is here, streaming it if it is on the hub; ValueError when it cannot be had."""
+        len(self.source or ())
+
     @property
     def pools(self) -> dict[str, Pool]:
         """No pools: the corpus does not grow."""
