@@ -141,6 +141,17 @@ def test_ray_survives_a_killed_worker(toy: Toy, cluster: Cluster) -> None:
     assert toy.result("toy_table2/table.csv").read_text().splitlines()[1] == "odd,0,45.0"
 
 
+def ends_and_is_resumed(toy: Toy, process: subprocess.Popen, sign: int) -> None:
+    """Kill a command that waits in the middle of a run: nothing of it is left, and the next one goes on from there."""
+    process.send_signal(sign)
+    process.communicate(timeout=600)
+    assert process.returncode == (-9 if sign == signal.SIGKILL else 143)
+    gone(toy)
+    toy.release()
+    assert "ran 3, cached 0, failed 0" in toy("--only", "toy_table2")
+    assert toy.result("runs/odd-s0/resumed_from").read_text() == "3"
+
+
 @needs_ray
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_command_leaves_nothing_on_the_cluster(toy: Toy, cluster: Cluster, sign: int) -> None:
@@ -149,13 +160,7 @@ def test_a_killed_command_leaves_nothing_on_the_cluster(toy: Toy, cluster: Clust
     process = toy.start(*command, **cluster.variables)
     toy.wait_for_hold(process)
     assert "another command is at work" in toy(code=2)
-    process.send_signal(sign)
-    process.communicate(timeout=600)
-    assert process.returncode == (-9 if sign == signal.SIGKILL else 143)
-    gone(toy)
-    toy.release()
-    assert "ran 3, cached 0, failed 0" in toy("--only", "toy_table2")
-    assert toy.result("runs/odd-s0/resumed_from").read_text() == "3"
+    ends_and_is_resumed(toy, process, sign)
 
 
 @needs_ray
@@ -255,10 +260,4 @@ def test_a_killed_command_takes_snakemake_with_it(toy: Toy, sign: int) -> None:
     process = toy.start("--executor", "snakemake", "--only", "toy_table2", "--jobs", "1")
     toy.wait_for_hold(process)
     assert "another command is at work" in toy("--executor", "snakemake", code=2)
-    process.send_signal(sign)
-    process.communicate(timeout=600)
-    assert process.returncode == (-9 if sign == signal.SIGKILL else 143)
-    gone(toy)
-    toy.release()
-    assert "ran 3, cached 0, failed 0" in toy("--only", "toy_table2")
-    assert toy.result("runs/odd-s0/resumed_from").read_text() == "3"
+    ends_and_is_resumed(toy, process, sign)

@@ -4,12 +4,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from coevolve import config, policies, train
+from coevolve import config, policies
 from coevolve.advantages import group_mean
 from coevolve.play import Batched, Steps, play
 from coevolve.protocols.spice import SPICE, subsample
@@ -372,6 +373,7 @@ def test_a_corpus_that_cannot_be_had_is_said_before_a_model_loads(tmp_path: Path
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("datasets.load_dataset", load)
+    train = import_module("coevolve.train")
     monkeypatch.setattr(train, "Team", lambda *args, **options: pytest.fail("a model was loaded"))
     with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
         train.Trainer(config.build("spice", "quick", out=tmp_path / "run", corpus="owner/gone"))

@@ -6,7 +6,6 @@ Knows which policies there are and which of them learn; what they say and earn i
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import torch
 from torch.nn.utils import get_total_norm
 from torch.optim import AdamW, Optimizer
 
