@@ -376,7 +376,7 @@ def test_a_corpus_that_cannot_be_had_is_said_before_a_model_loads(tmp_path: Path
     train = import_module("coevolve.train")
     monkeypatch.setattr(train, "Team", lambda *args, **options: pytest.fail("a model was loaded"))
     with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
-        train.Trainer(config.build("spice", "quick", out=tmp_path / "run", corpus="owner/gone"))
+        train.Trainer(config.build("spice", "quick", out=tmp_path / "run", overrides={"corpus": "owner/gone"}))
 
 
 def test_the_papers_numbers() -> None:
