@@ -87,7 +87,7 @@ def test_a_trained_adapter_samples_what_its_forward_pass_computes():
 def test_weights_and_optimisers_come_back_bit_for_bit(lora, tmp_path):
     team = made(lora=lora)
     teach(team, "p"), teach(team, "q")
-    team.save(tmp_path / "policy"), team.save_optimizers(tmp_path / "optimizers")
+    team.save(tmp_path / "policy"), team.save_optimizers(tmp_path / "optimizers", team.optimizer_states())
     assert sorted(path.name for path in (tmp_path / "policy").iterdir()) == ["p", "q"]
     again = made(lora=lora)
     again.restore(tmp_path / "policy"), again.restore_optimizers(tmp_path / "optimizers")

@@ -112,11 +112,13 @@ def train(run: config.Run) -> int:
     from coevolve.train import train as start  # torch loads only once everything has been checked
 
     memory.check(run)
-    if os.environ.get("RANK", "0") == "0":  # of several processes, the first speaks
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first
+    if speaks:
         for field, paper, here in config.differences(run):
             print(f"differs from the paper: {field} {plain(paper)} -> {plain(here)}")
     start(run)
-    print(json.dumps(json.loads((run.out / "summary.json").read_text(encoding="utf-8"))))
+    if speaks:
+        print(json.dumps(json.loads((run.out / "summary.json").read_text(encoding="utf-8"))))
     return 0
 
 

@@ -97,11 +97,10 @@ def damage(path: Path) -> str | None:
     return None
 
 
-def save_optimizer(path: Path, optimizer: Optimizer) -> None:
-    """Write an optimiser's state to one safetensors file, its numbers as JSON in the header."""
+def save_optimizer(path: Path, state: Mapping) -> None:
+    """Write an optimiser's `state_dict()` to one safetensors file, its numbers as JSON in the header."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, object] = {}
-    state = optimizer.state_dict()
     rows = []
     for kind, parts in (("state", state["state"].items()), ("group", enumerate(state["param_groups"]))):
         rows += [(f"{kind}.{index}.{key}", value) for index, part in parts for key, value in part.items()]
@@ -114,9 +113,10 @@ def save_optimizer(path: Path, optimizer: Optimizer) -> None:
 
 
 def load_optimizer(path: Path, optimizer: Optimizer) -> None:
-    """Restore what `save_optimizer` wrote, bit for bit, into an optimiser over the same parameters.
+    """Restore what `save_optimizer` wrote, bit for bit, into an optimiser over the same parameters in the same order.
 
-    Raises ValueError when the parameters' number or shapes differ.
+    They may be grouped otherwise, as long as groups do not differ in their settings. Raises ValueError when the
+    parameters' number or shapes differ.
     """
     with safe_open(path, framework="pt") as file:
         values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -127,14 +127,15 @@ def load_optimizer(path: Path, optimizer: Optimizer) -> None:
         kind, index, key = name.split(".", 2)
         value = tuple(value) if isinstance(value, list) and key != "params" else value
         (state if kind == "state" else groups).setdefault(int(index), {})[key] = value
-    _check_shapes(optimizer, state)
-    optimizer.load_state_dict({"state": state, "param_groups": [groups[i] for i in sorted(groups)]})
+    _check_shapes(optimizer, state, sum(len(group["params"]) for group in groups.values()))
+    mine = [{**groups[0], "params": group["params"]} for group in optimizer.state_dict()["param_groups"]]
+    optimizer.load_state_dict({"state": state, "param_groups": mine})
 
 
-def _check_shapes(optimizer: Optimizer, state: dict[int, dict]) -> None:
+def _check_shapes(optimizer: Optimizer, state: dict[int, dict], count: int) -> None:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if any(index >= len(parameters) for index in state):
-        raise ValueError(f"optimizer state is of {max(state) + 1} parameters, here are {len(parameters)}")
+    if count != len(parameters):
+        raise ValueError(f"optimizer state is of {count} parameters, here are {len(parameters)}")
     for index, row in state.items():
         here = parameters[index].shape
         for key, value in row.items():

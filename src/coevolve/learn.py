@@ -5,7 +5,7 @@ Knows tokens and rewards. It does not know which protocol earned them, and reads
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import torch
@@ -16,6 +16,7 @@ from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES
 from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.policies.causal import Policy
 from coevolve.policies.reference import Reference
+from coevolve.policies.sharding import clip_gradients, is_sharded
 from coevolve.policies.value import ValueHead
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
@@ -36,6 +37,10 @@ class _Row:
     @property
     def length(self) -> int:
         return len(self.reply.prompt_ids) + len(self.reply.ids)
+
+    def idle(self) -> "_Row":
+        """The same row, teaching nothing."""
+        return replace(self, advantages=[0.0] * len(self.advantages), weights=[0.0] * len(self.weights))
 
 
 def learn(
@@ -79,14 +84,17 @@ def learn(
     sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
     policy.model.train()  # adapters may have dropout
-    for batch in _micro_batches(ranks.share(rows), micro_tokens):
-        result, gap = _backward(policy, batch, old, settings)
-        sums.add(result, gap)
+    batches = list(_micro_batches(ranks.share(rows), micro_tokens))
+    # Sharded, every pass needs the other ranks: those with fewer batches go on with passes that teach nothing.
+    idle = ranks.most(len(batches)) - len(batches) if policy.shards else 0
+    for batch in batches:
+        sums.add(*_backward(policy, batch, old, settings))
+    for _ in range(idle):
+        _backward(policy, [rows[0].idle()], old, settings)
     policy.model.eval()
     sums.join(ranks)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    ranks.add_gradients(parameters)
-    norm, skipped = _update(optimizer, parameters, sums, grad_clip)
+    ranks.add_gradients(part for group in optimizer.param_groups for part in group["params"] if not is_sharded(part))
+    norm, skipped = _update(optimizer, sums, grad_clip)
     return {
         **sums.metrics(),
         "grad_norm": norm if sums.tokens else 0.0,
@@ -98,13 +106,11 @@ def learn(
     }
 
 
-def _update(
-    optimizer: Optimizer, parameters: Sequence[torch.nn.Parameter], sums: "_Sums", grad_clip: float | None
-) -> tuple[float, bool]:
+def _update(optimizer: Optimizer, sums: "_Sums", grad_clip: float | None) -> tuple[float, bool]:
     """Clip and step unless something is not finite; return the gradient's norm and whether the step was skipped."""
     norm, skipped = math.nan, False
     if sums.tokens:
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip or math.inf))
+        norm = clip_gradients(optimizer, grad_clip or math.inf)
         skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
         if not skipped:
             optimizer.step()

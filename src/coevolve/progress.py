@@ -121,10 +121,19 @@ class _Terminal(Progress):
         self.bar.stop()
 
 
-def progress(total: int, label: str, every: int = 10, seconds: float = 10.0) -> Progress:
+class _Silent(Progress):
+    """Nothing at all, for a process whose news another one tells."""
+
+    def tell(self, line: str) -> None:
+        pass
+
+
+def progress(total: int, label: str, every: int = 10, seconds: float = 10.0, silent: bool = False) -> Progress:
     """Return the display that fits: notebook, terminal, or a log line every `every` steps or `seconds`."""
     if total < 0 or every < 1:
         raise ValueError(f"total must not be negative and every must be at least 1, got {total} and {every}")
+    if silent:
+        return _Silent(total, label, every, seconds)
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is not None and hasattr(shell, "kernel"):

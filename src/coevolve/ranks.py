@@ -58,8 +58,15 @@ class Ranks:
         if self.count > 1:
             from accelerate.utils import reduce
 
-            for tensor in tensors:
-                tensor.copy_(reduce(tensor, reduction="sum"))
+            for tensor in tensors:  # NCCL takes what lies on the GPU only
+                tensor.copy_(reduce(tensor.to(self.state.device), reduction="sum"))
+
+    def most(self, number: int) -> int:
+        """The highest of the ranks' numbers."""
+        numbers = torch.zeros(self.count, dtype=torch.float64)
+        numbers[self.index] = number
+        self.add([numbers])
+        return int(numbers.max())
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over the ranks; a rank without rows of its own adds zeros."""

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -94,6 +95,7 @@ class Trainer:
         run = self.run
         learnt = {}
         self.engine.rest()
+        self.team.spread()
         for number, name in enumerate(self.team.trained):
             samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
             if not samples:
@@ -107,6 +109,7 @@ class Trainer:
                 kl_coef=getattr(self.protocol, "kl_coef", 0.0), value=self.team.values.get(name),
                 ranks=self.ranks,
             )  # fmt: skip
+        self.team.gather()
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
         self.engine.sync()
@@ -132,7 +135,7 @@ class Trainer:
         pools = {name: pool.items for name, pool in self.protocol.pools.items()}
         files = {
             "policy": self.team.save,
-            "optimizers": self.team.save_optimizers,
+            "optimizers": partial(self.team.save_optimizers, states=self.team.optimizer_states()),
             "pools.json": json.dumps(pools).encode(),
             "config.json": json.dumps(record.clean(self.run.describe())).encode(),
         }
@@ -238,7 +241,7 @@ def _train(run: Run, sink: Tracker) -> Path:
 
 def _steps(trainer: Trainer, log: record.Recorder, sink: Tracker, clock: Clock, done: int) -> None:
     run = trainer.run
-    with progress(run.steps, f"{run.method} seed {run.seed}") as bar:
+    with progress(run.steps, f"{run.method} seed {run.seed}", silent=not trainer.ranks.first) as bar:
         for step in range(done + 1, run.steps + 1):
             outcomes = clock("play", trainer.play, step)
             metrics = numbers_of(outcomes, clock("learn", trainer.learn, step, outcomes), run.protocol)

@@ -28,6 +28,7 @@ from coevolve.losses import selective_logprobs
 from coevolve.policies import HUB_ID
 from coevolve.policies.qwen2 import Decoder, supports
 from coevolve.policies.sampler import Completion, Rows, choose, noise, sample_together
+from coevolve.policies.sharding import Shards
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
@@ -55,6 +56,7 @@ class Policy:
             raise ValueError(f"model {kind} adds a bias to its logits or rescales them {rescaled}")
         self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
         self.source: str | Path = inner.name_or_path  # where the starting weights came from
+        self.shards: Shards | None = None
         self.end_ids = self._end_ids()
         self._inner = inner
         self._bytes: dict[int, bytes] = {}
@@ -81,8 +83,13 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors), configuration and tokenizer in the layout that `load` reads."""
-        self.model.save_pretrained(folder)
+        parts = self.model.named_parameters(remove_duplicate=False)
+        self.model.save_pretrained(folder, state_dict=dict(parts) if self.shards else None)
         self.tokenizer.save_pretrained(folder)
+
+    def shard(self) -> None:
+        """Share the layers with the other ranks while learning; see `sharding`."""
+        self.shards = Shards(self.model)
 
     def save_memory(self) -> None:
         """Keep no activations inside the layers while learning; they are computed again in the backward pass."""
@@ -93,7 +100,7 @@ class Policy:
     def restore(self, folder: str | Path) -> None:
         """Take over the weights that `save` wrote."""
         saved = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True, local_files_only=True, dtype="auto")
-        self.model.load_state_dict(saved.state_dict())
+        (self.shards.load if self.shards else self.model.load_state_dict)(saved.state_dict())
 
     def replace(self, model: PreTrainedModel) -> None:
         """Speak with another model of the same kind and tokenizer from now on (merged adapters, say)."""

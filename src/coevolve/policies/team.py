@@ -11,6 +11,7 @@ from torch.optim import AdamW, Optimizer
 
 from coevolve import policies
 from coevolve.checkpoint import load_optimizer, save_optimizer
+from coevolve.policies import sharding
 from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
@@ -55,10 +56,23 @@ class Team:
         self.values: dict[str, ValueHead] = {}
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
-        """Give every trained policy a fresh AdamW."""
+        """Give every trained policy a fresh AdamW, and its share of the weights when launched with FSDP."""
         for name in self.trained:
-            parameters = self.policies[name].parameters()
+            if sharding.wanted():
+                self.policies[name].shard()
+            parameters = sharding.groups(self.policies[name].parameters())
             self.optimizers[name] = AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
+        self.gather()
+
+    def spread(self) -> None:
+        """Leave every rank its part of what is sharded, to learn."""
+        for shards in filter(None, (policy.shards for policy in self.policies.values())):
+            shards.spread()
+
+    def gather(self) -> None:
+        """Have all weights whole on every rank, for everything else."""
+        for shards in filter(None, (policy.shards for policy in self.policies.values())):
+            shards.gather()
 
     def remember(self) -> None:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
@@ -119,11 +133,15 @@ class Team:
         for name, place in self.places(folder).items():
             self.policies[name].restore(place)
 
-    def save_optimizers(self, folder: Path) -> None:
-        """Write one safetensors file per trained policy."""
+    def optimizer_states(self) -> dict[str, dict]:
+        """Return every optimiser's state, whole; every rank must ask."""
+        return {name: sharding.optimizer_state(optimizer) for name, optimizer in self.optimizers.items()}
+
+    def save_optimizers(self, folder: Path, states: Mapping[str, dict]) -> None:
+        """Write one safetensors file per trained policy, of what `optimizer_states` returned."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, optimizer in self.optimizers.items():
-            save_optimizer(folder / f"{name}.safetensors", optimizer)
+        for name, state in states.items():
+            save_optimizer(folder / f"{name}.safetensors", state)
         for name, value in self.values.items():
             value.save(folder / f"{name}.value.safetensors")
 
@@ -131,6 +149,7 @@ class Team:
         """Restore the optimisers bit for bit."""
         for name, optimizer in self.optimizers.items():
             load_optimizer(folder / f"{name}.safetensors", optimizer)
+            sharding.shard_state(optimizer)
         for name, value in self.values.items():
             value.restore(folder / f"{name}.value.safetensors")
 
