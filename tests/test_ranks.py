@@ -22,10 +22,11 @@ def launch(out: Path, count: int, *fields: str, method: str = "mae", **variables
     """Run the command line in `count` processes that find each other as those of `accelerate launch` do."""
     command = [sys.executable, "-m", "coevolve", "train", method, "--preset", "quick", "--out", str(out)]
     if count > 1:  # accelerate starts several processes on GPUs only; on CPUs it leaves that to others
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count),
-                   *command[1:]]  # fmt: skip
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local_addr", "127.0.0.1",
+                   "--nproc_per_node", str(count), *command[1:]]  # fmt: skip
+    quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run([*command, *FIELDS, *fields], capture_output=True, text=True, timeout=280,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"} | variables)  # fmt: skip
+                          env={**os.environ, **quiet, **variables})  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return out
 
