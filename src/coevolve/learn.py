@@ -84,13 +84,10 @@ def learn(
     sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
     policy.model.train()  # adapters may have dropout
-    batches = list(_micro_batches(ranks.share(rows), micro_tokens))
-    # Sharded, every pass needs the other ranks: those with fewer batches go on with passes that teach nothing.
-    idle = ranks.most(len(batches)) - len(batches) if policy.shards else 0
-    for batch in batches:
-        sums.add(*_backward(policy, batch, old, settings))
-    for _ in range(idle):
-        _backward(policy, [rows[0].idle()], old, settings)
+    for batch in _passes(rows, ranks, micro_tokens, sharded=policy.shards is not None):
+        result, gap = _backward(policy, batch, old, settings)
+        if any(batch[0].weights):
+            sums.add(result, gap)
     policy.model.eval()
     sums.join(ranks)
     ranks.add_gradients(part for group in optimizer.param_groups for part in group["params"] if not is_sharded(part))
@@ -187,6 +184,13 @@ def _micro_batches(rows: Sequence[_Row], micro_tokens: int) -> Iterator[list[_Ro
         batch.append(row)
     if batch:
         yield batch
+
+
+def _passes(rows: Sequence[_Row], ranks: Ranks, micro_tokens: int, sharded: bool) -> list[list[_Row]]:
+    """Return this rank's micro-batches. Sharded, every pass needs all ranks: as many as any, with idle rows."""
+    batches = list(_micro_batches(ranks.share(rows), micro_tokens))
+    idle = ranks.most(len(batches)) - len(batches) if sharded else 0
+    return batches + [[rows[0].idle()] for _ in range(idle)]
 
 
 def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[PolicyLoss, Tensor]:

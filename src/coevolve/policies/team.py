@@ -66,12 +66,12 @@ class Team:
 
     def spread(self) -> None:
         """Leave every rank its part of what is sharded, to learn."""
-        for shards in filter(None, (policy.shards for policy in self.policies.values())):
+        for shards in filter(None, (self.policies[name].shards for name in self.trained)):
             shards.spread()
 
     def gather(self) -> None:
         """Have all weights whole on every rank, for everything else."""
-        for shards in filter(None, (policy.shards for policy in self.policies.values())):
+        for shards in filter(None, (self.policies[name].shards for name in self.trained)):
             shards.gather()
 
     def remember(self) -> None:
@@ -112,8 +112,9 @@ class Team:
         together: dict[tuple, dict[str, Decoder]] = {}
         for name, turns in asked.items():
             policy = self.policies[name]
-            small = sum(part.numel() for part in policy.model.parameters()) <= SMALL
-            decoder = policy.decoder() if small and len(asked) > 1 else None
+            several = len(asked) > 1 and isinstance(policy, Policy)  # and not a server
+            small = several and sum(part.numel() for part in policy.model.parameters()) <= SMALL
+            decoder = policy.decoder() if small else None
             if decoder is None:
                 yield name, policy.generate(turns, temperature, max_tokens)
             else:
