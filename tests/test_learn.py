@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_sampler import END, qwen, ragged, teacher_forced
+from test_sampler import END, qwen, ragged, sample, teacher_forced
 
 from coevolve.learn import _micro_batches, _rows, learn
 from coevolve.policies import Policy
-from coevolve.policies.sampler import sample
 from coevolve.types import Reply, Turn
 
 

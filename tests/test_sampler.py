@@ -9,7 +9,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from coevolve.policies import sampler
 from coevolve.policies.qwen2 import Decoder, supports
-from coevolve.policies.sampler import Rows, choose, noise, sample, sample_together
+from coevolve.policies.sampler import Rows, choose, noise, sample_together
 
 END = 3
 
@@ -40,6 +40,12 @@ def qwen(tied=True, kv=1, scale=0.2, vocabulary=320):
 def ragged(count, seed=0):
     rng = random.Random(seed)
     return [[rng.randrange(5, 300) for _ in range(rng.randint(1, 24))] for _ in range(count)]
+
+
+def sample(model, prompts, keys, temperatures, max_tokens, eos):
+    """Sample one model's rows."""
+    ends = [eos] if isinstance(eos, int) else eos
+    return sample_together([Decoder.of(model)], [Rows(prompts, keys, temperatures, max_tokens, ends)])[0]
 
 
 def teacher_forced(model, prompt, ids, temperature=1.0):

@@ -156,6 +156,14 @@ def test_a_run_of_several_policies_resumes_bit_for_bit(lora, tmp_path):
     assert '"reward/left"' in line and '"tokens/right"' in line and '"tokens/judge"' not in line
 
 
+def test_fsdp_with_adapters_is_refused_before_a_model_loads(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(policies, "load", lambda *args, **options: pytest.fail("a model was loaded"))
+    with pytest.raises(ValueError, match="^lora does not go with FSDP"):
+        Team({"p": "tiny"}, ["p"], lora=(4, 8, 0.0))
+
+
 def test_models_are_dealt_to_policies_in_turn():
     models, trained = assign(Pair(), ("tiny-small", "tiny-large"))
     assert models == {"left": "tiny-small", "right": "tiny-large", "judge": "tiny"} and trained == ("left", "right")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 from test_learn import policy_of
+from test_sampler import sample
 
 from coevolve.learn import learn
-from coevolve.policies.sampler import sample
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Sample, Turn
 

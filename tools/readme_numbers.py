@@ -3,6 +3,7 @@
 `python tools/readme_numbers.py` rewrites the blocks between the marks; `--print` only shows them.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,17 @@ def loss(root: Path = ROOT) -> str:
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
-BLOCKS = {"numbers": numbers, "loss": loss}
+def step(root: Path = ROOT) -> str:
+    """One MAE step by phase, and the sampler beside transformers."""
+    found = json.loads((root / "benchmarks" / "step.json").read_text(encoding="utf-8"))
+    lines = [f"One MAE step: {found['step']['play_s']:.2f} s to play, {found['step']['learn_s']:.2f} s to learn.", "",
+             "| rows | ours, tokens/s | transformers | ratio |", "|---|---|---|---|"]  # fmt: skip
+    for row in found["sampling"]:
+        lines.append(f"| {row['rows']} | {row['ours']:,.0f} | {row['transformers']:,.0f} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
+
+
+BLOCKS = {"numbers": numbers, "step": step, "loss": loss}
 
 
 def main() -> None:

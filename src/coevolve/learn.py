@@ -86,7 +86,7 @@ def learn(
     policy.model.train()  # adapters may have dropout
     for batch in _passes(rows, ranks, micro_tokens, sharded=policy.shards is not None):
         result, gap = _backward(policy, batch, old, settings)
-        if any(batch[0].weights):
+        if any(batch[0].weights):  # not an idle one
             sums.add(result, gap)
     policy.model.eval()
     sums.join(ranks)
@@ -189,7 +189,7 @@ def _micro_batches(rows: Sequence[_Row], micro_tokens: int) -> Iterator[list[_Ro
 def _passes(rows: Sequence[_Row], ranks: Ranks, micro_tokens: int, sharded: bool) -> list[list[_Row]]:
     """Return this rank's micro-batches. Sharded, every pass needs all ranks: as many as any, with idle rows."""
     batches = list(_micro_batches(ranks.share(rows), micro_tokens))
-    idle = ranks.most(len(batches)) - len(batches) if sharded else 0
+    idle = int(ranks.most(len(batches))) - len(batches) if sharded else 0
     return batches + [[rows[0].idle()] for _ in range(idle)]
 
 
@@ -239,11 +239,9 @@ class _Sums:
     def join(self, ranks: Ranks) -> None:
         """Count in what the other ranks counted."""
         values = torch.tensor([float(self.tokens), self.loss, *self.means.values()], dtype=torch.float64)
-        highest = torch.zeros(ranks.count, dtype=torch.float64)
-        highest[ranks.index] = self.ratio_max
-        ranks.add([values, highest])
+        ranks.add([values])
         tokens, self.loss, *means = values.tolist()
-        self.tokens, self.ratio_max = int(tokens), float(highest.max())
+        self.tokens, self.ratio_max = int(tokens), ranks.most(self.ratio_max)
         self.means = dict(zip(self.means, means, strict=True))
 
     def metrics(self) -> dict[str, float]:

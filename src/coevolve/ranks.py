@@ -61,12 +61,12 @@ class Ranks:
             for tensor in tensors:  # NCCL takes what lies on the GPU only
                 tensor.copy_(reduce(tensor.to(self.state.device), reduction="sum"))
 
-    def most(self, number: int) -> int:
+    def most(self, number: float) -> float:
         """The highest of the ranks' numbers."""
         numbers = torch.zeros(self.count, dtype=torch.float64)
         numbers[self.index] = number
         self.add([numbers])
-        return int(numbers.max())
+        return float(numbers.max())
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over the ranks; a rank without rows of its own adds zeros."""

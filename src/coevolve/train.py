@@ -69,11 +69,11 @@ class Trainer:
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(run.protocol, run.model)
         self.team = Team(models, trained, run.lora, unsloth=run.engine.startswith("unsloth"))
-        self.team.optimize(run.learning_rate, run.weight_decay)
         if getattr(run.protocol, "kl_coef", 0.0):
             self.team.remember()
         if getattr(run.protocol, "estimator", "") in WITH_VALUES:
             self.team.expect()
+        self.team.optimize(run.learning_rate, run.weight_decay)  # last: it may shard what the others copy
         self.read = getattr(run.protocol, "read", setups.read_answer)
         self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
 

@@ -30,10 +30,6 @@ class AdapterPolicy(Policy):
         """Iterate over this adapter's parameters."""
         return iter(self._own)
 
-    def shard(self) -> None:
-        """Adapters are small, and their base is not trained: there is nothing to share."""
-        raise ValueError("lora does not go with FSDP: launch with docs/ddp.yaml, every process holds the base model")
-
     def activate(self) -> None:
         """Make this the adapter that the shared model computes with."""
         if self.model.active_adapter != self.adapter:

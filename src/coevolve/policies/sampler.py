@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import Qwen2ForCausalLM
 
 from coevolve.policies.qwen2 import Decoder
 
@@ -92,28 +91,13 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None])[:, 0]
 
 
-def sample(
-    model: Qwen2ForCausalLM,
-    prompts: Sequence[Sequence[int]],
-    keys: Sequence[Hashable],
-    temperatures: Sequence[float],
-    max_tokens: Sequence[int],
-    eos: int | Collection[int],
-) -> list[Completion]:
-    """Return (ids, logprobs) per prompt; ids end with an end token or at that row's `max_tokens`.
-
-    Row i draws its noise from `keys[i]` alone, so what else is in the batch does not change its sample.
-    Raises ValueError on an empty prompt, FloatingPointError when the model's output is not finite.
-    """
-    ends = [eos] if isinstance(eos, int) else eos
-    return sample_together([Decoder.of(model)], [Rows(prompts, keys, temperatures, max_tokens, ends)])[0]
-
-
 @torch.no_grad()
 def sample_together(decoders: Sequence[Decoder], asked: Sequence[Rows]) -> list[list[Completion]]:
-    """Sample every model's rows, all models at once, and return their completions; see `sample`.
+    """Sample every model's rows, all models at once, and return their completions (ids, logprobs).
 
-    Raises ValueError when the models are not of one kind.
+    Ids end with an end token or at that row's limit. Row i draws its noise from `keys[i]` alone, so what else is in
+    the batch does not change its sample. Raises ValueError when the models are not of one kind, FloatingPointError
+    when a model's output is not finite.
     """
     if len({decoder.kind for decoder in decoders}) > 1:
         raise ValueError("models sampled together must be of one shape, type and device")
@@ -132,16 +116,17 @@ def sample_together(decoders: Sequence[Decoder], asked: Sequence[Rows]) -> list[
     return done
 
 
-def _prefill(decoder: Decoder, slots: list[list[_Slot]], room: int) -> tuple[Tensor, Tensor]:
+def _prefill(
+    decoder: Decoder, slots: list[list[_Slot]], rotary: Tensor, width: int, room: int
+) -> tuple[Tensor, Tensor]:
     """Run each model's distinct prompts once; return the last hidden states (N, H) and a cache with `room` to spare.
 
-    Prompts come sorted by length. They are padded on the right, which keeps attention plainly causal; decoding masks
-    the gap.
+    Prompts come sorted by length, `width` is that of the longest. They are padded on the right, which keeps attention
+    plainly causal; decoding masks the gap.
     """
     device, P, R = decoder.head_HV.device, len(slots), len(slots[0])
     prompts = [[slot.prompt for slot in its] for its in slots]
-    width = max(len(prompt) for its in prompts for prompt in its)
-    rotary, cache = decoder.rotary(width), decoder.cache(P * R, width + room)
+    cache = decoder.cache(P * R, width + room)
     spread = cache.view(*cache.shape[:2], P, R, *cache.shape[3:])
     states = []
     for first, last in _chunks(prompts, CHUNK if device.type == "cpu" else POSITIONS):
@@ -179,8 +164,8 @@ def _decode(decoder: Decoder, slots: list[list[_Slot]], ends: Sequence[Collectio
     """Sample P models' rows, R of each, letting rows go as they finish."""
     device, P, flat = decoder.head_HV.device, len(slots), [slot for its in slots for slot in its]
     width, room = max(len(slot.prompt) for slot in flat), max(slot.limit for slot in flat)
-    x_NH, cache = _prefill(decoder, slots, min(room, GROWTH))
     rotary, ends_PV = decoder.rotary(width + room), _table(ends, decoder.head_HV)
+    x_NH, cache = _prefill(decoder, slots, rotary, width, min(room, GROWTH))
     row_N = torch.arange(len(flat), device=device)
     model_N = row_N // len(slots[0])
     lengths_N = torch.tensor([len(slot.prompt) for slot in flat], device=device)

@@ -35,6 +35,8 @@ class Team:
             raise ValueError(f"policies to train must be among {sorted(models)}, got {list(trained)}")
         if served:
             raise ValueError(f"model of {served[0]!r} is a server, which cannot be trained: {models[served[0]]}")
+        if lora and sharding.wanted():  # adapters are small, and their base is not trained
+            raise ValueError("lora does not go with FSDP: launch with docs/ddp.yaml; every process has the base model")
         self.trained = tuple(trained)
         self.policies: dict[str, Policy] = {}
         for model in dict.fromkeys(models.values()):
