@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -142,15 +143,31 @@ def test_old_logprobs_of_the_learner_make_the_ratio_one():
     assert sampler["logprob_gap"] == learner["logprob_gap"] == pytest.approx(0.5, rel=1e-3)
 
 
-def test_micro_batches_keep_to_the_budget_and_to_one_temperature():
+def test_micro_batches_keep_to_the_budget():
     samples = batch_of(policy_of(), 40, heats=(None, 0.5, 0.0))
     rows = _rows(samples, "task_relative", "token_mean", None, 1.0)
-    batches = list(_micro_batches(rows, 100))
+    batches = list(_micro_batches(rows, 100, share=False))
     assert sum(map(len, batches)) == len(rows)
     for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(row.length for row in batch) <= 100
-        assert len({row.temperature for row in batch}) == 1
+        assert len(batch) == 1 or len(batch) * max(sum(map(len, row.text)) for row in batch) <= 100
     assert {row.temperature for row in rows} == {1.0, 0.5}
+
+
+def test_rows_of_several_temperatures_learn_in_one_pass_what_they_learn_apart(monkeypatch):
+    samples = batch_of(policy_of(), 24, heats=(None, 0.5, 0.1))
+    taught = {}
+    for micro_tokens in (16384, 1):  # one pass; a pass for every row, so of one temperature
+        policy = policy_of()
+        states = Mock(side_effect=policy.states)
+        monkeypatch.setattr(policy, "states", states)
+        optimizer = torch.optim.SGD(policy.parameters(), lr=1.0)
+        learn(policy, optimizer, samples, estimator="task_relative", micro_tokens=micro_tokens, grad_clip=None)
+        taught[states.call_count] = [part.detach().clone() for part in policy.parameters()]
+    assert set(taught) == {1, max(taught)} and max(taught) > 5
+    start = [part.detach() for part in policy_of().parameters()]
+    moved = [float((one - was).norm()) for one, was in zip(taught[1], start, strict=True)]
+    apart = [float((one - other).norm()) for one, other in zip(*taught.values(), strict=True)]
+    assert sum(moved) > 0 and all(gap <= 1e-3 * max(moved) for gap in apart)
 
 
 def test_a_rewarded_token_becomes_likelier():

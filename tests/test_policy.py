@@ -10,6 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from coevolve.policies import Policy
+from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
 from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
 
@@ -121,6 +122,42 @@ def test_states_predict_each_completion_token(policy):
     assert policy.states([([5], [])])[0].shape == (0, 32)
     with pytest.raises(ValueError, match="prompt"):
         policy.states([([], [4])])
+
+
+def test_rows_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(policy):
+    prompts = ragged(3)
+    order = [0, 1, 0, 2, 0, 1, 0]
+    completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6, [7, 8, 3]]
+    rows = [(prompts[i], ids) for i, ids in zip(order, completions, strict=True)]
+    packed = pack(rows, True, policy.head_VH.device)
+    assert policy.shares_prompts and len(packed.input_BS) == 3 and packed.shared
+    assert not pack(rows, False, policy.head_VH.device).shared
+    found = []
+    for batches in [rows], [[row] for row in rows]:
+        policy.model.zero_grad()
+        states = torch.cat([policy.states(batch)[0] for batch in batches])
+        (states * torch.linspace(-1, 1, states.numel()).view_as(states)).sum().backward()
+        found.append((states.detach(), [part.grad.clone() for part in policy.parameters() if part.grad is not None]))
+    (shared, shared_grads), (alone, alone_grads) = found
+    torch.testing.assert_close(shared, alone, atol=1e-5, rtol=1e-5)
+    assert len(shared_grads) == len(alone_grads) > 10
+    for one, other in zip(shared_grads, alone_grads, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    policy.model.zero_grad(set_to_none=True)
+
+
+def test_micro_batches_take_every_row_once_and_long_groups_in_several_sequences():
+    draw = random.Random(0)
+    prompts = [[draw.randrange(99)] * draw.randint(1, 40) for _ in range(8)]
+    rows = [(draw.choice(prompts), [1] * draw.randint(1, 30)) for _ in range(200)]
+    for share in (False, True):
+        batches = list(micro_batches(rows, 120, share))
+        assert sorted(i for batch in batches for i in batch) == list(range(200))
+        for batch in batches:
+            shape = pack([rows[i] for i in batch], share, torch.device("cpu")).input_BS.shape
+            assert shape.numel() <= 120 or shape[0] == 1
+    assert len(list(micro_batches(rows, 120, True))) < len(list(micro_batches(rows, 120, False)))
+    assert max(size(rows, its) for its in bundles([([1] * 10, [2] * 100)] * 30, True)) <= SPAN
 
 
 def test_save_and_load_keep_every_answer(policy, tmp_path):

@@ -50,7 +50,7 @@ def test_masked_tokens_teach_nothing_and_batching_changes_nothing() -> None:
     samples = samples_of(policy)
     one.observe(samples, 10_000)
     other.observe(samples[::-1], 16)
-    assert torch.allclose(one.weight_H, other.weight_H, atol=1e-8)
+    assert torch.allclose(one.weight_H, other.weight_H, atol=1e-5)
     masked = [Sample(s.reply, {"s": s.reward["s"], "t": None}, s.group, s.spans) for s in samples]
     paid = [Sample(s.reply, {"s": s.reward["s"], "t": 9.0}, s.group, s.spans) for s in samples]
     quiet, loud = ValueHead(policy), ValueHead(policy)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES
 from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.policies.causal import Policy
+from coevolve.policies.packing import heated, micro_batches
 from coevolve.policies.reference import Reference
 from coevolve.policies.sharding import clip_gradients, is_sharded
 from coevolve.policies.value import ValueHead
@@ -35,8 +36,8 @@ class _Row:
     temperature: float
 
     @property
-    def length(self) -> int:
-        return len(self.reply.prompt_ids) + len(self.reply.ids)
+    def text(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.reply.prompt_ids, self.reply.ids
 
     def idle(self) -> "_Row":
         """The same row, teaching nothing."""
@@ -84,7 +85,7 @@ def learn(
     sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
     policy.model.train()  # adapters may have dropout
-    for batch in _passes(rows, ranks, micro_tokens, sharded=policy.shards is not None):
+    for batch in _passes(policy, rows, ranks, micro_tokens):
         result, gap = _backward(policy, batch, old, settings)
         if any(batch[0].weights):  # not an idle one
             sums.add(result, gap)
@@ -132,9 +133,9 @@ def _log_ratios(
     """Return log pi(token) - log pi_ref(token) of every reply, where pi is the policy that sampled it."""
     found: dict[int, list[float]] = {}
     rows = [_Row(sample.reply, [], [], _heat(sample, temperature)) for sample in samples if sample.reply.ids]
-    for batch in _micro_batches(rows, micro_tokens):
-        texts = [(row.reply.prompt_ids, row.reply.ids) for row in batch]
-        values = reference.logprobs(texts, batch[0].temperature).split([len(ids) for _, ids in texts])
+    for batch in _micro_batches(rows, micro_tokens, reference.policy.shares_prompts):
+        logprobs_T = reference.logprobs([row.text for row in batch], [row.temperature for row in batch])
+        values = logprobs_T.split([len(row.reply.ids) for row in batch])
         for row, its in zip(batch, values, strict=True):
             pairs = zip(row.reply.logprobs, its.tolist(), strict=True)
             found[id(row.reply)] = [new - ref for new, ref in pairs]
@@ -173,30 +174,24 @@ def _rows(
     return [row for row in rows if any(row.weights)]
 
 
-def _micro_batches(rows: Sequence[_Row], micro_tokens: int) -> Iterator[list[_Row]]:
-    """Yield batches of one temperature and similar length whose padded size keeps within `micro_tokens`."""
-    batch: list[_Row] = []
-    for row in sorted(rows, key=lambda row: (row.temperature, row.length)):
-        full = batch and (len(batch) + 1) * row.length > micro_tokens
-        if full or (batch and row.temperature != batch[0].temperature):
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
+def _micro_batches(rows: Sequence[_Row], micro_tokens: int, share: bool) -> Iterator[list[_Row]]:
+    """Yield batches of similar length whose padded size keeps within `micro_tokens`."""
+    for batch in micro_batches([row.text for row in rows], micro_tokens, share):
+        yield [rows[i] for i in batch]
 
 
-def _passes(rows: Sequence[_Row], ranks: Ranks, micro_tokens: int, sharded: bool) -> list[list[_Row]]:
+def _passes(policy: Policy, rows: Sequence[_Row], ranks: Ranks, micro_tokens: int) -> list[list[_Row]]:
     """Return this rank's micro-batches. Sharded, every pass needs all ranks: as many as any, with idle rows."""
-    batches = list(_micro_batches(ranks.share(rows), micro_tokens))
-    idle = int(ranks.most(len(batches))) - len(batches) if sharded else 0
+    batches = list(_micro_batches(ranks.share(rows), micro_tokens, policy.shares_prompts))
+    idle = int(ranks.most(len(batches))) - len(batches) if policy.shards is not None else 0
     return batches + [[rows[0].idle()] for _ in range(idle)]
 
 
 def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[PolicyLoss, Tensor]:
     """Add one micro-batch to the gradient; return its loss and each token's |learner - sampler| gap."""
-    hidden_TH, targets_T = policy.states([(row.reply.prompt_ids, row.reply.ids) for row in batch])
-
+    hidden_TH, targets_T = policy.states([row.text for row in batch])
+    lengths = [len(row.reply.ids) for row in batch]
+    hidden_TH, temperature = heated(hidden_TH, [row.temperature for row in batch], lengths)
     dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
 
     def packed(values: Iterator[Sequence[float]]) -> Tensor:
@@ -210,7 +205,7 @@ def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tu
         targets_T,
         packed(row.advantages for row in batch),
         sampled_T if old == "sampler" else None,
-        temperature=batch[0].temperature,
+        temperature=temperature,
         weights_T=packed(row.weights for row in batch),
         **settings,
     )

@@ -7,20 +7,22 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
-from peft.utils import load_peft_weights
 from torch import Tensor, nn
 
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
 
+if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
+    from peft import PeftModel
+
 
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
 
-    def __init__(self, model: PeftModel, tokenizer: object, name: str, adapter: str | None = None):
+    def __init__(self, model: "PeftModel", tokenizer: object, name: str, adapter: str | None = None):
         super().__init__(model, tokenizer, name)
         self.adapter = adapter or name
         parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
@@ -58,6 +60,9 @@ class AdapterPolicy(Policy):
 
     def restore(self, folder: str | Path) -> None:
         """Take over the adapter that `save` wrote."""
+        from peft import set_peft_model_state_dict
+        from peft.utils import load_peft_weights
+
         set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), adapter_name=self.adapter)
 
 
@@ -69,6 +74,8 @@ def attach(
     They draw their first weights from torch's generator, in the order of `names`. `source` is how the saved
     adapters will name their base.
     """
+    from peft import LoraConfig, get_peft_model
+
     policy.model.name_or_path = str(source)
     origin = policy.source
     config = LoraConfig(
@@ -120,6 +127,8 @@ def load_unsloth(model: str, names: Sequence[str], lora: tuple) -> dict[str, Ada
 
 def merged(folder: str | Path, base: Policy) -> Policy:
     """Load a saved adapter onto a base policy and merge it: a plain policy with the adapter's weights."""
+    from peft import PeftModel
+
     with torch.no_grad():
         model = PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload()
     return Policy(model, base.tokenizer, base.name)

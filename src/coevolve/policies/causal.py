@@ -26,6 +26,7 @@ from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies import HUB_ID
+from coevolve.policies.packing import pack
 from coevolve.policies.qwen2 import Decoder, supports
 from coevolve.policies.sampler import Completion, Rows, choose, noise, sample_together
 from coevolve.policies.sharding import Shards
@@ -162,22 +163,27 @@ class Policy:
     def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) rows, in order.
 
-        hidden_TH[t] is the differentiable state that predicts targets_T[t]. Rows are padded on the right,
-        which causal attention never sees.
+        hidden_TH[t] is the differentiable state that predicts targets_T[t]. Rows of one prompt share it where the
+        model can; see `packing`.
         """
         if any(not len(prompt) for prompt, _ in rows):
             raise ValueError("rows: every prompt needs at least one token")
         device = self.head_VH.device
-        whole = [[*prompt, *ids][:-1] or list(prompt) for prompt, ids in rows]
-        width = max(map(len, whole), default=1)
-        input_BS = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in whole], device=device)
+        packed = pack(rows, self.shares_prompts, device)
+        more = {"attention_mask": packed.mask_B1SS, "position_ids": packed.positions_BS} if packed.shared else {}
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            hidden_BSH = self._inner.base_model(input_ids=input_BS, use_cache=False).last_hidden_state
-        starts = [row * width + len(prompt) - 1 for row, (prompt, _) in enumerate(rows)]
-        places = [start + i for start, (_, ids) in zip(starts, rows, strict=True) for i in range(len(ids))]
-        targets_T = torch.tensor([token for _, ids in rows for token in ids], dtype=torch.long, device=device)
-        places_T = torch.tensor(places, dtype=torch.long, device=device)
-        return hidden_BSH.flatten(0, 1)[places_T], targets_T
+            hidden_BSH = self._inner.base_model(input_ids=packed.input_BS, use_cache=False, **more).last_hidden_state
+        return hidden_BSH.flatten(0, 1)[packed.places_T], packed.targets_T
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether `states` computes equal prompts once: on a CPU, where the model's attention takes any mask.
+
+        A GPU's fast attention takes none, and Unsloth's patched models have masks of their own.
+        """
+        plain = type(self._inner.base_model).forward.__module__.startswith("transformers.")
+        sdpa = self._inner.config._attn_implementation == "sdpa"
+        return self.head_VH.device.type == "cpu" and plain and sdpa and supports(self._inner)
 
     def _end_ids(self) -> frozenset[int]:
         declared = self.model.generation_config.eos_token_id if self.model.generation_config else None

@@ -13,6 +13,7 @@ from torch import Tensor
 from coevolve.losses import selective_logprobs
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy
+from coevolve.policies.packing import Row, heated
 
 
 class Reference:
@@ -26,8 +27,9 @@ class Reference:
         self.policy = policy
 
     @torch.no_grad()
-    def logprobs(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float = 1.0) -> Tensor:
+    def logprobs(self, rows: Sequence[Row], temperatures: Sequence[float]) -> Tensor:
         """Return log pi_ref of the completion tokens (T,) of (prompt ids, ids) rows, in order."""
         with self.policy.model.disable_adapter() if self.adapted else nullcontext():
             hidden_TH, targets_T = Policy.states(self.policy, rows)
+            hidden_TH, temperature = heated(hidden_TH, temperatures, [len(ids) for _, ids in rows])
             return selective_logprobs(hidden_TH, self.policy.head_VH, targets_T, temperature)[0]

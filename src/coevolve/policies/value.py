@@ -4,13 +4,14 @@ Linear in the last hidden state, which it never changes; fitted by least squares
 learning rate. Knows tokens and segment rewards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from coevolve.policies.causal import Policy
+from coevolve.policies.packing import micro_batches
 from coevolve.segments import token_rewards
 from coevolve.types import Sample
 
@@ -38,8 +39,11 @@ class ValueHead:
         found: dict[int, list[float]] = {}
         self.moment_HH *= MEMORY
         self.target_H *= MEMORY
-        for batch in _batches(samples, micro_tokens):
-            hidden_TH, _ = self.policy.states([(s.reply.prompt_ids, s.reply.ids) for s in batch])
+        spoken = [sample for sample in samples if sample.reply.ids]
+        texts = [(sample.reply.prompt_ids, sample.reply.ids) for sample in spoken]
+        for rows in micro_batches(texts, micro_tokens, self.policy.shares_prompts):
+            batch = [spoken[i] for i in rows]
+            hidden_TH, _ = self.policy.states([texts[i] for i in rows])
             state_TH = torch.nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
             values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
             found |= {id(sample): its.tolist() for sample, its in zip(batch, values, strict=True)}
@@ -61,16 +65,3 @@ class ValueHead:
         saved = load_file(path)
         self.weight_H = saved["weight"].to(self.weight_H)
         self.moment_HH, self.target_H = saved["moment"].to(self.moment_HH), saved["target"].to(self.target_H)
-
-
-def _batches(samples: Sequence[Sample], micro_tokens: int) -> Iterator[list[Sample]]:
-    """Yield samples that have tokens, by length, in batches whose padded size keeps within `micro_tokens`."""
-    batch: list[Sample] = []
-    lengths = {id(sample): len(sample.reply.prompt_ids) + len(sample.reply.ids) for sample in samples}
-    for sample in sorted((s for s in samples if s.reply.ids), key=lambda s: lengths[id(s)]):
-        if batch and (len(batch) + 1) * lengths[id(sample)] > micro_tokens:
-            yield batch
-            batch = []
-        batch.append(sample)
-    if batch:
-        yield batch
