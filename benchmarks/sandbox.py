@@ -6,6 +6,7 @@ Every level that this machine reaches is measured in a process of its own; resul
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +25,8 @@ FORMULAS = [("x^2-1", "(x-1)(x+1)"), (r"2\sqrt{3}", r"\sqrt{12}"), ("(1,2)", "(2
 BOMBS = ["(5^(5^(5^(5^5))-4)-5)/16", "9^{9^9}", "2^{10^{10}}", "(10^{10})!", r"\binom{10^9}{5\cdot 10^8}",
          r"\int_{-\infty}^{\infty} e^{-x^{x}} dx", r"(1+\sqrt{2})^{100000}", "(x+y+z)^{120}", "42=9^{9^9}",
          r"\Gamma(10^8)", "x+" * 400, "9" * 500, "(" * 200 + "1" + ")" * 200]  # fmt: skip
-CORPUS = Path(__file__).parents[1] / "tests" / "data" / "hostile_programs"
+DATA = Path(__file__).parents[1] / "tests" / "data"
+CORPUS, STRINGS = DATA / "hostile_programs", DATA / "hostile_strings.jsonl"
 CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
 EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
 
@@ -66,37 +68,60 @@ def corpus() -> dict[str, object]:
             said = code.run_stdio(text, "1 2 3\n", "14")
         slowest, count = max(slowest, time.perf_counter() - start), count + 1
         wrong += [] if said.verdict in must["verdict"] else [f"{path.stem}: {said.verdict} ({said.detail})"]
-    return {"level": level.programs().reported, "programs": count, "not_allowed": wrong, "slowest_s": round(slowest, 2)}
+    reached = level.programs().reported
+    level.close()
+    return {"level": reached, "programs": count, "not_allowed": wrong, "slowest_s": round(slowest, 2),
+            "peak_mib": peak_mib()}  # fmt: skip
 
 
-def formulas() -> dict[str, float]:
-    """Ordinary pairs, and the slowest of the hostile ones."""
+def formulas() -> dict[str, object]:
+    """Ordinary pairs; time and memory of the hostile ones, and which of them got a verdict they should not get."""
     start = time.perf_counter()
     verify("math", "x+1", "1+x")
     began = time.perf_counter() - start
     times = [median_ms(partial(verify, "math", answer, gold), 40) for gold, answer in FORMULAS]
-    worst = 0.0
-    for bomb in BOMBS:
+    level.close()  # what has ended is counted: this is the memory that honest pairs want
+    honest = peak_mib()
+    rows = [row for row in map(json.loads, STRINGS.open()) if row["kind"] == "math_equiv"]
+    pairs = [json.loads(row["input"]) for row in rows]
+    asked = [(pair["pred"], pair["gold"], row["expected"]) for row, pair in zip(rows, pairs, strict=True)]
+    worst, wrong = 0.0, []
+    for answer, gold, right in [*asked, *((bomb, "42", False) for bomb in BOMBS)]:
         start = time.perf_counter()
-        assert verify("math", bomb, "42").correct is False, bomb
+        wrong += [answer[:40]] if verify("math", answer, gold).correct is not right else []
         worst = max(worst, time.perf_counter() - start)
-    return {"start_s": round(began, 2), "median_ms": times, "slowest_hostile_s": round(worst, 2)}
+    level.close()
+    return {
+        "start_s": round(began, 2), "median_ms": times, "hostile": len(asked) + len(BOMBS), "not_allowed": wrong,
+        "slowest_hostile_s": round(worst, 2), "honest_peak_mib": honest, "hostile_peak_mib": peak_mib(),
+    }  # fmt: skip
+
+
+def peak_mib() -> int:
+    """Most resident memory, in MiB, of any process that was started here and has ended, and of theirs."""
+    return round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+
+
+PARTS = {"programs": programs, "corpus": corpus, "formulas": formulas}
+
+
+def apart(part: str, environment: dict[str, str]) -> dict | None:
+    """Measure a part in a process of its own; None where it cannot run."""
+    run = [sys.executable, __file__, part]
+    done = subprocess.run(run, env=os.environ | environment, capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 def main() -> None:
     """Measure, print Markdown, write JSON beside this file."""
     if len(sys.argv) > 1:
-        sys.stdout.write(json.dumps(programs() if sys.argv[1] == "programs" else corpus()))
+        sys.stdout.write(json.dumps(PARTS[sys.argv[1]]()))
         return
-    rows = []
-    for name in LEVELS:
-        run = [sys.executable, __file__, "programs"]
-        done = subprocess.run(run, env=os.environ | {level.VARIABLE: name}, capture_output=True, text=True)
-        rows += [json.loads(done.stdout)] if done.returncode == 0 else []
+    rows = [row for name in LEVELS if (row := apart("programs", {level.VARIABLE: name}))]
     result = {"machine": platform.processor() or platform.machine(), "python": platform.python_version(),
               "cores": len(os.sched_getaffinity(0)), "load": round(os.getloadavg()[0], 1),
               "user": "root" if os.geteuid() == 0 else "ordinary",
-              "levels": rows, "corpus": corpus(), "formulas": formulas()}  # fmt: skip
+              "levels": rows, "corpus": apart("corpus", {}), "formulas": apart("formulas", {})}  # fmt: skip
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print("| level | start, s | one program, ms | two processes, ms | programs a second |\n|---|---|---|---|---|")
     for row in rows:
