@@ -1,4 +1,4 @@
-"""Write the README's tables from results/quick and benchmarks/loss.json, so that no number in them is typed by hand.
+"""Write the README's tables from results/quick and benchmarks/*.json, so that no number in them is typed by hand.
 
 `python tools/readme_numbers.py` rewrites the blocks between the marks; `--print` only shows them.
 """
@@ -65,7 +65,19 @@ def step(root: Path = ROOT) -> str:
     return "\n".join(lines)
 
 
-BLOCKS = {"numbers": numbers, "step": step, "loss": loss}
+def runs(root: Path = ROOT) -> str:
+    """Whole runs of the quick preset on one core, by phase."""
+    found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
+    heads = "method", "steps", "seconds", "of which playing", "learning", "validating", "peak MiB", "held-out"
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for run in found:
+        phases = " | ".join(f"{run[phase]:.0f}" for phase in ("seconds", "play", "learn", "evaluate"))
+        held_out = f"{run['before']} -> {run['after']}"
+        lines.append(f"| {run['method']} | {run['steps']} | {phases} | {run['peak_mib']:,} | {held_out} |")
+    return "\n".join(lines)
+
+
+BLOCKS = {"numbers": numbers, "step": step, "runs": runs, "loss": loss}
 
 
 def main() -> None:
