@@ -42,11 +42,6 @@ def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
     return fields, evaluation(own, shown)
 
 
-def judgment(rng: Demonstrator) -> Pair:
-    """CoMAS, ablation without scoring: an evaluation that ends in a judgment."""
-    return evaluate(rng, ends_in_judgment=True)
-
-
 def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
     """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
     task = pick(rng, choice=False)
@@ -56,11 +51,6 @@ def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
         fooled = rng.random() < 0.2
         fields["evaluation"] = evaluation(tiny.wrong(rng, task) if fooled else task.answer, shown)
     return fields, judged(rng, say(rng, task, JUDGE_SKILL), shown, right=3, wrong=1)
-
-
-def scoring_alone(rng: Demonstrator) -> Pair:
-    """CoMAS, ablation without evaluation: score a solution by itself."""
-    return scoring(rng, alone=True)
 
 
 def proposal(rng: Demonstrator) -> Pair:

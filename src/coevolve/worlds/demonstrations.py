@@ -5,6 +5,7 @@ Reads the shipped compact prompts, knows nothing of tokens.
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 from coevolve import prompts
 from coevolve.worlds import conversations, tiny
@@ -136,8 +137,8 @@ ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role
     "comas/solution": (3, conversations.solution),
     "comas/evaluation": (5, conversations.evaluate),
     "comas/scoring": (4, conversations.scoring),
-    "comas/scoring_alone": (2, conversations.scoring_alone),
-    "comas/judgment": (2, conversations.judgment),
+    "comas/scoring_alone": (2, partial(conversations.scoring, alone=True)),
+    "comas/judgment": (2, partial(conversations.evaluate, ends_in_judgment=True)),
     "conl/proposal": (3, conversations.proposal),
     "conl/review": (5, conversations.review),
     "conl/revision": (3, conversations.revision),
@@ -154,10 +155,6 @@ SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spic
 INVENTORS = ("mae/proposer", "mae/proposer_reference", "sage/challenger", "spice/challenger_mcq",
              "spice/challenger_alone")  # fmt: skip
 SEASONED = ("conl/review", "conl/revision", "conl/verdict")  # what the backbone for CoNL is shown most of
-SHARED = {  # roles whose compact prompt is another role's, word for word
-    "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
-    "sage/critic_answer": "mae/judge_answer", "comas/solver": "spice/reasoner",
-}  # fmt: skip
 PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
 

@@ -19,7 +19,6 @@ NAMES = (*FAMILIES, CHOICE)
 CHOICE_PATTERN = re.compile(r"(.*?) A\)(.*?) B\)(.*?) C\)(.*?) D\)(.*)")
 CHOICE_FAMILIES = ("add", "sub", "mul", "prec", "eq", "next", "word", "rate", "unit", "fact")
 IN_DISTRIBUTION = tuple(name for name, family in FAMILIES.items() if family.seeded)
-OUT_OF_DISTRIBUTION = tuple(name for name in NAMES if name not in IN_DISTRIBUTION)
 LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; longer text is none, and the pattern of choices is slow on it
