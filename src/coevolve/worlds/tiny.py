@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from random import Random
 
+from coevolve.checks import among
 from coevolve.worlds import arithmetic, facts, symbols
 from coevolve.worlds.facts import ATTRIBUTE_OF
 
@@ -173,8 +174,7 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
 
     The list depends on nothing but the arguments. Raises ValueError for an unknown split.
     """
-    if splits not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {splits!r}")
+    among("split", splits, SPLITS)
     return [task for name in families for task in _drawn(name, per_family)[splits]]
 
 
