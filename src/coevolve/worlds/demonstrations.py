@@ -18,19 +18,14 @@ FREE_JSON = '{{"question": "{}", "answer": "{}", "answer_type": "{}"}}'
 FORMAT_JSON = '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, "best_answer_type": {}, "reason": "{}"}}'
 
 
-def _solver(rng: Demonstrator) -> Pair:
+def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>") -> Pair:
     task = pick(rng)
-    return {"question": task.question}, solved(rng, task, "<answer>{}</answer>")
+    return {"question": task.question}, solved(rng, task, form)
 
 
 def _planned(rng: Demonstrator) -> Pair:
     task = pick(rng)
     return {"question": task.question, "plan": task.plan}, solved(rng, task, "<answer>{}</answer>")
-
-
-def _boxed(rng: Demonstrator) -> Pair:
-    task = pick(rng)
-    return {"question": task.question}, solved(rng, task, "\\boxed{{{}}}")
 
 
 def _propose(rng: Demonstrator, task: Task) -> str:
@@ -145,7 +140,7 @@ ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role
     "conl/verdict": (4, conversations.verdict),
     "conl/compress_solution": (0.5, conversations.compress_solution),
     "conl/compress_critique": (0.5, conversations.compress_critique),
-    "spice/reasoner": (4, _boxed),
+    "spice/reasoner": (4, partial(_solver, form="\\boxed{{{}}}")),
     "spice/format": (1, _format),
     "spice/challenger_mcq": (2, _challenger_mcq),
     "spice/challenger_free": (14, _challenger_free),
