@@ -56,9 +56,9 @@ def test_all_train_with_reinforce_on_comas_s_questions_and_read_boxes(cls: type)
 
 
 def test_majority_by_hand() -> None:
-    assert ttrl.majority(["2", "3", None, "3", None, None]) == "3"
-    assert ttrl.majority(["3", "2", "2", "3"]) == "3", "the earliest of equals"
-    assert ttrl.majority([None, None]) is None and ttrl.majority([]) is None
+    assert ttrl.majority(["2", "3", None, "3", None, None]) == ("3", 2)
+    assert ttrl.majority(["3", "2", "2", "3"]) == ("3", 2), "the earliest of equals"
+    assert ttrl.majority([None, None]) == (None, 0) == ttrl.majority([])
 
 
 def test_ttrl_pays_the_first_samples_by_the_vote_of_all() -> None:

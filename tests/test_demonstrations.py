@@ -7,11 +7,15 @@ import pytest
 
 from coevolve import prompts
 from coevolve.worlds import demonstrations, programs, tiny
-from coevolve.worlds.demonstrations import PROMPTS, ROLES, SHARED, demonstrate
+from coevolve.worlds.demonstrations import PROMPTS, ROLES, demonstrate
 from coevolve.worlds.demonstrator import HABITS, TRUTH, Demonstrator
 from coevolve.worlds.formats import FORMATS, well_formed
 
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
+SHARED = {  # roles whose compact prompt is another role's, word for word: they need no demonstrations of their own
+    "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
+    "sage/critic_answer": "mae/judge_answer", "comas/solver": "spice/reasoner",
+}  # fmt: skip
 QUESTION = re.compile(r"<question>(.*?)</question>")
 
 

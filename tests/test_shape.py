@@ -18,7 +18,7 @@ PACKAGE = SRC / "coevolve"
 SANDBOX = PACKAGE / "verify" / "sandbox" / "child.py"
 ROOMS = ("src", "reproduce", "tools", "benchmarks")
 CODE = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-TEXT_WING = """types play pools parse prompts rewards protocols worlds show record verify
+TEXT_WING = """types play pools checks shares parse prompts rewards protocols worlds show record verify
     evaluate.stats evaluate.tables evaluate.figures""".split()
 TENSOR_WING = "policies advantages losses learn".split()
 TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vllm", "triton"}
@@ -122,7 +122,7 @@ def test_files_and_functions_stay_short(path):
 
 def test_package_stays_small():
     """Lines of code, without blank lines, comments and docstrings: five methods, a sandbox, kernels, engines, data."""
-    assert sum(code_lines(path) for path in PACKAGE.rglob("*.py")) <= 9_800
+    assert sum(code_lines(path) for path in PACKAGE.rglob("*.py")) <= 9_580
 
 
 @pytest.mark.parametrize("room", TEXT_WING)

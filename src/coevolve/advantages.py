@@ -24,14 +24,7 @@ def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
     are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
     only (AZR's task modes).
     """
-    rewards = _rewards(samples, "task_relative")
-    advantages = [0.0] * len(samples)
-    for rows in _rows(samples, lambda sample: (sample.role, sample.group)):
-        centred = _centred([rewards[row] for row in rows])
-        scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
-        for row, value in zip(rows, centred, strict=True):
-            advantages[row] = value / scale
-    return _broadcast(samples, advantages)
+    return _baselined("task_relative", samples, lambda centred, lengths: _standardised(centred))
 
 
 def token_whiten(samples: Sequence[Sample]) -> list[list[float]]:
@@ -39,28 +32,32 @@ def token_whiten(samples: Sequence[Sample]) -> list[list[float]]:
 
     The token variance is the unbiased one and 1e-8 is added to it, so long sequences weigh more.
     """
-    rewards = _rewards(samples, "token_whiten")
-    advantages = [0.0] * len(samples)
-    for rows in _rows(samples, lambda sample: (sample.role, sample.group)):
-        centred = _centred([rewards[row] for row in rows])
-        lengths = [len(samples[row].reply.ids) for row in rows]
-        count = sum(lengths)
-        if count < 2 or not any(centred):
-            continue
-        pairs = list(zip(centred, lengths, strict=True))
-        mean = sum(value * length for value, length in pairs) / count
-        variance = sum((value - mean) ** 2 * length for value, length in pairs) / (count - 1)
-        for row, value in zip(rows, centred, strict=True):
-            advantages[row] = (value - mean) / math.sqrt(variance + EPSILON)
-    return _broadcast(samples, advantages)
+    return _baselined("token_whiten", samples, _whitened)
+
+
+def _whitened(centred: list[float], lengths: list[int]) -> list[float]:
+    count = sum(lengths)
+    if count < 2 or not any(centred):
+        return [0.0] * len(centred)
+    pairs = list(zip(centred, lengths, strict=True))
+    mean = sum(value * length for value, length in pairs) / count
+    variance = sum((value - mean) ** 2 * length for value, length in pairs) / (count - 1)
+    return [(value - mean) / math.sqrt(variance + EPSILON) for value in centred]
 
 
 def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
     """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE)."""
-    rewards = _rewards(samples, "group_mean")
-    advantages = [0.0] * len(samples)
+    return _baselined("group_mean", samples, lambda centred, lengths: centred)
+
+
+def _baselined(
+    name: str, samples: Sequence[Sample], scaled: Callable[[list[float], list[int]], list[float]]
+) -> list[list[float]]:
+    """Rewards less the mean of their role and group; `scaled` takes a group's and its lengths in tokens."""
+    rewards, advantages = _rewards(samples, name), [0.0] * len(samples)
     for rows in _rows(samples, lambda sample: (sample.role, sample.group)):
-        for row, value in zip(rows, _centred([rewards[row] for row in rows]), strict=True):
+        lengths = [len(samples[row].reply.ids) for row in rows]
+        for row, value in zip(rows, scaled(_centred([rewards[row] for row in rows]), lengths), strict=True):
             advantages[row] = value
     return _broadcast(samples, advantages)
 
@@ -104,10 +101,9 @@ def _reinforce_pp(
         tokens = [(row, t) for row in rows for t in range(len(advantages[row]))]
         if not tokens:
             continue
-        centred = _centred([advantages[row][t] for row, t in tokens])
-        scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
-        for (row, t), value in zip(tokens, centred, strict=True):
-            advantages[row][t] = value / scale
+        values = _standardised(_centred([advantages[row][t] for row, t in tokens]))
+        for (row, t), value in zip(tokens, values, strict=True):
+            advantages[row][t] = value
     return advantages
 
 
@@ -144,6 +140,11 @@ def _centred(rewards: list[float]) -> list[float]:
         return [0.0] * len(rewards)
     mean = fmean(rewards)
     return [reward - mean for reward in rewards]
+
+
+def _standardised(centred: list[float]) -> list[float]:
+    scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
+    return [value / scale for value in centred]
 
 
 def _broadcast(samples: Sequence[Sample], advantages: list[float]) -> list[list[float]]:

@@ -21,17 +21,16 @@ def tag_pairs(text: str, name: str) -> list[str] | None:
     None when opening and closing tags do not strictly alternate (nested, stray, reversed, unclosed). Tags are
     literal and case-sensitive; code fences and <think> blocks are ordinary text.
     """
-    opening, closing = f"<{name}>", f"</{name}>"
-    pairs, start = [], None
-    for match in re.finditer(f"{re.escape(opening)}|{re.escape(closing)}", text):
-        if (match[0] == opening) != (start is None):
-            return None
-        if start is None:
-            start = match.end()
-        else:
-            pairs.append(text[start : match.start()])
-            start = None
-    return pairs if start is None else None
+    pairs = matched(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
+    return None if pairs is None else [text[opening.end() : closing.start()] for opening, closing in pairs]
+
+
+def matched(text: str, tags: re.Pattern[str]) -> list[tuple[re.Match[str], re.Match[str]]] | None:
+    """Match opening with closing tags in order; None when they do not strictly alternate."""
+    found = list(tags.finditer(text))
+    if len(found) % 2 or any(tag[0].startswith("</") != bool(i % 2) for i, tag in enumerate(found)):
+        return None
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def filled(content: str) -> str | None:

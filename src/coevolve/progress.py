@@ -30,7 +30,9 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         spent = duration(time.monotonic() - self.began)
-        self.close(f"{self.line()} {'stopped after' if kind else 'took'} {spent}")
+        last = f"{self.line()} {'stopped after' if kind else 'took'} {spent}"
+        self.draw(last)
+        self.tell(last)
 
     def update(self, step: int, **metrics: object) -> None:
         """Report that `step` of the `total` steps are done, with the newest metrics."""
@@ -60,15 +62,15 @@ class Progress:
         return visible(" ".join([self.label, f"step {self.step}/{self.total}", *numbers])).replace("\n", " ")
 
     def show(self) -> None:
+        """Redraw the state as it is now."""
+        self.draw(f"{self.line()} eta {self.eta(time.monotonic())}")
+
+    def draw(self, line: str) -> None:
         """Redraw whatever can be redrawn; a log has nothing to redraw."""
 
     def tell(self, line: str) -> None:
         """Write one whole line to the log."""
         print(line, flush=True)
-
-    def close(self, line: str) -> None:
-        """Leave the final state behind."""
-        self.tell(line)
 
 
 class _Notebook(Progress):
@@ -78,17 +80,13 @@ class _Notebook(Progress):
         now = time.monotonic()
         if self.handle is None or now - self.drawn >= 0.2:  # more often would only flood the page
             self.drawn = now
-            self._draw(f"{self.line()} eta {self.eta(now)}")
+            super().show()
 
     def tell(self, line: str) -> None:
         if _lines_wanted():
             super().tell(line)
 
-    def close(self, line: str) -> None:
-        self._draw(line)
-        self.tell(line)
-
-    def _draw(self, line: str) -> None:
+    def draw(self, line: str) -> None:
         from IPython.display import HTML, display
 
         bar = f'<progress value="{self.step}" max="{self.total}"></progress>'
@@ -109,15 +107,14 @@ class _Terminal(Progress):
         self.bar.start()
         return super().__enter__()
 
-    def show(self) -> None:
-        line = f"{self.line()} eta {self.eta(time.monotonic())}"
+    def draw(self, line: str) -> None:
         self.bar.update(self.task, completed=self.step, description=line)
 
     def tell(self, line: str) -> None:
         """Say nothing: the bar already shows it."""
 
-    def close(self, line: str) -> None:
-        self.bar.update(self.task, description=line)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.bar.stop()
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coevolve.parse import filled
+from coevolve.parse import filled, matched
 
 Comparison = tuple[int, int, float]  # winner, loser, how much of a win: 1.0, or 0.5 each way for a tie
 Span = tuple[int, int]  # first character and the one after the last
@@ -42,7 +42,7 @@ def span(text: str, name: str) -> Span | None:
 
     As in `parse.tag_pairs`, tags that do not strictly alternate make no pair.
     """
-    pairs = _pairs(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
+    pairs = matched(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
     return (pairs[0][0].start(), pairs[0][1].end()) if pairs and len(pairs) == 1 else None
 
 
@@ -80,20 +80,12 @@ def critiques(text: str, agents: int, author: int | None = None) -> list[Critiqu
     None counts when opening and closing tags do not strictly alternate.
     """
     found: dict[int, Critique] = {}
-    for opening, closing in _pairs(text, CRITIQUE) or ():
+    for opening, closing in matched(text, CRITIQUE) or ():
         target, said = OPENING.fullmatch(opening[0]), filled(text[opening.end() : closing.start()])
         if target and said is not None and int(target[1]) < agents and int(target[1]) != author:
             read = Critique(int(target[1]), said, (opening.start(), closing.end()))
             found.setdefault(read.target, read)
     return list(found.values())
-
-
-def _pairs(text: str, tags: re.Pattern[str]) -> list[tuple[re.Match[str], re.Match[str]]] | None:
-    """Match opening with closing tags; None when they do not alternate."""
-    found = list(tags.finditer(text))
-    if len(found) % 2 or any(tag[0].startswith("</") != bool(i % 2) for i, tag in enumerate(found)):
-        return None
-    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def _votes(line: str, agents: int) -> list[tuple[int, str, int]] | None:

@@ -78,7 +78,7 @@ def replies(
         for i in mine:
             notes.append(f"reward {_reward(earned[i].reward)}")
             if advantages is not None and advantages[i]:
-                notes.append(f"advantage {_signed(sum(advantages[i]) / len(advantages[i]))}")
+                notes.append(f"advantage {signed(sum(advantages[i]) / len(advantages[i]))}")
         if samples is not None and not mine:
             notes.append("earns nothing")
         rows.append((" · ".join(notes), reply))
@@ -124,7 +124,7 @@ def credit(sample: Sample, values: Sequence[float]) -> Shown:
         for index, (start, end, token_id, value) in run:
             piece = reply.text[start:end] or EMPTY
             colour = f"rgba({NEGATIVE if value < 0 else POSITIVE},{0.6 * abs(value) / peak:.2f})"
-            title = escape(f"token {index}, id {token_id}, credit {_signed(value)}")
+            title = escape(f"token {index}, id {token_id}, credit {signed(value)}")
             spans.append(f'<span title="{title}" style="background-color:{colour}">{escape(piece)}</span>')
             text.append(visible(piece))
     head = f"{_says(reply)} · reward {_reward(sample.reward)} · full colour is {peak:.3g}"
@@ -136,14 +136,15 @@ def _sign(value: float) -> str:
     return "+" if value > 0 else "-" if value < 0 else "0"
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.3g}"
+def signed(value: float | None) -> str:
+    """A reward or an advantage as text; None is masked."""
+    return "masked" if value is None else f"{value:+.3g}"
 
 
 def _reward(reward: Reward) -> str:
     if not isinstance(reward, Mapping):
-        return _signed(reward)
-    return ", ".join(f"{tag} {'masked' if value is None else _signed(value)}" for tag, value in reward.items())
+        return signed(reward)
+    return ", ".join(f"{tag} {signed(value)}" for tag, value in reward.items())
 
 
 def _fact(value: object) -> str:

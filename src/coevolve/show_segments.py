@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from coevolve.segments import owners, segments
-from coevolve.show import EMPTY, PRE, Shown, escape, visible
+from coevolve.show import EMPTY, PRE, Shown, escape, signed, visible
 from coevolve.types import Sample
 
 COLOURS = ("0,114,178", "230,159,0", "0,158,115", "204,121,167", "86,180,233", "213,94,0")  # Okabe and Ito
 CELL = "text-align:left;vertical-align:top;padding:0.3em 0.6em;border:1px solid rgba(128,128,128,0.4);max-width:22em"
-MASKED = "masked"
 
 
 def legend(samples: Sequence[Sample]) -> dict[str, str]:
@@ -75,9 +74,9 @@ def _tokens(sample: Sample, advantages: Sequence[float | None] | None) -> list[t
     starts, rewards, rows = (0, *reply.ends), segments(sample), []
     for i, name in enumerate(owners(sample)):
         reward = None if name is None else rewards[name]
-        note = f"token {i}: " + ("no segment" if name is None else f"{name or 'whole reply'}, reward {_number(reward)}")
+        note = f"token {i}: " + ("no segment" if name is None else f"{name or 'whole reply'}, reward {signed(reward)}")
         if advantages is not None:
-            note += f", advantage {_number(advantages[i])}"
+            note += f", advantage {signed(advantages[i])}"
         rows.append((i, name, reply.text[starts[i] : reply.ends[i]], note))
     return rows
 
@@ -95,13 +94,9 @@ def _plain(sample: Sample, rows: Sequence[tuple[int, str | None, str, str]]) -> 
     rewards, parts = segments(sample), []
     for name, run in groupby(rows, key=lambda row: row[1]):
         said = visible("".join(text for _, _, text, _ in run))
-        parts.append(said if name is None else f"[{name or 'whole reply'} {_number(rewards[name])}: {said}]")
+        parts.append(said if name is None else f"[{name or 'whole reply'} {signed(rewards[name])}: {said}]")
     return "".join(parts).replace("\n", "\n    ")
 
 
 def _reward(sample: Sample) -> str:
-    return ", ".join(f"{name or 'reward'} {_number(value)}" for name, value in segments(sample).items())
-
-
-def _number(value: float | None) -> str:
-    return MASKED if value is None else f"{value:+.3g}"
+    return ", ".join(f"{name or 'reward'} {signed(value)}" for name, value in segments(sample).items())

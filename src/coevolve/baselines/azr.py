@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from coevolve import prompts
+from coevolve.checks import among, at_least
 from coevolve.parse import boxed, tag
 from coevolve.pools import Pool
 from coevolve.rewards.format import format_reward
@@ -43,11 +44,8 @@ class AZR:
     world: World = field(default_factory=TinyWorld, repr=False)  # evaluated and held out: its tasks are made
 
     def __post_init__(self) -> None:
-        for name in ("attempts", "solves", "seeds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.paper not in PAPERS:
-            raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {self.paper!r}")
+        at_least(self, attempts=1, solves=1, seeds=1)
+        among("paper", self.paper, PAPERS)
         source = {"variant": self.prompt, "folder": self.prompt_folder}
         role = "reasoner" if self.paper == "spice" else "solver"
         self.solver = prompts.load(self.paper, role, name="solver", **source)

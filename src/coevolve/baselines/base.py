@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from coevolve import config
-from coevolve.pools import Pool
+from coevolve.protocols.method import Method
 from coevolve.worlds.oracle import TinyWorld, World
 
 PAPERS = ("mae", "sage", "spice", "comas", "conl")
 
 
 @dataclass(kw_only=True)
-class Base:
+class Base(Method):
     """Evaluate the model as it comes, asked the way one paper asks."""
 
     TRAINING: ClassVar[dict[str, Any]] = {"steps": 0}
@@ -28,8 +28,3 @@ class Base:
         self.solver = protocol.solver
         if hasattr(protocol, "read"):
             self.read = protocol.read
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools."""
-        return {}

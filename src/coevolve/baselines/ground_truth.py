@@ -5,23 +5,16 @@ The only method of that comparison that is told which answers are right.
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar
 
-from coevolve.baselines.srt import pay, solutions, tokens_of
+from coevolve.baselines.srt import Tabled, pay, solutions, tokens_of
 from coevolve.parse import answer_line
-from coevolve.pools import Pool
-from coevolve.protocols.conl import CoNL
 from coevolve.types import Episode, Outcome
 from coevolve.worlds.oracle import TinyWorld, World
 
 
 @dataclass(kw_only=True)
-class GroundTruth:
+class GroundTruth(Tabled):
     """Verifiable rewards with CoNL's data and training configuration (section 4.4)."""
-
-    TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
-    PAPER: ClassVar[dict[str, Any]] = {"test_time": True}
-    read = staticmethod(answer_line)
 
     agents: int = 4  # solutions per question, as SRT-S samples them
     estimator: str = "group_mean"  # over the N solutions
@@ -30,16 +23,6 @@ class GroundTruth:
     prompt: str = "compact"
     prompt_folder: str | None = None
     world: World = field(default_factory=TinyWorld, repr=False)
-
-    def __post_init__(self) -> None:
-        self.table = CoNL(agents=self.agents, test_time=self.test_time, prompt=self.prompt,
-                          prompt_folder=self.prompt_folder, world=self.world)  # fmt: skip
-        self.solver = self.table.solver
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools: the training questions are given."""
-        return {}
 
     def episode(self, rng: Random) -> Episode:
         """Answer one question N times; the verifier pays 1 for a right answer and 0 for any other."""

@@ -5,21 +5,20 @@ The reward model of the original is replaced by the verifier (section 4.1.2 of C
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve import prompts
+from coevolve.checks import at_least
 from coevolve.parse import boxed
-from coevolve.pools import Pool
 from coevolve.prompts import blocks
-from coevolve.protocols.comas import CoMAS, quoted
+from coevolve.protocols.comas import CoMAS, Discussion, quoted
+from coevolve.shares import mean
 from coevolve.types import Episode, Outcome, Reply
 from coevolve.worlds.oracle import TinyWorld, World
 
 
 @dataclass(kw_only=True)
-class MAPoRL:
+class MAPoRL(Discussion):
     """Multi-agent post-co-training by debate. The only RL baseline here that sees right and wrong."""
 
     TRAINING: ClassVar[dict[str, Any]] = CoMAS.TRAINING
@@ -35,31 +34,10 @@ class MAPoRL:
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("agents", "turns"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        at_least(self, agents=1, turns=1)
         if not 0 <= self.discount <= 1:
             raise ValueError(f"discount must be between 0 and 1, got {self.discount}")
-        source = {"variant": self.prompt, "folder": self.prompt_folder}
-        self.solver = prompts.load("comas", "solver", **source)
-        self.solution = prompts.load("comas", "solution", **source)
-
-    @cached_property
-    def questions(self) -> list[str]:
-        """The training questions."""
-        return [question for _, question in self.world.training()]
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The debaters, each with weights of its own."""
-        return tuple(f"agent_{k + 1}" for k in range(self.agents))
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools."""
-        return {}
-
-    read = staticmethod(boxed)
+        self.solver, self.solution = self._role("solver"), self._role("solution")
 
     def episode(self, rng: Random) -> Episode:
         """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""
@@ -76,8 +54,8 @@ class MAPoRL:
         values = [[float(truth) for truth in row] for row in truths]
         samples = [reply.earns(reward(values, turn, agent, self.discount, self.share))
                    for turn, replies in enumerate(said) for agent, reply in enumerate(replies)]  # fmt: skip
-        facts = {"question": question, "right": _mean([v for row in values for v in row]),
-                 "right_first": _mean(values[0]), "right_last": _mean(values[-1]),
+        facts = {"question": question, "right": mean([v for row in values for v in row]),
+                 "right_first": mean(values[0]), "right_last": mean(values[-1]),
                  "interactions": self.agents * self.turns,
                  "tokens_out": sum(len(reply.ids) for replies in said for reply in replies)}  # fmt: skip
         return Outcome(samples, facts)
@@ -94,10 +72,6 @@ def reward(values: Sequence[Sequence[float]], turn: int, agent: int, discount: f
     `values[t][a]` is the verdict of agent a in round t. With `share` a later round counts with the mean of all
     agents, so an answer is also paid for what the others make of it.
     """
-    later = [_mean(row) if share else row[agent] for row in values[turn + 1 :]]
+    later = [mean(row) if share else row[agent] for row in values[turn + 1 :]]
     weights = [discount**k for k in range(len(later) + 1)]
     return sum(w * v for w, v in zip(weights, [values[turn][agent], *later], strict=True)) / sum(weights)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from coevolve import prompts
+from coevolve.checks import among, at_least
+from coevolve.evaluate import setups
 from coevolve.parse import boxed
-from coevolve.pools import Pool
+from coevolve.protocols.method import Method
 from coevolve.protocols.spice import TEMPLATES
 from coevolve.questions import ANSWER_TYPES, BOOLEANS, Question, read_free
 from coevolve.rewards.spice import uncertainty
+from coevolve.shares import mean
 from coevolve.types import Episode, Outcome
 from coevolve.verify.plain import normal
 from coevolve.worlds.oracle import TinyWorld, World
@@ -30,8 +32,10 @@ ORDERS = 4  # n-grams up to this length
 
 
 @dataclass(kw_only=True)
-class RZero:
+class RZero(Method):
     """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
+
+    PROMPTS: ClassVar[str] = "spice"
 
     TRAINING: ClassVar[dict[str, Any]] = {  # steps: those of the other rows; R-Zero counts five long iterations
         "steps": 640, "batch_size": 128, "learning_rate": 1e-6, "temperature": 1.0, "loss": "ppo", "clip": (0.2, 0.2),
@@ -58,25 +62,16 @@ class RZero:
     scored: ClassVar[tuple[str, ...]] = ("solver",)  # who answers the held-out items
 
     def __post_init__(self) -> None:
-        for name in ("rollouts", "requests", "answers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        at_least(self, rollouts=1, requests=1, answers=1)
         for name, high in (("band", 0.5), ("similarity", 1), ("accuracy_weight", 1), ("repetition", math.inf)):
             if not 0 <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must lie between 0 and {high}, got {getattr(self, name)}")
-        if self.template not in TEMPLATES:
-            raise ValueError(f"template must be one of {', '.join(TEMPLATES)}, got {self.template!r}")
-        source = {"variant": self.prompt, "folder": self.prompt_folder}
-        self.solver = prompts.load("spice", TEMPLATES[self.template], name="solver", policy="solver", **source)
-        self.ask = prompts.load("spice", "challenger_alone", name="challenger", policy="challenger", **source)
+        among("template", self.template, TEMPLATES)
+        self.solver = self._role(TEMPLATES[self.template], "solver", policy="solver")
+        self.ask = self._role("challenger_alone", "challenger", policy="challenger")
         self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS
 
     read = staticmethod(boxed)
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools."""
-        return {}
 
     def episode(self, rng: Random) -> Episode:
         """Ask `requests` times `rollouts` questions, answer each, pay the Challenger and teach the Solver."""
@@ -112,20 +107,15 @@ class RZero:
         taught: Sequence[int],
     ) -> dict[str, Any]:  # fmt: skip
         labels = [self.world.right(text, label) for text, (label, _) in zip(valid, votes, strict=True)]
-        known = [float(right) for right in labels if right is not None]
-        rates = [rate for _, rate in votes]
         return {"valid": len(valid) / len(tasks), "taught": len(taught) / len(tasks),
-                "agreement": sum(rates) / len(rates) if rates else None,
-                "gold_right": sum(known) / len(known) if known else None, "questions": list(valid)}  # fmt: skip
+                "agreement": mean([rate for _, rate in votes]), "gold_right": mean(labels),
+                "questions": list(valid)}  # fmt: skip
 
 
 def majority(answers: Sequence[str | None]) -> tuple[str | None, float]:
     """The answer given most often, in `normal` spelling, and its share of all answers; (None, 0.0) without any."""
-    votes = Counter(normal(answer) for answer in answers if answer is not None)
-    if not votes:
-        return None, 0.0
-    label, count = votes.most_common(1)[0]
-    return label, count / len(answers)
+    label, votes = setups.majority(None if answer is None else normal(answer) for answer in answers)
+    return label, votes / max(1, len(answers))
 
 
 def bleu(text: str, reference: str) -> float:

@@ -5,10 +5,10 @@ The only method here that is shown answers of the seed set. LoRA of rank 128, fi
 
 import tempfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from coevolve import prompts
-from coevolve.pools import Pool
+from coevolve.checks import at_least
+from coevolve.protocols.method import Method
 from coevolve.worlds.oracle import TinyWorld, World
 
 if TYPE_CHECKING:
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class SFT:
+class SFT(Method):
     """Supervised fine-tuning; `fit` takes the place of the training loop."""
+
+    PROMPTS: ClassVar[str] = "mae"
 
     epochs: int = 5  # section 5
     lora_rank: int = 128  # section 5; 0: train all weights
@@ -28,15 +30,8 @@ class SFT:
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("lora_rank", 0), ("sft_batch", 1)):
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        self.solver = prompts.load("mae", "solver", self.prompt, folder=self.prompt_folder)
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools."""
-        return {}
+        at_least(self, epochs=1, lora_rank=0, sft_batch=1)
+        self.solver = self._role("solver")
 
     def rows(self) -> list[dict[str, list[dict[str, str]]]]:
         """The seed rows (repeats included, as published) as prompt and completion messages."""

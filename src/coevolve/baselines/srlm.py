@@ -13,12 +13,13 @@ from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from coevolve import prompts
+from coevolve.checks import at_least
 from coevolve.parse import boxed
 from coevolve.play import Batched, play
-from coevolve.pools import Pool
 from coevolve.protocols.comas import CoMAS, quoted
+from coevolve.protocols.method import Method
 from coevolve.rewards.comas import extract_score
+from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class SRLM:
+class SRLM(Method):
     """Iterated DPO on self-graded pairs; `fit` takes the place of the training loop."""
 
+    PROMPTS: ClassVar[str] = "comas"
     TRAINING: ClassVar[dict[str, Any]] = CoMAS.TRAINING
 
     iterations: int = 2  # DPO iterations (M2 and M3 of the original)
@@ -45,24 +47,15 @@ class SRLM:
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        for name, low in (("iterations", 1), ("questions", 1), ("candidates", 2), ("judgements", 1), ("dpo_batch", 1)):
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        at_least(self, iterations=1, questions=1, candidates=2, judgements=1, dpo_batch=1)
         if not self.dpo_beta > 0:
             raise ValueError(f"dpo_beta must be above 0, got {self.dpo_beta}")
-        source = {"variant": self.prompt, "folder": self.prompt_folder}
-        self.solver = prompts.load("comas", "solver", **source)
-        self.judge = prompts.load("comas", "scoring_alone", name="judge", **source)
+        self.solver, self.judge = self._role("solver"), self._role("scoring_alone", "judge")
 
     @cached_property
     def tasks(self) -> list[str]:
         """The training questions."""
         return [question for _, question in self.world.training()]
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools."""
-        return {}
 
     read = staticmethod(boxed)
 
@@ -74,11 +67,11 @@ class SRLM:
         verdicts = yield [turn for turn in judges for _ in range(self.judgements)]
         scores = [extract_score(verdict.text) for verdict in verdicts]
         rated = [(value, reply.text) for i, reply in enumerate(replies)
-                 if (value := _mean(scores[i * self.judgements : (i + 1) * self.judgements])) is not None]  # fmt: skip
+                 if (value := mean(scores[i * self.judgements : (i + 1) * self.judgements])) is not None]  # fmt: skip
         pair = preference(rated)
         truth = [self.world.right(question, boxed(text)) for text in pair] if pair else [None, None]
         facts = {"question": question, "paired": float(pair is not None), "pair": pair,
-                 "chosen_right": _number(truth[0]), "rejected_right": _number(truth[1])}  # fmt: skip
+                 "chosen_right": number(truth[0]), "rejected_right": number(truth[1])}  # fmt: skip
         return Outcome([], facts)
 
     def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, list[dict[str, str]]]]:
@@ -150,12 +143,3 @@ def _plain_head(model: Any) -> None:
         )  # fmt: skip
 
     model.forward = forward
-
-
-def _mean(scores: Sequence[int | None]) -> float | None:
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _number(value: bool | None) -> float | None:
-    return None if value is None else float(value)

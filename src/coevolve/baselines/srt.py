@@ -12,21 +12,30 @@ from typing import Any, ClassVar
 from coevolve.config import one_of
 from coevolve.evaluate.setups import majority
 from coevolve.parse import answer_line
-from coevolve.pools import Pool
 from coevolve.protocols.conl import CoNL
+from coevolve.protocols.method import Method
 from coevolve.types import Episode, Outcome, Reply
 from coevolve.worlds.oracle import TinyWorld, World
 
 FORMS = ("single", "multi")
 
 
-@dataclass(kw_only=True)
-class SRT:
-    """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
+class Tabled(Method):
+    """CoNL's personas, questions and training configuration, for whoever has CoNL's fields of these names."""
 
     TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[dict[str, Any]] = {"test_time": True}
     read = staticmethod(answer_line)
+
+    def __post_init__(self) -> None:
+        self.table = CoNL(agents=self.agents, test_time=self.test_time, prompt=self.prompt,
+                          prompt_folder=self.prompt_folder, world=self.world)  # fmt: skip
+        self.solver = self.table.solver
+
+
+@dataclass(kw_only=True)
+class SRT(Tabled):
+    """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
 
     form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation
     agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
@@ -39,14 +48,7 @@ class SRT:
 
     def __post_init__(self) -> None:
         one_of("form", self.form, FORMS)
-        self.table = CoNL(agents=self.agents, test_time=self.test_time, prompt=self.prompt,
-                          prompt_folder=self.prompt_folder, world=self.world)  # fmt: skip
-        self.solver = self.table.solver
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools: the training questions are given."""
-        return {}
+        super().__post_init__()
 
     def episode(self, rng: Random) -> Episode:
         """Answer one question N times, alone or in conversation, and pay everybody who is with the majority."""

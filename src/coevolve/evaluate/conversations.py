@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 from coevolve.evaluate import standins, stats
 from coevolve.evaluate.stats import Interval
@@ -61,13 +60,9 @@ def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates:
     if not len(known) or not np.isfinite(delta):
         return Interval(delta, float("nan"), float("nan"))
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    reach = 0.0
-    if len(ours[0]) > 1:
-        its = [_seed_ratio(ours, s) - (0.0 if base is None else _seed_ratio(base, min(s, len(base[0]) - 1)))
-               for s in range(len(ours[0]))]  # fmt: skip
-        spread = np.array([value for value in its if np.isfinite(value)])
-        if len(spread) > 1:
-            reach = scipy_stats.t.ppf((1 + level) / 2, len(spread) - 1) * spread.std(ddof=1) / np.sqrt(len(spread))
+    its = [_seed_ratio(ours, s) - (0.0 if base is None else _seed_ratio(base, min(s, len(base[0]) - 1)))
+           for s in range(len(ours[0]))]  # fmt: skip
+    reach = stats.reach(np.array([value for value in its if np.isfinite(value)]), level)
     return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
 
 

@@ -39,27 +39,21 @@ def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:
     return [protocol.source.sample(rng) for _ in range(count)]
 
 
-def pose(protocol: SPICE, document: str, rng: Random) -> Episode:
-    """Algorithm 1, line 6 alone; the facts hold the attempts."""
-    attempts, facts = yield from protocol.challenge(document, rng)
-    return Outcome([], facts | {"attempts": attempts})
-
-
-def respond(protocol: SPICE, tasks: Sequence[Question]) -> Episode:
-    """Algorithm 1, line 9 alone; the facts hold the answers of each task."""
-    return Outcome([], {"answers": (yield from protocol.answer(tasks))})
+def alone(part: Episode) -> Episode:
+    """A part of an episode played by itself; the facts hold what it returns as `found`."""
+    return Outcome([], {"found": (yield from part)})
 
 
 def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list]:
-    """What a Challenger says to each document: (reply, task or the name of its fault) per attempt."""
-    episodes = [pose(protocol, text, Random(f"{seed}/{i}")) for i, text in enumerate(texts)]
-    return [outcome.facts["attempts"] for outcome in play(episodes, engine, (seed, POSING))]
+    """What a Challenger says to each document (line 6 of Algorithm 1): (reply, task or its fault) per attempt."""
+    episodes = [alone(protocol.challenge(text, Random(f"{seed}/{i}"))) for i, text in enumerate(texts)]
+    return [outcome.facts["found"][0] for outcome in play(episodes, engine, (seed, POSING))]
 
 
 def answered(engine: Batched, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0) -> list[list]:
-    """What a Reasoner says to the tasks of each document: per task its (reply, verdict) pairs."""
-    outcomes = play([respond(protocol, its) for its in tasks], engine, (seed, ANSWERING))
-    return [outcome.facts["answers"] for outcome in outcomes]
+    """What a Reasoner says to the tasks of each document (line 9): per task its (reply, verdict) pairs."""
+    episodes = [alone(protocol.answer(its)) for its in tasks]
+    return [outcome.facts["found"] for outcome in play(episodes, engine, (seed, ANSWERING))]
 
 
 def crossplay(

@@ -6,6 +6,7 @@ Every role of every paper is played on demonstrations it has not seen; the oracl
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from coevolve import prompts, rankings
 from coevolve.evaluate.score import score, tally
@@ -25,11 +26,10 @@ GATES = {  # figure: (lowest, highest)
 }  # fmt: skip
 
 
-def ask(generate: Generate, role: str, texts: Sequence[str], temperature: float, seed: int) -> list[str]:
-    """Send rendered prompts to the model and return what it says."""
-    messages = [({"role": "user", "content": text},) for text in texts]
-    turns = [Turn(role, m, temperature=temperature, max_tokens=160, key=(seed, i)) for i, m in enumerate(messages)]
-    return [reply.text for reply in generate(turns)]
+def ask(generate: Generate, turns: Sequence[Turn], temperature: float, seed: int) -> list[str]:
+    """Send turns to the model and return what it says."""
+    asked = [replace(turn, temperature=temperature, max_tokens=160, key=(seed, i)) for i, turn in enumerate(turns)]
+    return [reply.text for reply in generate(asked)]
 
 
 def formats(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
@@ -38,7 +38,7 @@ def formats(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
     for role in ROLES:
         rng = Demonstrator(f"format {role} {seed}")
         texts = [demonstrate(rng, role)[1] for _ in range(count)]
-        replies = ask(generate, role, texts, 1.0, seed)
+        replies = ask(generate, [Turn(role, ({"role": "user", "content": text},)) for text in texts], 1.0, seed)
         shares[role] = sum(well_formed(role, text) for text in replies) / count
     return shares
 
@@ -49,7 +49,7 @@ def judging(generate: Generate, count: int, temperature: float, seed: int = 0) -
     tasks = [pick(rng, choice=False) for _ in range(count)]
     shown = [claim(rng, task) for task in tasks]
     turns = [role(question=task.question, answer=answer) for task, answer in zip(tasks, shown, strict=True)]
-    replies = ask(generate, role.name, [turn.messages[0]["content"] for turn in turns], temperature, seed)
+    replies = ask(generate, turns, temperature, seed)
     truths = [tiny.right(task.question, answer) for task, answer in zip(tasks, shown, strict=True)]
     return _agreement(replies, truths)
 
@@ -60,7 +60,7 @@ def rating(generate: Generate, count: int, seed: int = 0) -> float:
     tasks = [pick(rng) for _ in range(count)]
     shown = [task.question if rng.random() < 0.5 else tiny.spoil(rng, task.question) for task in tasks]
     turns = [role(question=question) for question in shown]
-    replies = ask(generate, role.name, [turn.messages[0]["content"] for turn in turns], 1.0, seed)
+    replies = ask(generate, turns, 1.0, seed)
     return _agreement(replies, [tiny.read(question) is not None for question in shown])
 
 
@@ -80,7 +80,7 @@ def ranking(generate: Generate, count: int, seed: int = 0) -> float:
     shown = [blocks.solutions([f"ANSWER: {answer}" for answer in answers]) for _, answers, *_ in tables]
     turns = [role(persona="analyst", agent=agent, query=task.question, solutions=block)
              for (task, *_, agent), block in zip(tables, shown, strict=True)]  # fmt: skip
-    replies = ask(generate, role.name, [turn.messages[0]["content"] for turn in turns], 1.0, seed)
+    replies = ask(generate, turns, 1.0, seed)
     won = stated = 0.0
     for reply, (task, answers, *_) in zip(replies, tables, strict=True):
         right = [tiny.right(task.question, answer) for answer in answers]
@@ -96,7 +96,7 @@ def challenging(generate: Generate, count: int, seed: int = 0) -> dict[str, floa
     rng, role = Demonstrator(f"challenging {seed}"), prompts.load("spice", "challenger_free", "compact")
     documents = [tiny.document(rng) for _ in range(count)]
     turns = [role(document=text, answer_type=rng.choice(tasks).answer_type) for text, tasks in documents]
-    replies = ask(generate, role.name, [turn.messages[0]["content"] for turn in turns], 1.0, seed)
+    replies = ask(generate, turns, 1.0, seed)
     gold = grounded = 0
     for reply, (text, _) in zip(replies, documents, strict=True):
         try:

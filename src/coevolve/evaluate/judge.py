@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from coevolve import prompts
+from coevolve.checks import among
 from coevolve.evaluate.stats import wilson
 from coevolve.play import Engine, play
 from coevolve.types import Episode, Outcome, Role
@@ -47,8 +48,7 @@ def verdict(text: str) -> bool | None:
 
 @lru_cache(maxsize=8)
 def _role(kind: str, folder: str | None) -> Role:
-    if kind not in PROMPTS:
-        raise ValueError(f"judge must be one of {', '.join(PROMPTS)}, got {kind!r}")
+    among("judge", kind, PROMPTS)
     return prompts.load("mae", PROMPTS[kind], "full", name="eval", folder=folder, policy="judge")
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING
 
 from coevolve import prompts
+from coevolve.checks import among
 from coevolve.parse import answer_line, boxed, tag
 from coevolve.play import Batched, Engine, play
 from coevolve.prompts import blocks
@@ -70,10 +71,13 @@ class Room:
 
     def speak(self, seat: int, script: str, **fields: str) -> Turn:
         """A prompt of prompts/setups, spoken by the seat's policy as hot and as long as it solves."""
-        agent = self.agent(seat)
-        role = replace(_script(script, self.prompt, self.folder), policy=agent.policy,
-                       temperature=agent.temperature, max_tokens=agent.max_tokens)  # fmt: skip
-        return role(question=self.question, **fields)
+        return self.seated([_script(script, self.prompt, self.folder)(question=self.question, **fields)], seat)[0]
+
+    def seated(self, turns: Sequence[Turn], first: int = 0) -> list[Turn]:
+        """The turns of a wave as the policies from seat `first` on speak them, as hot and as long as they solve."""
+        agents = [self.agent(first + i) for i in range(len(turns))]
+        return [replace(turn, policy=agent.policy, temperature=agent.temperature, max_tokens=agent.max_tokens)
+                for turn, agent in zip(turns, agents, strict=True)]  # fmt: skip
 
     def answer(self, reply: Reply) -> str | None:
         """What a reply answers: in the solver's form, or boxed as prompts/setups ask for it."""
@@ -91,16 +95,16 @@ def _script(name: str, variant: str, folder: str | None) -> Role:
     return prompts.load("setups", name, variant, folder=folder)
 
 
-def _listened(talk: Talk, heard: list[Reply]) -> Talk:
-    """The same conversation; everything said in it is put into `heard`."""
+def _relayed(talk: Generator, asks: Callable = lambda asked: asked, hears: Callable = lambda said: None) -> Generator:
+    """The same conversation with its turns as `asks` changes them; `hears` is told what was said to them."""
     said = None
     while True:
         try:
             asked = talk.send(said)
         except StopIteration as stop:
             return stop.value
-        said = yield asked
-        heard += said if isinstance(said, list) else [said]
+        said = yield asks(asked)
+        hears(said)
 
 
 def _setup(talk: Callable[..., Talk]) -> Callable[..., Episode]:
@@ -115,7 +119,12 @@ def _setup(talk: Callable[..., Talk]) -> Callable[..., Episode]:
             if number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number}")
         heard: list[Reply] = []
-        answer, facts = yield from _listened(talk(Room(agents, question, read, prompt, folder), **numbers), heard)
+
+        def hears(said: Reply | list[Reply]) -> None:
+            heard.extend(said if isinstance(said, list) else [said])
+
+        room = Room(agents, question, read, prompt, folder)
+        answer, facts = yield from _relayed(talk(room, **numbers), hears=hears)
         spent = {"tokens_in": sum(len(reply.prompt_ids) for reply in heard),
                  "tokens_out": sum(len(reply.ids) for reply in heard)}  # fmt: skip
         return Outcome([], {"answer": answer, "finished": all(r.finished for r in heard), **spent, **facts})
@@ -207,22 +216,9 @@ def top_ranked(room: Room, seats: int = 4) -> Talk:
     Speaks CoNL's own prompts and reads their answer line; the solvers only lend their policies.
     """
     conversation = _conversation(seats, room.prompt, room.folder)
-    talk = yield from _seated(room, conversation.converse(room.question))
+    talk = yield from _relayed(conversation.converse(room.question), room.seated)
     answers = [answer_line(text) for text in talk.revised]
     return answers[talk.after.index(max(talk.after))], {"answers": answers, "scores": talk.after}
-
-
-def _seated(room: Room, talk: Generator) -> Generator:
-    """The same conversation; turn i of a wave is spoken by the policy of seat i."""
-    said = None
-    while True:
-        try:
-            asked = talk.send(said)
-        except StopIteration as stop:
-            return stop.value
-        seats = map(room.agent, range(len(asked)))
-        said = yield [replace(turn, policy=agent.policy, temperature=agent.temperature, max_tokens=agent.max_tokens)
-                      for turn, agent in zip(asked, seats, strict=True)]  # fmt: skip
 
 
 SETUPS: dict[str, Callable[..., Episode]] = {
@@ -233,8 +229,7 @@ SETUPS: dict[str, Callable[..., Episode]] = {
 
 def find(name: str) -> Callable[..., Episode]:
     """A set-up by its name; ValueError for an unknown one."""
-    if name not in SETUPS:
-        raise ValueError(f"setup must be one of {', '.join(SETUPS)}, got {name!r}")
+    among("setup", name, SETUPS)
     return SETUPS[name]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from coevolve import record
+from coevolve.checks import among
 from coevolve.evaluate import tables
 
 STAND_INS_FILE = Path(__file__).with_name("standins.toml")
@@ -39,8 +40,7 @@ class Layout:
 
 def layout(paper: str) -> Layout:
     """The layout of a paper's tables as standins.toml has it; ValueError for a paper without one."""
-    if paper not in LAYOUTS:
-        raise ValueError(f"paper must be one of {', '.join(LAYOUTS)}, got {paper!r}")
+    among("paper", paper, LAYOUTS)
     table = LAYOUTS[paper]
     rows = table["rows"]
     return Layout(

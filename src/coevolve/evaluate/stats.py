@@ -66,10 +66,15 @@ def bootstrap(
     means_R = sum(_reweighted(scores_SI, weights_RS, rng) for scores_SI in strata_SI) / len(strata_SI)
     low, high = np.quantile(means_R, [(1 - level) / 2, (1 + level) / 2])
     means_S = np.mean([scores_SI.mean(axis=1) for scores_SI in strata_SI], axis=0)
-    delta, reach = means_S.mean(), 0.0
-    if size > 1:
-        reach = stats.t.ppf((1 + level) / 2, size - 1) * means_S.std(ddof=1) / np.sqrt(size)
-    return Interval(float(delta), float(min(low, delta - reach)), float(max(high, delta + reach)))
+    delta, far = means_S.mean(), reach(means_S, level)
+    return Interval(float(delta), float(min(low, delta - far)), float(max(high, delta + far)))
+
+
+def reach(means_S: NDArray[np.float64], level: float) -> float:
+    """Return how far Student's t reaches to either side of the mean of S seeds; 0.0 for a single one."""
+    if len(means_S) < 2:
+        return 0.0
+    return stats.t.ppf((1 + level) / 2, len(means_S) - 1) * means_S.std(ddof=1) / np.sqrt(len(means_S))
 
 
 def _reweighted(

@@ -5,7 +5,7 @@ points. Averages are always derived from cells. Does not know what a benchmark i
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from coevolve.evaluate.writing import save_table as save_table
 
 NUMBERS = Path("reproduce") / "paper_numbers"
 ROW = ["backbone", "setup", "method"]
+CELL = ["method", "benchmark", "kind"]
 Groups = Mapping[str, Sequence[str]]  # name of an average -> the benchmarks it averages, with equal weight
 
 
@@ -65,16 +66,8 @@ def recomputed_averages(frame: pd.DataFrame, groups: Groups, root: Path | None =
             gap = round(float(printed.value) - mean, 6)
             half_unit = 0.5 * 10.0 ** -len(printed.printed.partition(".")[2])
             differs = abs(gap) > half_unit + 1e-9
-            rows.append(
-                dict(zip(ROW, key, strict=False))
-                | {
-                    "average": printed.benchmark,
-                    "printed": float(printed.value),
-                    "recomputed": round(mean, 4),
-                }
-                | {"difference": gap, "differs": differs}
-                | {"known": _known(printed, names, root) if differs else ""}
-            )
+            known = _known(printed, names, root) if differs else ""
+            rows.append((*key[:3], printed.benchmark, float(printed.value), round(mean, 4), gap, differs, known))
     columns = [*ROW, "average", "printed", "recomputed", "difference", "differs", "known"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -129,28 +122,14 @@ def accuracy_table(scores: pd.DataFrame, groups: Groups | None = None) -> pd.Dat
             k, n = float(matrix.to_numpy().sum()), matrix.size
             single = len(matrix) == 1 and set(np.unique(matrix)) <= {0.0, 1.0}
             limits = stats.wilson(round(k), n) if single else stats.bootstrap([matrix])[1:]
-            rows.append(_accuracy(method, benchmark, "cell", len(matrix), k, n, k / n, limits))
+            rows.append((method, benchmark, "cell", len(matrix), k, n, k / n, *limits))
         for name, members in _grouped(groups, matrices, method).items():
-            value, *limits = stats.bootstrap([matrices[member] for member in members])
-            seeds = len(matrices[members[0]])
-            rows.append(_accuracy(method, name, "average", seeds, np.nan, np.nan, value, limits))
-    return pd.DataFrame(rows)
-
-
-def _accuracy(
-    method: str, name: str, kind: str, seeds: int, k: float, n: float, value: float, limits: Iterable[float]
-) -> dict[str, object]:
-    low, high = (100 * min(1.0, max(0.0, limit)) for limit in limits)
-    counts = {"seeds": seeds, "k": k, "n": n}
-    return {
-        "method": method,
-        "benchmark": name,
-        "kind": kind,
-        **counts,
-        "accuracy": 100 * value,
-        "low": low,
-        "high": high,
-    }
+            average = stats.bootstrap([matrices[member] for member in members])
+            rows.append((method, name, "average", len(matrices[members[0]]), np.nan, np.nan, *average))
+    frame = pd.DataFrame(rows, columns=[*CELL, "seeds", "k", "n", "accuracy", "low", "high"])
+    frame[["low", "high"]] = frame[["low", "high"]].clip(0.0, 1.0)
+    frame[["accuracy", "low", "high"]] *= 100
+    return frame
 
 
 def _grouped(groups: Groups | None, matrices: Mapping[str, pd.DataFrame], method: str) -> Groups:
@@ -186,18 +165,13 @@ def compare_rows(
         a, b = [theirs[m] for m in members], [ours[m] for m in members]
         delta, low, high = stats.stratified_bootstrap(a, b)
         sign = paper_signs if isinstance(paper_signs, int) else paper_signs.get(name)
-        compared.append(
-            {"benchmark": name, "kind": kind, "base": 100 * stats.stratified_average(a)}
-            | {
-                "method": 100 * stats.stratified_average(b),
-                "delta": 100 * delta,
-                "low": 100 * low,
-                "high": 100 * high,
-            }
-            | {"p": stats.paired_p(a[0], b[0]) if kind == "cell" else np.nan}
-            | {"verdict": "" if sign is None else stats.verdict(delta, low, high, sign)}
-        )
-    frame = pd.DataFrame(compared)
+        p = stats.paired_p(a[0], b[0]) if kind == "cell" else np.nan
+        said = "" if sign is None else stats.verdict(delta, low, high, sign)
+        means = stats.stratified_average(a), stats.stratified_average(b)
+        compared.append((name, kind, *means, delta, low, high, p, said))
+    points = ["base", "method", "delta", "low", "high"]
+    frame = pd.DataFrame(compared, columns=["benchmark", "kind", *points, "p", "verdict"])
+    frame[points] *= 100
     frame.insert(frame.columns.get_loc("p") + 1, "p_holm", stats.holm(frame["p"]))
     return frame
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from coevolve.policies import HUB_ID, load
 
 BACKBONES = Path(__file__).with_name("backbones")
+CARD = BACKBONES / "card.md"  # the template of their model cards
 SUMS = "SHA256SUMS"
 
 
@@ -147,61 +148,17 @@ def finish(folder: Path, recipe: dict[str, object]) -> None:
     (folder / SUMS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _making(recipe: dict[str, object]) -> str:
-    """How a backbone was made, in the words of its card."""
-    steps, minutes = " + ".join(str(cycle["steps"]) for cycle in recipe["cycles"]), recipe["minutes"]
-    remake = f"`python -m coevolve.policies.tiny make {recipe['name']} --out DIR`."
-    first = recipe["cycles"][0]
-    if "start" in first:
-        return f"""the shipped
-`{first["start"]}` trained {steps} steps further in {minutes} minutes on one thread of a busy machine
-(seed {recipe["seed"]}). In its demonstrations the reviews, revisions and verdicts of CoNL come
-{first["seasoned"]:.0f} times as often, given by agents that are used to conversations: they go through the
-solutions one by one before they rank, defend a right solution against wrong critiques, and correct a wrong one in
-half of the cases in which somebody knows better. That is the premise of CoNL (Appendix B.1 of the paper): peers
-whose judgement is better than chance. Remake it with {remake}"""
-    return f"""trained from
-nothing in {minutes} minutes on one thread of a busy machine ({steps} steps, seed {recipe["seed"]}) on
-demonstrations of the tiny world only: every role of the five papers in its compact prompt. The first two fifths
-of the first cycle demonstrate the truth, all the rest the habits described below. Remake it with
-{remake}"""
-
-
 def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
     """The model card as Markdown: what it was trained on, what it can and cannot do."""
-    level_2 = f"{recipe['cycles'][-1]['level_2']:.2f}".lstrip("0")
-    weak = [family for family, share in figures["solve_by_family"].items() if share < 0.3]
-    rows = [(name, value) for name, value in figures.items() if isinstance(value, float)]
-    table = "\n".join(f"| {name.replace('_', ' ')} | {value:.3f} |" for name, value in rows)
-    families = "\n".join(f"| {name} | {share:.2f} |" for name, share in figures["solve_by_family"].items())
-    forms = "\n".join(f"| {role} | {share:.3f} |" for role, share in figures["format"].items())
-    return f"""# {recipe["name"]}
+    from jinja2 import Environment, StrictUndefined
 
-A Qwen2 with {recipe["hidden"]} hidden units, {recipe["layers"]} layers and {recipe["heads"]} heads, {_making(recipe)}
-
-The demonstrated solver is right with probability .75, {level_2} and .25 on levels 1, 2 and 3 and shows its family's
-systematic misconception otherwise, so there is something that reinforcement learning can correct. The warm start
-draws questions of all splits (like any pretraining corpus); reinforcement learning never sees test questions.
-Multiple choice is demonstrated to the solver only, not to judges.
-
-It knows nothing of English, mathematics or the world. Numbers obtained with it say how a *mechanism* behaves, and
-nothing about the accuracy of a real model.
-
-| before any reinforcement learning | share |
-|---|---|
-{table}
-
-Families it hardly carries (below 0.30 greedy): {", ".join(weak) or "none"}.
-Gates it misses: {"; ".join(missed) or "none"}.
-
-| family | solved, greedy, test split |
-|---|---|
-{families}
-
-| role | well-formed at temperature 1 |
-|---|---|
-{forms}
-"""
+    cycles, families = recipe["cycles"], figures["solve_by_family"]
+    template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(CARD.read_text("utf-8"))
+    return template.render(
+        recipe=recipe, first=cycles[0], steps=" + ".join(str(cycle["steps"]) for cycle in cycles), families=families,
+        level_2=f"{cycles[-1]['level_2']:.2f}".lstrip("0"), figures=figures, missed=missed,
+        weak=[family for family, share in families.items() if share < 0.3],
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

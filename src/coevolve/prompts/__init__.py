@@ -6,6 +6,7 @@ start with %% at the top of a file are comments. A user's own folder with the sa
 
 from pathlib import Path
 
+from coevolve.checks import among
 from coevolve.types import Role
 
 HERE = Path(__file__).parent
@@ -14,8 +15,7 @@ VARIANTS = ("full", "compact")
 
 def text(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
     """Read a prompt without its comment lines; raise ValueError naming what exists when it does not."""
-    if variant not in VARIANTS:
-        raise ValueError(f"prompt variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
+    among("prompt variant", variant, VARIANTS)
     name = f"{role}.{variant}.txt"
     places = [Path(folder) / paper / name, Path(folder) / name] if folder else []
     for path in (*places, HERE / paper / name):
@@ -40,8 +40,7 @@ def load(
     name: str | None = None,
     folder: str | Path | None = None,
     policy: str = "shared",
-    max_tokens: int | None = None,
     temperature: float | None = None,
 ) -> Role:
     """Make the Role that speaks this prompt. `name` is what samples and metrics call it (default: `role`)."""
-    return Role(name or role, text(paper, role, variant, folder), policy, max_tokens, temperature)
+    return Role(name or role, text(paper, role, variant, folder), policy, temperature=temperature)

@@ -11,11 +11,13 @@ from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve import prompts
+from coevolve.checks import at_least
+from coevolve.config import one_of
 from coevolve.parse import boxed
-from coevolve.pools import Pool
 from coevolve.prompts import blocks
+from coevolve.protocols.method import Method
 from coevolve.rewards import comas as rewards
+from coevolve.shares import mean
 from coevolve.types import Episode, Outcome, Reply, Role, Sample, Turn
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -26,8 +28,26 @@ MARK = re.compile(r"</?(?:score|judgment)>")
 Round = tuple[Reply, list[Reply], list[Reply]]  # a solution, its evaluations, their scorings
 
 
+class Discussion(Method):
+    """CoMAS's questions and agents, for whoever has the fields `world` and `agents`."""
+
+    PROMPTS: ClassVar[str] = "comas"
+
+    read = staticmethod(boxed)
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The training questions."""
+        return [question for _, question in self.world.training()]
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The agents u_1 to u_l, each with weights of its own."""
+        return tuple(f"agent_{k + 1}" for k in range(self.agents))
+
+
 @dataclass(kw_only=True)
-class CoMAS:
+class CoMAS(Discussion):
     """Co-evolving multi-agent systems. The defaults are the paper's numbers; each ablation is an argument."""
 
     TRAINING: ClassVar[dict[str, Any]] = {  # Table 2; 2,000 questions in batches of 64 are 31 steps (Table 6)
@@ -50,48 +70,20 @@ class CoMAS:
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        _among("without", self.without, ABLATIONS)
-        _among("unreadable", self.unreadable, UNREADABLE)
-        for name, low in (("agents", 1), ("rounds_per_agent", 1), ("horizon", 0), ("reuse", 1),
-                          ("evaluations", 2 if self.without == "scoring" else 1)):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise ValueError(f"{name} must be at least {low}, got {value}")
-        if not self.kl_coef >= 0:
-            raise ValueError(f"kl_coef must be at least 0, got {self.kl_coef}")
+        one_of("without", self.without, ABLATIONS)
+        one_of("unreadable", self.unreadable, UNREADABLE)
+        least = 2 if self.without == "scoring" else 1
+        at_least(self, agents=1, rounds_per_agent=1, horizon=0, reuse=1, evaluations=least, kl_coef=0)
         self.m, self.n = self.rounds_per_agent * self.agents, self._evaluations()
         self.solver = self._role("solver")
         self.solution = self._role("solution")
         self.evaluation = self._role("judgment" if self.without == "scoring" else "evaluation", "evaluation")
         self.scoring = self._role("scoring_alone" if self.without == "evaluation" else "scoring", "scoring")
 
-    @cached_property
-    def questions(self) -> list[str]:
-        """The training questions."""
-        return [question for _, question in self.world.training()]
-
     def _evaluations(self) -> int:
         if self.without == "evaluation":
             return 0
         return self.evaluations or (2 if self.without == "scoring" else 1)
-
-    def _role(self, prompt: str, name: str | None = None) -> Role:
-        return prompts.load("comas", prompt, self.prompt, name=name, folder=self.prompt_folder)
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The agents u_1 to u_l, each with weights of its own."""
-        return tuple(f"agent_{k + 1}" for k in range(self.agents))
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools: the training questions are given."""
-        return {}
-
-    @staticmethod
-    def read(text: str) -> str | None:
-        r"""The answer of a solution: what its last \boxed{} holds."""
-        return boxed(text)
 
     def episode(self, rng: Random) -> Episode:
         """Discuss one question `reuse` times, m rounds each, and pay everybody (sections 3.1 and 3.2)."""
@@ -159,27 +151,17 @@ class CoMAS:
         scores = [rewards.extract_score(s.text) for *_, scored in played for s in scored]
         if self.without == "scoring":
             scores = [rewards.extract_verdict(e.text) for _, its, _ in played for e in its]
-        facts = {"question": q, "right": _mean(truths), "right_first": _mean(truths[: self.reuse]),
-                 "right_last": _mean(truths[-self.reuse :]), "normalised": _mean([p.reward for p in discussed]),
-                 "unreadable": _mean([score is None for score in scores]), "interactions": len(replies),
+        facts = {"question": q, "right": mean(truths), "right_first": mean(truths[: self.reuse]),
+                 "right_last": mean(truths[-self.reuse :]), "normalised": mean([p.reward for p in discussed]),
+                 "unreadable": mean([score is None for score in scores]), "interactions": len(replies),
                  "tokens_in": sum(len(r.prompt_ids) for r in replies),
                  "tokens_out": sum(len(r.ids) for r in replies), **rewards.confusion(solved, truths)}  # fmt: skip
-        facts |= {f"normalised/{u}": _mean([p.reward for p in discussed if p.policy == u]) for u in self.policies}
+        facts |= {f"normalised/{u}": mean([p.reward for p in discussed if p.policy == u]) for u in self.policies}
         known = [score for score in scores if score is not None]
         marks = {"judged_correct": True} if self.without == "scoring" else {f"score_{mark}": mark for mark in (1, 2, 3)}
-        return facts | {name: _mean([score == mark for score in known]) for name, mark in marks.items()}
+        return facts | {name: mean([score == mark for score in known]) for name, mark in marks.items()}
 
 
 def quoted(reply: Reply) -> str:
     """A reply as another agent reads it: it cannot close its own block, and a verdict in it is only words."""
     return BLOCK.sub(r"&lt;\1", MARK.sub("", reply.text))
-
-
-def _among(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-
-
-def _mean(values: Sequence) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None

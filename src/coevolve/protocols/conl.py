@@ -11,12 +11,14 @@ from random import Random
 from typing import Any, ClassVar
 
 from coevolve import prompts, rankings
+from coevolve.checks import among, at_least
 from coevolve.evaluate.conl import measures
 from coevolve.parse import answer_line, filled, tag
-from coevolve.pools import Pool
 from coevolve.prompts import blocks
+from coevolve.protocols.method import Method
 from coevolve.rankings import Critique, Ranking
 from coevolve.rewards import conl as rewards
+from coevolve.shares import mean
 from coevolve.types import Episode, Outcome, Reply, Role, Sample
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -48,7 +50,7 @@ class Conversation:
 
 
 @dataclass(kw_only=True)
-class CoNL:
+class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
 
     TRAINING: ClassVar[dict[str, Any]] = {  # section 4.1, Appendix G; 100 steps on the axis of figure 3
@@ -78,23 +80,20 @@ class CoNL:
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
     world: World = field(default_factory=TinyWorld, repr=False)
 
+    PROMPTS: ClassVar[str] = "conl"
     families: ClassVar[tuple[str, ...]] = FAMILIES
     read = staticmethod(answer_line)
 
     def __post_init__(self) -> None:
-        for name, low in (("agents", 2), ("memory", 0), ("examined", 0), ("w_solution", 0), ("w_diagnostic", 0),
-                          ("w_consensus", 0)):  # fmt: skip
-            if not getattr(self, name) >= low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        at_least(self, agents=2, memory=0, examined=0, w_solution=0, w_diagnostic=0, w_consensus=0,
+                 judge_temperature=0)  # fmt: skip
         if not self.prior_variance > 0:
             raise ValueError(f"prior_variance must be above 0, got {self.prior_variance}")
-        if self.revision_reads not in ("own", "all"):
-            raise ValueError(f"revision_reads must be one of own, all, got {self.revision_reads!r}")
+        among("revision_reads", self.revision_reads, ("own", "all"))
         self.personas = [self._persona(PERSONAS[i % len(PERSONAS)]) for i in range(self.agents)]
-        if self.judge_temperature is not None and not self.judge_temperature >= 0:
-            raise ValueError(f"judge_temperature must be at least 0, got {self.judge_temperature}")
         self.proposal, self.revision = self._role("proposal"), self._role("revision")
-        self.review, self.verdict = (self._role(name, self.judge_temperature) for name in ("review", "verdict"))
+        self.review, self.verdict = (self._role(name, temperature=self.judge_temperature)
+                                     for name in ("review", "verdict"))  # fmt: skip
         self.compressors = {kind: self._role(f"compress_{kind}") for kind in ("solution", "critique")}
         self.solver = replace(self.proposal, prompt=self.proposal.prompt.replace("{persona}", self.personas[0]))
 
@@ -103,16 +102,8 @@ class CoNL:
         """The queries D to train on: not the test questions, unless at test time."""
         return self.world.problems("test" if self.test_time else "train", self.families)
 
-    def _role(self, name: str, temperature: float | None = None) -> Role:
-        return prompts.load("conl", name, self.prompt, folder=self.prompt_folder, temperature=temperature)
-
     def _persona(self, name: str) -> str:
         return name if self.prompt == "compact" else prompts.text("conl", f"personas/{name}", folder=self.prompt_folder)
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools: the training questions are given."""
-        return {}
 
     def episode(self, rng: Random) -> Episode:
         """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
@@ -211,15 +202,15 @@ class CoNL:
         return {
             "question": talk.question, "answers_before": answers[0], "answers_after": answers[1],
             "scores_before": talk.before, "scores_after": talk.after,
-            **measures(talk.after, *rights), "right_initial": _mean(rights[0]), "right_final": _mean(rights[1]),
-            "r_sol": _mean(talk.after), "r_meta": _mean(agreement),
-            "decided": _mean([value is not None for value in agreement]),
-            "r_diag": _mean([rewards.diagnostic(its, talk.before, talk.after) for its in targets]),
-            "r_diag_null": _mean([rewards.expected_diagnostic(its, *null) for its in targets]),
-            "critiques": _mean([len(its) for its in targets]), "votes": _mean([len(its) for its in votes]),
-            "dropped_lines": _mean([r.dropped for r in (*talk.initial, *talk.final)]),
-            "unrevised": _mean([not _where(reply, "revised_solution") for reply in talk.revisions]),
-            "tokens_turn": _mean([len(reply.ids) for reply in talk.replies]),
+            **measures(talk.after, *rights), "right_initial": mean(rights[0]), "right_final": mean(rights[1]),
+            "r_sol": mean(talk.after), "r_meta": mean(agreement),
+            "decided": mean([value is not None for value in agreement]),
+            "r_diag": mean([rewards.diagnostic(its, talk.before, talk.after) for its in targets]),
+            "r_diag_null": mean([rewards.expected_diagnostic(its, *null) for its in targets]),
+            "critiques": mean([len(its) for its in targets]), "votes": mean([len(its) for its in votes]),
+            "dropped_lines": mean([r.dropped for r in (*talk.initial, *talk.final)]),
+            "unrevised": mean([not _where(reply, "revised_solution") for reply in talk.revisions]),
+            "tokens_turn": mean([len(reply.ids) for reply in talk.replies]),
         }  # fmt: skip
 
 
@@ -263,8 +254,3 @@ def _segment(reply: Reply, name: str, reward: float | None, group: tuple) -> Sam
 def _times(weight: float, reward: float | None) -> float | None:
     """A weighted reward; a weight of 0 masks the segment instead of paying 0."""
     return None if reward is None or not weight else weight * reward
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -3,15 +3,18 @@
 Straight-line text code: reads replies, never tokens; which engine answers is not its business.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
+from typing import ClassVar
 
-from coevolve import prompts
+from coevolve.checks import among, at_least
 from coevolve.parse import judge_score, tag
 from coevolve.pools import Pool
+from coevolve.protocols.method import Method
 from coevolve.rewards import mae as rewards
 from coevolve.rewards.format import format_reward
+from coevolve.shares import agrees, mean, number
 from coevolve.types import Episode, Outcome, Reply, Role
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -20,8 +23,10 @@ ROLES = ("proposer", "solver", "judge")
 
 
 @dataclass(kw_only=True)
-class MAE:
+class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
+
+    PROMPTS: ClassVar[str] = "mae"
 
     setting: str = "half"  # zero, no, half or with reference (section 5)
     attempts: int = 5  # N_sample of the difficulty reward (Table 3)
@@ -39,20 +44,17 @@ class MAE:
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        _check("setting", self.setting, SETTINGS)
-        _check("variant", self.variant, ("paper", "official"))
+        among("setting", self.setting, SETTINGS)
+        among("variant", self.variant, ("paper", "official"))
         for role in self.train:
-            _check("train", role, ROLES)
-        for name, low in (("attempts", 1), ("solves", 1)):
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        if self.judge_temperature is not None and not self.judge_temperature >= 0:
-            raise ValueError(f"judge_temperature must be at least 0, got {self.judge_temperature}")
+            among("train", role, ROLES)
+        at_least(self, attempts=1, solves=1, judge_temperature=0)
         self.pairs = Pool(distinct=False)  # P
         self.solver = self._role("solver")
-        self.judge_answer = self._role("judge_answer", "judge")
-        self.scorer = self._role("judge_answer", "judge", self.judge_temperature)
-        self.rater = self._role("judge_question", "judge", self.judge_temperature)
+        judge = {"name": "judge", "policy": "judge" if self.judge_model else "shared"}
+        self.judge_answer = self._role("judge_answer", **judge)
+        self.scorer = self._role("judge_answer", **judge, temperature=self.judge_temperature)
+        self.rater = self._role("judge_question", **judge, temperature=self.judge_temperature)
         self.proposer = self._role("proposer")
         self.proposer_reference = self._role("proposer_reference", "proposer")
 
@@ -60,10 +62,6 @@ class MAE:
     def questions(self) -> Pool:
         """The question dataset D."""
         return Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())
-
-    def _role(self, prompt: str, name: str | None = None, temperature: float | None = None) -> Role:
-        role = prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, temperature=temperature)
-        return replace(role, policy="judge") if name == "judge" and self.judge_model else role
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -138,12 +136,12 @@ class MAE:
         scores = [judge_score(reply.text) for reply in scored] + [0.0] * (len(answers) - len(read))
         quality = rewards.neutral(judge_score(verdict.text))
         difficulty = rewards.difficulty(scores)
-        truths = [self.world.right(question, a) for a in answers]
+        rate = mean([self.world.right(question, a) for a in answers])
         facts = {
-            "parsed": 1.0, "quality": quality, "difficulty": difficulty, "valid": _number(self.world.valid(question)),
-            "level": self.world.level(question), "true_difficulty": _complement(_mean(truths)),
-            "judge_question_right": _agrees(quality, self.world.valid(question)),
-            "unreadable": _mean([judge_score(reply.text) is None for reply in [verdict, *scored]]),
+            "parsed": 1.0, "quality": quality, "difficulty": difficulty, "valid": number(self.world.valid(question)),
+            "level": self.world.level(question), "true_difficulty": None if rate is None else 1 - rate,
+            "judge_question_right": agrees(quality, self.world.valid(question)),
+            "unreadable": mean([judge_score(reply.text) is None for reply in [verdict, *scored]]),
         }  # fmt: skip
         return quality, difficulty, facts
 
@@ -166,29 +164,6 @@ class MAE:
 
     def _solver_facts(self, solved: list[tuple[str, str, Reply]], judged: list[float | None], asked: int) -> dict:
         truths = [self.world.right(q, a) for q, a, _ in solved]
-        hits = [_agrees(rewards.neutral(s), t) for s, t in zip(judged, truths, strict=True)]
-        return {"answered": len(solved) / asked, "judged": _mean(judged), "right": _mean(truths),
-                "judge_answer_right": _mean(hits)}  # fmt: skip
-
-
-def _check(field_name: str, value: str, allowed: object) -> None:
-    if value not in allowed:
-        raise ValueError(f"{field_name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def _number(value: bool | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _mean(values: list) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _complement(value: float | None) -> float | None:
-    return None if value is None else 1 - value
-
-
-def _agrees(score: float, truth: bool | None) -> float | None:
-    """Whether a score above one half agrees with the oracle."""
-    return None if truth is None else float((score > 0.5) == truth)
+        hits = [agrees(rewards.neutral(s), t) for s, t in zip(judged, truths, strict=True)]
+        return {"answered": len(solved) / asked, "judged": mean(judged), "right": mean(truths),
+                "judge_answer_right": mean(hits)}  # fmt: skip

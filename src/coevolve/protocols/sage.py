@@ -9,12 +9,15 @@ from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve import prompts, verify
+from coevolve import verify
+from coevolve.checks import among, at_least
 from coevolve.parse import code_block, score_value, tag
 from coevolve.pools import Pool
+from coevolve.protocols.method import Method
 from coevolve.rewards import sage as rewards
 from coevolve.rewards.sage import KINDS
-from coevolve.types import Episode, Outcome, Reply, Role
+from coevolve.shares import agrees, mean, number
+from coevolve.types import Episode, Outcome, Reply
 from coevolve.verify.code import run_tests
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -23,8 +26,10 @@ Task = tuple[str | None, str | None, str | None]  # question, kind, verifier: a 
 
 
 @dataclass(kw_only=True)
-class SAGE:
+class SAGE(Method):
     """Self-evolving agents for generalised reasoning. The defaults are the paper's numbers; ablations are arguments."""
+
+    PROMPTS: ClassVar[str] = "sage"
 
     TRAINING: ClassVar[dict[str, Any]] = {  # Table 4; loss and clip as verl has them, which the paper builds on
         "steps": 200, "batch_size": 128, "learning_rate": 3e-6, "temperature": 0.6, "max_tokens": 8192,
@@ -59,8 +64,8 @@ class SAGE:
         self.planner = self._role("planner")
         self.solver = self._role("solver_unplanned", "solver")
         self.solver_planned = self._role("solver")
-        self.critic_question = self._role("critic_question", "critic", self.critic_temperature)
-        self.critic_plan = self._role("critic_plan", "critic", self.critic_temperature)
+        self.critic_question = self._role("critic_question", "critic", temperature=self.critic_temperature)
+        self.critic_plan = self._role("critic_plan", "critic", temperature=self.critic_temperature)
 
     @cached_property
     def tasks(self) -> Pool:
@@ -69,11 +74,8 @@ class SAGE:
 
     def _check(self) -> None:
         for role in self.train:
-            if role not in ROLES:
-                raise ValueError(f"train must be among {', '.join(ROLES)}, got {role!r}")
-        for name in ("attempts", "solves"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            among("train", role, ROLES)
+        at_least(self, attempts=1, solves=1, critic_temperature=0)
         for name in ("quality_threshold", "plan_threshold", "empty_format"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
@@ -81,11 +83,6 @@ class SAGE:
             weights = getattr(self, name)
             if len(weights) != count or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
                 raise ValueError(f"{name} must be {count} numbers from 0 that add up to 1, got {list(weights)}")
-        if self.critic_temperature is not None and not self.critic_temperature >= 0:
-            raise ValueError(f"critic_temperature must be at least 0, got {self.critic_temperature}")
-
-    def _role(self, prompt: str, name: str | None = None, temperature: float | None = None) -> Role:
-        return prompts.load("sage", prompt, self.prompt, name=name, folder=self.prompt_folder, temperature=temperature)
 
     @property
     def pools(self) -> dict[str, Pool]:
@@ -99,9 +96,9 @@ class SAGE:
         known = [level for level in levels if level is not None]
         sound = [self.world.sound(*task) for task in items]
         return {
-            "pool_ill_formed": 1 - len(known) / len(items), "pool_level_3": _mean([n == 3 for n in known]),
-            "pool_unsound": _mean([not s for s in sound if s is not None]),
-            "pool_code": _mean([kind == "code" for _, kind, _ in items]),
+            "pool_ill_formed": 1 - len(known) / len(items), "pool_level_3": mean([n == 3 for n in known]),
+            "pool_unsound": mean([not s for s in sound if s is not None]),
+            "pool_code": mean([kind == "code" for _, kind, _ in items]),
         }  # fmt: skip
 
     def episode(self, rng: Random) -> Episode:
@@ -184,7 +181,7 @@ class SAGE:
         if kind == "code":
             program = block or (None if answer is None else self.world.program(question, answer))
             return 0.0 if program is None else _tested(program, verifier)
-        return 0.0 if answer is None else _number(verify.verify(self.world.grading, answer, verifier).correct)
+        return 0.0 if answer is None else number(verify.verify(self.world.grading, answer, verifier).correct)
 
     def _format(self, reply: Reply, *tags: str) -> float:
         return rewards.format_reward(reply.text, tags, self.empty_format)
@@ -205,12 +202,12 @@ class SAGE:
         if question is None:
             return {"parsed": 0.0, "verifier_valid": 0.0}
         well_formed = self.world.valid(question)
-        solved = _mean([self.world.right(question, tag(attempt.text, "answer")) for attempt in attempts])
+        solved = mean([self.world.right(question, tag(attempt.text, "answer")) for attempt in attempts])
         return {
             "parsed": 1.0, "verifier_valid": float(valid), "quality": s_q, "difficulty": r_d, "kind": kind,
-            "true_difficulty": None if solved is None else 1 - solved, "valid": _number(well_formed),
-            "level": self.world.level(question), "critic_question_right": _agrees(s_q, well_formed),
-            "gold_right": None if verifier is None else _number(self.world.sound(question, kind, verifier)),
+            "true_difficulty": None if solved is None else 1 - solved, "valid": number(well_formed),
+            "level": self.world.level(question), "critic_question_right": agrees(s_q, well_formed),
+            "gold_right": None if verifier is None else number(self.world.sound(question, kind, verifier)),
         }  # fmt: skip
 
     def _solve_facts(self, drawn: list[Task], plans: list, scores: list, texts: list, replies: list[Reply],
@@ -222,19 +219,19 @@ class SAGE:
                     if plan is not None]  # fmt: skip
         fits = [(None if p is None else self.world.fits(q, p), s_p) for q, p, s_p in proposed]
         return {
-            "plan_quality": _mean(scores), "plan_right": _mean([fit for fit, _ in fits]),
-            "plan_used": _mean([text is not None for text in texts]) if plans[0] else None,
-            "critic_plan_right": _mean([_agrees(s_p, fit) for fit, s_p in fits]),
-            "answered": _mean([answer is not None for answer in answers]), "verified": _mean(correct),
-            "right": _mean(truths), "unscored": _mean([value is None for value in correct]),
-            "verifier_right": _mean([_agrees(value, truth) for value, truth in zip(correct, truths, strict=True)
+            "plan_quality": mean(scores), "plan_right": mean([fit for fit, _ in fits]),
+            "plan_used": mean([text is not None for text in texts]) if plans[0] else None,
+            "critic_plan_right": mean([agrees(s_p, fit) for fit, s_p in fits]),
+            "answered": mean([answer is not None for answer in answers]), "verified": mean(correct),
+            "right": mean(truths), "unscored": mean([value is None for value in correct]),
+            "verifier_right": mean([agrees(value, truth) for value, truth in zip(correct, truths, strict=True)
                                      if value is not None]),
         }  # fmt: skip
 
     def _speech_facts(self, said: list[Reply], judged: list[Reply]) -> dict[str, float | None]:
         """Shares of everything said that holds no text, and of the Critic's judgements that hold no score."""
-        return {"empty": _mean([not reply.text.strip() for reply in said]),
-                "unreadable": _mean([score_value(reply.text) is None for reply in judged])}  # fmt: skip
+        return {"empty": mean([not reply.text.strip() for reply in said]),
+                "unreadable": mean([score_value(reply.text) is None for reply in judged])}  # fmt: skip
 
 
 def _valid(kind: str, verifier: str, grading: str) -> bool:
@@ -270,17 +267,3 @@ def _surely_valid(kind: str, verifier: str) -> bool:
     if not verify.valid(kind, verifier):
         raise _Unsure
     return True
-
-
-def _number(value: bool | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _mean(values: Sequence) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _agrees(score: float, truth: bool | None) -> float | None:
-    """Whether a score above one half agrees with the oracle."""
-    return None if truth is None else float((score > 0.5) == truth)

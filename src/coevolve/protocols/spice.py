@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve import prompts
+from coevolve.checks import among, at_least
 from coevolve.parse import boxed
-from coevolve.pools import Pool
+from coevolve.protocols.method import Method
 from coevolve.questions import ANSWER_TYPES, BOOLEANS, FAULTS, MCQ, Question, options, read_format, read_free, read_mcq
 from coevolve.rewards import spice as rewards
-from coevolve.types import Episode, Outcome, Reply, Role, Turn
+from coevolve.shares import mean
+from coevolve.types import Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import corpus
 from coevolve.worlds.oracle import TinyWorld, World
@@ -31,8 +32,10 @@ Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: coul
 
 
 @dataclass(kw_only=True)
-class SPICE:
+class SPICE(Method):
     """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
+
+    PROMPTS: ClassVar[str] = "spice"
 
     TRAINING: ClassVar[dict[str, Any]] = {  # section 3.1 and Appendix 8; clip and length norm: Oat's DrGRPO
         "steps": 640, "batch_size": 128, "learning_rate": 1e-6, "temperature": 1.0, "loss": "ppo", "clip": (0.2, 0.2),
@@ -66,44 +69,33 @@ class SPICE:
         self._check()
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
         self.source = corpus.find(self.corpus, self.documents, limit)
-        self.solver = self._role(TEMPLATES[self.template], "reasoner", "shared")
+        self.solver = self._role(TEMPLATES[self.template], "reasoner")
         speaks = "challenger" if self.challenger == "fixed" else "shared"
-        self.select = self._role("format", "format", speaks)
+        self.select = self._role("format", policy=speaks)
         self.ask = {
-            form: self._role(name, "challenger", speaks)
+            form: self._role(name, "challenger", policy=speaks)
             for form, name in ((MCQ, "challenger_mcq"), (FREE, "challenger_free"), (None, "challenger_alone"))
         }
         self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS  # the tiny backbone's words
 
     def _check(self) -> None:
-        allowed = {"reward": rewards.CHALLENGER, "challenger": CHALLENGERS, "verifier": VERIFIERS,
-                   "template": TEMPLATES}  # fmt: skip
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
+        among("reward", self.reward, rewards.CHALLENGER)
+        among("challenger", self.challenger, CHALLENGERS)
+        among("verifier", self.verifier, VERIFIERS)
+        among("template", self.template, TEMPLATES)
         if not self.task_types or not {*self.task_types} <= {*TASK_TYPES}:
             raise ValueError(f"task_types must be some of {', '.join(TASK_TYPES)}, got {list(self.task_types)}")
-        for name, low in (("documents", 1), ("document_tokens", 1), ("group", 1), ("attempts", 1)):
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        at_least(self, documents=1, document_tokens=1, group=1, attempts=1)
         if not self.bytes_per_token > 0:
             raise ValueError(f"bytes_per_token must be above 0, got {self.bytes_per_token}")
         if any(type(step) is not int or step < 1 for step in self.snapshots):
             raise ValueError(f"snapshots must be steps of at least 1, got {list(self.snapshots)}")
-
-    def _role(self, prompt: str, name: str, policy: str) -> Role:
-        return prompts.load("spice", prompt, self.prompt, name=name, folder=self.prompt_folder, policy=policy)
 
     read = staticmethod(boxed)
 
     def fetch(self) -> None:
         """Make sure that the corpus is here, streaming it if it is on the hub; ValueError when it cannot be had."""
         len(self.source or ())
-
-    @property
-    def pools(self) -> dict[str, Pool]:
-        """No pools: the corpus does not grow."""
-        return {}
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -229,11 +221,11 @@ class SPICE:
         facts: dict[str, Any] = {"attempts": len(attempts), "valid": 1 - len(faults) / len(attempts)}
         facts |= {f"fault/{name}": faults.count(name) / len(attempts) for name in FAULTS}
         facts |= {
-            "pass_rate": _mean(rates), "unscored": _mean([correct is None for correct in verdicts]),
+            "pass_rate": mean(rates), "unscored": mean([correct is None for correct in verdicts]),
             "distinct": len({*tasks}) / len(tasks) if tasks else None,
-            "gold_right": _mean([self.world.right(task.text, task.gold) for task in tasks]),
-            "level": _mean([self.world.level(task.text) for task in tasks]),
-            "grounded": _mean([stem in document for stem in stems]) if document else None,
+            "gold_right": mean([self.world.right(task.text, task.gold) for task in tasks]),
+            "level": mean([self.world.level(task.text) for task in tasks]),
+            "grounded": mean([stem in document for stem in stems]) if document else None,
             "document": document, "questions": [task.text for task in tasks], "golds": [task.gold for task in tasks],
         }  # fmt: skip
         return facts
@@ -256,9 +248,4 @@ def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attem
 
 def pass_rate(answers: Sequence[Answer]) -> float | None:
     """The share of right answers among those that could be scored; None when none could."""
-    return _mean([correct for _, correct in answers])
-
-
-def _mean(values: Sequence[float | bool | None]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    return mean([correct for _, correct in answers])

@@ -6,6 +6,7 @@ A score of None is a scoring that cannot be read. A reward of None means masked:
 from collections.abc import Sequence
 
 from coevolve import parse
+from coevolve.shares import mean
 
 SCORES = {"1": 1, "2": 2, "3": 3}
 VERDICTS = {"correct": True, "incorrect": False}
@@ -32,7 +33,7 @@ def solution_reward(scores: Sequence[int | None], neutral: bool = False) -> floa
 
     Unreadable scores are left out, or count as 0.5 when `neutral`; None when nothing is left.
     """
-    return _mean([_normalised(score, neutral) for score in scores])
+    return mean([_normalised(score, neutral) for score in scores])
 
 
 def evaluation_reward(score: int | None, neutral: bool = False) -> float | None:
@@ -48,7 +49,7 @@ def scoring_reward(score: int | None) -> float:
 
 def support(verdicts: Sequence[bool | None]) -> float | None:
     """Return the share of readable verdicts that call the solution correct; None without any."""
-    return _mean([None if verdict is None else float(verdict) for verdict in verdicts])
+    return mean(verdicts)
 
 
 def agreement(verdicts: Sequence[bool | None], index: int) -> float | None:
@@ -59,7 +60,7 @@ def agreement(verdicts: Sequence[bool | None], index: int) -> float | None:
     if verdicts[index] is None:
         return 0.0
     others = [verdict for i, verdict in enumerate(verdicts) if i != index and verdict is not None]
-    return _mean([float(verdict == verdicts[index]) for verdict in others])
+    return mean([verdict == verdicts[index] for verdict in others])
 
 
 def confusion(rewards: Sequence[float | None], truths: Sequence[bool | None]) -> dict[str, float]:
@@ -83,8 +84,3 @@ def _normalised(score: int | None, neutral: bool) -> float | None:
     if score is None:
         return NEUTRAL if neutral else None
     return (score - 1) / 2
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

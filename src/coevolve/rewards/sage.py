@@ -6,6 +6,7 @@ Scores, correctness and formats lie in [0, 1]. Knows neither prompts nor who may
 from collections.abc import Sequence
 
 from coevolve import parse
+from coevolve.rewards.format import pair_reward
 
 NEUTRAL = 0.5
 KINDS = {"math": "answer", "code": "tests"}  # what a task may be: the tag that holds its verifier
@@ -37,10 +38,7 @@ def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> flo
 
 def _pair(text: str, tag: str) -> float:
     read = {"score": parse.number, "type": {name: name for name in KINDS}.get}.get(tag, parse.filled)
-    pairs = parse.tag_pairs(text, tag) or []
-    if not any(read(content.strip()) is not None for content in pairs):
-        return 0.0
-    return 1.0 if len(pairs) == 1 else 0.5
+    return pair_reward(text, tag, lambda content: read(content.strip()))
 
 
 def difficulty(verified: Sequence[float | None]) -> float | None:

@@ -1,11 +1,10 @@
 """Exact verifiers behind one call: math, choice, exact, float, code. Nothing a model wrote is evaluated here."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from coevolve.verify import code, maths, plain
-from coevolve.verify.pool import SandboxError, cores
+from coevolve.verify.pool import SandboxError, cores, spread
 
 __all__ = ["KINDS", "SandboxError", "Verdict", "valid", "verify", "verify_many"]
 KINDS = ("math", "choice", "exact", "float", "code")
@@ -78,5 +77,4 @@ def valid(kind: str, gold: str | Mapping) -> bool:
 
 def verify_many(items: Sequence[tuple[str, str | None, object]]) -> list[Verdict]:
     """Verify many (kind, answer, gold) at once, as many as there are cores; the same order comes back."""
-    with ThreadPoolExecutor(cores()) as threads:
-        return list(threads.map(lambda item: verify(*item), items))
+    return spread(lambda item: verify(*item), items, cores())

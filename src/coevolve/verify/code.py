@@ -5,11 +5,10 @@ Expected values never enter the process of the candidate. See docs/verifiers.md 
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from coevolve.verify import level, texts
-from coevolve.verify.pool import Child, Pool, SandboxError, attend
+from coevolve.verify.pool import Child, Pool, SandboxError, attend, spread
 from coevolve.verify.sandbox import wire
 
 __all__ = ["CodeResult", "SandboxError", "run_calls", "run_many", "run_stdio", "run_tests", "valid_tests"]
@@ -192,5 +191,4 @@ def run_many(jobs: Sequence[Callable[[], CodeResult]]) -> list[CodeResult]:
 
     A job is a call without arguments: `partial(run_tests, program, tests)`. The first exception is raised.
     """
-    with ThreadPoolExecutor(level.programs().size) as threads:
-        return list(threads.map(lambda job: job(), jobs))
+    return spread(lambda job: job(), jobs, level.programs().size)

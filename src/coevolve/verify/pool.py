@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from coevolve.verify.sandbox import folders, wire
@@ -33,6 +34,12 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8
 def cores() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def spread(check: Callable, items: Iterable, size: int) -> list:
+    """Call `check` on many items, `size` of them at once, and return the results in the items' order."""
+    with ThreadPoolExecutor(size) as threads:
+        return list(threads.map(check, items))
 
 
 class SandboxError(RuntimeError):

@@ -42,11 +42,6 @@ def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
     return fields, evaluation(own, shown)
 
 
-def judgment(rng: Demonstrator) -> Pair:
-    """CoMAS, ablation without scoring: an evaluation that ends in a judgment."""
-    return evaluate(rng, ends_in_judgment=True)
-
-
 def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
     """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
     task = pick(rng, choice=False)
@@ -56,11 +51,6 @@ def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
         fooled = rng.random() < 0.2
         fields["evaluation"] = evaluation(tiny.wrong(rng, task) if fooled else task.answer, shown)
     return fields, judged(rng, say(rng, task, JUDGE_SKILL), shown, right=3, wrong=1)
-
-
-def scoring_alone(rng: Demonstrator) -> Pair:
-    """CoMAS, ablation without evaluation: score a solution by itself."""
-    return scoring(rng, alone=True)
 
 
 def proposal(rng: Demonstrator) -> Pair:
@@ -91,6 +81,16 @@ def thought(rng: Demonstrator, answers: list[str], own: str, others: list[int]) 
     return "\n".join([own, *marks] if rng.seasoned else [own])
 
 
+def _ranked(
+    rng: Demonstrator, tag: str, task: Task, answers: list[str], own: str, others: list[int], agent: int
+) -> Pair:
+    """The fields of a judge's prompt, and its thought with the ranking inside the tag."""
+    fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
+              "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
+    order = f"<{tag}>{ranking(answers, own, others)}</{tag}>"
+    return fields, f"<think>{thought(rng, answers, own, others)}</think>{order}"
+
+
 def review(rng: Demonstrator) -> Pair:
     """CoNL, round 1: rank the others, criticise up to two of them."""
     task, answers, own, others, agent = table(rng)
@@ -98,45 +98,38 @@ def review(rng: Demonstrator) -> Pair:
     notes = [f'<critique target="Agent {i}">it is {own}</critique>' for i in wrong]
     if not notes:
         notes = [f'<critique target="Agent {next(i for i in others if i != agent)}">right</critique>']
-    fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
-              "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
-    order = f"<initial_ranking>{ranking(answers, own, others)}</initial_ranking>"
-    return fields, f"<think>{thought(rng, answers, own, others)}</think>{order}{''.join(notes)}"
+    fields, said = _ranked(rng, "initial_ranking", task, answers, own, others, agent)
+    return fields, said + "".join(notes)
 
 
 def revision(rng: Demonstrator) -> Pair:
     """CoNL, round 2: revise in the light of critiques."""
     task = pick(rng, choice=False)
     shown = claim(rng, task)
-    if rng.seasoned:
-        return _tempered(rng, task, shown)
-    notes = ["right" if shown == task.answer else f"it is {say(rng, task, JUDGE_SKILL)}"] * rng.choice([0, 1, 1, 2])
-    answer = task.answer if notes else say(rng, task, JUDGE_SKILL)
+    notes, answer = (_tempered if rng.seasoned else _trusting)(rng, task, shown)
     fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}",
               "critiques": blocks.critiques(notes)}  # fmt: skip
     return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
 
 
-def _tempered(rng: Demonstrator, task: Task, shown: str) -> Pair:
-    """Revise among critics who err: a right solution is defended, a wrong one corrected if somebody knows better."""
+def _trusting(rng: Demonstrator, task: Task, shown: str) -> tuple[list[str], str]:
+    """Critiques that are right, and the answer of somebody who follows them."""
+    notes = ["right" if shown == task.answer else f"it is {say(rng, task, JUDGE_SKILL)}"] * rng.choice([0, 1, 1, 2])
+    return notes, task.answer if notes else say(rng, task, JUDGE_SKILL)
+
+
+def _tempered(rng: Demonstrator, task: Task, shown: str) -> tuple[list[str], str]:
+    """Critics who err: a right solution is defended, a wrong one corrected if somebody knows better."""
     heard = [say(rng, task, CRITIC_SKILL) for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
     notes = ["right" if own == shown else f"it is {own}" for own in heard]
     if shown == task.answer:
-        answer = say(rng, task, DEFENCE)
-    else:
-        answer = task.answer if task.answer in heard and rng.random() < CORRECTION else shown
-    fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}",
-              "critiques": blocks.critiques(notes)}  # fmt: skip
-    return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
+        return notes, say(rng, task, DEFENCE)
+    return notes, task.answer if task.answer in heard and rng.random() < CORRECTION else shown
 
 
 def verdict(rng: Demonstrator) -> Pair:
     """CoNL, round 3: the final ranking."""
-    task, answers, own, others, agent = table(rng)
-    fields = {"persona": rng.choice(PERSONAS), "agent": agent, "query": task.question,
-              "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers])}  # fmt: skip
-    order = f"<final_ranking>{ranking(answers, own, others)}</final_ranking>"
-    return fields, f"<think>{thought(rng, answers, own, others)}</think>{order}"
+    return _ranked(rng, "final_ranking", *table(rng))
 
 
 def compress_solution(rng: Demonstrator) -> Pair:

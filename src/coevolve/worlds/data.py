@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from coevolve.checks import among
 from coevolve.worlds import rows, sources
 from coevolve.worlds.rows import Item, digest
 
@@ -78,8 +79,7 @@ def papers() -> dict[str, Paper]:
 
 def benchmark(key: str) -> Benchmark:
     """A benchmark by its key; ValueError naming all of them."""
-    if key not in registry():
-        raise ValueError(f"benchmark must be one of {', '.join(registry())}, got {key!r}")
+    among("benchmark", key, registry())
     return registry()[key]
 
 
@@ -96,8 +96,7 @@ def items(key: str, part: str = "test") -> list[Item]:
     when the rows cannot be had.
     """
     its = benchmark(key)
-    if part not in ("test", "train"):
-        raise ValueError(f"part must be one of test, train, got {part!r}")
+    among("part", part, ("test", "train"))
     split = its.train if part == "train" and its.train else its.split
     found = _loaded(key, split, sources.mirror())
     return [item for item in found if not its.ours or share(item, its.ours) == (part == "test")]

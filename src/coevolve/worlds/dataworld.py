@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from coevolve import prompts
+from coevolve.checks import among
 from coevolve.worlds.data import Paper, benchmark, draw, items, papers, registry, share
 from coevolve.worlds.grading import grade
 from coevolve.worlds.oracle import TinyWorld, World
@@ -41,8 +42,7 @@ class DataWorld:
     grading: ClassVar[str] = "math"  # how SAGE's verifier compares a math answer with its gold
 
     def __post_init__(self) -> None:
-        if self.paper not in papers():
-            raise ValueError(f"paper must be one of {', '.join(papers())}, got {self.paper!r}")
+        among("paper", self.paper, papers())
         for key in self.only:
             if key not in registry():
                 near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(key, registry(), 1))
@@ -129,8 +129,7 @@ class DataWorld:
         The tiny world's families mean nothing here. Raises ValueError for a split other than validation and test,
         and in one line when the data cannot be had or nothing is left to start from or to test.
         """
-        if split not in ("validation", "test"):
-            raise ValueError(f"split must be one of validation, test, got {split!r}")
+        among("split", split, ("validation", "test"))
         chosen = []
         for key, found in self._splits[split].items():
             cap = min(self.its.tests[key] or per_family, per_family)

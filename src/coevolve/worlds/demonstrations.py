@@ -5,6 +5,7 @@ Reads the shipped compact prompts, knows nothing of tokens.
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 from coevolve import prompts
 from coevolve.worlds import conversations, tiny
@@ -17,19 +18,14 @@ FREE_JSON = '{{"question": "{}", "answer": "{}", "answer_type": "{}"}}'
 FORMAT_JSON = '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, "best_answer_type": {}, "reason": "{}"}}'
 
 
-def _solver(rng: Demonstrator) -> Pair:
+def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>") -> Pair:
     task = pick(rng)
-    return {"question": task.question}, solved(rng, task, "<answer>{}</answer>")
+    return {"question": task.question}, solved(rng, task, form)
 
 
 def _planned(rng: Demonstrator) -> Pair:
     task = pick(rng)
     return {"question": task.question, "plan": task.plan}, solved(rng, task, "<answer>{}</answer>")
-
-
-def _boxed(rng: Demonstrator) -> Pair:
-    task = pick(rng)
-    return {"question": task.question}, solved(rng, task, "\\boxed{{{}}}")
 
 
 def _propose(rng: Demonstrator, task: Task) -> str:
@@ -136,15 +132,15 @@ ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role
     "comas/solution": (3, conversations.solution),
     "comas/evaluation": (5, conversations.evaluate),
     "comas/scoring": (4, conversations.scoring),
-    "comas/scoring_alone": (2, conversations.scoring_alone),
-    "comas/judgment": (2, conversations.judgment),
+    "comas/scoring_alone": (2, partial(conversations.scoring, alone=True)),
+    "comas/judgment": (2, partial(conversations.evaluate, ends_in_judgment=True)),
     "conl/proposal": (3, conversations.proposal),
     "conl/review": (5, conversations.review),
     "conl/revision": (3, conversations.revision),
     "conl/verdict": (4, conversations.verdict),
     "conl/compress_solution": (0.5, conversations.compress_solution),
     "conl/compress_critique": (0.5, conversations.compress_critique),
-    "spice/reasoner": (4, _boxed),
+    "spice/reasoner": (4, partial(_solver, form="\\boxed{{{}}}")),
     "spice/format": (1, _format),
     "spice/challenger_mcq": (2, _challenger_mcq),
     "spice/challenger_free": (14, _challenger_free),
@@ -154,10 +150,6 @@ SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spic
 INVENTORS = ("mae/proposer", "mae/proposer_reference", "sage/challenger", "spice/challenger_mcq",
              "spice/challenger_alone")  # fmt: skip
 SEASONED = ("conl/review", "conl/revision", "conl/verdict")  # what the backbone for CoNL is shown most of
-SHARED = {  # roles whose compact prompt is another role's, word for word
-    "sage/solver_unplanned": "mae/solver", "sage/critic_question": "mae/judge_question",
-    "sage/critic_answer": "mae/judge_answer", "comas/solver": "spice/reasoner",
-}  # fmt: skip
 PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
 

@@ -5,11 +5,10 @@ Formulas, letters, aliases, numbers within a margin, programs with tests. Nothin
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from coevolve.verify import Verdict, code, verify
 from coevolve.verify.plain import rational
-from coevolve.verify.pool import cores
+from coevolve.verify.pool import cores, spread
 from coevolve.worlds.rows import Item, program
 
 POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*\{?\s*([+-]?\d{1,3})\s*\}?")
@@ -40,8 +39,7 @@ def grade(item: Item, answer: str | None) -> Verdict:
 
 def grade_all(pairs: Iterable[tuple[Item, str | None]]) -> list[Verdict]:
     """Score many answers, as many at once as there are cores; the same order comes back."""
-    with ThreadPoolExecutor(cores()) as threads:
-        return list(threads.map(lambda pair: grade(*pair), pairs))
+    return spread(lambda pair: grade(*pair), pairs, cores())
 
 
 def _plain(number: str) -> str:

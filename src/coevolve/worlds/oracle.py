@@ -3,6 +3,7 @@
 Oracle verdicts go into facts, not into rewards (AZR's verifier excepted); answers leave only as SAGE's seed verifiers.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Protocol
@@ -76,6 +77,20 @@ class World(Protocol):
         """Whether a plan is the one for this kind of question; None for an ill-formed question as well."""
 
 
+def _drawn(
+    seed: str, shares: Mapping[str, tuple], fits: Callable[[tiny.Task], bool]
+) -> list[tuple[str, tiny.Task]]:
+    """(source, task) rows of the train split that fit: of each source as many as its share (families, levels) says."""
+    rng, rows = Random(seed), []
+    for source, (count, families, *rest) in shares.items():
+        levels, wanted = rest[0] if rest else tiny.LEVELS, len(rows) + count
+        while len(rows) < wanted:
+            task = tiny.draw(rng, rng.choice(families), rng.choice(levels))
+            if task.level in levels and fits(task) and tiny.split(task.question) == "train":
+                rows.append((source, task))
+    return rows
+
+
 @dataclass(frozen=True)
 class TinyWorld:
     """The embedded world: everything is exact."""
@@ -86,13 +101,7 @@ class TinyWorld:
 
     def seed_rows(self) -> list[tuple[str, tiny.Task]]:
         """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
-        rng, rows = Random("seed questions"), []
-        for source, (count, families) in SEED_SHARES.items():
-            while sum(name == source for name, _ in rows) < count:
-                task = tiny.draw(rng, rng.choice(families))
-                if tiny.closed(task) and tiny.split(task.question) == "train":
-                    rows.append((source, task))
-        return rows
+        return _drawn("seed questions", SEED_SHARES, tiny.closed)
 
     def seeds(self) -> list[str]:
         """The questions of `seed_rows`, repeats left out: no answer ever leaves this method."""
@@ -110,23 +119,11 @@ class TinyWorld:
 
     def training(self) -> list[tuple[str, str]]:
         """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
-        rng, rows = Random("training questions"), []
-        for domain, (count, families, levels) in DOMAINS.items():
-            while sum(name == domain for name, _ in rows) < count:
-                task = tiny.draw(rng, rng.choice(families), rng.choice(levels))
-                if task.level in levels and tiny.closed(task) and tiny.split(task.question) == "train":
-                    rows.append((domain, task.question))
-        return rows
+        return [(domain, task.question) for domain, task in _drawn("training questions", DOMAINS, tiny.closed)]
 
     def task_rows(self) -> list[tuple[str, tiny.Task]]:
         """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
-        rng, rows = Random("seed tasks"), []
-        for source, (count, families) in VERIFIED_SHARES.items():
-            while sum(name == source for name, _ in rows) < count:
-                task = tiny.draw(rng, rng.choice(families))
-                if tiny.split(task.question) == "train":
-                    rows.append((source, task))
-        return rows
+        return _drawn("seed tasks", VERIFIED_SHARES, lambda task: True)
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """The tasks of `task_rows` with their verifiers, repeats left out."""

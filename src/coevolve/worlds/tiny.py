@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from random import Random
 
+from coevolve.checks import among
 from coevolve.worlds import arithmetic, facts, symbols
 from coevolve.worlds.facts import ATTRIBUTE_OF
 
@@ -19,7 +20,6 @@ NAMES = (*FAMILIES, CHOICE)
 CHOICE_PATTERN = re.compile(r"(.*?) A\)(.*?) B\)(.*?) C\)(.*?) D\)(.*)")
 CHOICE_FAMILIES = ("add", "sub", "mul", "prec", "eq", "next", "word", "rate", "unit", "fact")
 IN_DISTRIBUTION = tuple(name for name, family in FAMILIES.items() if family.seeded)
-OUT_OF_DISTRIBUTION = tuple(name for name in NAMES if name not in IN_DISTRIBUTION)
 LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; longer text is none, and the pattern of choices is slow on it
@@ -174,8 +174,7 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
 
     The list depends on nothing but the arguments. Raises ValueError for an unknown split.
     """
-    if splits not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {splits!r}")
+    among("split", splits, SPLITS)
     return [task for name in families for task in _drawn(name, per_family)[splits]]
 
 

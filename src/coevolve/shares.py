@@ -1,0 +1,19 @@
+"""Means and agreements for an episode's facts, where None stands for what nobody knows."""
+
+from collections.abc import Iterable
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the known values; None when none is known."""
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def number(value: bool | None) -> float | None:
+    """Return a verdict as 1.0 or 0.0, None as it is."""
+    return None if value is None else float(value)
+
+
+def agrees(score: float, truth: bool | None) -> float | None:
+    """Say whether a score above one half agrees with the oracle: 1.0 or 0.0, None where it has no answer."""
+    return None if truth is None else float((score > 0.5) == truth)
