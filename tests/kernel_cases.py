@@ -122,7 +122,7 @@ def test_a_target_outside_the_vocabulary_is_nan_and_reads_nothing(target):
     assert logprob.isnan() and gradient.isnan().all()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.integers(0, 2**31), st.integers(1, 8), st.integers(1, 200), st.integers(1, 8), st.integers(1, 8),
     st.fixed_dictionaries(OPTIONS),

@@ -63,7 +63,7 @@ OPTIONS = {
 }
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.integers(0, 2**31), st.integers(0, 40), st.integers(1, 70), st.integers(1, 9), st.integers(1, 50),
     st.tuples(*[st.booleans()] * 4), st.sampled_from([1.0, -2.5]), st.fixed_dictionaries(OPTIONS),

@@ -415,7 +415,7 @@ PIECES = ["<question>", "</question>", "<type>", "</type>", "math", "code", "<an
           "{question}", "\ud800", "x*3", "<think>", "[Your"]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), min_size=1, max_size=8), st.booleans())
 def test_whatever_is_said_an_episode_ends_with_rewards_in_range(texts: list[str], literal: bool) -> None:
     spoken = cycle(texts)
