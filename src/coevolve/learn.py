@@ -19,6 +19,7 @@ from coevolve.policies.packing import heated, micro_batches
 from coevolve.policies.reference import Reference
 from coevolve.policies.sharding import clip_gradients, is_sharded
 from coevolve.policies.value import ValueHead
+from coevolve.policies.zero import Zero
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
@@ -82,16 +83,14 @@ def learn(
     if entropy_coef == 0:
         rows = [row for row in rows if any(row.advantages)]
     optimizer.zero_grad(set_to_none=True)
-    sums = _Sums()
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
-    policy.model.train()  # adapters may have dropout
-    for batch in _passes(policy, rows, ranks, micro_tokens):
-        result, gap = _backward(policy, batch, old, settings)
-        if any(batch[0].weights):  # not an idle one
-            sums.add(result, gap)
-    policy.model.eval()
+    by_deepspeed = isinstance(optimizer, Zero)
+    passes = _passes(policy, rows, ranks, micro_tokens, sharded=by_deepspeed or policy.shards is not None)
+    sums = _accumulate(policy, optimizer, passes, old, settings)
     sums.join(ranks)
-    ranks.add_gradients(part for group in optimizer.param_groups for part in group["params"] if not is_sharded(part))
+    if not by_deepspeed:
+        parts = (part for group in optimizer.param_groups for part in group["params"])
+        ranks.add_gradients(part for part in parts if not is_sharded(part))
     norm, skipped = _update(optimizer, sums, grad_clip)
     return {
         **sums.metrics(),
@@ -104,11 +103,30 @@ def learn(
     }
 
 
+def _accumulate(
+    policy: Policy, optimizer: Optimizer, passes: list[list[_Row]], old: str, settings: dict
+) -> "_Sums":
+    """Add every micro-batch to the gradient; return the sums of their metrics."""
+    sums = _Sums()
+    policy.model.train()  # adapters may have dropout
+    for number, batch in enumerate(passes, 1):
+        result, gap = _loss(policy, batch, old, settings)
+        if isinstance(optimizer, Zero):
+            optimizer.backward(result.loss, last=number == len(passes))
+        else:
+            result.loss.backward()
+        if any(batch[0].weights):  # not an idle one
+            sums.add(result, gap)
+    policy.model.eval()
+    return sums
+
+
 def _update(optimizer: Optimizer, sums: "_Sums", grad_clip: float | None) -> tuple[float, bool]:
     """Clip and step unless something is not finite; return the gradient's norm and whether the step was skipped."""
     norm, skipped = math.nan, False
     if sums.tokens:
-        norm = clip_gradients(optimizer, grad_clip or math.inf)
+        most = grad_clip or math.inf
+        norm = optimizer.clip(most) if isinstance(optimizer, Zero) else clip_gradients(optimizer, most)
         skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
         if not skipped:
             optimizer.step()
@@ -180,15 +198,17 @@ def _micro_batches(rows: Sequence[_Row], micro_tokens: int, share: bool) -> Iter
         yield [rows[i] for i in batch]
 
 
-def _passes(policy: Policy, rows: Sequence[_Row], ranks: Ranks, micro_tokens: int) -> list[list[_Row]]:
+def _passes(
+    policy: Policy, rows: Sequence[_Row], ranks: Ranks, micro_tokens: int, sharded: bool
+) -> list[list[_Row]]:
     """Return this rank's micro-batches. Sharded, every pass needs all ranks: as many as any, with idle rows."""
     batches = list(_micro_batches(ranks.share(rows), micro_tokens, policy.shares_prompts))
-    idle = int(ranks.most(len(batches))) - len(batches) if policy.shards is not None else 0
+    idle = int(ranks.most(len(batches))) - len(batches) if sharded else 0
     return batches + [[rows[0].idle()] for _ in range(idle)]
 
 
-def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[PolicyLoss, Tensor]:
-    """Add one micro-batch to the gradient; return its loss and each token's |learner - sampler| gap."""
+def _loss(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[PolicyLoss, Tensor]:
+    """Return a micro-batch's share of the loss, and each token's |learner - sampler| gap."""
     hidden_TH, targets_T = policy.states([row.text for row in batch])
     lengths = [len(row.reply.ids) for row in batch]
     hidden_TH, temperature = heated(hidden_TH, [row.temperature for row in batch], lengths)
@@ -209,7 +229,6 @@ def _backward(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tu
         weights_T=packed(row.weights for row in batch),
         **settings,
     )
-    result.loss.backward()
     return result, (result.logprobs_T - sampled_T).abs()
 
 

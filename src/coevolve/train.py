@@ -26,6 +26,7 @@ from coevolve.evaluate import setups
 from coevolve.evaluate.conl import examine, totals
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
+from coevolve.policies import zero
 from coevolve.policies.team import Team
 from coevolve.progress import progress
 from coevolve.ranks import Ranks
@@ -201,6 +202,7 @@ def train(run: Run) -> Path:
     Leaves config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after),
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
     """
+    zero.check(run.protocol)
     sink = tracker(run) if Ranks().first else Tracker()  # before the model loads: its package may be missing
     with closing(sink):
         return _train(run, sink)

@@ -18,6 +18,7 @@ from coevolve.policies.qwen2 import Decoder
 from coevolve.policies.reference import Reference
 from coevolve.policies.sampler import sample_together
 from coevolve.policies.value import ValueHead
+from coevolve.policies.zero import Zero, wanted
 from coevolve.types import Reply, Turn
 
 LARGE = 2 * 10**8  # parameters from which on layers are computed twice rather than remembered
@@ -58,12 +59,13 @@ class Team:
         self.values: dict[str, ValueHead] = {}
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
-        """Give every trained policy a fresh AdamW, and its share of the weights when launched with FSDP."""
+        """Give every trained policy a fresh AdamW, shared out as it was launched: with FSDP or DeepSpeed."""
+        kind = Zero if wanted() else AdamW
         for name in self.trained:
             if sharding.wanted():
                 self.policies[name].shard()
             parameters = sharding.groups(self.policies[name].parameters())
-            self.optimizers[name] = AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
+            self.optimizers[name] = kind(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
         self.gather()
 
     def spread(self) -> None:
