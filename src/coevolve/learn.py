@@ -85,7 +85,7 @@ def learn(
     optimizer.zero_grad(set_to_none=True)
     settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
     by_deepspeed = isinstance(optimizer, Zero)
-    passes = _passes(policy, rows, ranks, micro_tokens, sharded=by_deepspeed or policy.shards is not None)
+    passes = _passes(policy, rows, ranks, micro_tokens, alike=by_deepspeed or policy.shards is not None)
     sums = _accumulate(policy, optimizer, passes, old, settings)
     sums.join(ranks)
     if not by_deepspeed:
@@ -198,12 +198,10 @@ def _micro_batches(rows: Sequence[_Row], micro_tokens: int, share: bool) -> Iter
         yield [rows[i] for i in batch]
 
 
-def _passes(
-    policy: Policy, rows: Sequence[_Row], ranks: Ranks, micro_tokens: int, sharded: bool
-) -> list[list[_Row]]:
-    """Return this rank's micro-batches. Sharded, every pass needs all ranks: as many as any, with idle rows."""
+def _passes(policy: Policy, rows: Sequence[_Row], ranks: Ranks, micro_tokens: int, alike: bool) -> list[list[_Row]]:
+    """Return this rank's micro-batches; `alike`, where a pass waits for all ranks: as many as any, with idle rows."""
     batches = list(_micro_batches(ranks.share(rows), micro_tokens, policy.shares_prompts))
-    idle = int(ranks.most(len(batches))) - len(batches) if sharded else 0
+    idle = int(ranks.most(len(batches))) - len(batches) if alike else 0
     return batches + [[rows[0].idle()] for _ in range(idle)]
 
 
