@@ -37,7 +37,7 @@ def timed(method: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Time every method, or those named; print Markdown, write JSON beside this file."""
+    """Time every method, or those named; print a table; of all of them, write JSON beside this file."""
     load = os.getloadavg()[0]  # before the first run
     rows = [timed(method) for method in sys.argv[1:] or METHODS]
     result = {"load_before": round(load, 1), "runs": rows}
