@@ -180,15 +180,21 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
 
 @cache
 def _drawn(family: str, count: int) -> dict[str, tuple[Task, ...]]:
-    """Distinct tasks of each split, up to `count` each, among the first 200 `count` that a family draws."""
-    rng = Random(f"items {family}")
+    """Distinct tasks of each split, up to `count` each, among the first 200 `count` that a family draws.
+
+    A small family has given everything sooner: 50 `count` draws in a row without a new question end it.
+    """
+    rng, seen, last = Random(f"items {family}"), set(), 0
     found: dict[str, dict[str, Task]] = {name: {} for name in SPLITS}
-    for _ in range(200 * count):
+    for number in range(200 * count):
         task = draw(rng, family)
-        its = found[split(task.question)]
-        if len(its) < count and closed(task):
-            its.setdefault(task.question, task)
-        if all(len(its) == count for its in found.values()):
+        if task.question not in seen:
+            seen.add(task.question)
+            last = number
+            its = found[split(task.question)]
+            if len(its) < count and closed(task):
+                its[task.question] = task
+        if number - last == 50 * count or all(len(its) == count for its in found.values()):
             break
     return {name: tuple(its.values()) for name, its in found.items()}
 
