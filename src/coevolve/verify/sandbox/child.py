@@ -9,7 +9,7 @@ import os
 import random
 import resource
 import sys
-import threading
+from _thread import allocate_lock  # importing threading would make every fork dearer
 from types import ModuleType
 
 from . import wire
@@ -22,7 +22,7 @@ class Channel:
         self.fd = fd
         self.frames = wire.Frames(wire.INPUT)
         self.waiting: list[list] = []
-        self.lock = threading.Lock()
+        self.lock = allocate_lock()
 
     def read(self) -> list:
         """Next frame."""
@@ -60,7 +60,8 @@ def _load(program: str, name: str, names: dict[str, object]) -> dict[str, object
 
 def _finish() -> None:
     """What the interpreter does when a script ends: wait for threads, run atexit functions, flush."""
-    threading._shutdown()
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.__stdout__.flush()  # the same file, unless the script put another one in its place

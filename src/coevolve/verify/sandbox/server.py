@@ -13,7 +13,6 @@ import signal
 import socket
 import stat
 import sys
-import tempfile
 import time
 from functools import partial
 
@@ -77,7 +76,8 @@ class Server:
             self.uid = guard.UID + os.getpid() % 1000  # so that nobody else's processes count
 
     def _fork(self, limits: dict, fds: list[int]) -> tuple[int, str]:
-        scratch = tempfile.mkdtemp(prefix="job", dir=self.base)
+        scratch = os.path.join(self.base, "job")
+        os.mkdir(scratch, 0o700)
         if self.uid is not None:
             os.chown(scratch, self.uid, self.uid)
         server = os.getpid()
