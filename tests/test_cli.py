@@ -19,8 +19,8 @@ code = main(json.loads(sys.argv[1]))
 print(json.dumps([code, sorted({"torch", "transformers", "pandas"} & sys.modules.keys())]))
 """
 MISTAKES = {  # arguments after `train`, and what the line has to name
-    "protocol": (["nope", "--out", "run"], ["protocol must be one of", "'mae'", "'nope'"]),
-    "preset": (["mae", "--preset", "huge", "--out", "run"], ["preset must be one of", "'quick'", "'huge'"]),
+    "protocol": (["nope", "--out", "run"], ["protocol must be one of", "mae,", "'nope'"]),
+    "preset": (["mae", "--preset", "huge", "--out", "run"], ["preset must be one of", "quick,", "'huge'"]),
     "field": (["mae", "--out", "run", "stps=3"], ["field must be one of", "'stps'", "did you mean 'steps'?"]),
     "value": (["mae", "--out", "run", "batch_size=0"], ["batch_size must be at least 1, got 0"]),
     "type": (["mae", "--out", "run", "steps=many"], ["steps must be int, got 'many'"]),

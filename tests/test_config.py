@@ -21,15 +21,15 @@ def refused(method: str = "mae", /, preset: str = "quick", **overrides: object) 
 
 
 def test_an_unknown_protocol() -> None:
-    names = ", ".join(map(repr, METHODS))
+    names = ", ".join(METHODS)
     assert refused("mea") == f"protocol must be one of {names}, got 'mea'; did you mean 'mae'?"
     assert refused("zzz").endswith("got 'zzz'")
-    with pytest.raises(ValueError, match="protocol must be one of 'mae'"):
+    with pytest.raises(ValueError, match="protocol must be one of mae"):
         check("nope", {})
 
 
 def test_an_unknown_preset() -> None:
-    names = ", ".join(map(repr, config.presets()))
+    names = ", ".join(config.presets())
     assert refused(preset="quik") == f"preset must be one of {names}, got 'quik'; did you mean 'quick'?"
 
 
@@ -37,7 +37,7 @@ def test_an_unknown_preset() -> None:
 def test_an_unknown_field_names_those_of_run_and_method(name: str) -> None:
     line = refused(**{name: 1})
     assert line.startswith("field must be one of ") and f"got {name!r}" in line
-    assert "'steps'" in line and "'threshold'" in line
+    assert " steps," in line and " threshold," in line
     with pytest.raises(ValueError, match="field must be one of"):
         check("mae", {name: 1})
 
@@ -66,8 +66,8 @@ def test_a_value_of_another_type(field: str, value: object, wanted: str) -> None
     ("lora", [0, 8, 0.0], "rank at least 1"), ("lora", [8, 16, 1.0], "dropout below 1"), ("lora", [8.0, 16, 0], "rank"),
     ("model", [], "list of names"), ("learning_rate", 0, "above 0"),
     ("grad_clip", -1.0, "above 0"), ("temperature", 0.0, "above 0"), ("learning_rate", float("nan"), "finite"),
-    ("learning_rate", float("inf"), "finite"), ("threshold", float("nan"), "finite"), ("loss", "dpo", "'ppo'"),
-    ("length_norm", "mean", "'token_mean'"), ("track", "mlflow", "'wandb'"), ("estimator", "nope", "'task_relative'"),
+    ("learning_rate", float("inf"), "finite"), ("threshold", float("nan"), "finite"), ("loss", "dpo", "ppo,"),
+    ("length_norm", "mean", "token_mean,"), ("track", "mlflow", "wandb,"), ("estimator", "nope", "task_relative,"),
     ("setting", "some", "zero, no, half, with"), ("variant", "ours", "paper, official"), ("train", ["critic"], "judge"),
     ("attempts", 0, "at least 1"), ("prompt", "long", "full, compact"), ("judge_temperature", -1, "at least 0"),
 ])  # fmt: skip

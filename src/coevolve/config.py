@@ -3,7 +3,6 @@
 Imports no torch, so a wrong field is reported before anything heavy loads.
 """
 
-import difflib
 import importlib
 import json
 import math
@@ -16,6 +15,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from coevolve.advantages import ESTIMATORS, WITH_KL
+from coevolve.checks import among
 from coevolve.evaluate.setups import SETUPS
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
@@ -86,17 +86,17 @@ class Run:
             _check_numbers("lora", self.lora, (1, 0, 0), "[] or [rank at least 1, alpha, dropout below 1]")
             if type(self.lora[0]) is not int or self.lora[2] >= 1:
                 raise ValueError(f"lora must be [] or [rank at least 1, alpha, dropout below 1], got {self.lora}")
-        one_of("engine", self.engine, ENGINES)
-        one_of("loss", self.loss, KINDS)
-        one_of("length_norm", self.length_norm, LENGTH_NORMS)
-        one_of("track", self.track, ("", "tensorboard", "trackio", "wandb"))
+        among("engine", self.engine, ENGINES)
+        among("loss", self.loss, KINDS)
+        among("length_norm", self.length_norm, LENGTH_NORMS)
+        among("track", self.track, ("", "tensorboard", "trackio", "wandb"))
         if not self.model:
             raise ValueError("model must be a name or a list of names, got none")
         for name in getattr(self.protocol, "setups", ()):
-            one_of("setups", name, SETUPS)
-        one_of("estimator", getattr(self.protocol, "estimator", "task_relative"), ESTIMATORS)
+            among("setups", name, SETUPS)
+        among("estimator", getattr(self.protocol, "estimator", "task_relative"), ESTIMATORS)
         if getattr(self.protocol, "kl_coef", 0.0):
-            one_of("estimator with a kl_coef", self.protocol.estimator, WITH_KL)
+            among("estimator with a kl_coef", self.protocol.estimator, WITH_KL)
 
     def describe(self) -> dict[str, Any]:
         """The whole configuration as plain values, the protocol's fields among them."""
@@ -110,18 +110,9 @@ def _check_numbers(name: str, values: Sequence, lows: Sequence[float], allowed: 
         raise ValueError(f"{name} must be {allowed}, got {list(values)}")
 
 
-def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Raise ValueError naming the field and what is allowed, with the closest match first."""
-    allowed = list(allowed)
-    if value not in allowed:
-        near = difflib.get_close_matches(str(value), map(str, allowed), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
-
-
 def method(name: str) -> type:
     """The class of a method by its name."""
-    one_of("protocol", name, METHODS)
+    among("protocol", name, METHODS)
     module, _, attribute = METHODS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -162,7 +153,7 @@ def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], 
     ours, theirs = settable(Run), settable(method(protocol))
     mine, its = {}, {}
     for name, value in overrides.items():
-        one_of("field", name, sorted({*ours, *theirs}))
+        among("field", name, sorted({*ours, *theirs}))
         if name in theirs:
             its[name] = _coerce(method(protocol), name, value)
         else:
@@ -184,7 +175,7 @@ def build(
 ) -> Run:
     """Make a checked Run: the paper's defaults, then the preset's fields, then `overrides`."""
     known = presets()
-    one_of("preset", preset, known)
+    among("preset", preset, known)
     table = {**known[preset].get("all", {}), **known[preset].get(protocol, {}), **(overrides or {})}
     mine, its = split(protocol, table)
     mine = {"seed": seed, **training(method(protocol)), **mine}

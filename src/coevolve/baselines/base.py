@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from coevolve import config
+from coevolve.checks import among
 from coevolve.protocols.method import Method
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -23,7 +24,7 @@ class Base(Method):
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        config.one_of("paper", self.paper, PAPERS)
+        among("paper", self.paper, PAPERS)
         protocol = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
         self.solver = protocol.solver
         if hasattr(protocol, "read"):

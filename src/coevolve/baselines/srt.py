@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve.config import one_of
+from coevolve.checks import among
 from coevolve.evaluate.setups import majority
 from coevolve.parse import answer_line
 from coevolve.protocols.conl import CoNL
@@ -47,7 +47,7 @@ class SRT(Tabled):
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("form", self.form, FORMS)
+        among("form", self.form, FORMS)
         super().__post_init__()
 
     def episode(self, rng: Random) -> Episode:

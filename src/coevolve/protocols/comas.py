@@ -11,8 +11,7 @@ from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve.checks import at_least
-from coevolve.config import one_of
+from coevolve.checks import among, at_least
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
 from coevolve.protocols.method import Method
@@ -70,8 +69,8 @@ class CoMAS(Discussion):
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("without", self.without, ABLATIONS)
-        one_of("unreadable", self.unreadable, UNREADABLE)
+        among("without", self.without, ABLATIONS)
+        among("unreadable", self.unreadable, UNREADABLE)
         least = 2 if self.without == "scoring" else 1
         at_least(self, agents=1, rounds_per_agent=1, horizon=0, reuse=1, evaluations=least, kl_coef=0)
         self.m, self.n = self.rounds_per_agent * self.agents, self._evaluations()
