@@ -32,6 +32,26 @@ def test_adapters_count_by_their_rank():
     assert found["gradients and optimiser"] == pytest.approx(12 * own / GIB)
 
 
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_process_keeps_its_part_of_what_is_shared_out(ranks, monkeypatch):
+    model = policies.load("tiny").model
+    count = sum(part.numel() for part in model.parameters())
+    ends = model.model.embed_tokens.weight.numel() + model.model.norm.weight.numel()  # the head is tied to it
+    if model.lm_head.weight is not model.model.embed_tokens.weight:
+        ends += model.lm_head.weight.numel()
+    monkeypatch.setenv("WORLD_SIZE", str(ranks))
+    assert parts()["gradients and optimiser"] == pytest.approx(12 * count / GIB)  # every process all of it
+    with monkeypatch.context() as fsdp:
+        fsdp.setenv("ACCELERATE_USE_FSDP", "true")
+        found = parts()
+        assert found["gradients and optimiser"] == pytest.approx(12 * (ends + (count - ends) / ranks) / GIB)
+        assert found["weights"] == pytest.approx(4 * count / GIB)  # whole while they sample
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    for stage, size in (("1", 4 + 12 / ranks), ("2", 16 / ranks)):
+        monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", stage)
+        assert parts()["gradients and optimiser"] == pytest.approx(size * count / GIB)
+
+
 def test_activations_grow_with_the_micro_batch():
     assert parts(micro_tokens=2048)["activations"] == pytest.approx(2 * parts(micro_tokens=1024)["activations"])
 

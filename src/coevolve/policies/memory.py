@@ -3,6 +3,7 @@
 Parameters are counted exactly on empty weights; activations are a rule of thumb, and measured numbers beat it.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from coevolve.config import assign
 from coevolve.engines.vllm import SHARE
+from coevolve.policies import sharding, zero
 from coevolve.policies.team import LARGE
 from coevolve.policies.tiny import find
 
@@ -20,8 +22,8 @@ GIB = 2**30
 LOSS = 2**29  # bytes of logits that the loss holds at once, at most
 
 
-def shape(model: str) -> tuple[object, int, int]:
-    """Return a model's configuration, its parameters, and those of its linear layers that LoRA adapts per rank."""
+def shape(model: str) -> tuple[object, int, int, int]:
+    """Return a model's configuration, its parameters, those of its layers, and those that LoRA adds per rank."""
     try:
         config = AutoConfig.from_pretrained(find(model), trust_remote_code=False)
     except OSError as error:
@@ -31,30 +33,32 @@ def shape(model: str) -> tuple[object, int, int]:
     head = empty.get_output_embeddings()
     linear = (part for part in empty.modules() if isinstance(part, torch.nn.Linear) and part is not head)
     per_rank = sum(part.in_features + part.out_features for part in linear)
-    return config, sum(part.numel() for part in empty.parameters()), per_rank
+    in_layers = sum(part.numel() for layer in sharding.layers_of(empty) for part in layer.parameters())
+    return config, sum(part.numel() for part in empty.parameters()), in_layers, per_rank
 
 
 def estimate(run: "Run") -> dict[str, float]:
     """GiB that a run wants on one GPU, part by part and in total (the key "total").
 
     Full fine-tuning keeps float32 weights, gradients and two moments of AdamW; LoRA a bfloat16 base and those
-    for its adapters alone. Activations count one layer at a time where layers are computed twice (large models).
+    for its adapters alone. Of several processes each keeps its part of what FSDP or DeepSpeed shares out.
+    Activations count one layer at a time where layers are computed twice (large models).
     """
     models, trained = assign(run.protocol, run.model)
     parts = dict.fromkeys(("weights", "gradients and optimiser", "activations", "loss", "vllm"), 0.0)
     for model in dict.fromkeys(models.values()):
         if model.startswith("http"):
             continue
-        config, count, per_rank = shape(model)
+        config, count, in_layers, per_rank = shape(model)
         names = [name for name, its in models.items() if its == model]
         learners = sum(name in trained for name in names)
         if run.lora:
             own = learners * per_rank * run.lora[0]
             parts["weights"] += 2 * count + 4 * own
-            parts["gradients and optimiser"] += 12 * own
+            parts["gradients and optimiser"] += _learning(own, 0)
         else:
             parts["weights"] += 4 * count * len(names)
-            parts["gradients and optimiser"] += 12 * count * learners
+            parts["gradients and optimiser"] += _learning(count, in_layers) * learners
         if learners:
             parts["activations"] = max(parts["activations"], _activations(config, count, run.micro_tokens))
             parts["loss"] = max(parts["loss"], min(LOSS, 4 * run.micro_tokens * config.vocab_size))
@@ -62,6 +66,15 @@ def estimate(run: "Run") -> dict[str, float]:
         parts["vllm"] = SHARE * torch.cuda.mem_get_info()[1]
     gib = {name: size / GIB for name, size in parts.items()}
     return gib | {"total": sum(gib.values())}
+
+
+def _learning(count: int, in_layers: int) -> float:
+    """Bytes that one process keeps of the gradients (4 a parameter) and of AdamW's two moments (8)."""
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if zero.wanted():  # which steps on a copy of this rank's part
+        return count * (4 + 12 / ranks if zero.stage() == 1 else 16 / ranks)
+    shared = in_layers * (1 - 1 / ranks) if sharding.wanted() else 0
+    return 12 * (count - shared)
 
 
 def _activations(config: object, count: int, tokens: int) -> float:

@@ -45,6 +45,12 @@ def clip_gradients(optimizer: Optimizer, most: float) -> float:
     return float(norm)
 
 
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """Return the layers that a model says not to split."""
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    return [part for part in model.modules() if type(part).__name__ in names]
+
+
 class Shards:
     """The layers of one model; sharded once made."""
 
@@ -53,8 +59,7 @@ class Shards:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        names = set(getattr(model, "_no_split_modules", None) or ())
-        self.model, self.layers = model, [part for part in model.modules() if type(part).__name__ in names]
+        self.model, self.layers = model, layers_of(model)
         if not self.layers:
             raise ValueError(f"model {type(model).__name__} cannot be sharded: it does not name its layers")
         mesh = init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", (int(os.environ["WORLD_SIZE"]),))

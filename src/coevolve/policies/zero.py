@@ -41,6 +41,11 @@ def check(protocol: object = None) -> None:
         raise ValueError("launched with DeepSpeed, which is not installed: pip install deepspeed")
 
 
+def stage() -> int:
+    """The stage asked for: 1 shares out the optimiser's states, 2 the gradients as well."""
+    return int(_asked("ZERO_STAGE"))
+
+
 def _asked(name: str) -> str:
     return os.environ.get(f"ACCELERATE_DEEPSPEED_{name}", SETTINGS[name][-1])
 
@@ -56,7 +61,7 @@ class Zero(AdamW):
 
         deepspeed.ops.__compatible_ops__ = {}  # or it compiles a kernel for sums on CPUs, where gloo will do
         parts = [part.requires_grad_() for part in self._parts()]  # PEFT freezes adapters while they are not active
-        zero: dict[str, Any] = {"stage": int(_asked("ZERO_STAGE"))}
+        zero: dict[str, Any] = {"stage": stage()}
         zero["reduce_bucket_size"] = min(5 * 10**8, sum(part.numel() for part in parts))
         if _asked("OFFLOAD_OPTIMIZER_DEVICE") == "cpu":
             zero["offload_optimizer"] = {"device": "cpu"}
