@@ -61,7 +61,7 @@ class Problem:
         self.targets_T = torch.randint(case.V, (case.T,), generator=draw, **where)
         self.advantages_B = torch.randn(case.T // LENGTH, generator=draw, **where)
         self.advantages_T = self.advantages_B.repeat_interleave(LENGTH)
-        now_T = selective_logprobs(self.hidden_TH, self.head_VH, self.targets_T)[0]
+        now_T = selective_logprobs(self.hidden_TH, self.head_VH, self.targets_T)
         self.old_T = now_T + 0.05 * torch.randn(case.T, generator=draw, **where)
         self.given = self.hidden_TH, self.head_VH, self.targets_T, self.advantages_T, self.old_T
 

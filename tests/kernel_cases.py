@@ -51,6 +51,17 @@ def test_only_wanted_gradients(trained):
     assert_same(outcome(inputs, trained, path="triton", chunk=2), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["ppo", "importance"])
+def test_masked_tokens(kind):
+    inputs = [*problem(5, 7, 30, 4, torch.float32)]
+    inputs[5][::2] = 0.0
+    inputs[4][::2], inputs[3][::2] = torch.nan, torch.inf
+    options = {"kind": kind, "weights_T": inputs.pop()}
+    expected = outcome(inputs, path="reference", **options)
+    assert expected["loss"].isfinite() and expected["hidden"].isfinite().all()
+    assert_same(outcome(inputs, path="triton", chunk=3, **options), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_no_tokens():
     inputs = problem(1, 0, 30, 4, torch.float32)[:5]
     ours = outcome(inputs, path="triton")

@@ -195,7 +195,7 @@ def margin(policy: object, protocol: SRLM) -> float:
     rows = [(prompt, policy.tokenizer(answer).input_ids) for answer in (r"\boxed{yes}", r"\boxed{no}")]
     with torch.no_grad():
         states = [policy.states([row]) for row in rows]
-        good, bad = (selective_logprobs(hidden, policy.head_VH, targets)[0].sum().item() for hidden, targets in states)
+        good, bad = (selective_logprobs(hidden, policy.head_VH, targets).sum().item() for hidden, targets in states)
     return good - bad
 
 

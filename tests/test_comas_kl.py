@@ -105,7 +105,7 @@ def test_the_reference_of_an_adapter_is_its_base():
     rows = [([5, 6, 7], [8, 9])]
     plain = teacher_forced(before, [5, 6, 7], [8, 9])
     torch.testing.assert_close(reference.logprobs(rows, [1.0] * len(rows)), plain, atol=1e-4, rtol=1e-4)
-    adapted = selective_logprobs(policy.states(rows)[0], policy.head_VH, policy.states(rows)[1])[0]
+    adapted = selective_logprobs(policy.states(rows)[0], policy.head_VH, policy.states(rows)[1])
     assert (adapted - plain).abs().max() > 1e-2, "and the adapter speaks again afterwards"
 
 

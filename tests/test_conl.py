@@ -114,6 +114,18 @@ def test_spans_hold_what_they_are_named_for() -> None:
     assert cut == {"initial_ranking": [votes], "critique": [critique(2, "é🙂"), critique(3, "x")]}
 
 
+@pytest.mark.parametrize("pay_thought", [False, True])
+def test_a_verdicts_thought_is_paid_only_where_asked_for(pay_thought: bool) -> None:
+    votes = ranked("final_ranking", "Agent 2 > Agent 3")
+    text = "<think>Agent 2 is right</think>" + votes + " done"
+    (outcome,), _ = run(lambda turn, i: text if turn.role == "verdict" else "ANSWER: 5", pay_thought=pay_thought)
+    verdicts = [sample for sample in outcome.samples if sample.role == "verdict"]
+    paid = "<think>Agent 2 is right</think>" + votes if pay_thought else votes
+    assert [[text[a:b] for a, b in sample.spans["final_ranking"]] for sample in verdicts] == [[paid]] * 4
+    (outcome,), _ = run(lambda turn, i: "no ranking" if turn.role == "verdict" else "ANSWER: 5", pay_thought=pay_thought)
+    assert by_segment(outcome.samples, "verdict", "final_ranking") == [None] * 4
+
+
 def improving(turn: Turn, i: int) -> str:
     """Everybody ranks agent 0 last at first; it revises and is ranked first. Agents 1 and 2 told it so."""
     if turn.role == "proposal":

@@ -110,7 +110,7 @@ def test_gradients_against_finite_differences(kind, temperature):
     hidden = torch.randn(5, 4, dtype=D, requires_grad=True)
     head = torch.randn(7, 4, dtype=D, requires_grad=True)
     targets = torch.tensor([0, 3, 6, 2, 2])
-    old = selective_logprobs(hidden, head, targets, temperature)[0].detach() + 0.1 * torch.randn(5, dtype=D)
+    old = selective_logprobs(hidden, head, targets, temperature) + 0.1 * torch.randn(5, dtype=D)
     advantages = torch.randn(5, dtype=D)
 
     def loss(hidden, head):
@@ -124,10 +124,11 @@ def test_logprobs_and_entropy_are_those_of_the_tempered_distribution():
     torch.manual_seed(1)
     hidden, head = torch.randn(6, 4, dtype=D), torch.randn(9, 4, dtype=D)
     targets = torch.arange(6)
-    logprobs, entropy = selective_logprobs(hidden, head, targets, 0.5)
     expected = torch.distributions.Categorical(logits=hidden @ head.T / 0.5)
-    torch.testing.assert_close(logprobs, expected.log_prob(targets))
-    torch.testing.assert_close(entropy, expected.entropy())
+    torch.testing.assert_close(selective_logprobs(hidden, head, targets, 0.5), expected.log_prob(targets))
+    found = policy_loss(hidden, head, targets, torch.zeros(6, dtype=D), temperature=0.5)
+    torch.testing.assert_close(found.logprobs_T, expected.log_prob(targets))
+    torch.testing.assert_close(found.entropy_T, expected.entropy())
     with pytest.raises(ValueError, match="temperature"):
         selective_logprobs(hidden, head, targets, 0.0)
 

@@ -26,7 +26,7 @@ def problem(seed, T, V, H, dtype=D, scale=1.0):
     gaps = 3 * torch.rand(T, generator=draw, dtype=D) - 1.5
     for bound in (0.8, 1.28, 3.0):
         gaps[(gaps - math.log(bound)).abs() < 1e-3] += 0.01
-    old = reference.selective_logprobs(hidden.double(), head.double(), targets)[0] - gaps
+    old = reference.statistics(hidden.double(), head.double(), targets)[0] - gaps
     advantages = torch.randn(T, generator=draw, dtype=D)
     advantages[::7] = 0
     return hidden, head, targets, advantages, old, torch.rand(T, generator=draw, dtype=D)
@@ -163,11 +163,35 @@ def test_no_gradient_is_computed_where_none_is_wanted(monkeypatch):
 
 def test_selective_logprobs_have_no_gradient_and_match():
     hidden, head, targets, *_ = problem(8, 30, 40, 6)
-    expected = reference.selective_logprobs(hidden, head, targets, 0.7)
+    expected = reference.statistics(hidden, head, targets, 0.7)
     for options in ({"path": "chunked", "chunk": 7}, {"path": "chunked"}, {"path": "reference"}):
         ours = selective_logprobs(hidden.requires_grad_(), head, targets, 0.7, **options)
-        torch.testing.assert_close(ours, expected)
-        assert not ours[0].requires_grad and not ours[1].requires_grad
+        torch.testing.assert_close(ours, expected[0])
+        assert not ours.requires_grad
+
+
+@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
+@pytest.mark.parametrize("path", ["reference", "chunked"])
+def test_a_weight_of_0_masks_a_token_whatever_else_it_says(path, kind):
+    hidden, head, targets, advantages, old, _ = problem(12, 8, 40, 6)
+    weights, used = torch.full_like(advantages, 0.25), torch.tensor([0, 2, 3, 6])
+    masked = torch.ones(8, dtype=torch.bool)
+    masked[used] = False
+    weights[masked], old[masked], advantages[masked] = 0.0, torch.nan, torch.inf
+    old[4] = -300.0  # a ratio that would be the largest
+    settings = {"kind": kind, "entropy_coef": 0.01, "path": path}
+    found = policy_loss(hidden.requires_grad_(), head, targets, advantages, old, weights_T=weights, **settings)
+    found.loss.backward()
+    alone = hidden.detach()[used].requires_grad_()
+    rest = (x[used] for x in (targets, advantages, old))
+    expected = policy_loss(alone, head, *rest, weights_T=weights[used], **settings)
+    expected.loss.backward()
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(hidden.grad[used], alone.grad)
+    assert not hidden.grad[masked].any()
+    for name in ("ratio_mean", "ratio_max", "clip_fraction"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name))
+    torch.testing.assert_close(found.logprobs_T[used], expected.logprobs_T)
 
 
 def test_chunks_bound_what_is_allocated():
@@ -195,6 +219,8 @@ BASE = problem(9, 4, 5, 3)[:5]
         ({}, {"kind": "grpo"}, "kind must be one of.*'grpo'"),
         ({}, {"clip": (-0.2, 0.2)}, r"clip must be two numbers of at least 0.*got \(-0.2, 0.2\)"),
         ({}, {"clip": (0.2,)}, "clip must be two numbers"),
+        ({}, {"clip": None}, "clip must be two numbers.*None"),
+        ({}, {"clip": 0.2}, "clip must be two numbers.*0.2"),
         ({}, {"dual_clip": 1.0}, "dual_clip must be greater than 1"),
         ({}, {"temperature": 0.0}, "temperature must be positive, got 0.0"),
         ({}, {"temperature": math.inf}, "temperature"),

@@ -206,7 +206,7 @@ def _passes(policy: Policy, rows: Sequence[_Row], ranks: Ranks, micro_tokens: in
 
 
 def _loss(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[PolicyLoss, Tensor]:
-    """Return a micro-batch's share of the loss, and each token's |learner - sampler| gap."""
+    """Return a micro-batch's share of the loss, and each trained token's |learner - sampler| gap."""
     hidden_TH, targets_T = policy.states([row.text for row in batch])
     lengths = [len(row.reply.ids) for row in batch]
     hidden_TH, temperature = heated(hidden_TH, [row.temperature for row in batch], lengths)
@@ -216,15 +216,20 @@ def _loss(policy: Policy, batch: list[_Row], old: str, settings: dict) -> tuple[
         numbers = [number for row in values for number in row]
         return torch.tensor(numbers, dtype=dtype, device=targets_T.device)
 
-    sampled_T = packed(row.reply.logprobs for row in batch)
+    weights_T = packed(row.weights for row in batch)
+    known = targets_T, packed(row.advantages for row in batch), packed(row.reply.logprobs for row in batch), weights_T
+    used_T = weights_T != 0
+    if used_T.any() and not used_T.all():  # masked tokens cost nothing; an idle batch keeps its graph
+        hidden_TH, *known = (x_T[used_T] for x_T in (hidden_TH, *known))
+    targets_T, advantages_T, sampled_T, weights_T = known
     result = policy_loss(
         hidden_TH,
         policy.head_VH,
         targets_T,
-        packed(row.advantages for row in batch),
+        advantages_T,
         sampled_T if old == "sampler" else None,
         temperature=temperature,
-        weights_T=packed(row.weights for row in batch),
+        weights_T=weights_T,
         **settings,
     )
     return result, (result.logprobs_T - sampled_T).abs()

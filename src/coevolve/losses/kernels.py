@@ -99,6 +99,7 @@ def _rows(
             before = tl.load(old + row)
         advantage, weight = tl.load(advantages + row), tl.load(weights + row) * inverse
         slope = weight * _slope(logprob, advantage, before, low, high, dual, saturation, KIND, HAS_OLD, HAS_DUAL)
+        slope = tl.where(weight == 0, 0.0, slope)  # masked, whatever the rest says
         # The gradient is slope ([j = target] - p_j) + bonus p_j (log p_j + entropy).
         bonus = weight * coef
         level = (bonus * (spread - tl.log(total)) - slope) / total

@@ -44,13 +44,14 @@ def policy_loss(
     With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
     -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A), at most -dual_clip A where A < 0.
     Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
-    requires a gradient. `chunk` is the number of tokens whose logits are held at once (default: what suits
-    the device). What is not finite in the inputs makes the loss not finite. Raises ValueError naming an
-    argument that is not allowed.
+    requires a gradient. A weight of 0 masks a token, whatever its advantage and old log-probability are.
+    `chunk` is the number of tokens whose logits are held at once (default: what suits the device). What else
+    is not finite in the inputs makes the loss not finite. Raises ValueError naming an argument that is not
+    allowed.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
-    if len(clip) != 2 or not all(bound >= 0 for bound in clip):
+    if not isinstance(clip, list | tuple) or len(clip) != 2 or not all(bound >= 0 for bound in clip):
         raise ValueError(f"clip must be two numbers of at least 0, how far below and above 1, got {clip}")
     if dual_clip is not None and not dual_clip > 1:
         raise ValueError(f"dual_clip must be greater than 1, got {dual_clip}")
@@ -79,20 +80,19 @@ def selective_logprobs(
     temperature: float = 1.0,
     chunk: int | None = None,
     path: str | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the targets' log-probabilities (T,) and the distributions' entropies (T,) at a temperature > 0.
+) -> Tensor:
+    """Return the targets' log-probabilities (T,) at a temperature > 0, in float32 at least and without a gradient.
 
-    In float32 at least, and without a gradient: for old and reference log-probabilities. Arguments and errors
-    as for `policy_loss`.
+    For old and reference log-probabilities. Arguments and errors as for `policy_loss`.
     """
     _check(hidden_TH, head_VH, targets_T, temperature, chunk)
     path = _choose(path, hidden_TH)
     if path == "reference":
-        return reference.selective_logprobs(hidden_TH, head_VH, targets_T, temperature)
+        return reference.statistics(hidden_TH, head_VH, targets_T, temperature)[0]
     nothing = hidden_TH.new_zeros(len(targets_T), dtype=torch.promote_types(hidden_TH.dtype, torch.float32))
     tokens = Tokens(targets_T.contiguous(), nothing, None, nothing, temperature, {})
     chunk = chunk or _chunk(hidden_TH, head_VH)
-    return run(hidden_TH, head_VH, tokens, _rows(path), chunk, (False, False))[:2]
+    return run(hidden_TH, head_VH, tokens, _rows(path), chunk, (False, False))[0]
 
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:

@@ -35,11 +35,11 @@ def policy_loss(
     **settings,
 ) -> PolicyLoss:
     """Return the `objective` of hidden states under output weights; it keeps several tensors of size T x V."""
-    logprobs_T, entropy_T = selective_logprobs(hidden_TH, head_VH, targets_T, temperature)
+    logprobs_T, entropy_T = statistics(hidden_TH, head_VH, targets_T, temperature)
     return objective(logprobs_T, entropy_T, advantages_T, old_logprobs_T, **settings)
 
 
-def selective_logprobs(
+def statistics(
     hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Return the targets' log-probabilities (T,) and the distributions' entropies (T,), in float32 at least."""
@@ -67,10 +67,13 @@ def objective(
     With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
     -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A), at most -dual_clip A where A < 0.
     Without old log-probabilities the current ones stand in (r = 1); one that is not finite makes r nan.
+    A weight of 0 masks a token: neither the loss nor the ratios' statistics know of it.
     """
-    A_T = advantages_T.to(logprobs_T)
-    old_T = logprobs_T.detach() if old_logprobs_T is None else old_logprobs_T.to(logprobs_T)
+    A_T, now_T = advantages_T.to(logprobs_T), logprobs_T.detach()
     share_T = torch.full_like(A_T, 1 / max(len(A_T), 1)) if weights_T is None else weights_T.to(logprobs_T)
+    used_T = share_T != 0
+    A_T = A_T.where(used_T, 0)
+    old_T = now_T if old_logprobs_T is None else old_logprobs_T.to(logprobs_T).where(used_T, now_T)
     gap_T = logprobs_T - old_T.where(old_T.isfinite(), torch.nan)
     ratio_T = torch.where(gap_T > SATURATION, SATURATION, gap_T).exp()
     stopped_T = (gap_T > SATURATION) & (A_T != 0)
@@ -87,7 +90,7 @@ def objective(
             term_T = torch.where(A_T < 0, torch.minimum(term_T, -A_T * dual_clip), term_T)
     if entropy_coef:
         term_T = term_T - entropy_coef * entropy_T
-    facts_T = ratio_T.detach() if len(A_T) else ratio_T.new_ones(1)
+    facts_T = ratio_T.detach()[used_T] if used_T.any() else ratio_T.new_ones(1)
     clipped = stopped_T.to(facts_T).sum() / len(facts_T)
-    loss, logprobs_T, entropy_T = (share_T * term_T).sum(), logprobs_T.detach(), entropy_T.detach()
-    return PolicyLoss(loss, logprobs_T, entropy_T, facts_T.mean(), facts_T.max(), clipped)
+    loss, entropy_T = (share_T * term_T).sum(), entropy_T.detach()
+    return PolicyLoss(loss, now_T, entropy_T, facts_T.mean(), facts_T.max(), clipped)

@@ -259,7 +259,7 @@ class Policy:
     @torch.no_grad()
     def _logprobs(self, prompt: Sequence[int], ids: Sequence[int], heat: float) -> list[float]:
         hidden_TH, targets_T = self.states([(prompt, ids)])
-        return selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature=heat or 1.0)[0].tolist()
+        return selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature=heat or 1.0).tolist()
 
 
 class _Keyed(LogitsProcessor):

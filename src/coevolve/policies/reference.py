@@ -32,4 +32,4 @@ class Reference:
         with self.policy.model.disable_adapter() if self.adapted else nullcontext():
             hidden_TH, targets_T = Policy.states(self.policy, rows)
             hidden_TH, temperature = heated(hidden_TH, temperatures, [len(ids) for _, ids in rows])
-            return selective_logprobs(hidden_TH, self.policy.head_VH, targets_T, temperature)[0]
+            return selective_logprobs(hidden_TH, self.policy.head_VH, targets_T, temperature)

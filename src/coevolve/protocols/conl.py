@@ -69,6 +69,7 @@ class CoNL(Method):
     estimator: str = "segment_centred"  # gae: a learned value baseline, lambda 0.95 (Appendix G)
     own_votes: bool = False  # whether votes on one's own solution count; of two agents they always do
     leave_one_out: bool = False  # whether one's own vote is left out of the majority it is compared with
+    pay_thought: bool = False  # whether a final ranking's reward is also that of the text before it in the reply
     prior_variance: float = 1.0  # of the Bradley-Terry scores' Gaussian prior
     judge_temperature: float | None = None  # of rankings (rounds 1 and 3); None: as everything else
     revision_reads: str = "own"  # all: everybody's initial solutions beside the critiques (Algorithm 1, line 10)
@@ -186,7 +187,7 @@ class CoNL(Method):
                 review.earns({"initial_ranking": None, "critique": diagnostic if critiques else None}, conversation,
                              {"initial_ranking": _where(review, "initial_ranking"), "critique": critiques}),
                 _segment(revision, "revised_solution", solution, conversation),
-                _segment(verdict, "final_ranking", consensus, conversation),
+                _segment(verdict, "final_ranking", consensus, conversation, self.pay_thought),
             ]  # fmt: skip
         return samples
 
@@ -245,9 +246,11 @@ def _where(reply: Reply, name: str) -> tuple[rankings.Span, ...]:
     return () if found is None else (found,)
 
 
-def _segment(reply: Reply, name: str, reward: float | None, group: tuple) -> Sample:
-    """A reply with one paid segment; without that segment in the text nothing is paid."""
+def _segment(reply: Reply, name: str, reward: float | None, group: tuple, before: bool = False) -> Sample:
+    """A reply with one paid segment, `before` from the reply's start; without that segment nothing is paid."""
     spans = _where(reply, name)
+    if before:
+        spans = tuple((0, end) for _, end in spans)
     return reply.earns({name: reward if spans else None}, group, {name: spans})
 
 
