@@ -170,11 +170,17 @@ class Toy:
         """Let the runs that are held go on."""
         (self.root / "hold").unlink()
 
-    def wait_for_hold(self, process: subprocess.Popen[str], preset: str = "quick") -> None:
-        """Wait until the run odd-s0, which the process makes, is held."""
-        state, limit = self.result("runs/odd-s0/checkpoints/state.json", preset), time.monotonic() + 300
-        while not (state.exists() and state.read_text() == '{"step": 3}'):
-            assert time.monotonic() < limit and process.poll() is None, process.communicate()
+    def wait_for_hold(self, process: subprocess.Popen[str], preset: str = "quick") -> str:
+        """Wait until one of the runs called odd, which the process makes, is held; return its name."""
+        limit = time.monotonic() + 300
+        while True:
+            for name in ("odd-s0", "odd-s1"):
+                state = self.result(f"runs/{name}/checkpoints/state.json", preset)
+                if state.exists() and state.read_text() == '{"step": 3}':
+                    return name
+            if time.monotonic() > limit:
+                process.kill()
+            assert process.poll() is None, process.communicate()
             time.sleep(0.05)
 
     def result(self, path: str, preset: str = "quick") -> Path:
