@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from coevolve.protocols.spice import SPICE
 from coevolve.worlds import corpus, textfiles, tiny
 from coevolve.worlds.corpus import HubCorpus, Mixture, TinyCorpus, find
 from coevolve.worlds.textfiles import FileCorpus
@@ -50,6 +51,14 @@ def test_a_folder_gives_its_texts_and_lines_equally_often_and_counts_the_rest(fo
     drawn = draws(files, 5000)
     assert set(drawn) == {"alpha", "Bär", "one", "two", "three"}
     assert all(850 < count < 1150 for count in drawn.values()), drawn  # 1000 +- 5 standard deviations
+
+
+def test_a_path_will_do_and_suffixes_in_capitals_count(tmp_path: Path) -> None:
+    (tmp_path / "NOTE.TXT").write_text("a note about salt", encoding="utf-8")
+    (tmp_path / "rows.JSONL").write_text('{"text": "a row about bread"}\n', encoding="utf-8")
+    found = corpus.find(tmp_path, limit=100)
+    assert {found.sample(Random(seed)) for seed in range(20)} == {"a note about salt", "a row about bread"}
+    assert SPICE(corpus=tmp_path).corpus == str(tmp_path)
 
 
 def test_draws_hang_on_the_rng_alone(folder: Path) -> None:

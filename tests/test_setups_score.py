@@ -12,6 +12,7 @@ from coevolve import policies, prompts
 from coevolve.evaluate.score import score, tally
 from coevolve.evaluate.setups import SETUPS, ask
 from coevolve.play import Batched
+from coevolve.policies.team import Team
 from coevolve.types import Reply, Turn
 from coevolve.worlds import tiny
 
@@ -74,6 +75,14 @@ def test_ask_answers_one_question_or_several() -> None:
     assert one["answer"] == "7" and one["votes"] == 4
     assert [facts["answer"] for facts in ask(oracle(), ["3+4", "2+2"], "consistency")] == ["7", "4"]
     assert ask(oracle(), [], "vanilla") == []
+
+
+def test_ask_seats_the_trained_policies_of_a_team() -> None:
+    team = Team({"left": "tiny", "right": "tiny-small", "third": "tiny"}, ("left", "right"))
+    facts = ask(team, ["3+4", "2+2"], setup="debate", seats=2, rounds=1)
+    assert all(len(its["answers"]) == 2 for its in facts)
+    alone = ask(team.policies["left"], "3+4")
+    assert ask(team, "3+4")["answer"] == alone["answer"]
 
 
 def test_the_embedded_backbone_speaks_every_setup() -> None:

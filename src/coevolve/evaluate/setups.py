@@ -249,14 +249,16 @@ def ask(
 ) -> dict[str, object] | list[dict[str, object]]:
     """Answer one question, or a list of them, under a set-up; return its facts, or a list of them.
 
-    `policy` is a Policy or any Engine. `solver` (default: MAE's) and `read` belong together; `prompt="full"` is for
-    real models. `numbers` are the set-up's own: samples, seats, rounds, iterations, turns.
+    `policy` is a Policy, any Engine, or a Team, whose trained policies take the seats in turn. `solver` (default: MAE's)
+    and `read` belong together; `prompt="full"` is for real models. `numbers` are the set-up's own: samples, seats,
+    rounds, iterations, turns.
     """
     engine: Engine = policy if hasattr(policy, "submit") else Batched(partial(policy.generate, max_tokens=64))
     solver = solver or prompts.load("mae", "solver", prompt, folder=folder)
     play_out, heat = find(setup), TEMPERATURES[setup] if temperature is None else temperature
     solver = replace(solver, temperature=heat, max_tokens=max_tokens or solver.max_tokens or LIMITS[prompt])
+    solvers = [replace(solver, policy=name) for name in getattr(policy, "trained", None) or [solver.policy]]
     asked = [question] if isinstance(question, str) else list(question)
-    episodes = [play_out([solver], one, read, prompt=prompt, folder=folder, **numbers) for one in asked]
+    episodes = [play_out(solvers, one, read, prompt=prompt, folder=folder, **numbers) for one in asked]
     facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]
     return facts[0] if isinstance(question, str) else facts

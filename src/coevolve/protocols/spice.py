@@ -5,6 +5,7 @@ One episode is one document: lines 5 to 20. Reads replies, never tokens; gold an
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from random import Random
 from typing import Any, ClassVar
 
@@ -67,6 +68,8 @@ class SPICE(Method):
 
     def __post_init__(self) -> None:
         self._check()
+        if isinstance(self.corpus, PathLike):
+            self.corpus = fspath(self.corpus)
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
         self.source = corpus.find(self.corpus, self.documents, limit)
         self.solver = self._role(TEMPLATES[self.template], "reasoner")

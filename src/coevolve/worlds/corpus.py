@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -107,14 +108,14 @@ class HubCorpus:
         return self.files.sample(rng)
 
 
-def find(source: str | Sequence[str], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
+def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub.
     `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
     Raises ValueError, in one line, for anything else.
     """
-    names = [source] if isinstance(source, str) else list(source)
+    names = [fspath(one) for one in ([source] if isinstance(source, str | PathLike) else source)]
     if names == [NONE]:
         return None
     parts = [part for name in names for part in _parts(name, max(1, size // len(names)), limit)]

@@ -41,7 +41,7 @@ class FileCorpus:
         """Draw a document; only its own bytes are read, and of a long text only the segment's."""
         file, start, size = map(int, self.rows[rng.randrange(len(self.rows))])
         path = self.files[file]
-        if path.suffix == ".jsonl":
+        if path.suffix.lower() == ".jsonl":
             raw = _text_of(_read(path, start, size)).encode(errors="replace")  # half a surrogate pair has no bytes
             first = _place(len(raw), self.limit, rng)
             return _whole_words(raw[first : first + self.limit], first > 0, first + self.limit < len(raw))
@@ -52,12 +52,12 @@ class FileCorpus:
 def _text_files(root: Path) -> list[Path]:
     """The text files below a folder in a fixed order, hidden ones left out; or the one file."""
     if root.is_file():
-        return [root] if root.suffix in SUFFIXES else []
+        return [root] if root.suffix.lower() in SUFFIXES else []
     found = []
     for folder, below, names in os.walk(root):
         below[:] = sorted(name for name in below if not name.startswith("."))
         found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-    return [path for path in found if path.suffix in SUFFIXES]
+    return [path for path in found if path.suffix.lower() in SUFFIXES]
 
 
 def cache_folder() -> Path:
@@ -109,7 +109,7 @@ def _scan(files: Sequence[Path]) -> np.ndarray:
 
 def _spans(path: Path) -> Iterator[tuple[int, int]]:
     """Yield (start, bytes) of each document of a file; no bytes for a line or a file without text."""
-    if path.suffix != ".jsonl":
+    if path.suffix.lower() != ".jsonl":
         filled = False
         with path.open(encoding="utf-8") as file:  # strict: raises on anything that is not UTF-8
             while text := file.read(2**20):
