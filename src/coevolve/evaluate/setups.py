@@ -249,7 +249,7 @@ def ask(
 ) -> dict[str, object] | list[dict[str, object]]:
     """Answer one question, or a list of them, under a set-up; return its facts, or a list of them.
 
-    `policy` is a Policy, any Engine, or a Team, whose trained policies take the seats in turn. `solver` (default: MAE's)
+    `policy` is a Policy, any Engine, or a Team, whose trained policies sit in turn. `solver` (default: MAE's)
     and `read` belong together; `prompt="full"` is for real models. `numbers` are the set-up's own: samples, seats,
     rounds, iterations, turns.
     """
