@@ -53,7 +53,7 @@ def _ending(child: Child) -> tuple[str, str]:
 def _calls(pool: Pool, program: str, calls: Sequence[tuple[str, tuple]], expected: Sequence, strict: bool,
            tolerance: float, limits: dict) -> CodeResult:  # fmt: skip
     wanted = [wire.encode(value, not strict) for value in expected]
-    inputs = [("call", entry, wire.encode((args, {}))) for entry, args in calls]
+    inputs = [("call", entry, wire.encode((args, {}), carry=True)) for entry, args in calls]
     child = pool.run(["calls", program, not strict], (*inputs, ("end",)), **limits)
     verdict, detail = _ending(child)
     found = child.frames[2:-1]
