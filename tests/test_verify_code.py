@@ -41,52 +41,6 @@ def test_values_come_back_as_data_and_are_compared_here(expression, expected, st
     assert judged(program, expected, strict=False).verdict == ("pass" if loose else "wrong")
 
 
-CLASSES = """
-from collections import Counter, OrderedDict, defaultdict, namedtuple
-from enum import IntEnum, StrEnum
-Pair, Size, Word = namedtuple("Pair", "a b"), IntEnum("Size", "SMALL LARGE"), type("Word", (str,), {})
-class Liar:
-    def lie(self, *args): return 9
-    __eq__ = __ne__ = __lt__ = lambda self, other: True
-    __len__ = __index__ = __int__ = __hash__ = bit_length = lie
-    __iter__ = items = keys = lambda self: iter([9])
-    __getitem__ = copy = __str__ = __repr__ = __float__ = hex = lie
-I, F, S, B, L, T, E, D = (type("Liar", (Liar, base), {})
-                          for base in (int, float, str, bytes, list, tuple, set, dict))
-"""
-
-
-@pytest.mark.parametrize(("expression", "expected", "other"), [
-    ("Counter('aab')", {"a": 2, "b": 1}, {"a": 2}), ("defaultdict(list, a=[1])", {"a": [1]}, {}),
-    ("OrderedDict(b=1, a=2)", {"a": 2, "b": 1}, {"a": 1, "b": 2}), ("Pair(1, [2])", (1, [2]), [1, [2]]),
-    ("[Size.LARGE]", [2], [1]), ("StrEnum('C', 'RED').RED", "red", "RED"), ("{Word('k'): Word('v')}", {"k": "v"}, {}),
-    # the content counts, not what its methods say
-    ("I(3)", 3, 9), ("F(2.5)", 2.5, 9), ("F(2.0)", 2, 9), ("S('ab')", "ab", "9"), ("B(b'ab')", b"ab", b"9"),
-    ("L([1, 2])", [1, 2], [9]), ("T([1, 2])", (1, 2), (9,)), ("E([1, 2])", {1, 2}, {9}), ("D(a=1)", {"a": 1}, {9: 9}),
-    ("[L([I(1)])]", [[1]], [[9]]), ("bytearray(b'ab')", b"ab", b"9"),
-])  # fmt: skip
-def test_classes_of_plain_data_count_as_the_data_in_them(expression, expected, other):
-    program = f"{CLASSES}def f(x): return {expression}"
-    assert run_tests(program, f"assert f(3) == {expected!r}").verdict == "pass"
-    assert run_tests(program, f"assert f(3) == {other!r}").verdict == "wrong"
-    assert judged(program, expected, strict=False).verdict == "pass"
-    assert judged(program, expected).verdict == ("wrong" if "bytearray" in expression else "error")
-
-
-@pytest.mark.parametrize(("expression", "verdict"), [
-    ("S('a' * 2_000_000)", "output"), ("L([0] * 2_000_000)", "output"), ("D.fromkeys(range(500_000))", "output"),
-    ("I(1 << 9_000_000)", "output"), ("Liar()", "error"),
-    ("type('M', (type,), {'__subclasscheck__': lambda *a: True, '__instancecheck__': lambda *a: True})"
-     "('C', (), {'__class__': dict})()", "error"),
-])  # fmt: skip
-def test_classes_of_plain_data_are_as_bounded_as_the_data(expression, verdict):
-    assert judged(f"{CLASSES}def f(x): return {expression}", 9, strict=False).verdict == verdict
-
-
-def test_arguments_keep_the_order_of_their_keys():
-    assert run_tests("def f(x): return list(x)", "assert f({'b': 1, 'a': 2}) == ['b', 'a']").verdict == "pass"
-
-
 @pytest.mark.parametrize(("value", "expected", "tolerance", "right"), [
     (1.0000001, 1.0, 1e-6, True), (1.00001, 1.0, 1e-6, False), ([0.1 + 0.2, "a"], [0.3, "a"], 1e-9, True),
     ({"k": 2.5000001}, {"k": 2.5}, 1e-6, True), ([0.1, 0.2], [0.1], 1e-6, False), (3, 4, 10.0, False),

@@ -6,7 +6,7 @@ A value of builtin types becomes a tree: None, bools and strings stand for thems
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 
 LIMIT = 1 << 20  # bytes of results that one run may send
 INPUT = 1 << 26  # bytes of one frame to a child
@@ -18,6 +18,7 @@ SCALARS = {str: lambda value: str.__getitem__(value, slice(None)), int: int.__in
            bytes: lambda value: bytes.__getitem__(value, slice(None)),
            bytearray: lambda value: bytearray.__getitem__(value, slice(None))}  # fmt: skip
 BASES = (bool, *SCALARS, dict, *TAGS)
+ITERATORS = (Iterator, range, KeysView, ValuesView, ItemsView)
 
 
 class TooLargeError(ValueError):
@@ -36,7 +37,7 @@ class Encoder:
     an untrusted process chose. Types must be exact, unless `loose` or `carry` is said: then an object of a class that
     derives from a plain type counts as the plain value in it, whatever its own methods say. `loose` also writes what
     Python's == calls equal alike: True, 1 and 1.0. `carry` is for values that another process will use and nobody
-    compares: dicts keep their order.
+    compares: dicts keep their order, and iterators (ranges and views too) are run to their end and arrive as iterators.
     """
 
     def __init__(self, room: int = LIMIT, loose: bool = False, carry: bool = False) -> None:
@@ -57,6 +58,8 @@ class Encoder:
         if kind is dict:
             pairs = [[self(key, depth + 1), self(item, depth + 1)] for key, item in dict.items(value)]
             return ["d", pairs if self.carry else sorted(pairs, key=json.dumps)]
+        if self.carry and kind not in TAGS and isinstance(value, ITERATORS):
+            return ["g", [self(item, depth + 1) for item in value]]
         if kind not in TAGS:
             raise TypeError(f"only plain data comes back, not {exact.__name__}")
         items = [self(item, depth + 1) for item in kind.__iter__(value)]
@@ -99,6 +102,8 @@ def decode(tree: object) -> object:
         return {decode(key): decode(item) for key, item in body}
     if tag in KINDS:
         return KINDS[tag](map(decode, body))
+    if tag == "g":
+        return iter([decode(item) for item in body])
     if tag == "y":
         return bytearray.fromhex(body)
     return int(body, 16) if tag == "i" else float.fromhex(body) if tag == "r" else bytes.fromhex(body)
