@@ -74,12 +74,12 @@ def corpus() -> dict[str, object]:
             "peak_mib": peak_mib()}  # fmt: skip
 
 
-def formulas() -> dict[str, object]:
-    """Ordinary pairs; time and memory of the hostile ones, and which of them got a verdict they should not get."""
+def formulas(rounds: int = 40) -> dict[str, object]:
+    """Ordinary pairs, each `rounds` times; time and memory of the hostile ones, and which got a verdict not allowed."""
     start = time.perf_counter()
     verify("math", "x+1", "1+x")
     began = time.perf_counter() - start
-    times = [median_ms(partial(verify, "math", answer, gold), 40) for gold, answer in FORMULAS]
+    times = [median_ms(partial(verify, "math", answer, gold), rounds) for gold, answer in FORMULAS]
     level.close()  # what has ended is counted: this is the memory that honest pairs want
     honest = peak_mib()
     rows = [row for row in map(json.loads, STRINGS.open()) if row["kind"] == "math_equiv"]
@@ -87,9 +87,13 @@ def formulas() -> dict[str, object]:
     asked = [(pair["pred"], pair["gold"], row["expected"]) for row, pair in zip(rows, pairs, strict=True)]
     worst, wrong = 0.0, []
     for answer, gold, right in [*asked, *((bomb, "42", False) for bomb in BOMBS)]:
-        start = time.perf_counter()
-        wrong += [answer[:40]] if verify("math", answer, gold).correct is not right else []
-        worst = max(worst, time.perf_counter() - start)
+        for _ in range(3):  # again where the machine had no time for it: that says nothing about the formula
+            start = time.perf_counter()
+            said = verify("math", answer, gold)
+            worst = max(worst, time.perf_counter() - start)
+            if "starved" not in said.detail:
+                break
+        wrong += [answer[:40]] if said.correct is not right else []
     level.close()
     return {
         "start_s": round(began, 2), "median_ms": times, "hostile": len(asked) + len(BOMBS), "not_allowed": wrong,
@@ -113,9 +117,9 @@ def apart(part: str, environment: dict[str, str]) -> dict | None:
 
 
 def main() -> None:
-    """Measure, print Markdown, write JSON beside this file."""
+    """Measure, print Markdown, write JSON beside this file; with a part's name and numbers for it, that part only."""
     if len(sys.argv) > 1:
-        sys.stdout.write(json.dumps(PARTS[sys.argv[1]]()))
+        sys.stdout.write(json.dumps(PARTS[sys.argv[1]](*map(int, sys.argv[2:]))))
         return
     rows = [row for name in LEVELS if (row := apart("programs", {level.VARIABLE: name}))]
     result = {"machine": platform.processor() or platform.machine(), "python": platform.python_version(),

@@ -1,6 +1,8 @@
 """Answers against gold answers: formulas, letters, spellings, numbers; hostile text; what a gold answer has to be."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,7 +98,16 @@ def test_what_can_be_a_gold_answer():
     assert valid("math", "x^2") and valid("math", "-7") and valid("math", "prime") and valid("math", r"\boxed{3}")
     assert not valid("math", "") and not valid("math", "9" * 61) and not valid("math", "9^{9^9}")
     assert valid("code", "assert f(3) == 9") and not valid("code", "assert f(3) ==")
-    assert valid("choice", "B") and not valid("exact", "")
+    assert valid("choice", "B") and not valid("exact", "") and not valid("exact", [""]) and not valid("exact", None)
+    assert valid("exact", 0) and valid("alias", ["", "x"]) and valid("float", 0.0) and not valid("float", None)
+
+
+def test_every_hostile_formula_gets_an_allowed_verdict_in_little_memory():
+    script = Path(__file__).parents[1] / "benchmarks" / "sandbox.py"
+    done = subprocess.run([sys.executable, script, "formulas", "1"], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["not_allowed"] == [] and found["hostile"] >= 24
+    assert 0 < found["honest_peak_mib"] <= found["hostile_peak_mib"] < 1024
 
 
 def test_a_dead_server_of_formulas_is_not_the_models_fault(monkeypatch):
@@ -126,6 +137,7 @@ def test_choices(answer, gold, right):
 ])  # fmt: skip
 def test_spellings(answer, gold, right):
     assert verify("exact", answer, gold).correct is right
+    assert verify("alias", answer, gold) == verify("exact", answer, gold)
 
 
 @pytest.mark.parametrize(("answer", "gold", "tolerance", "right"), [
@@ -155,13 +167,30 @@ def test_plain_numbers(text, value):
     assert plain.rational(text) == (None if value is None else plain.Fraction(str(value)))
 
 
+@pytest.mark.parametrize(("kind", "answer", "gold", "right"), [
+    ("math", 42, "42", True), ("math", "42", 42, True), ("math", 0.5, "1/2", True), ("math", 41, 42, False),
+    ("float", 3.14, 3.14, True), ("float", 3, 3.0, True), ("float", 1e-9, "0", True), ("float", 3.15, 3.14, False),
+    ("float", float("nan"), 1, False), ("code", 5, "assert f() == 5", False),
+    ("exact", "5", 5, True), ("exact", 5, "5", True), ("exact", 5, [4, 5], True), ("exact", 5, (4, 6), False),
+    ("exact", "5", {4, 5}, True), ("exact", True, "true", True), ("exact", 0, 0, True), ("alias", "6", 5, False),
+    ("choice", "2", 2, False),
+])  # fmt: skip
+def test_what_is_no_text_is_compared_as_its_text(kind, answer, gold, right):
+    assert verify(kind, answer, gold).correct is right
+
+
+@pytest.mark.parametrize("kind", ["math", "float"])
+def test_a_number_too_long_to_write_is_no_answer_and_no_gold(kind):
+    assert verify(kind, 10**5000, 1).correct is False and verify(kind, 1, 10**5000).correct is None
+
+
 @pytest.mark.parametrize("kind", package.KINDS)
 def test_no_answer_is_wrong(kind):
     assert verify(kind, None, "x").verdict == "wrong"
 
 
 def test_an_unknown_kind_is_the_users_error():
-    with pytest.raises(ValueError, match="kind='latex': allowed is math, choice, exact, float, code"):
+    with pytest.raises(ValueError, match="kind='latex': allowed is math, choice, exact, alias, float, code"):
         verify("latex", "1", "1")
     with pytest.raises(ValueError, match="kind='latex'"):
         valid("latex", "1")

@@ -7,12 +7,13 @@ import resource
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from coevolve.verify import level
+from coevolve.verify import level, pool
 from coevolve.verify.code import run_calls, run_stdio
 from coevolve.verify.sandbox import guard, wire
 
@@ -20,16 +21,45 @@ CORPUS = sorted((Path(__file__).parent / "data" / "hostile_programs").rglob("*.p
 PLAIN = "def solve(xs):\n    return sum(x * x for x in xs)\n"
 CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
 EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
+SECRETS = ["home/.canary", "home/.canary2", "home/.netrc", "home/.ssh/key", "home/.cache/huggingface/token",
+           "checkout/canary", "checkout/src/canary.py"]  # fmt: skip
+HOME = Path.home()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def kernel():
-    """The default guard, which needs nothing installed. Skips where the kernel has no Landlock."""
+def places():
+    """A home folder and a checkout with secrets in them, which programs are told of and only the guard protects.
+
+    The guard is the default one, which needs nothing installed. Skips where the kernel has no Landlock.
+    """
     if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
         pytest.skip("no Landlock here")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        found = [Path(folder, name) for name in SECRETS]
+        for path in found:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("SECRET-CANARY")
+            path.chmod(0o666)
+        for path in (Path(folder), *Path(folder).rglob("*/")):
+            path.chmod(0o777)
         patch.setenv(level.VARIABLE, "kernel")
-        yield
+        patch.setenv("HOME", f"{folder}/home")
+        patch.setitem(pool.ENVIRONMENT, "HOME", f"{folder}/home")
+        patch.setattr(level, "_pools", {})  # servers of these tests' own, with that home
+        patch.chdir(f"{folder}/checkout")
+        yield found
+        level.close()
+
+
+def seal(paths) -> None:
+    """Give files times that reading or writing them changes, also where reading is not always noted."""
+    for path in paths:
+        os.utime(path, (1, 2))
+
+
+def seals(paths) -> list[tuple]:
+    """When each file was read and written, and its mode and size."""
+    return [(at.st_atime, at.st_mtime, at.st_mode, at.st_size) for at in map(os.stat, paths)]
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +127,14 @@ def test_the_corpus_is_there():
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_corpus(path, listeners, canary, monkeypatch):
+def test_corpus(path, listeners, canary, places, monkeypatch):
+    seal(places)
     monkeypatch.setenv("HF_TOKEN", "SECRET-CANARY")
     program = path.read_text()
     must = json.loads(program.partition("\n")[0].removeprefix("# MUST "))
     honest = must["verdict"] == ["pass"]
-    before, idle, secret = state(), running(), canary.read_bytes()
+    before, idle, secret, sealed = state(), running(), canary.read_bytes(), seals(places)
+    around = sorted(places[0].parents[1].rglob("*"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     limits = {} if honest else {"cpu_seconds": 0.7, "wall_seconds": 1.5}  # hostile ones only show the limits
     said = judge(program, must["kind"], **limits)
@@ -114,10 +146,31 @@ def test_corpus(path, listeners, canary, monkeypatch):
     for ear in listeners:
         with pytest.raises(BlockingIOError):
             ear.accept() if ear.type == socket.SOCK_STREAM else ear.recv(16)
-    assert canary.read_bytes() == secret
-    assert not [*Path("/tmp").glob("pwned*"), *Path.home().glob("pwned*")]
+    assert canary.read_bytes() == secret and seals(places) == sealed
+    assert sorted(places[0].parents[1].rglob("*")) == around
+    assert not [*Path("/tmp").glob("pwned*"), *HOME.glob("pwned*")]
     assert judge(PLAIN, "call").verdict == "pass"
     assert not [inside for server in level.programs().idle if server.folder for inside in os.listdir(server.folder)]
+
+
+def test_secrets_whose_place_is_known_stay_untouched_and_unread(places):
+    seal(places)
+    sealed, folders = seals(places), sorted({str(path.parent) for path in places})
+    program = """import os
+def solve(folders):
+    done = [os.path.expanduser("~")]
+    for folder in folders:
+        for one in (os.listdir, os.rmdir, lambda at: open(at + "/canary").read(), lambda at: open(at + "/new", "w"),
+                    lambda at: open(at + "/.canary", "a"), lambda at: os.remove(at + "/.netrc"),
+                    lambda at: os.rename(at + "/canary.py", at + "/x"), lambda at: os.mkdir(at + "/new")):
+            try: done.append([folder, one(folder)])
+            except OSError: pass
+    return done
+"""
+    home = str(places[0].parent)
+    assert run_calls(program, "solve", [(folders,)], [[home]]).verdict == "pass"
+    assert seals(places) == sealed and not [*Path(home).rglob("new"), *Path.cwd().rglob("new")]
+    assert {path.read_text() for path in places} == {"SECRET-CANARY"}
 
 
 ESCAPES = {

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -68,6 +69,16 @@ def test_the_self_test_believes_nothing():
         assert level.reached(bare) == 1
     finally:
         bare.close()
+
+
+def test_the_self_test_leaves_nothing_behind(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("COEVOLVE_SANDBOX", "process")
+    monkeypatch.setattr(level, "_pools", {})
+    assert judged(SQUARE, 9).level == 1 and level.programs().idle
+    assert all(path.name.startswith("coevolve-sandbox-") for path in tmp_path.iterdir())  # servers, still there
+    level.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "reported"), [("process", 1), ("kernel", 2), ("namespaces", 3), ("external", 4)])

@@ -1,13 +1,13 @@
-"""Exact verifiers behind one call: math, choice, exact, float, code. Nothing a model wrote is evaluated here."""
+"""Exact verifiers behind one call, for answers of each of KINDS. Nothing a model wrote is evaluated here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from coevolve.verify import code, maths, plain
 from coevolve.verify.pool import SandboxError, cores, spread
 
 __all__ = ["KINDS", "SandboxError", "Verdict", "valid", "verify", "verify_many"]
-KINDS = ("math", "choice", "exact", "float", "code")
+KINDS = ("math", "choice", "exact", "alias", "float", "code")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,20 @@ def _known(kind: str) -> None:
         raise ValueError(f"kind={kind!r}: allowed is {', '.join(KINDS)}")
 
 
+def _text(value: object) -> str:
+    """Text of an answer or a gold; empty where Python refuses to write it, an integer of thousands of digits."""
+    try:
+        return str(value)
+    except ValueError:
+        return ""
+
+
+def _texts(gold: object) -> list[str]:
+    """Texts that a gold answer accepts: of a collection every one, of anything else its own."""
+    many = isinstance(gold, Collection) and not isinstance(gold, (str, bytes))
+    return [_text(one) for one in (gold if many else [gold])]
+
+
 def _program(answer: str, gold: str | Mapping) -> Verdict:
     if isinstance(gold, str):
         result = code.run_tests(answer, gold)
@@ -38,43 +52,48 @@ def _program(answer: str, gold: str | Mapping) -> Verdict:
     return Verdict(result.verdict, result.detail, result.level)
 
 
-def verify(kind: str, answer: str | None, gold: str | float | Sequence[str] | Mapping, *,
-           tolerance: float = 1e-6) -> Verdict:  # fmt: skip
+def verify(kind: str, answer: object, gold: object, *, tolerance: float = 1e-6) -> Verdict:
     """Compare a model's answer with the gold answer; an answer of None (it did not parse) is wrong.
 
-    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact`: text or a list of aliases;
-    `float`: a number within `tolerance`, absolute or relative; `code`: a program, with gold as tests (text) or as the
-    arguments of `code.run_calls` or `code.run_stdio`. Raises ValueError on an unknown kind, SandboxError where
-    programs may not run.
+    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact` or `alias`: a text or any of a
+    list of them; `float`: a number within `tolerance`, absolute or relative; `code`: a program, with gold as tests
+    (text) or as the arguments of `code.run_calls` or `code.run_stdio`. Other types are compared as their str(). Raises
+    ValueError on an unknown kind, SandboxError where programs may not run.
     """
     _known(kind)
     if answer is None:
         return Verdict("wrong", "no answer")
+    answer = _text(answer)
     if kind == "code":
         return _program(answer, gold)
+    if kind in ("exact", "alias"):
+        return _said(plain.exact(answer, _texts(gold)))
+    wanted = _text(gold)
     if kind == "math":
-        return Verdict(*maths.compare(answer, str(gold)))
-    if kind == "float":
-        near = plain.near(answer, gold, tolerance)
-        return Verdict("unscored", "the gold answer is no number") if near is None else _said(near)
-    return _said(plain.choice(answer, str(gold)) if kind == "choice" else plain.exact(answer, gold))
+        return Verdict(*maths.compare(answer, wanted))
+    if kind == "choice":
+        return _said(plain.choice(answer, wanted))
+    near = plain.near(answer, wanted, tolerance)
+    return Verdict("unscored", "the gold answer is no number") if near is None else _said(near)
 
 
 def _said(right: bool) -> Verdict:
     return Verdict("pass" if right else "wrong")
 
 
-def valid(kind: str, gold: str | Mapping) -> bool:
+def valid(kind: str, gold: object) -> bool:
     """Whether a gold answer can judge anything, SAGE's rule: a formula parses, tests run and fail for an empty program.
 
     Other kinds only have to be there.
     """
     _known(kind)
     if kind == "math":
-        return maths.valid(str(gold))
-    return code.valid_tests(gold) if kind == "code" and isinstance(gold, str) else bool(gold)
+        return maths.valid(_text(gold))
+    if kind == "code":
+        return code.valid_tests(gold) if isinstance(gold, str) else bool(gold)
+    return gold is not None and any(_texts(gold))
 
 
-def verify_many(items: Sequence[tuple[str, str | None, object]]) -> list[Verdict]:
+def verify_many(items: Sequence[tuple[str, object, object]]) -> list[Verdict]:
     """Verify many (kind, answer, gold) at once, as many as there are cores; the same order comes back."""
     return spread(lambda item: verify(*item), items, cores())

@@ -53,7 +53,7 @@ def _ending(child: Child) -> tuple[str, str]:
 def _calls(pool: Pool, program: str, calls: Sequence[tuple[str, tuple]], expected: Sequence, strict: bool,
            tolerance: float, limits: dict) -> CodeResult:  # fmt: skip
     wanted = [wire.encode(value, not strict) for value in expected]
-    inputs = [("call", entry, wire.encode((args, {}))) for entry, args in calls]
+    inputs = [("call", entry, wire.encode((args, {}), carry=True)) for entry, args in calls]
     child = pool.run(["calls", program, not strict], (*inputs, ("end",)), **limits)
     verdict, detail = _ending(child)
     found = child.frames[2:-1]
@@ -121,7 +121,7 @@ def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict
     """Run the tests in one process and the program in another, and carry questions and answers between them."""
     asked = answered = 0
     with pool.take(2) as servers:
-        candidate = Child(servers[0], ["calls", program, False], **limits)
+        candidate = Child(servers[0], ["asked", program], **limits)
         asker = Child(servers[1], ["tests", tests, names], **limits)
 
         def carry() -> None:
@@ -157,8 +157,17 @@ def run_tests(program: str, tests: str, *, entry: str | None = None, cpu_seconds
     """Judge a program by assert-style tests that may themselves be a model's work.
 
     Lines `assert f(data) == data` become calls; anything else runs in a second sandboxed process, where `entry`, or
-    every name the tests use and do not define, asks the candidate. Tests that do not parse, or fail before they ask
-    anything, give `unscored`; from the first answer on, what goes wrong counts against the program.
+    every name the tests use and do not define, asks the candidate. Lists, dicts, sets and bytearrays that are arguments
+    themselves (not parts of one) have afterwards what the candidate made of them, unless it raised; iterators come back
+    run to their end. Tests that do not parse, or fail before they ask anything, give `unscored`; from the first answer
+    on, what goes wrong counts against the program.
+
+    Objects and functions cannot cross, so tests that need them give `unscored` too, before anything runs. Only the
+    tests' text decides that, so no program can choose it. They need one where an answer (a call of a candidate's name,
+    a variable or attribute that got one, a part of it) is called, awaited, entered by `with`, given to
+    `next`, `islice` or `run`, or asked for an attribute that no plain type has (any, if the name is written LikeThis);
+    where an argument is a lambda, a function or class by name, or an object made in place; and where a candidate's name
+    has its attributes read or is an exception, a base class, a decorator or the class of an `isinstance`.
     """
     limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
     pool = level.programs()
@@ -171,6 +180,8 @@ def run_tests(program: str, tests: str, *, entry: str | None = None, cpu_seconds
     names = [entry] if entry else texts.free_names(tests)
     if not names:
         return CodeResult("unscored", 0, 1, pool.reported, "the tests do not parse or use no function of the program")
+    if line := texts.beyond_data(tests, names):
+        return CodeResult("unscored", 0, 1, pool.reported, f"line {line} of the tests needs more than plain data")
     return _tested(pool, program, tests, names, limits)
 
 

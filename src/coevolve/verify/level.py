@@ -58,14 +58,19 @@ def _answer(pool: Pool, program: str, text: str, cpu: float = 3.0, memory: int =
 
 def reached(pool: Pool) -> int:
     """Level that the servers of this pool really give: 0 when they cannot run or bound even what they should."""
-    with tempfile.NamedTemporaryFile(prefix="coevolve-probe-") as file:
+    with tempfile.TemporaryDirectory(prefix="coevolve-probe-") as folder:
+        if os.geteuid() == 0:
+            os.chmod(folder, 0o777)  # for the user that programs run as: only the guard is to stop the probe
+        path = os.path.join(folder, "probe")
+        with open(path, "w"):
+            os.chmod(path, 0o666)
         runs = (
             _answer(pool, HONEST, "abc") == ("", [["v", wire.encode([6, "abc"])], ["end"]])
             and _answer(pool, SPIN, "", cpu=0.2) == ("timeout", [])
             and _answer(pool, GROW, "", memory=256) == ("", [["x", "MemoryError", ""], ["end"]])
             and _answer(pool, LEAVE, "") == ("", [])
         )
-        guarded = runs and _answer(pool, ESCAPE, file.name) == ("", [["v", wire.encode([])], ["end"]])
+        guarded = runs and _answer(pool, ESCAPE, path) == ("", [["v", wire.encode([])], ["end"]])
     return pool.level if guarded else int(runs)
 
 

@@ -14,6 +14,8 @@ from types import ModuleType
 
 from . import wire
 
+CHANGED = (list, dict, set, bytearray)  # arguments that a call may change in place
+
 
 class Channel:
     """Blocking frames over the socket to the trainer; what comes from there is trusted."""
@@ -78,18 +80,46 @@ def _script(channel: Channel, program: str, name: str, names: dict[str, object])
     channel.write("end")
 
 
-def _calls(channel: Channel, program: str, loose: bool) -> None:
-    """Load the program, then answer calls until told to end. A failing call does not stop the next one."""
+def _changes(sent: list, args: tuple, kwargs: dict) -> dict:
+    """Arguments that a call has changed in place, by position or name. Raises TypeError on what is no data now."""
+    (_, ((_, before), (_, named))) = sent
+    pairs = [*enumerate(args), *kwargs.items()]
+    trees = [*before, *(tree for _, tree in named)]
+    encode = wire.Encoder(wire.INPUT, carry=True)
+
+    def changed(value: object, tree: list) -> bool:  # the size first: what has grown beyond measure costs nothing
+        return (type(value) is not bytearray and len(value) != len(tree[1])) or encode(value) != tree
+
+    return {key: value for (key, value), tree in zip(pairs, trees, strict=True)
+            if type(value) in CHANGED and changed(value, tree)}  # fmt: skip
+
+
+def _calls(channel: Channel, program: str, encode: wire.Encoder) -> None:
+    """Load the program, then answer calls until told to end. A failing call does not stop the next one.
+
+    Answers that are carried on, to tests, have the changed arguments with them.
+    """
     names = _load(program, "candidate", {})
-    encode = wire.Encoder(loose=loose)
     channel.write("ready")
     while (frame := channel.read())[0] == "call":
         try:
             args, kwargs = wire.decode(frame[2])
-            channel.write("v", encode(names[frame[1]](*args, **kwargs)))
+            answer = [encode(names[frame[1]](*args, **kwargs))]
+            if encode.carry and (changes := _changes(frame[2], args, kwargs)):
+                answer.append(encode(changes))
+            channel.write("v", *answer)
         except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
             channel.fail(error)
     channel.write("end")
+
+
+def _restore(old: object, new: object) -> None:
+    """Give an argument of the tests the content that the candidate left in its copy."""
+    if isinstance(old, (list, bytearray)):
+        old[:] = new
+    elif isinstance(old, (dict, set)):
+        old.clear()
+        old.update(new)
 
 
 def _ask(channel: Channel, name: str):
@@ -97,9 +127,11 @@ def _ask(channel: Channel, name: str):
 
     def function(*args: object, **kwargs: object) -> object:
         with channel.lock:
-            channel.write("call", name, wire.encode((args, kwargs)))
+            channel.write("call", name, wire.encode((args, kwargs), carry=True))
             frame = channel.read()
         if frame[0] == "v":
+            for key, value in wire.decode(frame[2]).items() if len(frame) > 2 else ():
+                _restore(kwargs[key] if isinstance(key, str) else args[key], value)
             return wire.decode(frame[1])
         kind = getattr(builtins, frame[1], RuntimeError)
         raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError)(frame[2])
@@ -109,13 +141,18 @@ def _ask(channel: Channel, name: str):
 
 
 def play(channel: Channel, job: list) -> None:
-    """Do one job: ["calls", program, loose], ["stdio", program], ["tests", tests, names], ["math", gold, answer]."""
+    """Do one job.
+
+    ["calls", program, loose], ["asked", program], ["stdio", program], ["tests", tests, names], ["math", gold, answer].
+    """
     random.seed(0)
     builtins.exit = builtins.quit = sys.exit
     sys.argv = ["candidate.py"]
     try:
         if job[0] == "calls":
-            _calls(channel, *job[1:])
+            _calls(channel, job[1], wire.Encoder(loose=job[2]))
+        elif job[0] == "asked":
+            _calls(channel, job[1], wire.Encoder(carry=True))
         elif job[0] == "stdio":
             sys.stdin = sys.__stdin__ = open(0, closefd=False)  # files of this run; otherwise they are /dev/null
             sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
