@@ -5,11 +5,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coevolve import config
-from coevolve.policies.tiny import find
+from coevolve import config, preflight
 
 
 def parser() -> argparse.ArgumentParser:
@@ -97,17 +97,19 @@ def export(policy: str, to: str, dtype: str, unknown: Mapping[str, Any]) -> int:
 
 def train(run: config.Run) -> int:
     """Say where the run differs from its paper, train, then print the summary."""
-    models, _ = config.assign(run.protocol, run.model)
-    for model in models.values():  # before anything is written
-        if not model.startswith(("http://", "https://")):
-            find(model)
-    run.protocol.world.items("test", 1)  # published data that cannot be had is named here
+    preflight.check(run)
+    run.protocol.world.items("test", 1)  # published data that cannot be used is named here
+    new = preflight.made(run.out)
     try:
-        run.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"out must be a folder, and {run.out} cannot be made: {error.strerror}") from None
-    if not os.access(run.out, os.W_OK):
-        raise ValueError(f"out must be a folder that can be written, and {run.out} cannot")
+        return _train(run)
+    except Exception:
+        with suppress(OSError):  # what was written stays
+            for folder in new:
+                folder.rmdir()
+        raise
+
+
+def _train(run: config.Run) -> int:
     from coevolve.policies import memory
     from coevolve.train import train as start  # torch loads only once everything has been checked
 
