@@ -95,10 +95,10 @@ def _item(its: Benchmark, where: str, row: Mapping[str, Any]) -> Item | None:
     try:
         return rows.item(its, row)
     except KeyError as error:
-        raise ValueError(f"{its.key}: {where} has no column {error}") from None
+        raise ValueError(f"{where} has no column {error}") from None
     except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
         why = " ".join(str(error).split())[:200]
-        raise ValueError(f"{its.key}: {where} does not read as {its.key}'s rows do ({why})") from None
+        raise ValueError(f"{where} does not read as {its.key}'s rows do ({why})") from None
 
 
 def items(key: str, part: str = "test") -> list[Item]:

@@ -75,7 +75,7 @@ def _cached(benchmark: "Benchmark") -> bool:
 
 def _local(benchmark: "Benchmark", place: Path, split: str) -> Iterator[tuple[str, Row]]:
     if benchmark.key == "usaco":
-        yield from _numbered(_usaco(place), place, None)
+        yield from _numbered(_usaco(place), f"{benchmark.key}: {place}", None)
         return
     for config in benchmark.configs or (None,):
         folder = place / config if config else place
@@ -84,7 +84,7 @@ def _local(benchmark: "Benchmark", place: Path, split: str) -> Iterator[tuple[st
         if not files:
             raise ValueError(f"{benchmark.key}: no {split}.jsonl, .json or .parquet in {folder}")
         for file in files:
-            yield from _numbered(_read(file, benchmark.key), file, config)
+            yield from _numbered(_read(file, benchmark.key), f"{benchmark.key}: {file}", config)
 
 
 def _parts(folder: Path, split: str) -> list[Path]:
@@ -119,7 +119,7 @@ def _list(found: object) -> list:
     return found
 
 
-def _numbered(found: Iterable[Row], place: object, config: str | None) -> Iterator[tuple[str, Row]]:
+def _numbered(found: Iterable[Row], place: str, config: str | None) -> Iterator[tuple[str, Row]]:
     for number, row in enumerate(found, 1):
         if not isinstance(row, Mapping):
             raise ValueError(f"{place} row {number} must be an object with the set's columns, got {repr(row)[:40]}")
@@ -136,10 +136,10 @@ def _remote(benchmark: "Benchmark", split: str) -> Iterator[tuple[str, Row]]:
     try:
         for name in benchmark.files:
             file = Path(hf_hub_download(benchmark.hub, name, repo_type="dataset", **pinned))
-            yield from _numbered(_read(file, benchmark.key), file, None)
+            yield from _numbered(_read(file, benchmark.key), f"{benchmark.key}: {file}", None)
         for config in () if benchmark.files else benchmark.configs or (benchmark.config,):
             found = load_dataset(benchmark.hub, config, split=split, **pinned)
-            yield from _numbered(found, benchmark.hub, config if benchmark.configs else None)
+            yield from _numbered(found, f"{benchmark.key}: {benchmark.hub}", config if benchmark.configs else None)
     except (DatasetNotFoundError, HTTPError, OSError) as error:  # OSError: the hub's own refusals as well
         raise ValueError(_advice(benchmark, error)) from error
 
