@@ -89,7 +89,7 @@ def test_everything_a_paper_uses_is_registered() -> None:
 
 
 def test_unknown_names_are_one_line() -> None:
-    with pytest.raises(ValueError, match=r"^benchmark must be one of gsm8k, .*, got 'gsm'$"):
+    with pytest.raises(ValueError, match=r"^benchmark must be one of gsm8k, .*, got 'gsm'; did you mean 'gsm8k'\?$"):
         data.items("gsm")
     with pytest.raises(ValueError, match="^part must be one of test, train, got 'dev'$"):
         data.items("gsm8k", "dev")

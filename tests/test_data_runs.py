@@ -105,12 +105,13 @@ MISTAKES = {
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(
     name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub.errors import GatedRepoError
 
     def refused(*_: object, **__: object) -> None:
-        raise DatasetNotFoundError("Dataset is gated.\nMore.")
+        answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
+        raise GatedRepoError("Dataset is gated.\nMore.", response=answer)
 
-    monkeypatch.setattr("datasets.load_dataset", refused)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
     (folder / "math").mkdir(exist_ok=True)
     monkeypatch.setattr(sys.modules["coevolve.train"], "Team", None)  # no model may load
     world, line = MISTAKES[name]

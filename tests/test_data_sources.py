@@ -101,6 +101,51 @@ def test_gated_sets_say_what_to_do(hub: Hub) -> None:
         data.items("nq")
 
 
+def test_a_network_that_fails_is_not_called_a_gate(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants, errors
+
+    lost = [ConnectionError("Couldn't reach it"), errors.LocalEntryNotFoundError("not here"), errors.HTTPError("no way")]
+    for hub.error in lost:
+        for key in ("gpqa_main", "nq"):
+            with pytest.raises(ValueError) as error:
+                data.items(key)
+            assert str(error.value).startswith(f"{key} is not in the cache, and the hub cannot be reached (")
+            assert "gated" not in str(error.value) and "COEVOLVE_DATA" in str(error.value)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match="^gpqa_main is not in the cache, and HF_HUB_OFFLINE forbids asking the hub;"):
+        data.items("gpqa_main")
+
+
+GOOD = {"question": "1+1?", "answer": "Two.\n#### 2"}
+BROKEN = {  # a file of GSM8K, its text, and what the line says behind the file's path
+    "no column": ("test.jsonl", [GOOD, {"question": "2+2?"}], " row 2 has no column 'answer'"),
+    "column of another kind": ("test.json", [[GOOD, {"question": [], "answer": "#### 7"}]],
+                               " row 2 does not read as gsm8k's rows do ("),
+    "no object": ("test.jsonl", [GOOD, GOOD, 7], " row 3 must be an object with the set's columns, got 7"),
+    "no list": ("test.json", [GOOD], " cannot be read: expected a list of rows, got dict"),
+    "no JSON": ("test.json", "<html>", " cannot be read: Expecting value"),
+    "no JSON in a line": ("test.jsonl", json.dumps(GOOD) + "\n{'a': 1}\n", " row 2 cannot be read: Expecting property"),
+    "no parquet": ("test.parquet", "PAR", " cannot be read: "),
+    "no text": ("test.jsonl", b"\xff\xfe", " cannot be read: 'utf-8' codec"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_fault_of_the_mirror_names_set_file_and_row(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, holds, line = BROKEN[name]
+    place = tmp_path / "gsm8k" / file
+    place.parent.mkdir()
+    text = "\n".join(map(json.dumps, holds)) if isinstance(holds, list) else holds
+    place.write_bytes(text if isinstance(text, bytes) else text.encode())
+    monkeypatch.setenv("COEVOLVE_DATA", str(tmp_path))
+    with pytest.raises(ValueError) as error:
+        data.items("gsm8k")
+    said = str(error.value)
+    assert said.startswith(f"gsm8k: {place}{line}") and "\n" not in said
+
+
 def test_script_based_sets_are_downloaded_as_files(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

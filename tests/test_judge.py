@@ -1,13 +1,22 @@
 """The judge of MAE's evaluation: four prompts, the last tag counts, failures never become wrong."""
 
+import csv
 import json
+import re
+import shutil
+import threading
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
+import mirror
 import pytest
+from test_server import Judge
 
+from coevolve.__main__ import main
 from coevolve.evaluate.judge import PROMPTS, Judged, judge, verdict
 from coevolve.play import Batched
 from coevolve.types import Reply, Turn
+from coevolve.worlds import tiny
 from coevolve.worlds.rows import Item
 
 SAMPLES = Path(__file__).parent / "data" / "hostile_strings.jsonl"
@@ -110,3 +119,126 @@ def test_the_swap_test_asks_again_with_answer_and_gold_exchanged() -> None:
 def test_an_item_without_a_kind_is_an_error_of_the_caller() -> None:
     with pytest.raises(ValueError, match=r"^judge must be one of math, choice, truthfulness, general, got ''$"):
         judge(engine(lambda text: TRUE), [item(1, "")], ["a"])
+
+
+class Careful(Judge):
+    """A server's judge: TRUE where answer and gold are the same text, and nothing to read of whom it calls hard."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append(asked["messages"][-1]["content"])
+        if self.server.failures:
+            self.answer(400, {"error": {"message": "no more"}})
+            return
+        parts = re.search(r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n", self.server.seen[-1], re.S)
+        same = TRUE if parts[2] == parts[3] else FALSE
+        message = {"role": "assistant", "content": "hm" if parts[1] == self.server.hard else same}
+        self.answer(200, {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"],
+                          "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Careful)
+    made.seen, made.failures, made.hard = [], 0, ""
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    made.address = f"http://127.0.0.1:{made.server_port}/v1#judge-1"
+    yield made
+    made.shutdown(), made.server_close()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A mirror, and a run on it that has answers which nothing could score; two questions end in a line break."""
+    folder = mirror.sums(tmp_path_factory.mktemp("graded"))
+    tasks = tiny.items("test", 5, ("next", "rate"))
+    rows = [{"question": f"{task.question}{' ' * (i == 1)}\r\n" if i < 2 else task.question,
+             "best_answer": str(task.answer)} for i, task in enumerate(tasks)]  # fmt: skip
+    (folder / "truthfulqa").mkdir()
+    (folder / "truthfulqa" / "validation.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    fields = ["world=data:gsm8k,truthfulqa", "steps=0", "eval_every=0", "eval_items=10"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COEVOLVE_DATA", str(folder))
+        assert main(["train", "mae", "--preset", "smoke", "--out", str(folder / "run"), *fields]) == 0
+    return folder, folder / "run"
+
+
+@pytest.fixture
+def run(finished: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COEVOLVE_DATA", str(finished[0]))
+    return Path(shutil.copytree(finished[1], tmp_path / "run"))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_finished_run_is_graded_by_a_server(server, run: Path, capsys: pytest.CaptureFixture) -> None:
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    blank = [row for row in table(run / "scores.csv") if row["correct"] == ""]
+    assert blank and {row["family"] for row in blank} == {"truthfulqa"}
+    server.hard = next(row["question"] for row in blank if row["question"] == row["question"].strip())
+    assert main(["grade", str(run), "--judge", server.address]) == 0
+    graded = table(run / "grades.csv")
+    assert [row["question"] for row in graded] == [row["question"] for row in blank]
+    for row in graded:
+        expected = "" if row["question"] == server.hard else str(int(row["answer"] == row["gold"]))
+        assert (row["correct"], row["kind"]) == (expected, "truthfulness"), row
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    for stage, line in zip(("before", "after"), lines, strict=True):
+        mine = [row["correct"] for row in graded if row["stage"] == stage]
+        counts = f"{mine.count('1')} of {len(mine) - mine.count('')} right"
+        assert line.startswith(f"truthfulqa {stage} vanilla: {counts}") and line.endswith(", 1 without a verdict")
+    assert {name: (run / name).read_bytes() for name in before} == before and len(server.seen) == len(blank)
+
+
+def test_the_kind_chooses_the_prompt_of_every_row(server, run: Path) -> None:
+    assert main(["grade", str(run), "--judge", server.address]) == 0
+    own, server.seen = sorted(server.seen), []
+    assert main(["grade", str(run), "--judge", server.address, "--kind", "general"]) == 0
+    assert {row["kind"] for row in table(run / "grades.csv")} == {"general"} and sorted(server.seen) != own
+
+
+def test_a_model_here_can_be_the_judge_and_its_failures_are_no_zeros(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    sizes = []
+
+    class Here:
+        def generate(self, turns: list[Turn], max_tokens: int) -> list[Reply]:
+            sizes.append((len(turns), max_tokens))
+            return [Reply(turn, "who knows") for turn in turns]
+
+    monkeypatch.setattr("coevolve.policies.load", lambda name, role: Here())
+    monkeypatch.setattr("coevolve.evaluate.grades.BATCH", 4)
+    assert main(["grade", str(run), "--judge", "tiny", "--max-tokens", "9"]) == 0
+    graded = table(run / "grades.csv")
+    assert {row["correct"] for row in graded} == {""} and max(sizes) == (4, 9)
+    assert sum(size for size, _ in sizes) == len(graded)
+    assert "truthfulqa before vanilla: 0 of 0 right, " in capsys.readouterr().out
+
+
+def test_what_cannot_be_graded_is_one_line(server, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    def said(*arguments: str) -> str:
+        assert main(["grade", *arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and captured.err.count("\n") == 1
+        return captured.err
+
+    judge_ = ("--judge", server.address)
+    assert said(str(tmp_path), *judge_) == f"coevolve: {tmp_path} is no finished run: it has no config.json\n"
+    assert "model must be one of tiny-small" in said(str(run), "--judge", "nope")
+    assert "grade takes no field=value pairs" in said(str(run), *judge_, "steps=3")
+    assert "max_tokens must be at least 1" in said(str(run), *judge_, "--max-tokens", "0")
+    assert "no server answers at http://127.0.0.1:1/v1" in said(str(run), "--judge", "http://127.0.0.1:1/v1#x")
+    server.failures = 1
+    assert "no more" in said(str(run), *judge_)
+    scores = run / "scores.csv"
+    kept = scores.read_bytes()
+    scores.write_bytes(kept.replace(b"truthfulqa", b"gone"))
+    assert "has nothing for a judge" in said(str(run), *judge_)
+    scores.write_bytes(kept.replace(tiny.items("test", 5, ("next", "rate"))[-1].question.encode(), b"Another?"))
+    assert "questions of the run are not in the data set as it is now" in said(str(run), *judge_)
+    assert not (run / "grades.csv").exists()

@@ -5,11 +5,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coevolve import config
-from coevolve.policies.tiny import find
+from coevolve import config, preflight
+from coevolve.evaluate.judge import PROMPTS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,6 +33,11 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("policy", help="folder of a policy (OUT/policy of a run), an adapter's or a whole model's")
     export.add_argument("--to", required=True, help="folder to write")
     export.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
+    grade = verbs.add_parser("grade", help="have a judge grade the answers of a finished run that nothing else scored")
+    grade.add_argument("run", help="folder of a finished run; its grades.csv is written")
+    grade.add_argument("--judge", required=True, help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")
+    grade.add_argument("--kind", choices=PROMPTS, help="which of MAE's prompts; none: the data set's own")
+    grade.add_argument("--max-tokens", type=int, default=2048, help="of one reply of the judge")
     return top
 
 
@@ -46,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return show_differences(options.protocol, options.preset, overrides)
         if options.verb == "export":
             return export(options.policy, options.to, options.dtype, overrides)
+        if options.verb == "grade":
+            return grade(options, overrides)
         run = config.build(options.protocol, options.preset, seed=options.seed, out=options.out, overrides=overrides)
         return train(run)
     except (ValueError, FileNotFoundError, PermissionError) as error:
@@ -95,19 +103,34 @@ def export(policy: str, to: str, dtype: str, unknown: Mapping[str, Any]) -> int:
     return 0
 
 
+def grade(options: argparse.Namespace, unknown: Mapping[str, Any]) -> int:
+    """Grade a finished run's unscored answers and print a line a data set; see `evaluate.grades`."""
+    if unknown:
+        raise ValueError(f"grade takes no field=value pairs, got {sorted(unknown)}")
+    from coevolve.evaluate import grades
+
+    grades.unscored(options.run)  # the cheapest question first
+    preflight.model(options.judge)
+    for line in grades.grade(options.run, options.judge, options.kind, options.max_tokens):
+        print(line)
+    return 0
+
+
 def train(run: config.Run) -> int:
     """Say where the run differs from its paper, train, then print the summary."""
-    models, _ = config.assign(run.protocol, run.model)
-    for model in models.values():  # before anything is written
-        if not model.startswith(("http://", "https://")):
-            find(model)
-    run.protocol.world.items("test", 1)  # published data that cannot be had is named here
+    preflight.check(run)
+    run.protocol.world.items("test", 1)  # published data that cannot be used is named here
+    new = preflight.made(run.out)
     try:
-        run.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"out must be a folder, and {run.out} cannot be made: {error.strerror}") from None
-    if not os.access(run.out, os.W_OK):
-        raise ValueError(f"out must be a folder that can be written, and {run.out} cannot")
+        return _train(run)
+    except Exception:
+        with suppress(OSError):  # what was written stays
+            for folder in new:
+                folder.rmdir()
+        raise
+
+
+def _train(run: config.Run) -> int:
     from coevolve.policies import memory
     from coevolve.train import train as start  # torch loads only once everything has been checked
 

@@ -73,8 +73,11 @@ class Policy:
             raise ValueError(f"path {str(path)!r} is not a model folder: it holds no config.json")
         safe = {"trust_remote_code": False, "local_files_only": Path(path).is_dir()}
         try:
+            tokenizer = AutoTokenizer.from_pretrained(path, **safe)  # first: it is small, and may not do
+            if not tokenizer.chat_template:
+                raise ValueError("its tokenizer has no chat template, which every prompt is written in; choose an "
+                                 "instruct model, or put a chat_template.jinja into the folder")  # fmt: skip
             model = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype or "float32", **safe)
-            tokenizer = AutoTokenizer.from_pretrained(path, **safe)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"model {str(path)!r} cannot be loaded: {reason}") from None

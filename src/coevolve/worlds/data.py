@@ -4,6 +4,7 @@ Where rows come from: sources; what they become: rows; their score: grading; how
 """
 
 import tomllib
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -86,7 +87,18 @@ def benchmark(key: str) -> Benchmark:
 @lru_cache(maxsize=64)
 def _loaded(key: str, split: str, folder: Path | None) -> tuple[Item, ...]:
     its = benchmark(key)
-    return tuple(filter(None, (rows.item(its, row) for row in sources.rows(its, split))))
+    return tuple(filter(None, (_item(its, where, row) for where, row in sources.rows(its, split))))
+
+
+def _item(its: Benchmark, where: str, row: Mapping[str, Any]) -> Item | None:
+    """A row as an item; ValueError naming data set, file and row when the row is not what the reader expects."""
+    try:
+        return rows.item(its, row)
+    except KeyError as error:
+        raise ValueError(f"{where} has no column {error}") from None
+    except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
+        why = " ".join(str(error).split())[:200]
+        raise ValueError(f"{where} does not read as {its.key}'s rows do ({why})") from None
 
 
 def items(key: str, part: str = "test") -> list[Item]:

@@ -7,7 +7,7 @@ configuration where a benchmark has several. A data set that needs consent or a 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,24 +27,55 @@ def mirror() -> Path | None:
     return Path(named).expanduser() if named else None
 
 
-def rows(benchmark: "Benchmark", split: str) -> Iterator[Row]:
-    """Yield a split's rows in their original schema, in their order; `subset` is added where there are several.
+def rows(benchmark: "Benchmark", split: str) -> Iterator[tuple[str, Row]]:
+    """Yield (where it stands, row) of a split in its original schema and order; `subset` is added to several.
 
-    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and why.
+    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and why; and when a file
+    cannot be read as what its name says.
     """
-    place = (mirror() or Path("/nonexistent")) / benchmark.key
-    if place.is_dir():
+    place = _mirrored(benchmark)
+    if place:
         yield from _local(benchmark, place, split)
-    elif benchmark.hub is None:
-        where = f"put it into {VARIABLE}/{benchmark.key}"
-        raise ValueError(f"{benchmark.key} cannot be downloaded ({benchmark.note}); {where}")
     else:
         yield from _remote(benchmark, split)
 
 
-def _local(benchmark: "Benchmark", place: Path, split: str) -> Iterator[Row]:
+def check(benchmark: "Benchmark") -> None:
+    """Raise ValueError, in one line, when a data set is neither in the mirror nor in the cache nor on the hub."""
+    if _mirrored(benchmark) or _cached(benchmark):
+        return
+    from coevolve import preflight
+
+    why = preflight.ask(benchmark.hub, "dataset", (*benchmark.files, "README.md")[0])
+    if why:
+        raise ValueError(f"{benchmark.key} {why}; a copy can stand in {VARIABLE}/{benchmark.key}")
+
+
+def _mirrored(benchmark: "Benchmark") -> Path | None:
+    """The mirror's folder of a data set; ValueError when there is none and there is no download either."""
+    root = mirror()
+    if root and (root / benchmark.key).is_dir():
+        return root / benchmark.key
+    if benchmark.hub is None:
+        where = f"put it into {VARIABLE}/{benchmark.key}"
+        raise ValueError(f"{benchmark.key} cannot be downloaded ({benchmark.note}); {where}")
+    return None
+
+
+def _cached(benchmark: "Benchmark") -> bool:
+    """Whether an earlier run has downloaded a data set."""
+    from datasets.config import HF_DATASETS_CACHE
+    from huggingface_hub import try_to_load_from_cache
+
+    if benchmark.files:
+        known = {"repo_type": "dataset", "revision": benchmark.revision}
+        return all(isinstance(try_to_load_from_cache(benchmark.hub, name, **known), str) for name in benchmark.files)
+    return (Path(HF_DATASETS_CACHE) / benchmark.hub.replace("/", "___")).is_dir()
+
+
+def _local(benchmark: "Benchmark", place: Path, split: str) -> Iterator[tuple[str, Row]]:
     if benchmark.key == "usaco":
-        yield from _usaco(place)
+        yield from _numbered(_usaco(place), f"{benchmark.key}: {place}", None)
         return
     for config in benchmark.configs or (None,):
         folder = place / config if config else place
@@ -53,7 +84,7 @@ def _local(benchmark: "Benchmark", place: Path, split: str) -> Iterator[Row]:
         if not files:
             raise ValueError(f"{benchmark.key}: no {split}.jsonl, .json or .parquet in {folder}")
         for file in files:
-            yield from _tagged(_read(file), config)
+            yield from _numbered(_read(file, benchmark.key), f"{benchmark.key}: {file}", config)
 
 
 def _parts(folder: Path, split: str) -> list[Path]:
@@ -62,43 +93,77 @@ def _parts(folder: Path, split: str) -> list[Path]:
     return sorted(path for path in folder.glob("*") if name.fullmatch(path.name))
 
 
-def _read(file: Path) -> Iterable[Row]:
-    if file.suffix == ".parquet":
-        import pyarrow.parquet
+def _read(file: Path, key: str) -> list[Row]:
+    """The rows of a file; ValueError naming the data set, the file and, of several, the row that cannot be read."""
+    where = f"{key}: {file}"
+    try:
+        if file.suffix == ".parquet":
+            import pyarrow.parquet
 
-        return pyarrow.parquet.read_table(file).to_pylist()
-    text = file.read_text(encoding="utf-8")
-    return json.loads(text) if file.suffix == ".json" else [json.loads(line) for line in text.split("\n") if line]
+            return pyarrow.parquet.read_table(file).to_pylist()
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".json":
+            return _list(json.loads(text))
+        found = []
+        for line in filter(None, text.split("\n")):
+            where = f"{key}: {file} row {len(found) + 1}"
+            found.append(json.loads(line))
+        return found
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{where} cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
-def _tagged(found: Iterable[Row], config: str | None) -> Iterator[Row]:
-    for row in found:
-        yield {**row, "subset": config} if config else dict(row)
+def _list(found: object) -> list:
+    if not isinstance(found, list):
+        raise ValueError(f"expected a list of rows, got {type(found).__name__}")
+    return found
 
 
-def _remote(benchmark: "Benchmark", split: str) -> Iterator[Row]:
+def _numbered(found: Iterable[Row], place: str, config: str | None) -> Iterator[tuple[str, Row]]:
+    for number, row in enumerate(found, 1):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"{place} row {number} must be an object with the set's columns, got {repr(row)[:40]}")
+        yield f"{place} row {number}", {**row, "subset": config} if config else dict(row)
+
+
+def _remote(benchmark: "Benchmark", split: str) -> Iterator[tuple[str, Row]]:
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
+    from huggingface_hub.errors import HTTPError
 
     pinned = {"revision": benchmark.revision} if benchmark.revision else {}
     try:
         for name in benchmark.files:
-            yield from _read(Path(hf_hub_download(benchmark.hub, name, repo_type="dataset", **pinned)))
+            file = Path(hf_hub_download(benchmark.hub, name, repo_type="dataset", **pinned))
+            yield from _numbered(_read(file, benchmark.key), f"{benchmark.key}: {file}", None)
         for config in () if benchmark.files else benchmark.configs or (benchmark.config,):
             found = load_dataset(benchmark.hub, config, split=split, **pinned)
-            yield from _tagged(found, config if benchmark.configs else None)
-    except (GatedRepoError, DatasetNotFoundError, HfHubHTTPError, OSError) as error:
+            yield from _numbered(found, f"{benchmark.key}: {benchmark.hub}", config if benchmark.configs else None)
+    except (DatasetNotFoundError, HTTPError, OSError) as error:  # OSError: the hub's own refusals as well
         raise ValueError(_advice(benchmark, error)) from error
 
 
 def _advice(benchmark: "Benchmark", error: Exception) -> str:
     page = f"https://huggingface.co/datasets/{benchmark.hub}"
+    copy = f"a copy can stand in {VARIABLE}/{benchmark.key}"
+    if _lost(error):
+        from coevolve import preflight
+
+        return f"{benchmark.key} is not in the cache, and {preflight.unreachable(error)}; {copy}"
     why = (str(error).splitlines() or [type(error).__name__])[0]
     if benchmark.gated:
-        return f"{benchmark.key} is gated: accept its conditions on {page}, then `hf auth login` ({why})"
-    return f"{benchmark.key} could not be had from {page}; a copy can stand in {VARIABLE}/{benchmark.key} ({why})"
+        login = "set HF_TOKEN or `hf auth login`"
+        return f"{benchmark.key} is gated: accept its conditions on {page}, then {login} ({why})"
+    return f"{benchmark.key} could not be had from {page}; {copy} ({why})"
+
+
+def _lost(error: Exception) -> bool:
+    """Whether nobody answered, or nobody was to be asked: the network's fault and not a refusal."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, LocalEntryNotFoundError
+
+    silent = isinstance(error, HTTPError) and not isinstance(error, HfHubHTTPError)
+    return silent or isinstance(error, (ConnectionError, TimeoutError, LocalEntryNotFoundError))
 
 
 def _usaco(place: Path) -> Iterator[Row]:
@@ -107,7 +172,11 @@ def _usaco(place: Path) -> Iterator[Row]:
     if table is None:
         raise ValueError(f"usaco: no {USACO} in {place}; unpack data.zip of princeton-nlp/USACO there")
     folders = {path.name: path for path in sorted(place.rglob("*")) if path.is_dir()}
-    for name, problem in json.loads(table.read_text(encoding="utf-8")).items():
+    try:
+        problems = json.loads(table.read_text(encoding="utf-8")).items()
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"usaco: {table} cannot be read: {error}") from None
+    for name, problem in problems:
         tests = _pairs(folders[name]) if name in folders else []
         if tests:
             yield {**problem, "problem_id": name, "tests": tests}
