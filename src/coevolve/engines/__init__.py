@@ -55,7 +55,7 @@ class Switch:
             getattr(engine, "sync", lambda: None)()
 
     def close(self) -> None:
-        """End every engine that holds memory or a process group; nothing can be asked afterwards."""
+        """End every engine that holds memory; nothing can be asked afterwards."""
         for engine in self.distinct:
             getattr(engine, "close", lambda: None)()
 

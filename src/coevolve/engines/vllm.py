@@ -121,11 +121,8 @@ class VLLM:
             return
         self._wake()  # memory that sleeps cannot be freed
         client = self.llm.llm_engine.engine_core
-        if Ranks().count > 1:  # its own shutdown would end the process group too, which is the run's
-            client._finalizer.detach()
-            client.engine_core.model_executor.shutdown()
-        else:
-            client.shutdown()
+        client._finalizer.detach()  # vLLM's whole shutdown ends the process group too: the run's, or other engines'
+        client.engine_core.model_executor.shutdown()
         self.llm, client = None, None
         self.folder.cleanup()
         _free()
