@@ -5,7 +5,7 @@ import torch
 
 from coevolve import config, policies
 from coevolve.__main__ import main
-from coevolve.policies import memory
+from coevolve.policies import adapters, memory, team
 
 GIB = 2**30
 
@@ -30,6 +30,42 @@ def test_adapters_count_by_their_rank():
     found = parts(lora=[8, 16, 0.0])
     assert found["weights"] == pytest.approx((2 * count + 4 * own) / GIB)
     assert found["gradients and optimiser"] == pytest.approx(12 * own / GIB)
+
+
+def test_a_base_in_four_bits_counts_half_a_byte_a_parameter():
+    count = sum(part.numel() for part in policies.load("tiny").model.parameters())
+    wide, narrow = (parts(lora=[8, 16, 0.0], engine="unsloth", four_bit=on) for on in (False, True))
+    assert wide["weights"] - narrow["weights"] == pytest.approx(1.5 * count / GIB)
+
+
+@pytest.mark.parametrize("fields", [{"lora": [4, 8, 0.0]}, {"lora": [4, 8, 0.0], "engine": "vllm"}, {"engine": "unsloth"}])
+def test_four_bits_are_for_unsloth_with_an_adapter(fields):
+    with pytest.raises(ValueError, match=r"^four_bit needs engine unsloth or unsloth\+vllm and lora, got "):
+        parts(four_bit=True, **fields)
+
+
+def test_four_bits_need_a_gpu_and_bitsandbytes_before_a_model_loads(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(team, "load_unsloth", never)
+    monkeypatch.setattr(policies, "load", never)
+    for on_gpu, line in ((False, "four_bit needs a CUDA device"), (True, "four_bit needs the package bitsandbytes")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda on_gpu=on_gpu: on_gpu)
+        monkeypatch.setattr(adapters, "find_spec", lambda name: None)
+        with pytest.raises(ValueError, match=f"^{line}"):
+            team.Team({"shared": "tiny"}, ("shared",), (4, 8, 0.0), unsloth=True, four_bit=True)
+
+
+@pytest.mark.parametrize("unsloth", [False, True])
+def test_large_models_compute_layers_twice_unless_unsloth_does_it(unsloth, monkeypatch):
+    def load(model, names, lora, four_bit):
+        return adapters.attach(policies.load(model), names, *lora, source=model)
+
+    monkeypatch.setattr(team, "LARGE", 0)
+    monkeypatch.setattr(team, "load_unsloth", load)
+    made = team.Team({"shared": "tiny"}, ("shared",), (4, 8, 0.0), unsloth=unsloth)
+    assert made.first.model.is_gradient_checkpointing is not unsloth
 
 
 @pytest.mark.parametrize("ranks", [2, 8])

@@ -53,6 +53,7 @@ class Run:
     model: str | tuple[str, ...] = "tiny"  # embedded backbone or model folder; several: the policies' in turn
     lora: tuple = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
     engine: str = "torch"  # torch or vllm samples; unsloth and unsloth+vllm: Unsloth trains a LoRA adapter
+    four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)
     seed: int = 0
     steps: int = 300
     batch_size: int = 128  # episodes a step
@@ -87,6 +88,8 @@ class Run:
             if type(self.lora[0]) is not int or self.lora[2] >= 1:
                 raise ValueError(f"lora must be [] or [rank at least 1, alpha, dropout below 1], got {self.lora}")
         among("engine", self.engine, ENGINES)
+        if self.four_bit and not (self.lora and self.engine.startswith("unsloth")):
+            raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         among("loss", self.loss, KINDS)
         among("length_norm", self.length_norm, LENGTH_NORMS)
         among("track", self.track, ("", "tensorboard", "trackio", "wandb"))

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Trainer:
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(run.protocol, run.model)
-        self.team = Team(models, trained, run.lora, unsloth=run.engine.startswith("unsloth"))
+        self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
         if getattr(run.protocol, "kl_coef", 0.0):
             self.team.remember()
         if getattr(run.protocol, "estimator", "") in WITH_VALUES:
@@ -204,13 +204,14 @@ def train(run: Run) -> Path:
     """
     zero.check(run.protocol)
     sink = tracker(run) if Ranks().first else Tracker()  # before the model loads: its package may be missing
-    with closing(sink):
-        return _train(run, sink)
+    with closing(sink), ExitStack() as ends:
+        return _train(run, sink, ends)
 
 
-def _train(run: Run, sink: Tracker) -> Path:
+def _train(run: Run, sink: Tracker, ends: ExitStack) -> Path:
     began = time.perf_counter()
     trainer = Trainer(run)
+    ends.callback(trainer.engine.close)  # its memory is the next run's
     names = getattr(run.protocol, "setups", ("vanilla",))
     rows = {"before": trainer.score("test")}
     done = trainer.resume()

@@ -4,6 +4,11 @@ Run by `make test-engines`; skipped where vLLM is not installed.
 """
 
 import json
+import os
+import subprocess
+import sys
+import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +17,7 @@ from widen import widen
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
 from coevolve import config, policies, prompts
-from coevolve.engines.vllm import VLLM
+from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.learn import learn
 from coevolve.policies.team import Team
 from coevolve.train import train
@@ -20,6 +25,13 @@ from coevolve.types import Turn
 
 SOLVER = prompts.load("mae", "solver", "compact")
 QUESTIONS = ("3+4=?", "x+3=9, x=?", "12-7=?", "sort 4 1 3")
+TWICE = """
+import json, sys
+from coevolve import config
+from coevolve.train import train
+for out in sys.argv[2:]:
+    train(config.build("mae", "quick", out=out, overrides=json.loads(sys.argv[1])))
+"""
 CLOSE = 1e-4  # log-probabilities
 LENGTH = {"max_model_len": 512}
 
@@ -105,3 +117,52 @@ def test_a_short_run_learns_and_its_samples_match_the_learner(tmp_path):
     assert max(row["logprob_gap"] for row in rows if "logprob_gap" in row) < CLOSE
     held_out = json.loads((out / "summary.json").read_text())["held_out"]
     assert held_out["after"]["k"] > held_out["before"]["k"]
+
+
+def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_has_its_own(whole, monkeypatch):
+    asked_for = []
+
+    class Stop(Exception):
+        pass
+
+    def refuse(**settings):
+        asked_for.append(settings)
+        raise Stop
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr("vllm.LLM", refuse)
+    for count, ranks in ((1, 1), (2, 1), (1, 4)):
+        monkeypatch.setattr("coevolve.engines.vllm.Ranks", lambda ranks=ranks: SimpleNamespace(count=ranks))
+        with pytest.raises(Stop):
+            VLLM({"shared": whole[0]}, 1.0, 32, engines=count)
+    assert [one["gpu_memory_utilization"] for one in asked_for] == [SHARE, SHARE / 2, SHARE]
+    assert [one["enable_sleep_mode"] for one in asked_for] == [True, False, True]
+    assert [one.get("distributed_executor_backend") for one in asked_for] == [None, None, "external_launcher"]
+
+def test_a_closed_engine_leaves_room_for_the_next(whole):
+    policy, engine = whole  # the last test of this engine
+    before = [reply.ids for reply in answers(engine, asked())]
+    model = weakref.ref(engine.llm.apply_model(lambda model: weakref.ref(model))[0]())
+    engine.close(), engine.close()
+    assert model() is None, "its weights are gone"
+    again = VLLM({"shared": policy}, 1.0, 32, **LENGTH)
+    assert [reply.ids for reply in answers(again, asked())] == before
+    again.close()
+
+
+def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path):
+    script = tmp_path / "twice.py"
+    script.write_text(TWICE)
+    fields = {"engine": "vllm", "model": str(widen("tiny", tmp_path / "wide")), "max_tokens": 48, "steps": 2,
+              "batch_size": 6, "eval_items": 2, "eval_every": 0, "learning_rate": 3e-3}  # fmt: skip
+    quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local_addr", "127.0.0.1",
+               "--nproc_per_node", "2", script, json.dumps(fields), tmp_path / "one", tmp_path / "two"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={**os.environ, **quiet})
+    assert done.returncode == 0, done.stderr[-3000:]
+    one, two = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two"))
+    rows = [json.loads(line) for line in one.splitlines()]
+    gaps = [row["logprob_gap"] for row in rows if "logprob_gap" in row]
+    assert len(gaps) == 2 and max(gaps) < CLOSE, "samples of both ranks, before and after an update"
+    assert one == two

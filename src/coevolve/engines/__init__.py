@@ -54,6 +54,11 @@ class Switch:
         for engine in self.distinct:
             getattr(engine, "sync", lambda: None)()
 
+    def close(self) -> None:
+        """End every engine that holds memory; nothing can be asked afterwards."""
+        for engine in self.distinct:
+            getattr(engine, "close", lambda: None)()
+
     def costs(self) -> dict[str, float]:
         """What engines elsewhere have used so far, by policy (requests, tokens)."""
         found = {}
@@ -79,7 +84,7 @@ def connect(team: "Team", kind: str, temperature: float, max_tokens: int) -> Swi
             shares = hasattr(policy, "activate") or (name not in team.trained and team.shared(policy.source))
             groups.setdefault(policy.source if shares else name, {})[name] = policy
         for its in groups.values():
-            engines |= dict.fromkeys(its, VLLM(its, temperature, max_tokens))
+            engines |= dict.fromkeys(its, VLLM(its, temperature, max_tokens, engines=len(groups)))
     else:
         engines |= dict.fromkeys(local, Batched(partial(team.generate, temperature=temperature, max_tokens=max_tokens)))
     return Switch(engines)

@@ -3,6 +3,7 @@
 Adapters of one base are mixed in one batch; a fully trained policy hands its weights over in memory.
 """
 
+import gc
 import os
 import tempfile
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ import torch
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy
 from coevolve.policies.sampler import noise
+from coevolve.ranks import Ranks
 from coevolve.types import Reply, Turn
 
-SHARE = 0.45  # of the GPU's memory, for vLLM's weights and cache; the learner has the rest
+SHARE = 0.45  # of the GPU's memory, for the weights and caches of all engines; the learner has the rest
 SEEDS = 2**31
 
 
@@ -26,8 +28,13 @@ class VLLM:
 
     elsewhere = False  # it computes in this process
 
-    def __init__(self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, **settings: Any):
-        """Start vLLM on the policies' common base; `settings` go to `vllm.LLM` over our choices."""
+    def __init__(
+        self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, engines: int = 1, **settings: Any
+    ):
+        """Start vLLM on the policies' common base, one of `engines` that share the GPU.
+
+        `settings` go to `vllm.LLM` over our choices.
+        """
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -41,13 +48,17 @@ class VLLM:
         if len(self.whole) > 1:
             raise ValueError(f"one vLLM serves one model or the adapters of one base, got {sorted(policies)}")
         first, on_gpu = next(iter(policies.values())), torch.cuda.is_available()
+        self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
         chosen: dict[str, Any] = {
             "model": str(first.source), "dtype": "bfloat16" if on_gpu else "float32", "enforce_eager": not on_gpu,
             "enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "seed": 0,
-            "enable_sleep_mode": on_gpu, "disable_log_stats": True,
+            "enable_sleep_mode": self.sleeps, "disable_log_stats": True,
         }  # fmt: skip
         if on_gpu:
-            chosen["gpu_memory_utilization"] = SHARE
+            chosen["gpu_memory_utilization"] = SHARE / engines
+            _free()  # what an earlier run left counts as taken
+        if Ranks().count > 1:  # each rank an engine of its own on its own GPU (LOCAL_RANK), in the run's process group
+            chosen["distributed_executor_backend"] = "external_launcher"
         if adapters:
             rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
             chosen |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": max(8, rank)}
@@ -89,13 +100,12 @@ class VLLM:
 
     def rest(self) -> None:
         """Free the GPU for the learner (nothing to do on a CPU)."""
-        if torch.cuda.is_available():
+        if self.sleeps:
             self.llm.sleep(level=1)
 
     def sync(self) -> None:
         """Serve the weights as they are now; what was cached under older ones is dropped."""
-        if torch.cuda.is_available() and self.llm.llm_engine.is_sleeping():
-            self.llm.wake_up()
+        self._wake()
         for name, policy in self.policies.items():
             if isinstance(policy, AdapterPolicy):
                 self._sync_adapter(name, policy)
@@ -104,6 +114,22 @@ class VLLM:
             self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
             self.llm.apply_model(_repack_head)
         self.llm.reset_prefix_cache()
+
+    def close(self) -> None:
+        """End vLLM and free its memory; nothing can be asked afterwards."""
+        if self.llm is None:
+            return
+        self._wake()  # memory that sleeps cannot be freed
+        client = self.llm.llm_engine.engine_core
+        client._finalizer.detach()  # vLLM's whole shutdown ends the process group too: the run's, or other engines'
+        client.engine_core.model_executor.shutdown()
+        self.llm, client = None, None
+        self.folder.cleanup()
+        _free()
+
+    def _wake(self) -> None:
+        if self.sleeps and self.llm.llm_engine.is_sleeping():
+            self.llm.wake_up()
 
     def _sync_adapter(self, name: str, policy: AdapterPolicy) -> None:
         from vllm.lora.request import LoRARequest
@@ -115,6 +141,13 @@ class VLLM:
         self.loras[name] = LoRARequest(f"{name}-{version}", version, str(folder))
         if old:
             self.llm.llm_engine.remove_lora(old.lora_int_id)
+
+
+def _free() -> None:
+    """Give the GPU what nothing refers to any more."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _repack_head(model: torch.nn.Module) -> None:

@@ -6,6 +6,7 @@ Knows models and adapters, neither turns nor rewards.
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,10 +97,18 @@ def base_dtype() -> str:
     return "bfloat16" if torch.cuda.is_available() else "float32"
 
 
-def load_unsloth(model: str, names: Sequence[str], lora: tuple) -> dict[str, AdapterPolicy]:
+def check_four_bit() -> None:
+    """Raise ValueError in one line where 4-bit weights cannot be had."""
+    if not torch.cuda.is_available():
+        raise ValueError("four_bit needs a CUDA device, and there is none")
+    if not find_spec("bitsandbytes"):
+        raise ValueError("four_bit needs the package bitsandbytes, which is not installed")
+
+
+def load_unsloth(model: str, names: Sequence[str], lora: tuple, four_bit: bool = False) -> dict[str, AdapterPolicy]:
     """Load a model with one LoRA adapter through Unsloth; ValueError in one line when that cannot be.
 
-    4-bit weights where the device has them. Unsloth patches the model's classes for the whole process.
+    `four_bit` quantises the frozen base. Unsloth patches the model's classes for the whole process.
     """
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
@@ -113,7 +122,7 @@ def load_unsloth(model: str, names: Sequence[str], lora: tuple) -> dict[str, Ada
     rank, alpha, dropout = lora
     source, on_gpu = find(model), torch.cuda.is_available()
     base, tokenizer = FastLanguageModel.from_pretrained(
-        str(source), load_in_4bit=False, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None
+        str(source), load_in_4bit=four_bit, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None
     )
     adapted = FastLanguageModel.get_peft_model(
         base, r=rank, lora_alpha=alpha, lora_dropout=dropout,

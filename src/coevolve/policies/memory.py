@@ -40,8 +40,9 @@ def shape(model: str) -> tuple[object, int, int, int]:
 def estimate(run: "Run") -> dict[str, float]:
     """GiB that a run wants on one GPU, part by part and in total (the key "total").
 
-    Full fine-tuning keeps float32 weights, gradients and two moments of AdamW; LoRA a bfloat16 base and those
-    for its adapters alone. Of several processes each keeps its part of what FSDP or DeepSpeed shares out.
+    Full fine-tuning keeps float32 weights, gradients and two moments of AdamW; LoRA a bfloat16 base (in 4 bits with
+    `four_bit`) and those for its adapters alone. Of several processes each keeps its part of what FSDP or DeepSpeed
+    shares out.
     Activations count one layer at a time where layers are computed twice (large models).
     """
     models, trained = assign(run.protocol, run.model)
@@ -54,7 +55,7 @@ def estimate(run: "Run") -> dict[str, float]:
         learners = sum(name in trained for name in names)
         if run.lora:
             own = learners * per_rank * run.lora[0]
-            parts["weights"] += 2 * count + 4 * own
+            parts["weights"] += (0.5 if run.four_bit and learners else 2) * count + 4 * own
             parts["gradients and optimiser"] += _learning(own, 0)
         else:
             parts["weights"] += 4 * count * len(names)

@@ -12,7 +12,7 @@ from torch.optim import AdamW, Optimizer
 from coevolve import policies
 from coevolve.checkpoint import load_optimizer, save_optimizer
 from coevolve.policies import sharding
-from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
+from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, check_four_bit, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
 from coevolve.policies.reference import Reference
@@ -28,8 +28,16 @@ SMALL = 10**7  # parameters up to which policies are sampled together, which tak
 class Team:
     """Policies that speak together; each that is trained has an optimiser of its own."""
 
-    def __init__(self, models: Mapping[str, str], trained: Sequence[str], lora: tuple = (), unsloth: bool = False):
-        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights."""
+    def __init__(
+        self, models: Mapping[str, str], trained: Sequence[str], lora: tuple = (), unsloth: bool = False,
+        four_bit: bool = False,
+    ):  # fmt: skip
+        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights.
+
+        `four_bit` has Unsloth keep those in 4 bits; ValueError in one line where that cannot be.
+        """
+        if four_bit:
+            check_four_bit()
         unknown = sorted({*trained} - {*models})
         served = [name for name in trained if str(models.get(name)).startswith("http")]
         if unknown or not trained:
@@ -44,7 +52,7 @@ class Team:
             names = [name for name, its in models.items() if its == model]
             learners = [name for name in names if name in self.trained]
             if unsloth and learners:
-                self.policies |= load_unsloth(model, learners, lora)
+                self.policies |= load_unsloth(model, learners, lora, four_bit)
             elif lora and learners:
                 self.policies |= attach(policies.load(model, dtype=base_dtype()), learners, *lora, source=model)
             for name in names:
@@ -52,7 +60,8 @@ class Team:
                     self.policies[name] = policies.load(model, name)
         self.policies = {name: self.policies[name] for name in models}
         for name in self.trained:
-            if sum(part.numel() for part in self.policies[name].model.parameters()) > LARGE:
+            size = sum(part.numel() for part in self.policies[name].model.parameters())
+            if size > LARGE and not unsloth:  # which has a way of its own
                 self.policies[name].save_memory()
         self.optimizers: dict[str, Optimizer] = {}
         self.references: dict[str, Reference] = {}

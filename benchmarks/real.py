@@ -1,0 +1,138 @@
+"""One MAE step of a random-weight model of a real shape with LoRA: seconds, tokens per second and peak memory by phase.
+
+Weights are drawn here and the tokenizer is the embedded backbone's, so nothing comes from a hub. Random weights rarely
+end a reply or write a tag: replies are as long as they may be, and the Judge is asked less than by a trained model.
+"""
+
+import argparse
+import json
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+from coevolve import config
+from coevolve.policies.tiny import find
+from coevolve.train import Trainer, peak_rss_mb
+
+SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
+    "3b": ({"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2,
+            "intermediate_size": 11008, "vocab_size": 151936, "max_position_embeddings": 32768, "rope_theta": 1e6,
+            "tie_word_embeddings": True, "layer_types": None, "dtype": "bfloat16"},
+           {"max_tokens": 1024, "eval_items": 16}),
+    "tiny": ({}, {"prompt": "compact", "max_tokens": 32, "micro_tokens": 1024, "batch_size": 4, "attempts": 2,
+                  "eval_items": 2}),
+}  # fmt: skip
+MIB = 2**20
+
+
+def shape(name: str) -> Qwen2Config:
+    """The configuration of a shape."""
+    return Qwen2Config(**{**AutoConfig.from_pretrained(find("tiny")).to_dict(), **SHAPES[name][0]})
+
+
+def make(name: str, folder: Path) -> int:
+    """Write a random-weight model of a shape with the embedded tokenizer; return its number of parameters."""
+    wanted = shape(name)
+    torch.manual_seed(0)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = Qwen2ForCausalLM(wanted).to(wanted.dtype)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(find("tiny")).save_pretrained(folder)
+    return model.num_parameters()
+
+
+class Phases:
+    """What each phase took and reached; `said` counts the tokens that the engine sampled."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.said = 0
+
+    def __call__(self, name: str, function: Callable, *args: Any, tokens: Callable | None = None) -> Any:
+        """Run a function as a phase; `tokens` reads its number of tokens from the result."""
+        on_gpu, before = torch.cuda.is_available(), self.said
+        if on_gpu:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        result = function(*args)
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - start
+        count = tokens(result) if tokens else self.said - before
+        peak = torch.cuda.max_memory_allocated() / MIB if on_gpu else peak_rss_mb()
+        self.rows.append({"phase": name, "seconds": seconds, "tokens": int(count),
+                          "tokens_per_s": count / seconds if count else None, "peak_mib": peak})  # fmt: skip
+        return result
+
+    def listen(self, engine: Any) -> None:
+        """Count what an engine says from now on."""
+        poll = engine.poll
+
+        def counting() -> list:
+            done = poll()
+            self.said += sum(len(reply.ids) for _, reply in done)
+            return done
+
+        engine.poll = counting
+
+
+def measure(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Load, play, learn, evaluate and save once; return the report."""
+    phases = Phases()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "model")
+        count = make(name, folder)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        fields = {"world": "tiny", **SHAPES[name][1], "model": str(folder), **fields}
+        # Of the preset gpu for its entropy bonus: replies without an advantage go through the model as well.
+        run = config.build("mae", "gpu", out=Path(scratch, "run"), overrides=fields)
+        trainer = phases("load", Trainer, run)
+        phases.listen(trainer.engine)
+        try:
+            outcomes = phases("play", trainer.play, 1)
+            phases("learn", trainer.learn, 1, outcomes, tokens=lambda metrics: metrics["tokens"])
+            phases("evaluate", trainer.score, "validation")
+            phases("save", trainer.save, 1)
+        finally:
+            trainer.engine.close()
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+    kept = {key: getattr(run, key) for key in ("engine", "lora", "batch_size", "max_tokens", "micro_tokens")}
+    return {"shape": name, "parameters": count, "device": device, "torch": torch.__version__, **kept,
+            "memory": "max_memory_allocated of the phase" if torch.cuda.is_available() else "peak RSS so far",
+            "phases": phases.rows}  # fmt: skip
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print a report as Markdown."""
+    print(f"{report['shape']}: {report['parameters']:,} parameters on {report['device']}; engine {report['engine']}, "
+          f"lora {list(report['lora'])}, {report['batch_size']} episodes of at most {report['max_tokens']} tokens\n")
+    print(f"| phase | seconds | tokens | tokens/s | MiB ({report['memory']}) |\n|---|---|---|---|---|")
+    for row in report["phases"]:
+        speed = "" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:,.0f}"
+        print(f"| {row['phase']} | {row['seconds']:.2f} | {row['tokens']:,} | {speed} | {row['peak_mib']:,.0f} |")
+
+
+def main() -> None:
+    """Measure, print Markdown, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shape", choices=SHAPES, default="3b")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    options, pairs = parser.parse_known_args()  # any field=value of a run, as `coevolve train` takes them
+    if options.shape != "tiny" and not torch.cuda.is_available():
+        print("not measured: there is no CUDA device")
+        return
+    report = measure(options.shape, {"lora": [64, 128, 0.0], **config.parse_overrides(pairs)})
+    show(report)
+    options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
