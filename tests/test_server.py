@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from coevolve import config, policies, prompts
+from coevolve.__main__ import main
 from coevolve.engines import Switch
 from coevolve.engines.server import ServedPolicy, ServerError
 from coevolve.play import Batched
@@ -121,7 +122,7 @@ def test_mae_runs_with_a_judge_at_an_address_and_pays_by_its_scores(server, tmp_
     assert solved and all(s["reward"] == pytest.approx((7 / 9 + 1) / 2) for s in solved)
 
 
-def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp_path):
+def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp_path, capsys):
     overrides = SMALL | {"judge_model": server.address, "steps": 3, "save_every": 1}
     train(config.build("mae", "quick", out=tmp_path / "run", overrides=overrides | {"steps": 1}))
     server.failures = 10**6
@@ -129,6 +130,10 @@ def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp
         train(config.build("mae", "quick", out=tmp_path / "run", overrides=overrides))
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2, "the look before step 1, and step 1"
     assert list((tmp_path / "run" / "checkpoints").glob("step-00000001*"))
+    fields = [f"{name}={value}" for name, value in overrides.items()]
+    assert main(["train", "mae", "--out", str(tmp_path / "run"), *fields]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("coevolve: policy 'judge'") and said.endswith("goes on from the last checkpoint")
 
 
 class Slow:

@@ -59,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, FileNotFoundError, PermissionError) as error:
         print(f"coevolve: {error}", file=sys.stderr)
         return 2
+    except ConnectionError as error:  # a server that died on the way
+        print(f"coevolve: {error}; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 1
 
 
 def show_fields(protocol: str, preset: str, overrides: Mapping[str, Any]) -> int:

@@ -9,13 +9,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import count
 from typing import Any
 
-from coevolve.policies.sampler import noise
 from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
 
 
-class ServerError(RuntimeError):
+class ServerError(ConnectionError):
     """The server did not answer, even after the retries."""
 
 
@@ -56,6 +55,8 @@ class ServedPolicy:
 
     def complete(self, turn: Turn, temperature: float, max_tokens: int) -> tuple[Reply, dict[str, int]]:
         """Ask once (the client retries); return the reply and what it cost. Raises ServerError."""
+        from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
+
         settings: dict[str, Any] = {
             "temperature": temperature if turn.temperature is None else turn.temperature,
             "max_tokens": turn.max_tokens or max_tokens,
