@@ -87,7 +87,7 @@ def test_they_share_conls_data_solver_and_training_configuration(method: type) -
 
 
 def test_a_wrong_field_is_named() -> None:
-    with pytest.raises(ValueError, match="form must be one of 'single', 'multi'"):
+    with pytest.raises(ValueError, match="form must be one of single, multi"):
         SRT(form="both", world=Toy())
     with pytest.raises(ValueError, match="agents"):
         GroundTruth(agents=1, world=Toy())
