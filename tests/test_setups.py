@@ -221,7 +221,7 @@ def test_no_reply_breaks_a_setup(name: str) -> None:
 
 
 def test_a_users_mistakes_are_one_line() -> None:
-    with pytest.raises(ValueError, match=r"^setup must be one of vanilla, .*, got 'vanila'$"):
+    with pytest.raises(ValueError, match=r"^setup must be one of vanilla, .*, got 'vanila'; did you mean 'vanilla'[?]$"):
         setups.find("vanila")
     with pytest.raises(ValueError, match=r"^agents must hold at least one solver"):
         start("vanilla", [])
