@@ -28,7 +28,7 @@ def reproduce(root: Path, *arguments: str) -> subprocess.CompletedProcess:
 def tree(tmp_path_factory) -> Path:
     """A copy of what a reproduction reads, reproduced once."""
     root = tmp_path_factory.mktemp("copy")
-    for name in ("notebooks", "reproduce", "src"):
+    for name in ("benchmarks", "notebooks", "reproduce", "src"):
         ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
     done = reproduce(root)
