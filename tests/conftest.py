@@ -1,6 +1,18 @@
 """Settings of all tests: examples are judged by what they give, not by how long a busy machine takes over them."""
 
+import sys
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="module")
+def landlock():
+    """Skip where the kernel has no Landlock: no program runs there unasked."""
+    from coevolve.verify.sandbox import guard
+
+    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
+        pytest.skip("no Landlock here")

@@ -1,19 +1,12 @@
 """What crosses between a program and its tests: classes of plain data, changed arguments, iterators; and what cannot."""
 
-import sys
 
 import pytest
 
 from coevolve.verify import texts
 from coevolve.verify.code import run_calls, run_tests, valid_tests
-from coevolve.verify.sandbox import guard
 
-
-@pytest.fixture(scope="module", autouse=True)
-def landlock():
-    """Skip where the kernel has none: nothing runs there unasked."""
-    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
-        pytest.skip("no Landlock here")
+pytestmark = pytest.mark.usefixtures("landlock")
 
 
 def judged(program, expected, **options):

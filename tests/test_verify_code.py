@@ -1,22 +1,16 @@
 """Programs judged by calls, by standard output and by tests that may be a model's own."""
 
-import sys
 from functools import partial
 
 import pytest
 
 from coevolve.verify import level, texts, verify
 from coevolve.verify.code import run_calls, run_many, run_stdio, run_tests, valid_tests
-from coevolve.verify.sandbox import guard
 
 SQUARE = "def f(x):\n    return x * x\n"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def landlock():
-    """Skip where the kernel has none: nothing runs there unasked."""
-    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
-        pytest.skip("no Landlock here")
+pytestmark = pytest.mark.usefixtures("landlock")
 
 
 def judged(program, expected, **options):

@@ -15,17 +15,13 @@ import pytest
 
 from coevolve.verify import code, level, pool, verify
 from coevolve.verify.code import run_calls
-from coevolve.verify.sandbox import guard, wire
+from coevolve.verify.sandbox import wire
 
 SRC = Path(__file__).parents[1] / "src"
 SQUARE = "def f(x):\n    return x * x\n"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def landlock():
-    """Skip where the kernel has none: nothing runs there unasked."""
-    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
-        pytest.skip("no Landlock here")
+pytestmark = pytest.mark.usefixtures("landlock")
 
 
 def judged(program, expected):

@@ -57,8 +57,8 @@ close_range 436 436  faccessat2 439 439  epoll_pwait2 441 441
 def _halved(numbers: list[int]) -> list[tuple[int, int, int, int]]:
     """Instructions that permit these system calls, sorted, found by halving, and deny all others.
 
-    The kernel runs a new filter once for every system call there is, for every child: a chain would take it half the
-    time that a child needs to become one.
+    The kernel tries a new filter on every system call there is, for every child: a chain of comparisons takes it more
+    than twice as long.
     """
     if not numbers:
         return [(GIVE, 0, 0, DENY)]
