@@ -1,5 +1,7 @@
 """Progress: log lines, the time left, and a notebook's display that is updated in place."""
 
+from xml.etree import ElementTree
+
 import IPython
 import pytest
 from IPython import display as ipython_display
@@ -78,6 +80,28 @@ def test_notebook_updates_one_display(
     assert handle.shown[-1].startswith('<div><progress value="40" max="40">')
     assert "&lt;b&gt; step 40/40 reward 0.5 took 0:05" in handle.shown[-1]
     assert len(capsys.readouterr().out.splitlines()) == (3 if lines else 0)
+
+
+def test_notebook_draws_a_curve_of_every_number(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    handles = []
+    monkeypatch.setattr(IPython, "get_ipython", lambda: type("Shell", (), {"kernel": object()})())
+    monkeypatch.setattr(
+        ipython_display, "display", lambda shown, display_id: handles.append(Handle(shown)) or handles[-1]
+    )
+    with progress(1000, "run") as bar:
+        for step in range(1, 1001):
+            clock.now += 1.0
+            score = {"<a>": 1.0 - step / 1000} if step % 500 == 0 else {}
+            bar.update(step, reward=step / 1000, bad=float("nan"), note="text", **score)
+    page = ElementTree.fromstring(handles[0].shown[-1].replace("<br>", "<br/>"))
+    lines = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
+             for line in page.iter("polyline")]  # fmt: skip
+    assert len(lines) == 2, "neither texts nor what is not a number has a curve"
+    rising, falling = lines
+    assert rising[0] == (0, 48) and rising[-1] == (180, 0) and len(rising) < 200, "thinned, from corner to corner"
+    assert falling == [(90, 0), (180, 48), (180, 48)], "a number that comes rarely stands at its own steps"
+    says = ["".join(span.find("code").itertext()) for span in page.iter("span")]
+    assert says == ["reward 1" + "0.001 to 1", "<a> 0" + "0 to 0.5"]
 
 
 def test_terminal_draws_a_bar(

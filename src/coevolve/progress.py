@@ -1,15 +1,18 @@
 """One progress display for notebooks, terminals and logs; it only ever prints, and knows nothing of training.
 
-A notebook shows one line that is updated in place and saved in its last state. A log gets whole lines. Set
-COEVOLVE_PROGRESS=lines to have whole lines everywhere (a notebook then shows both), as a batch run wants.
+A notebook shows one line with a small curve of every metric, updated in place and saved in its last state. A log gets
+whole lines. Set COEVOLVE_PROGRESS=lines to have whole lines everywhere (a notebook then shows both), as a batch wants.
 """
 
+import math
 import os
 import sys
 import time
 from types import TracebackType
 
 from coevolve.show import escape, visible
+
+WIDTH, HEIGHT = 180, 48  # of a curve, in pixels; it has at most as many points as pixels
 
 
 class Progress:
@@ -76,6 +79,16 @@ class Progress:
 class _Notebook(Progress):
     handle, drawn = None, 0.0
 
+    def __enter__(self) -> Progress:
+        self.curves: dict[str, list[tuple[int, float]]] = {}
+        return super().__enter__()
+
+    def update(self, step: int, **metrics: object) -> None:
+        for name, value in metrics.items():
+            if isinstance(value, float) and math.isfinite(value):
+                self.curves.setdefault(name, []).append((step, value))
+        super().update(step, **metrics)
+
     def show(self) -> None:
         now = time.monotonic()
         if self.handle is None or now - self.drawn >= 0.2:  # more often would only flood the page
@@ -90,7 +103,9 @@ class _Notebook(Progress):
         from IPython.display import HTML, display
 
         bar = f'<progress value="{self.step}" max="{self.total}"></progress>'
-        shown = HTML(f"<div>{bar} <code>{escape(line)}</code></div>")
+        drawn = {name: points for name, points in self.curves.items() if len(points) > 1}
+        curves = "".join(_curve(name, points, self.total) for name, points in drawn.items())
+        shown = HTML(f"<div>{bar} <code>{escape(line)}</code><br>{curves}</div>")
         if self.handle is None:
             self.handle = display(shown, display_id=True)
         else:
@@ -137,6 +152,18 @@ def progress(total: int, label: str, every: int = 10, seconds: float = 10.0, sil
         return _Notebook(total, label, every, seconds)
     fits = _Terminal if sys.stdout.isatty() and not _lines_wanted() else Progress
     return fits(total, label, every, seconds)
+
+
+def _curve(name: str, points: list[tuple[int, float]], total: int) -> str:
+    """One metric over the steps as inline SVG, with its name, newest value and range."""
+    thin = points[:: 1 + len(points) // WIDTH] + points[-1:]
+    low, high = min(value for _, value in points), max(value for _, value in points)
+    span = high - low or 1.0
+    path = " ".join(f"{step / total * WIDTH:.0f},{(high - value) / span * HEIGHT:.1f}" for step, value in thin)
+    line = f'<polyline points="{path}" fill="none" stroke="#0173b2" stroke-width="1.5"/>'
+    box = f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="-2 -2 {WIDTH + 4} {HEIGHT + 4}">{line}</svg>'
+    says = f"{escape(name)} {_number(points[-1][1])}<br>{_number(low)} to {_number(high)}"
+    return f'<span style="display:inline-block;margin:6px 16px 6px 0">{box}<br><code>{says}</code></span>'
 
 
 def duration(seconds: float) -> str:

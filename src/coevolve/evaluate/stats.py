@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 REPLICATES = 10_000
 
@@ -28,7 +28,7 @@ def wilson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
         raise ValueError(f"k must lie between 0 and n, got k={k}, n={n}")
     if n == 0:
         return 0.0, 1.0
-    limits = stats.binomtest(int(k), int(n)).proportion_ci(level, method="wilson")
+    limits = scipy.stats.binomtest(int(k), int(n)).proportion_ci(level, method="wilson")
     return float(limits.low), float(limits.high)
 
 
@@ -42,7 +42,7 @@ def mcnemar_midp(a: ArrayLike, b: ArrayLike) -> float:
     lost, won = int((a_I > b_I).sum()), int((b_I > a_I).sum())
     count = lost + won
     outcomes = np.arange(count + 1)
-    chance = stats.binom.pmf(outcomes, count, 0.5)
+    chance = scipy.stats.binom.pmf(outcomes, count, 0.5)
     distance, seen = abs(2 * outcomes - count), abs(won - lost)
     return float(chance[distance > seen].sum() + chance[distance == seen].sum() / 2) if count else 1.0
 
@@ -74,7 +74,7 @@ def reach(means_S: NDArray[np.float64], level: float) -> float:
     """Return how far Student's t reaches to either side of the mean of S seeds; 0.0 for a single one."""
     if len(means_S) < 2:
         return 0.0
-    return stats.t.ppf((1 + level) / 2, len(means_S) - 1) * means_S.std(ddof=1) / np.sqrt(len(means_S))
+    return scipy.stats.t.ppf((1 + level) / 2, len(means_S) - 1) * means_S.std(ddof=1) / np.sqrt(len(means_S))
 
 
 def _reweighted(
@@ -117,7 +117,7 @@ def paired_p(a_SI: ArrayLike, b_SI: ArrayLike) -> float:
     gains = gain_SI.mean(axis=1) if len(gain_SI) > 1 else gain_SI[0]
     if np.ptp(gains) < 1e-12:
         return 1.0 if abs(gains[0]) < 1e-12 else 0.0
-    return float(stats.ttest_1samp(gains, 0).pvalue)
+    return float(scipy.stats.ttest_1samp(gains, 0).pvalue)
 
 
 def stratified_average(scores: Sequence[ArrayLike]) -> float:

@@ -6,6 +6,7 @@ well-formed or not, which family, which level, which answer, which misconception
 
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from random import Random
@@ -175,28 +176,41 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
     The list depends on nothing but the arguments. Raises ValueError for an unknown split.
     """
     among("split", splits, SPLITS)
-    return [task for name in families for task in _drawn(name, per_family)[splits]]
+    return [task for name in families for task in _drawn(name, splits, per_family)]
 
 
 @cache
-def _drawn(family: str, count: int) -> dict[str, tuple[Task, ...]]:
-    """Distinct tasks of each split, up to `count` each, among the first 200 `count` that a family draws.
+def _drawn(family: str, its: str, count: int) -> tuple[Task, ...]:
+    """Distinct tasks of one split, up to `count`, among the first 200 `count` that a family draws.
 
     A small family has given everything sooner: 50 `count` draws in a row without a new question end it.
     """
-    rng, seen, last = Random(f"items {family}"), set(), 0
-    found: dict[str, dict[str, Task]] = {name: {} for name in SPLITS}
+    seen, more = _draws(family)
+    found, last = [], 0
     for number in range(200 * count):
-        task = draw(rng, family)
-        if task.question not in seen:
-            seen.add(task.question)
+        if number == len(seen):
+            seen.append(next(more))
+        if (task := seen[number]) is not None:
             last = number
-            its = found[split(task.question)]
-            if len(its) < count and closed(task):
-                its[task.question] = task
-        if number - last == 50 * count or all(len(its) == count for its in found.values()):
+            if closed(task) and split(task.question) == its:
+                found.append(task)
+        if len(found) == count or number - last == 50 * count:
             break
-    return {name: tuple(its.values()) for name, its in found.items()}
+    return tuple(found)
+
+
+@cache
+def _draws(family: str) -> tuple[list[Task | None], Iterator[Task | None]]:
+    """What a family has drawn so far, and the rest: tasks, and None for a question that came before."""
+
+    def more() -> Iterator[Task | None]:
+        rng, known = Random(f"items {family}"), set()
+        while True:
+            task = draw(rng, family)
+            yield None if task.question in known else task
+            known.add(task.question)
+
+    return [], more()
 
 
 def document(
