@@ -1,5 +1,7 @@
 """What a run wants of a GPU, against counts by hand, and the line that a small GPU gets."""
 
+import sys
+
 import pytest
 import torch
 
@@ -104,7 +106,7 @@ def test_a_gpu_that_is_too_small_is_named_before_anything_loads(monkeypatch):
     memory.check(run)
 
 
-def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsys):
+def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsys, monkeypatch):
     fields = ["lora=[4,8,0.0]", "steps=1", "batch_size=2", "attempts=1", "solves=1", "eval_every=0", "eval_items=1"]
     assert main(["train", "mae", "--out", str(tmp_path / "run"), *fields]) == 0
     policy = tmp_path / "run" / "policy"
@@ -118,6 +120,12 @@ def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsy
     assert "must be a new or empty folder" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "nowhere"), "--to", str(tmp_path / "new")]) == 2
     assert "model must be one of" in capsys.readouterr().err
+    new = ["export", str(policy), "--to", str(tmp_path / "new"), "--gguf", "q8_0"]
+    assert main([*new, "--dtype", "float32"]) == 2
+    assert "--gguf is made from 16 bits" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "unsloth", None)  # as where it is not installed
+    assert main(new) == 2 and not (tmp_path / "new").exists()
+    assert "--gguf needs the package unsloth" in capsys.readouterr().err
 
 
 def test_several_models_are_checked_before_anything_is_written(tmp_path, capsys):

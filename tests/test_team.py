@@ -57,7 +57,8 @@ def test_adapters_share_one_base_that_stays_frozen():
     team = made("pqs", lora=(4, 8, 0.0))
     assert len({id(policy.model) for policy in team.policies.values()}) == 1
     base = sum(part.numel() for part in plain.model.parameters())
-    assert sum(team.share_of(name) for name in "pqs") < base
+    own = [part for name in "pqs" for part in team.policies[name].parameters()]
+    assert len(own) == len(set(own)) and sum(part.numel() for part in own) < base
     assert not torch.equal(weights(team, "p"), weights(team, "q")), "each adapter draws its own first weights"
     kept = {name: part.clone() for name, part in team.first.model.named_parameters() if "lora" not in name}
     teach(team, "q")

@@ -77,6 +77,43 @@ def test_the_self_test_leaves_nothing_behind(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def waiting(server: pool.Server) -> list[int]:
+    """The children of a server, once there is one."""
+    path = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    for _ in range(100):
+        if found := path.read_text().split():
+            return list(map(int, found))
+        time.sleep(0.05)
+    return []
+
+
+def test_a_child_that_dies_while_it_waits_is_replaced(monkeypatch):
+    monkeypatch.setattr(level, "_pools", {})
+    assert judged(SQUARE, 9).verdict == "pass"
+    (server,) = level.programs().idle
+    (child,) = waiting(server)
+    os.kill(child, signal.SIGKILL)
+    said = [judged(SQUARE, right).verdict for right in (9, 8)]
+    assert said == ["pass", "wrong"] and level.programs().idle == [server]
+    assert waiting(server) != [child]
+    level.close()
+
+
+def test_a_child_that_waits_ends_with_its_server(monkeypatch):
+    monkeypatch.setattr(level, "_pools", {})
+    assert judged(SQUARE, 9).verdict == "pass"
+    (server,) = level.programs().idle
+    (child,) = waiting(server)
+    server.process.kill()
+    server.process.wait()
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{child}").exists()
+    assert [judged(SQUARE, 9).verdict for _ in range(2)] == ["unscored", "pass"], "lost, then another server"
+    level.close()
+
+
 @pytest.mark.parametrize(("name", "reported"), [("process", 1), ("kernel", 2), ("namespaces", 3), ("external", 4)])
 def test_a_level_is_asked_for_by_name(monkeypatch, name, reported):
     if name == "namespaces" and not shutil.which("bwrap"):

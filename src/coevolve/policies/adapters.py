@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -105,6 +105,16 @@ def check_four_bit() -> None:
         raise ValueError("four_bit needs the package bitsandbytes, which is not installed")
 
 
+def unsloth(wanted_by: str) -> Any:
+    """Import Unsloth's `FastLanguageModel`; ValueError in one line where it is missing."""
+    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
+    try:
+        from unsloth import FastLanguageModel
+    except ImportError as error:
+        raise ValueError(f"{wanted_by} needs the package unsloth ({error}); see environment.yml") from None
+    return FastLanguageModel
+
+
 def load_unsloth(model: str, names: Sequence[str], lora: tuple, four_bit: bool = False) -> dict[str, AdapterPolicy]:
     """Load a model with one LoRA adapter through Unsloth; ValueError in one line when that cannot be.
 
@@ -112,19 +122,15 @@ def load_unsloth(model: str, names: Sequence[str], lora: tuple, four_bit: bool =
     """
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
-    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
-    try:
-        from unsloth import FastLanguageModel
-    except ImportError as error:
-        raise ValueError(f"engine 'unsloth' needs the package unsloth ({error}); see environment.yml") from None
+    loader = unsloth("engine 'unsloth'")
     from coevolve.policies.tiny import find
 
     rank, alpha, dropout = lora
     source, on_gpu = find(model), torch.cuda.is_available()
-    base, tokenizer = FastLanguageModel.from_pretrained(
+    base, tokenizer = loader.from_pretrained(
         str(source), load_in_4bit=four_bit, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None
     )
-    adapted = FastLanguageModel.get_peft_model(
+    adapted = loader.get_peft_model(
         base, r=rank, lora_alpha=alpha, lora_dropout=dropout,
         target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         use_gradient_checkpointing="unsloth" if on_gpu else False,

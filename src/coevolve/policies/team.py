@@ -181,9 +181,3 @@ class Team:
         """Whether every trained weight is a finite number."""
         sizes = (get_total_norm(list(self.policies[name].parameters())) for name in self.trained)
         return all(size.isfinite() for size in sizes)
-
-    def share_of(self, name: str) -> int:
-        """How many numbers a policy adds to memory: its own weights, or its adapter's."""
-        policy = self.policies[name]
-        parts = policy.parameters() if isinstance(policy, AdapterPolicy) else policy.model.parameters()
-        return sum(part.numel() for part in parts)

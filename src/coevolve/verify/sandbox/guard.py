@@ -163,8 +163,18 @@ def readable() -> list[str]:
             os.path.join(sys.base_prefix, "lib")]  # fmt: skip
 
 
+def give_up(uid: int | None) -> None:
+    """Give up every privilege for good, and die with the parent.
+
+    Root becomes `uid`; None (nobody else could read the interpreter): it stays, without any capability.
+    """
+    if os.geteuid() == 0:
+        _give_up_root(uid)
+    LIBC.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after the change of user, which clears it
+    _checked(LIBC.prctl(NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
 def _give_up_root(uid: int | None) -> None:
-    """Become `uid`; None (nobody else could read the interpreter): stay, without any capability."""
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -176,9 +186,9 @@ def _give_up_root(uid: int | None) -> None:
 
 
 def enter(level: int, scratch: str, paths: list[tuple[int, bool]], uid: int | None, cpu: float, memory_mb: int) -> None:
-    """Guard this process for good. Raises OSError where the kernel cannot; the caller must then stop.
+    """Guard this process for good, after `give_up`. Raises OSError where the kernel cannot; the caller must then stop.
 
-    `level` 1 sets limits only. `uid` is whom root becomes. The kernel's own CPU limit comes late: the server looks more
+    `level` 1 sets limits only. `uid` is whom root became. The kernel's own CPU limit comes late: the server looks more
     often. The hard memory limit leaves room to report a MemoryError.
     """
     mega = 1 << 20
@@ -192,10 +202,6 @@ def enter(level: int, scratch: str, paths: list[tuple[int, bool]], uid: int | No
         most = resource.getrlimit(which)[1]
         most = hard if most == resource.RLIM_INFINITY else min(hard, most)
         resource.setrlimit(which, (min(soft, most), most))
-    if os.geteuid() == 0:
-        _give_up_root(uid)
-    LIBC.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after the change of user, which clears it
-    _checked(LIBC.prctl(NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if level >= 2:
         if ARCH is None:
             raise OSError(f"no table of system calls for {platform.machine()}")

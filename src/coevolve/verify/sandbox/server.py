@@ -15,6 +15,7 @@ import stat
 import sys
 import time
 from functools import partial
+from typing import NamedTuple
 
 from . import child, folders, guard
 
@@ -55,6 +56,14 @@ def _starved(pid: int, wall: float, cpu: float) -> bool:
     return False
 
 
+class Waiting(NamedTuple):
+    """A child that waits for its job on a socket of its own."""
+
+    pid: int
+    scratch: str
+    channel: socket.socket
+
+
 class Server:
     """Serves one trainer until it ends; `options` are level, base (folder), homes, paths (readable), math."""
 
@@ -64,6 +73,7 @@ class Server:
         self.level, self.base = options["level"], options["base"]
         self.paths = guard.opened([*guard.readable(), *options["paths"]])
         self.math = options["math"]
+        self.waiting: Waiting | None = None
         self.chores: list = []  # what to do while nobody asks: calls that make later children faster
         if self.math:
             from . import equal
@@ -75,31 +85,55 @@ class Server:
         if os.geteuid() == 0 and all(guard.others_reach(path) for path in (os.__file__, self.base, *options["homes"])):
             self.uid = guard.UID + os.getpid() % 1000  # so that nobody else's processes count
 
-    def _fork(self, limits: dict, fds: list[int]) -> tuple[int, str]:
+    def _fork(self) -> Waiting:
+        """Start a child that waits for its job: half of what a job would wait for is then done while nobody asks."""
         scratch = os.path.join(self.base, "job")
         os.mkdir(scratch, 0o700)
         if self.uid is not None:
             os.chown(scratch, self.uid, self.uid)
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         server = os.getpid()
         pid = os.fork()
         if pid:
-            return pid, scratch
+            there.close()
+            return Waiting(pid, scratch, here)
         try:
+            here.close()
             os.setsid()
             os.chdir(scratch)
             os.environ["TMPDIR"] = scratch
-            for target, fd in enumerate(fds[1:]):
-                os.dup2(fd, target)
-            guard.enter(self.level, scratch, self.paths, self.uid, limits["cpu"], limits["memory"])
+            guard.give_up(self.uid)
             if os.getppid() != server:
                 return  # it died before its death became the signal to die
-            os.closerange(3, fds[0])
-            os.closerange(fds[0] + 1, 256)
-            channel = child.Channel(fds[0])
-            channel.write("guarded")
-            child.play(channel, channel.read())
+            message, fds, _, _ = socket.recv_fds(there, 4096, 4)
+            if fds:
+                self._play(scratch, json.loads(message), fds)
         finally:
             os._exit(0)
+
+    def _play(self, scratch: str, limits: dict, fds: list[int]) -> None:
+        """Guard this process for good, close what is not the job's, and do the job."""
+        for target, fd in enumerate(fds[1:]):
+            os.dup2(fd, target)
+        guard.enter(self.level, scratch, self.paths, self.uid, limits["cpu"], limits["memory"])
+        os.closerange(3, fds[0])
+        os.closerange(fds[0] + 1, 256)
+        channel = child.Channel(fds[0])
+        channel.write("guarded")
+        child.play(channel, channel.read())
+
+    def _started(self, limits: dict, fds: list[int]) -> tuple[int, str]:
+        """Hand a job to the child that waits, or to a new one when there is none or it has been killed."""
+        while True:
+            waiting, self.waiting = self.waiting or self._fork(), None
+            try:
+                socket.send_fds(waiting.channel, [json.dumps(limits).encode()], fds)
+                return waiting.pid, waiting.scratch
+            except OSError:
+                os.waitpid(waiting.pid, 0)
+                os.rmdir(waiting.scratch)
+            finally:
+                waiting.channel.close()
 
     def _watch(self, pid: int, scratch: str, limits: dict) -> tuple[str, bool]:
         """Wait for the child's end. Returns why it must be killed (empty: it ended) and whether the trainer lives."""
@@ -130,7 +164,7 @@ class Server:
 
     def _job(self, limits: dict, fds: list[int]) -> bool:
         """Run one child to its end, report, and say whether the trainer is still there."""
-        pid, scratch = self._fork(limits, fds)
+        pid, scratch = self._started(limits, fds)
         for fd in fds:
             os.close(fd)
         why, alive = self._watch(pid, scratch, limits)
@@ -159,10 +193,13 @@ class Server:
         poll.register(self.parent, select.POLLIN)
         alive = True
         while alive:
-            ready = [fd for fd, _ in poll.poll(0 if self.chores else None)]
+            ready = [fd for fd, _ in poll.poll(None if self.waiting else 0)]
             if not ready:
-                self.chores.pop()()
-                gc.freeze()
+                if self.chores:
+                    self.chores.pop()()
+                    gc.freeze()
+                else:
+                    self.waiting = self._fork()
                 continue
             if self.parent in ready:
                 break
