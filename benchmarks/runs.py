@@ -15,6 +15,7 @@ import pandas as pd
 
 METHODS = ("mae", "sage", "spice", "comas", "conl")
 PHASES = ["play", "learn", "evaluate"]
+AROUND = ["held_out", "setups", "examined"]  # measured before and after training
 
 
 def timed(method: str) -> dict[str, object]:
@@ -33,6 +34,7 @@ def timed(method: str) -> dict[str, object]:
     held_out = {stage: f"{its['k']}/{its['n']}" for stage, its in summary["held_out"].items()}
     return {"method": method, "steps": summary["steps"], "seconds": round(seconds, 1),
             **{phase: round(float(spent[phase]), 1) for phase in PHASES},
+            **{phase: round(summary["seconds_around"].get(phase, 0.0), 1) for phase in AROUND},
             "peak_mib": summary["peak_rss_mb"], **held_out}  # fmt: skip
 
 

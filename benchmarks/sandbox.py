@@ -14,9 +14,11 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
+
 from coevolve.verify import code, level, verify
 
-ROUNDS, BATCH = 300, 1500
+ROUNDS, BATCH, BATCHES = 600, 250, 9
 LEVELS = ("process", "kernel", "namespaces")
 PROGRAM = "def f(x):\n    return x * x\n"
 TESTS = "assert f(3) == 9\nassert f(-4) == 16\nassert f(0) == 0"
@@ -31,14 +33,19 @@ CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
 EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
 
 
-def median_ms(function, rounds: int) -> float:
-    """Median milliseconds of a call."""
+def milliseconds(function, rounds: int) -> list[float]:
+    """Milliseconds of every call."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
         function()
-        times.append(time.perf_counter() - start)
-    return round(1e3 * statistics.median(times), 2)
+        times.append(1e3 * (time.perf_counter() - start))
+    return times
+
+
+def median_ms(function, rounds: int) -> float:
+    """Median milliseconds of a call."""
+    return round(statistics.median(milliseconds(function, rounds)), 2)
 
 
 def programs() -> dict[str, float]:
@@ -46,13 +53,18 @@ def programs() -> dict[str, float]:
     start = time.perf_counter()
     reached = level.programs().reported
     began = time.perf_counter() - start
-    single = median_ms(lambda: code.run_tests(PROGRAM, TESTS), ROUNDS)
-    start = time.perf_counter()
-    found = code.run_many([partial(code.run_tests, PROGRAM, TESTS)] * BATCH)
-    rate = BATCH / (time.perf_counter() - start)
-    return {"level": reached, "start_s": round(began, 2), "median_ms": single, "programs_per_s": round(rate),
+    single = milliseconds(lambda: code.run_tests(PROGRAM, TESTS), ROUNDS)
+    rates, passed = [], 0
+    for _ in range(BATCHES):
+        start = time.perf_counter()
+        found = code.run_many([partial(code.run_tests, PROGRAM, TESTS)] * BATCH)
+        rates.append(BATCH / (time.perf_counter() - start))
+        passed += sum(said.verdict == "pass" for said in found)
+    return {"level": reached, "start_s": round(began, 2), "median_ms": round(statistics.median(single), 2),
+            "fastest_tenth_ms": round(statistics.quantiles(single, n=10)[0], 2),
+            "programs_per_s": round(statistics.median(rates)), "fastest_batch_per_s": round(max(rates)),
             "two_process_tests_ms": median_ms(lambda: code.run_tests(PROGRAM, LOOP), ROUNDS // 3),
-            "passed": sum(said.verdict == "pass" for said in found) / BATCH}  # fmt: skip
+            "passed": passed / BATCH / BATCHES}  # fmt: skip
 
 
 def corpus() -> dict[str, object]:
@@ -127,10 +139,7 @@ def main() -> None:
               "user": "root" if os.geteuid() == 0 else "ordinary",
               "levels": rows, "corpus": apart("corpus", {}), "formulas": apart("formulas", {})}  # fmt: skip
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    print("| level | start, s | one program, ms | two processes, ms | programs a second |\n|---|---|---|---|---|")
-    for row in rows:
-        print(f"| {row['level']} | {row['start_s']} | {row['median_ms']} | {row['two_process_tests_ms']} | "
-              f"{row['programs_per_s']} |")  # fmt: skip
+    print(pd.DataFrame(rows).to_markdown(index=False))
     print(f"\ncorpus: {json.dumps(result['corpus'])}\nformulas: {json.dumps(result['formulas'])}")
 
 

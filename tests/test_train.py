@@ -75,6 +75,8 @@ def test_summary_counts_every_test_item(straight):
         assert summary["held_out"][stage] == {"k": int(rows["correct"].sum()), "n": len(rows)}
         assert set(rows["split"]) == {"test"}
     assert summary["seconds"] > 0 and summary["peak_rss_mb"] > 0
+    assert {"load", "held_out"} <= set(summary["seconds_around"])
+    assert 0 < sum(summary["seconds_around"].values()) < summary["seconds"]
 
 
 def test_pools_hold_no_held_out_question(straight):

@@ -68,10 +68,12 @@ def step(root: Path = ROOT) -> str:
 def runs(root: Path = ROOT) -> str:
     """Whole runs of the quick preset on one core, by phase."""
     found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
-    heads = "method", "steps", "seconds", "of which playing", "learning", "validating", "peak MiB", "held-out"
+    heads = ("method", "steps", "seconds", "of which playing", "learning", "validating", "test before and after",
+             "other set-ups, conversations", "peak MiB", "held-out")  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for run in found:
-        phases = " | ".join(f"{run[phase]:.0f}" for phase in ("seconds", "play", "learn", "evaluate"))
+        times = [run[name] for name in ("seconds", "play", "learn", "evaluate", "held_out")]
+        phases = " | ".join(f"{its:.0f}" for its in (*times, run["setups"] + run["examined"]))
         held_out = f"{run['before']} -> {run['after']}"
         lines.append(f"| {run['method']} | {run['steps']} | {phases} | {run['peak_mib']:,} | {held_out} |")
     return "\n".join(lines)

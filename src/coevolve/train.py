@@ -209,11 +209,11 @@ def train(run: Run) -> Path:
 
 
 def _train(run: Run, sink: Tracker, ends: ExitStack) -> Path:
-    began = time.perf_counter()
-    trainer = Trainer(run)
+    began, around = time.perf_counter(), Clock()
+    trainer = around("load", Trainer, run)
     ends.callback(trainer.engine.close)  # its memory is the next run's
     names = getattr(run.protocol, "setups", ("vanilla",))
-    rows = {"before": trainer.score("test")}
+    rows = {"before": around("held_out", trainer.score, "test")}
     done = trainer.resume()
     log = record.Recorder(run.out if trainer.ranks.first else Path(trainer.scratch.name), done)
     trainer.ranks.alone(lambda: record.write_json(run.out / "config.json", run.describe()))
@@ -225,17 +225,19 @@ def _train(run: Run, sink: Tracker, ends: ExitStack) -> Path:
         log.step(steps, trainer.validate(clock), clock.take())
     else:
         _steps(trainer, log, sink, clock, done)
-    rows["after"] = trainer.score("test")
-    more = [row for name in names if name != "vanilla" for row in trainer.score("test", name)]
+    rows["after"] = around("held_out", trainer.score, "test")
+    more = [row for name in names if name != "vanilla" for row in around("setups", trainer.score, "test", name)]
     log.scores([{"stage": stage, **row} for stage, its in rows.items() for row in its]
                + [{"stage": "after", **row} for row in more])  # fmt: skip
-    examined = getattr(run.protocol, "examined", 0)
-    talks = examine(run.protocol, trainer.engine, examined, (run.seed, EVALUATION, 1)) if examined else []
+    examined, talks = getattr(run.protocol, "examined", 0), []
+    if examined:
+        talks = around("examined", examine, run.protocol, trainer.engine, examined, (run.seed, EVALUATION, 1))
     if talks:
         log.conversations(talks)
     trainer.ranks.alone(lambda: trainer.team.save(run.out / "policy"))
     summary = {"held_out": {stage: tally(its) for stage, its in rows.items()},
                "seconds": round(time.perf_counter() - began, 2),
+               "seconds_around": {phase: round(its, 2) for phase, its in around.take().items()},
                "peak_rss_mb": round(peak_rss_mb()), "steps": run.steps, "method": run.method, "seed": run.seed,
                "resumed_at": done, **({"conversations": totals(talks)} if talks else {})}  # fmt: skip
     trainer.ranks.alone(lambda: record.write_json(run.out / "summary.json", summary))
