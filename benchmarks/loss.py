@@ -180,18 +180,16 @@ def step(p: Problem, loss: Loss) -> float:
 
 def measure(case: Case, rounds: int) -> list[dict]:
     """One row per contender: median seconds, times the first's, times the floor, extra memory, error."""
-    p, rows, running = Problem(case), [], {}
+    p, rows, running, side = Problem(case), [], {}, SIDE[case.device]
     for name, contender in CONTENDERS.items():
         try:
-            loss = contender(p)
-            step(p, loss)
+            step(p, loss := contender(p))
             rows.append({"name": name, "error": p.error()})
             running[name] = loss
         except Exception as reason:  # noqa: BLE001 others' code may fail in its own way, and the rest is still measured
             if name.startswith("ours") and not isinstance(reason, ValueError):  # what ours refuses, it refuses so
                 raise
             rows.append({"name": name, "not measured": " ".join(str(reason).split(". ")[0].split())})
-    side = SIDE[case.device]
     square = torch.randn(side, side, device=case.device, dtype=p.hidden_TH.dtype)
     times: dict[str, list[float]] = {name: [] for name in ("", *running)}
     for _ in range(rounds):
