@@ -141,7 +141,9 @@ def test_corpus(path, listeners, canary, places, monkeypatch):
     assert said.verdict in must["verdict"], said
     assert "SECRET" not in repr(said)
     time.sleep(0.15)
-    assert left() <= 0 and state() == before
+    while left() < 0:  # a server is about to fork the child that waits; the test's own time limit ends this
+        time.sleep(0.01)
+    assert left() == 0 and state() == before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 64 << 10
     for ear in listeners:
         with pytest.raises(BlockingIOError):

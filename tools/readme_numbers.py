@@ -69,11 +69,11 @@ def runs(root: Path = ROOT) -> str:
     """Whole runs of the quick preset on one core, by phase."""
     found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
     heads = ("method", "steps", "seconds", "of which playing", "learning", "validating", "test before and after",
-             "other set-ups, conversations", "peak MiB", "held-out")  # fmt: skip
+             "other set-ups, conversations", "imports, loading, saving", "peak MiB", "held-out")  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for run in found:
-        times = [run[name] for name in ("seconds", "play", "learn", "evaluate", "held_out")]
-        phases = " | ".join(f"{its:.0f}" for its in (*times, run["setups"] + run["examined"]))
+        spent = [run[name] for name in ("play", "learn", "evaluate", "held_out")] + [run["setups"] + run["examined"]]
+        phases = " | ".join(f"{its:.0f}" for its in (run["seconds"], *spent, run["seconds"] - sum(spent)))
         held_out = f"{run['before']} -> {run['after']}"
         lines.append(f"| {run['method']} | {run['steps']} | {phases} | {run['peak_mib']:,} | {held_out} |")
     return "\n".join(lines)

@@ -180,7 +180,7 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
 
 
 @cache
-def _drawn(family: str, its: str, count: int) -> tuple[Task, ...]:
+def _drawn(family: str, part: str, count: int) -> tuple[Task, ...]:
     """Distinct tasks of one split, up to `count`, among the first 200 `count` that a family draws.
 
     A small family has given everything sooner: 50 `count` draws in a row without a new question end it.
@@ -192,7 +192,7 @@ def _drawn(family: str, its: str, count: int) -> tuple[Task, ...]:
             seen.append(next(more))
         if (task := seen[number]) is not None:
             last = number
-            if closed(task) and split(task.question) == its:
+            if closed(task) and split(task.question) == part:
                 found.append(task)
         if len(found) == count or number - last == 50 * count:
             break

@@ -86,7 +86,7 @@ class Server:
             self.uid = guard.UID + os.getpid() % 1000  # so that nobody else's processes count
 
     def _fork(self) -> Waiting:
-        """Start a child that waits for its job: half of what a job would wait for is then done while nobody asks."""
+        """Start a child that waits for its job: fork, session and user are then seen to while nobody asks."""
         scratch = os.path.join(self.base, "job")
         os.mkdir(scratch, 0o700)
         if self.uid is not None:
