@@ -92,11 +92,14 @@ def test_gains_are_paired_and_judged() -> None:
 
 def test_a_spread_over_seeds_widens_the_interval() -> None:
     calm = [("a", s, i, float(i % 2), None) for s in range(3) for i in range(400)]
-    wild = [("a", s, i, float(i % 10 < 2 + 3 * s), None) for s in range(3) for i in range(400)]
-    (narrow,), (wide,) = (tables.measured(frame(rows), {"all": ["AIME"]}, ["Pass@1"]).to_dict("records")
-                          for rows in (calm, wild))  # fmt: skip
-    assert narrow["value"] == wide["value"] == 0.5 and narrow["seeds"] == 3
-    assert narrow["high"] - narrow["low"] < 0.11 < 1.0 < wide["high"] - wide["low"]
+    spread, wild = ([("a", s, i, float(i % 10 < 5 + by * (s - 1)), None) for s in range(3) for i in range(400)]
+                    for by in (1, 3))  # fmt: skip
+    narrow, wide, whole = (tables.measured(frame(rows), {"all": ["AIME"]}, ["Pass@1"]).to_dict("records")[0]
+                           for rows in (calm, spread, wild))  # fmt: skip
+    assert narrow["value"] == wide["value"] == whole["value"] == 0.5 and narrow["seeds"] == 3
+    assert narrow["high"] - narrow["low"] < 0.11
+    assert wide["high"] - wide["low"] == pytest.approx(2 * 4.30265 * 0.1 / 3**0.5, abs=1e-5)  # Student's t, 2 degrees
+    assert (whole["low"], whole["high"]) == (0.0, 1.0)  # t alone would reach to 1.245
 
 
 def test_missing_items_are_named() -> None:

@@ -77,13 +77,17 @@ def _seed_ratio(ratio: Ratio, seed: int) -> float:
 
 
 def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-    """Every method's measures in every group: the counts behind them, the value, and 95 % limits."""
+    """Every method's measures in every group: the counts behind them, the value, and 95 % limits.
+
+    Student's t over few seeds knows no bounds, so the limits end where a share or a correlation does.
+    """
     rows = []
     for method in frame["method"].unique():
         for group, stands in groups.items():
             for measure in measures:
                 ratio = ratio_of(frame, method, measure, stands)
-                value, low, high = ratio_gain(None, ratio)
+                value, *limits = ratio_gain(None, ratio)
+                low, high = np.clip(limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
                 rows.append({"method": method, "benchmark": group, "measure": measure, "seeds": len(ratio[0]),
                              "k": ratio[0].sum(), "n": ratio[1].sum(), "value": value, "low": low,
                              "high": high})  # fmt: skip
@@ -122,4 +126,4 @@ def cell(value: float, low: float, high: float, measure: str) -> str:
         return "undefined"
     if measure == "Rank-rho":
         return f"{value:.2f} [{low:.2f}, {high:.2f}]"
-    return f"{100 * value:.1f} [{100 * max(0.0, low):.1f}, {100 * min(1.0, high):.1f}]"
+    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
