@@ -264,26 +264,26 @@ def cell(row: dict) -> str:
 
 
 def table(result: dict, device: str) -> str:
-    """One device's measurements as Markdown: contenders down, cases across."""
-    part, cases = result[device], CASES[device]
-    cells, notes = {name: ["not measured"] * len(cases) for name in CONTENDERS}, [part]
-    if isinstance(part, dict):
-        cases = [Case(**entry["case"]) for entry in part["cases"]]
-        entries = [row for entry in part["cases"] for row in entry["rows"]]
-        cells = {name: [cell(row) for row in entries if row["name"] == name] for name in CONTENDERS}
-        why = {row["name"]: row["not measured"] for row in entries if "not measured" in row}
-        notes = [part["machine"], *(f"{name}: {reason}" for name, reason in why.items())]
+    """One device's measurements as Markdown, contenders down, cases across; one line where nothing was measured."""
+    part = result[device]
+    if not isinstance(part, dict):
+        return f"V={CASES[device][0].V:,} on {device}: {part}"
+    cases = [Case(**entry["case"]) for entry in part["cases"]]
+    entries = [row for entry in part["cases"] for row in entry["rows"]]
+    cells = {name: [cell(row) for row in entries if row["name"] == name] for name in CONTENDERS}
+    why = {row["name"]: row["not measured"] for row in reversed(entries) if "not measured" in row}
+    notes = [part["machine"], *(f"{name}: {reason}" for name, reason in why.items())]
     heads = [f"T={c.T:,} H={c.H:,}, head {'trained' if c.trained else 'frozen'}" for c in cases]
     heads = [head + ", entropy bonus" * bool(c.bonus) for head, c in zip(heads, cases, strict=True)]
-    lines = [[f"V={cases[0].V:,}", *heads], ["---"] * (len(heads) + 1), *([n, *row] for n, row in cells.items())]
+    rows = [[name, *row] for name, row in cells.items() if set(row) != {"not measured"}]  # the note says why
+    lines = [[f"V={cases[0].V:,}", *heads], ["---"] * (len(heads) + 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + "; ".join(notes)
 
 
 def main() -> None:
     """Measure every device there is, write JSON, print Markdown; what was measured elsewhere is kept."""
     if "--peak" in sys.argv:
-        print_peak(sys.argv[2], Case(**json.loads(sys.argv[3])))
-        return
+        return print_peak(sys.argv[2], Case(**json.loads(sys.argv[3])))
     result = json.loads(JSON.read_text()) if JSON.exists() else {}
     if "--table" not in sys.argv:
         for device in CASES:
@@ -293,7 +293,7 @@ def main() -> None:
     for device in CASES:
         print(table(result, device), end="\n\n")
     for row in result["cpu"]["memory"]:
-        print(f"T={row['T']:,}, {row['name']}: {row['extra_mib']:,.0f} MiB")
+        print(f"- T={row['T']:,}, {row['name']}: {row['extra_mib']:,.0f} MiB")
 
 
 if __name__ == "__main__":
