@@ -18,6 +18,7 @@ from coevolve.verify.code import run_calls, run_stdio
 from coevolve.verify.sandbox import guard, wire
 
 CORPUS = sorted((Path(__file__).parent / "data" / "hostile_programs").rglob("*.py"))
+AT_THE_DEFAULTS = ("a01_eq_true", "b01_spin", "b03_sleep", "b04_list_bomb", "c04_network")
 PLAIN = "def solve(xs):\n    return sum(x * x for x in xs)\n"
 CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
 EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
@@ -64,17 +65,16 @@ def seals(paths) -> list[tuple]:
 
 @pytest.fixture(scope="module")
 def listeners():
-    """TCP and UDP on the port that the corpus tries; they must hear nothing."""
-    found = []
-    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        ear = socket.socket(socket.AF_INET, kind)
-        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):  # taken: by somebody else's run of these tests
-            ear.bind(("127.0.0.1", 18099))
-            if kind == socket.SOCK_STREAM:
-                ear.listen()
-            ear.setblocking(False)
-            found.append(ear)
+    """TCP and UDP on one free port, which programs get for the one that the corpus names; they must hear nothing."""
+    while True:
+        found = [socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+        found[0].bind(("127.0.0.1", 0))
+        with contextlib.suppress(OSError):  # taken for UDP: another one
+            found[1].bind(found[0].getsockname())
+            break
+    found[0].listen()
+    for ear in found:
+        ear.setblocking(False)
     yield found
     for ear in found:
         ear.close()
@@ -105,12 +105,15 @@ def left() -> int:
 
 
 def judge(program: str, kind: str, **limits):
-    """Run one program as the corpus asks; again when the machine had no time for it."""
+    """Run one program as the corpus asks; again when the machine had no time for it. Each call has to end in time."""
+    level.programs()  # the self-test comes before any clock
     for _ in range(3):
+        start = time.monotonic()
         if kind == "call":
             said = run_calls(program, "solve", CALLS, EXPECTED, **limits)
         else:
             said = run_stdio(program, "1 2 3\n", "14", **limits)
+        assert time.monotonic() - start < limits.get("wall_seconds", 4.0) + 1, said
         if "starved" not in said.detail:
             break
     return said
@@ -123,20 +126,22 @@ def state() -> tuple:
 
 
 def test_the_corpus_is_there():
-    assert len(CORPUS) >= 81
+    assert len(CORPUS) >= 81 and {path.stem for path in CORPUS} >= {*AT_THE_DEFAULTS}
+    (network,) = (path for path in CORPUS if path.stem == "c04_network")
+    assert network.read_text().count("18099))") == 3, "the port that a test's listeners take the place of"
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_corpus(path, listeners, canary, places, monkeypatch):
     seal(places)
     monkeypatch.setenv("HF_TOKEN", "SECRET-CANARY")
-    program = path.read_text()
+    program = path.read_text().replace("18099", str(listeners[0].getsockname()[1]))
     must = json.loads(program.partition("\n")[0].removeprefix("# MUST "))
-    honest = must["verdict"] == ["pass"]
+    as_they_are = must["verdict"] == ["pass"] or path.stem in AT_THE_DEFAULTS
     before, secret, sealed = state(), canary.read_bytes(), seals(places)
     around = sorted(places[0].parents[1].rglob("*"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    limits = {} if honest else {"cpu_seconds": 0.7, "wall_seconds": 1.5}  # hostile ones only show the limits
+    limits = {} if as_they_are else {"cpu_seconds": 0.7, "wall_seconds": 1.5}  # the rest only shows that there are some
     said = judge(program, must["kind"], **limits)
     assert said.verdict in must["verdict"], said
     assert "SECRET" not in repr(said)

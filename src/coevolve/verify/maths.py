@@ -1,13 +1,16 @@
 """Formulas compared by math-verify, bounded: cheap exact checks first, then one guarded process for each pair."""
 
+import contextlib
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from coevolve import parse
 from coevolve.verify import level, plain
-from coevolve.verify.pool import Child
 
 CHARACTERS, DIGITS, DEPTH = 512, 60, 24  # longer, deeper: no answer to a question but a way to keep us busy
-CPU, WALL, MEMORY_MB = 1.0, 4.0, 900  # seconds of a process, and of a clock if others want the processor too
+CPU, MEMORY_MB = 1.0, 900  # of a process
+TIME, GOLD = 2.4, 0.2  # seconds of a whole call, whatever the answer; of those for a second look at the gold
 DIGIT_RUN = re.compile(rf"[0-9]{{{DIGITS + 1}}}")
 WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
@@ -53,26 +56,32 @@ def _cheap(gold: str, answer: str) -> bool | None:
     return False if all(units) and units[0][2] != units[1][2] else None
 
 
-def _run(gold: str, answer: str | None) -> Child:
-    """Compare in one process, and once more where the machine was too busy: a wait is nobody's fault."""
+def _until() -> float:
+    """When a call that begins now has to end; the very first starts the servers, before its time is counted."""
+    level.formulas()
+    return time.monotonic() + TIME
+
+
+def _run(gold: str, answer: str | None, until: float) -> tuple[str, dict[str, object]]:
+    """Compare in one process, again if the machine failed it and there is time. Returns why it ended, what it said."""
+    why, frames = "starved", []
     for _ in range(2):
-        child = level.formulas().run(["math", gold, answer], (), CPU, WALL, MEMORY_MB)
-        if child.why not in ("lost", "starved"):
-            break
-    return child
+        if why in ("lost", "starved") and (left := until - time.monotonic()) > 0:
+            thread = ThreadPoolExecutor(1)  # it sees to the process also when we no longer wait
+            job = thread.submit(level.formulas().run, ["math", gold, answer], (), CPU, left, MEMORY_MB)
+            thread.shutdown(wait=False)
+            with contextlib.suppress(TimeoutError):
+                why, frames = job.result(left).why, job.result().frames
+    return why, {frame[0]: frame[1] if len(frame) > 1 else None for frame in frames}
 
 
-def _frames(child: Child) -> dict[str, object]:
-    return {frame[0]: frame[1] if len(frame) > 1 else None for frame in child.frames}
-
-
-def valid(gold: str) -> bool:
+def valid(gold: str, until: float | None = None) -> bool:
     """Whether a gold answer can be compared with at all: short enough, and math-verify reads it in time."""
     gold = content(gold) or ""
     if refusal(gold):
         return False
     plainly = plain.rational(gold) is not None or bool(WORDS.fullmatch(plain.bare(gold)))
-    return plainly or _frames(_run(gold, None)).get("gold") is True
+    return plainly or _run(gold, None, until or _until())[1].get("gold") is True
 
 
 def compare(answer: str, gold: str) -> tuple[str, str]:
@@ -84,14 +93,14 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
         return "wrong", why
     if (cheap := _cheap(wanted, found)) is not None:
         return ("pass" if cheap else "wrong"), ""
-    child = _run(wanted, found)
-    frames = _frames(child)
-    if frames.get("gold") is not True or child.why in ("lost", "starved"):
-        return "unscored", f"the gold answer could not be read ({child.why or frames.get('x') or 'not a formula'})"
+    until = _until()
+    why, frames = _run(wanted, found, until - GOLD)
+    if frames.get("gold") is not True or why in ("lost", "starved"):
+        return "unscored", f"the gold answer could not be read ({why or frames.get('x') or 'not a formula'})"
     if "v" in frames and "end" in frames:
         return ("pass" if frames["v"] is True else "wrong"), ""
-    if child.why == "timeout" and not valid(wanted):
+    if why == "timeout" and not valid(wanted, until):
         return "unscored", "the gold answer takes too long"
     failed = str(frames.get("x", ""))
-    verdict = child.why if child.why in ("timeout", "output") else "memory" if failed == "MemoryError" else "error"
-    return verdict, failed or child.why
+    verdict = why if why in ("timeout", "output") else "memory" if failed == "MemoryError" else "error"
+    return verdict, failed or why
