@@ -98,7 +98,7 @@ def test_a_draw_reads_only_the_segment(tmp_path: Path, monkeypatch) -> None:
     read = []
     kept = textfiles._read
     monkeypatch.setattr(textfiles, "_read", lambda path, start, size: read.append(size) or kept(path, start, size))
-    monkeypatch.setattr(textfiles, "_spans", lambda path: pytest.fail("a draw scans"))
+    monkeypatch.setattr(textfiles, "_spans", lambda *_: pytest.fail("a draw scans"))
     rng = Random(0)
     for _ in range(200):
         files.sample(rng)
@@ -125,6 +125,30 @@ def test_without_a_cache_the_index_stays_in_memory(folder: Path, monkeypatch, tm
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     files = FileCorpus(folder, 100)
     assert (len(files), files.unreadable) == (5, 4) and len(draws(files, 300)) == 5
+
+
+def test_the_field_with_the_text_can_be_named(tmp_path: Path, cache: Path) -> None:
+    rows = [{"id": 1, "question": "Why?", "text": "one"}, {"id": 2, "question": "How?"}, {"text": "two"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    (tmp_path / "a.txt").write_text("alpha", "utf-8")
+    by_default, named = find(str(tmp_path)), find(f"{tmp_path}#question")
+    assert set(draws(by_default, 100)) == {"one", "two", "alpha"} and by_default.unreadable == 1
+    assert set(draws(named, 100)) == {"Why?", "How?", "alpha"} and named.unreadable == 1, "not the other's index"
+    assert set(draws(find(f"{tmp_path}/rows.jsonl#question"), 100)) == {"Why?", "How?"}
+    odd = tmp_path / "c#"
+    odd.mkdir()
+    (odd / "b.txt").write_text("beta", "utf-8")
+    assert set(draws(find(str(odd)), 10)) == {"beta"}, "a folder's own # is none of ours"
+
+
+@pytest.mark.parametrize("field", ["", "#body"])
+def test_lines_without_a_known_field_name_those_they_have(tmp_path: Path, cache: Path, field: str) -> None:
+    (tmp_path / "a.txt").write_text("alpha", "utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"question": "Why?"}\n{"answer": "So"}\n', "utf-8")
+    with pytest.raises(ValueError, match=r"rows.jsonl.*fields are \['answer', 'question'\].*#FIELD") as error:
+        find(f"{tmp_path}{field}")
+    assert "\n" not in str(error.value) and (field[1:] or "raw_content") in str(error.value)
+    assert not cache.exists()
 
 
 def test_links_to_nowhere_are_unreadable_and_odd_texts_are_documents(tmp_path: Path) -> None:
@@ -220,6 +244,20 @@ def test_a_data_set_is_streamed_once_on_first_use(monkeypatch, cache: Path) -> N
     assert rows.asked == [("shuffle", 0)], "not only the first pages of the data set"
     assert len(find("owner/name:part", 20)) == 20 and len(calls) == 1, "the copy is in the cache"
     assert (len(find("owner/name", 60)), find("owner/name", 60).unreadable) == (50, 1)
+
+
+def test_a_data_sets_column_can_be_named(monkeypatch, cache: Path) -> None:
+    rows = Rows([{"question": f"question {i}", "reference_answer": "x", "responses": []} for i in range(5)])
+    monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: rows)
+    for name, fields in (("", "raw_content"), ("#responses", "responses"), ("#body", "body")):  # a list is no text
+        with pytest.raises(ValueError, match=f"{fields}; its fields are .'question', 'ref.*#FIELD") as error:
+            len(find(f"facebook/natural_reasoning{name}"))
+        assert "\n" not in str(error.value) and not cache.exists(), "nothing is kept"
+    source = find("facebook/natural_reasoning#question")
+    assert set(draws(source, 100)) == {f"question {i}" for i in range(5)} and source.unreadable == 0
+    assert [row for path in cache.glob("facebook*") for row in map(json.loads, path.open())] == [
+        {"question": f"question {i}"} for i in range(5)
+    ]
 
 
 def test_a_data_set_that_cannot_be_had_is_one_line(monkeypatch, cache: Path) -> None:

@@ -15,7 +15,7 @@ from random import Random
 from typing import Protocol
 
 from coevolve.worlds import tiny
-from coevolve.worlds.textfiles import TEXT_FIELDS, FileCorpus, cache_folder
+from coevolve.worlds.textfiles import TEXT_FIELDS, FileCorpus, cache_folder, lacking
 
 FAMILIES = {  # the tiny stand-ins of Appendix 8's two halves: Nemotron-CC-Math and NaturalReasoning
     "math": ("add", "sub", "mul", "prec", "eq", "next", "word2", "div", "mod", "code"),
@@ -84,16 +84,16 @@ class Mixture:
 class HubCorpus:
     """A data set of the hub: its first documents are streamed once, on first use, into the user's cache.
 
-    `name` is owner/name or owner/name:configuration; `size` documents of the train split are kept.
+    `name` is owner/name or owner/name:configuration; `size` rows of the train split are kept, of each its `fields`.
     """
 
-    def __init__(self, name: str, size: int, limit: int):
-        self.name, self.size, self.limit = name, size, limit
+    def __init__(self, name: str, size: int, limit: int, fields: Sequence[str] = TEXT_FIELDS):
+        self.name, self.size, self.limit, self.fields = name, size, limit, fields
 
     @cached_property
     def files(self) -> FileCorpus:
         """The streamed copy."""
-        return FileCorpus(_streamed(self.name, self.size), self.limit)
+        return FileCorpus(_streamed(self.name, self.size, self.fields), self.limit, self.fields)
 
     @property
     def unreadable(self) -> int:
@@ -111,7 +111,8 @@ class HubCorpus:
 def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
-    A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub.
+    A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
+    its end says which field of a JSON line or a data set's row is the text (otherwise the first of TEXT_FIELDS is).
     `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
     Raises ValueError, in one line, for anything else.
     """
@@ -127,18 +128,20 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
 def _parts(name: str, size: int, limit: int) -> list[Corpus]:
     if name in TINY:
         return [TinyCorpus(kind, max(1, size // len(TINY[name]))) for kind in TINY[name]]
-    path = Path(name).expanduser()
-    if name and path.exists():
-        return [FileCorpus(path, limit)]
-    if HUB.fullmatch(name):
-        return [HubCorpus(name, size, limit)]
+    source, _, field = (name, "", "") if Path(name).expanduser().exists() else name.partition("#")
+    path, fields = Path(source).expanduser(), (field,) if field else TEXT_FIELDS
+    if source and path.exists():
+        return [FileCorpus(path, limit, fields)]
+    if HUB.fullmatch(source):
+        return [HubCorpus(source, size, limit, fields)]
     kinds = ", ".join((*TINY, NONE))
     raise ValueError(f"corpus must be one of {kinds}, a folder or file of text, or owner/name of the hub, got {name!r}")
 
 
-def _streamed(name: str, size: int) -> Path:
+def _streamed(name: str, size: int, fields: Sequence[str]) -> Path:
     """Stream `size` documents of a data set into the cache, unless they are there, and return the file."""
-    place = cache_folder() / f"{name.replace('/', '--').replace(':', '--')}-{size}.jsonl"
+    chosen = "" if fields == TEXT_FIELDS else f"#{'#'.join(fields)}"
+    place = cache_folder() / f"{re.sub('[/:]', '--', name + chosen)}-{size}.jsonl"
     if place.is_file():
         return place
     from datasets import load_dataset
@@ -149,11 +152,14 @@ def _streamed(name: str, size: int) -> Path:
     except (OSError, ValueError) as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise ValueError(f"corpus {name!r} is no folder here, and the hub does not give it: {reason}") from None
+    first = next(iter(rows.take(1)), {})
+    if first and not any(isinstance(first.get(field, 0), str | None) for field in fields):  # an empty one may be null
+        raise lacking(name, first, fields)
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name}-{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as file:
         for row in rows.shuffle(seed=0, buffer_size=SHUFFLE).take(size):
-            texts = {field: row[field] for field in TEXT_FIELDS if isinstance(row.get(field), str)}
+            texts = {field: row[field] for field in fields if isinstance(row.get(field), str)}
             file.write(json.dumps(texts) + "\n")
     os.replace(temporary, place)
     return place

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -22,14 +22,14 @@ TEXT_FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a 
 class FileCorpus:
     """A folder of text files (one document each) and JSON lines (one a line), or one such file.
 
-    A document longer than `limit` bytes of UTF-8 is cut to a segment at a random place. Raises ValueError when
-    nothing is readable.
+    A document longer than `limit` bytes of UTF-8 is cut to a segment at a random place; a line's is in the first of
+    `fields` that holds text. Raises ValueError when nothing is readable, or a file's lines have none of these fields.
     """
 
-    def __init__(self, root: str | Path, limit: int):
-        self.root, self.limit = Path(root), limit
+    def __init__(self, root: str | Path, limit: int, fields: Sequence[str] = TEXT_FIELDS):
+        self.root, self.limit, self.fields = Path(root), limit, fields
         self.files = _text_files(self.root)
-        self.rows, self.unreadable = _index(self.root, self.files)
+        self.rows, self.unreadable = _index(self.root, self.files, fields)
         if not len(self.rows):
             kinds = ", ".join(SUFFIXES)
             raise ValueError(f"corpus {str(root)!r} holds no readable document ({kinds}; {self.unreadable} unreadable)")
@@ -42,11 +42,18 @@ class FileCorpus:
         file, start, size = map(int, self.rows[rng.randrange(len(self.rows))])
         path = self.files[file]
         if path.suffix.lower() == ".jsonl":
-            raw = _text_of(_read(path, start, size)).encode(errors="replace")  # half a surrogate pair has no bytes
+            text = _text_of(_row(_read(path, start, size)), self.fields)
+            raw = text.encode(errors="replace")  # half a surrogate pair has no bytes
             first = _place(len(raw), self.limit, rng)
             return _whole_words(raw[first : first + self.limit], first > 0, first + self.limit < len(raw))
         first = _place(size, self.limit, rng)
         return _whole_words(_read(path, first, min(size, self.limit)), first > 0, first + self.limit < size)
+
+
+def lacking(source: str, found: Iterable[str], fields: Sequence[str]) -> ValueError:
+    """The error of rows in which no field is known to hold the text, in one line."""
+    return ValueError(f"corpus {source!r} has no text in {', '.join(fields)}; its fields are {sorted(found)}: "
+                      "name the one to read after a #, as in corpus=SOURCE#FIELD")  # fmt: skip
 
 
 def _text_files(root: Path) -> list[Path]:
@@ -65,18 +72,15 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~"), ".cache"), "coevolve", "corpora")
 
 
-def _index(root: Path, files: Sequence[Path]) -> tuple[np.ndarray, int]:
+def _index(root: Path, files: Sequence[Path], fields: Sequence[str]) -> tuple[np.ndarray, int]:
     """Return rows of (file, start, bytes), memory-mapped, and how many files and lines are unreadable."""
-    key = hashlib.sha256(str(root.resolve()).encode())
+    key = hashlib.sha256("\n".join([str(root.resolve()), *fields]).encode(errors="surrogateescape"))
     for path in files:
         at = path.stat() if path.exists() else os.stat_result([0] * 10)  # a link to nowhere: unreadable
         key.update(f"\n{path.relative_to(root)} {at.st_size} {at.st_mtime_ns}".encode(errors="surrogateescape"))
     place = cache_folder() / f"index-{key.hexdigest()[:32]}.npy"
-    if not place.is_file():
-        rows = _scan(files)
-        if not _kept(place, rows):
-            return rows[1:], int(rows[0, 0])
-    rows = np.load(place, mmap_mode="r", allow_pickle=False)
+    if place.is_file() or _kept(place, rows := _scan(files, fields)):
+        rows = np.load(place, mmap_mode="r", allow_pickle=False)
     return rows[1:], int(rows[0, 0])
 
 
@@ -92,12 +96,12 @@ def _kept(place: Path, rows: np.ndarray) -> bool:
     return True
 
 
-def _scan(files: Sequence[Path]) -> np.ndarray:
+def _scan(files: Sequence[Path], fields: Sequence[str]) -> np.ndarray:
     """Read every file once: a first row with the number of unreadable texts, then a row per document."""
     rows, unreadable = array("q"), 0
     for number, path in enumerate(files):
         try:
-            for start, size in _spans(path):
+            for start, size in _spans(path, fields):
                 if size:
                     rows.extend((number, start, size))
                 else:
@@ -107,7 +111,7 @@ def _scan(files: Sequence[Path]) -> np.ndarray:
     return np.concatenate([[[unreadable, 0, 0]], np.frombuffer(rows, dtype=np.int64).reshape(-1, 3)])
 
 
-def _spans(path: Path) -> Iterator[tuple[int, int]]:
+def _spans(path: Path, fields: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield (start, bytes) of each document of a file; no bytes for a line or a file without text."""
     if path.suffix.lower() != ".jsonl":
         filled = False
@@ -119,21 +123,29 @@ def _spans(path: Path) -> Iterator[tuple[int, int]]:
                 filled = filled or not text.isspace()
         yield 0, path.stat().st_size if filled else 0
         return
-    start = 0
+    start, found = 0, set()
     with path.open("rb") as file:
         for line in file:
             if line.strip():
-                yield start, len(line) if _text_of(line) else 0
+                row = _row(line)
+                found |= row.keys()
+                yield start, len(line) if _text_of(row, fields) else 0
             start += len(line)
+    if found and found.isdisjoint(fields):
+        raise lacking(str(path), found, fields)
 
 
-def _text_of(line: bytes) -> str | None:
-    """The text of a JSON line, or None."""
+def _row(line: bytes) -> dict:
+    """The object of a JSON line; empty when it holds none."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    texts = [row.get(name) for name in TEXT_FIELDS] if isinstance(row, dict) else []
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _text_of(row: dict, fields: Sequence[str]) -> str | None:
+    texts = map(row.get, fields)
     return next((text for text in texts if isinstance(text, str) and text.strip()), None)
 
 
