@@ -43,6 +43,8 @@ def test_measures_and_totals_by_hand() -> None:
                     "correction": 0.25, "harm": 0.5, "wrong_before": 4.0, "fixed": 1.0, "right_before": 2.0,
                     "harmed": 1.0}  # fmt: skip
     assert totals([two])["harm"] is None and totals([])["pass_1"] is None
+    unknown = measures([0.7, 0.6, 0.3], [False, True, True], [True, None, False])
+    assert unknown == dict.fromkeys(one) and totals([one, unknown, two]) == both, "unscored is not wrong"
 
 
 def test_examine_discusses_test_items_of_the_families_trained_on() -> None:
@@ -100,6 +102,20 @@ def test_a_spread_over_seeds_widens_the_interval() -> None:
     assert narrow["high"] - narrow["low"] < 0.11
     assert wide["high"] - wide["low"] == pytest.approx(2 * 4.30265 * 0.1 / 3**0.5, abs=1e-5)  # Student's t, 2 degrees
     assert (whole["low"], whole["high"]) == (0.0, 1.0)  # t alone would reach to 1.245
+
+
+def test_what_can_be_read_of_a_run_by_hand(tmp_path) -> None:
+    ranks = "<initial_ranking>Agent 1 > Agent 2\nAgent 2 = Agent 3\nAgent 0 > Agent 1</initial_ranking>"  # of agent 0
+    said = [{"role": "proposal", "text": "ANSWER: 3"}, {"role": "review", "text": ranks},
+            {"role": "verdict", "text": "<final_ranking>4</critique>"}]  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps({"protocol": {"agents": 4, "own_votes": False}}))
+    (tmp_path / "episodes.jsonl").write_text(json.dumps({"step": 1, "samples": said}) + "\n")
+    steps = [{"step": 0}, {"step": 1, "votes": 1.0, "r_meta": None}, {"step": 2, "votes": 2.0, "r_meta": 0.5}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    found = tables.readable(tmp_path)
+    assert found["agents"] == 4 and found["replies"] == 2 and found["readable rankings"] == 0.5
+    assert found["votes of an order"] == (2 + 0) / 2 / 2  # of three agents that one may judge
+    assert (found["votes"], found["r_meta"]) == (1.5, 0.5) and np.isnan(found["critiques"])
 
 
 def test_missing_items_are_named() -> None:

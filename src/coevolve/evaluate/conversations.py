@@ -4,13 +4,16 @@ A row of the frame is one item of one run, as `evaluate.conl.examine` wrote it. 
 (corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from coevolve import rankings, record
 from coevolve.evaluate import standins, stats
 from coevolve.evaluate.stats import Interval
 
@@ -29,6 +32,26 @@ def conversations(
     frame = standins.read(folder, runs, labels, "conversations")
     stands = frame["family"].map(standins.layout(paper).benchmark_of)
     return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float))
+
+
+def readable(run: str | Path) -> dict[str, float]:
+    """How much of what a training run of CoNL recorded could be read; means over its replies and its steps.
+
+    A ranking is readable when it holds a vote; an order of the agents that one may judge needs one vote less than
+    these, at least one ("votes of an order" is what there was of that). The rest are facts of all its episodes.
+    """
+    protocol, voted = json.loads((Path(run) / "config.json").read_text(encoding="utf-8"))["protocol"], []
+    agents = protocol["agents"]
+    for samples in record.read(run, "episodes")["samples"]:
+        for role, name in {"review": "initial_ranking", "verdict": "final_ranking"}.items():
+            for author, text in enumerate(sample["text"] for sample in samples if sample["role"] == role):
+                hidden = None if protocol["own_votes"] or agents == 2 else author  # as the protocol reads them
+                votes = rankings.ranking(text, name, agents, hidden).comparisons
+                voted.append(len({frozenset(vote[:2]) for vote in votes}))
+    facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
+    order = fmean(voted) / max(1, agents - 2)
+    return {"agents": agents, "replies": len(voted), **facts.mean(),
+            "readable rankings": fmean(map(bool, voted)), "votes of an order": order}  # fmt: skip
 
 
 def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
