@@ -76,6 +76,21 @@ def test_ground_truth_pays_what_is_right_whatever_the_majority_says() -> None:
     assert outcome.facts["right_final"] == 0.25
 
 
+class Unscored(Toy):
+    """Knows no verdict on one answer."""
+
+    def right(self, question: str, answer: str | None) -> bool | None:
+        return None if answer == "6" else super().right(question, answer)
+
+
+def test_an_answer_that_nobody_could_score_is_neither_paid_nor_counted() -> None:
+    outcome, _ = run(GroundTruth(world=Unscored()), ["6", "5", "7", "6"])
+    assert paid(outcome) == [("proposal", 1.0), ("proposal", 0.0)]
+    assert outcome.facts["right_final"] == 0.5
+    outcome, _ = run(SRT(world=Unscored()), ["6", "5", "6", "7"])
+    assert outcome.facts["majority_right"] is None and outcome.facts["right_final"] == 0.5
+
+
 @pytest.mark.parametrize("method", [SRT, GroundTruth])
 def test_they_share_conls_data_solver_and_training_configuration(method: type) -> None:
     baseline, conl = method(world=Toy()), CoNL(world=Toy())

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from coevolve import config, policies
 from coevolve.__main__ import main
@@ -21,7 +22,21 @@ def test_full_fine_tuning_counts_sixteen_bytes_a_parameter():
     found = parts()
     assert found["weights"] == pytest.approx(4 * count / GIB)
     assert found["gradients and optimiser"] == pytest.approx(12 * count / GIB)
-    assert found["total"] == pytest.approx(sum(value for name, value in found.items() if name != "total"))
+    either = sorted([found["sampling"], found["activations"] + found["loss"]])
+    assert either[0] > 0 and found["total"] == pytest.approx(found["weights"] + 12 * count / GIB + either[1])
+
+
+def test_sampling_in_process_counts_its_cache_and_a_penalty_its_copy():
+    config_of = policies.load("tiny").model.config
+    wide = config_of.hidden_size // config_of.num_attention_heads * config_of.num_key_value_heads
+    count = sum(part.numel() for part in policies.load("tiny").model.parameters())
+    found = parts(max_tokens=64)
+    assert found["sampling"] == pytest.approx(512 * 128 * config_of.num_hidden_layers * 2 * wide * 4 / GIB)
+    assert parts(max_tokens=4096)["sampling"] == pytest.approx(4 * found["sampling"])  # 2**18 positions at most
+    assert parts(lora=[8, 16, 0.0])["sampling"] == pytest.approx(found["sampling"] / 2)
+    assert parts(engine="vllm")["sampling"] == 0 == found["references"]
+    comas = memory.estimate(config.build("comas", "quick", out="x", overrides={"kl_coef": 0.1, "agents": 2}))
+    assert comas["references"] == pytest.approx(2 * 4 * count / GIB)
 
 
 def test_adapters_count_by_their_rank():
@@ -116,6 +131,16 @@ def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsy
     merged, adapted = policies.load(str(tmp_path / "merged")), policies.load(str(policy))
     for (name, one), other in zip(merged.model.state_dict().items(), adapted.model.state_dict().values(), strict=True):
         assert torch.equal(one, other), name
+    assert main(["export", str(policy), "--to", str(tmp_path / "halved")]) == 0
+    stored = load_file(tmp_path / "halved" / "model.safetensors")
+    assert {part.dtype for part in stored.values()} == {torch.bfloat16}
+    more = ["train", "mae", "--out", str(tmp_path / "more"), f"model={policy}", *fields]
+    with monkeypatch.context() as installed:
+        installed.setattr("coevolve.preflight.engine", lambda kind: None)
+        assert main([*more, "engine=vllm"]) == 2
+    assert "is an adapter, which engine 'vllm' does not load" in capsys.readouterr().err
+    assert main(more) == 0, "trained on: an adapter on an adapter"
+    assert main(["export", str(tmp_path / "more" / "policy"), "--to", str(tmp_path / "both")]) == 0
     assert main(["export", str(policy), "--to", str(tmp_path / "merged")]) == 2
     assert "must be a new or empty folder" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "nowhere"), "--to", str(tmp_path / "new")]) == 2

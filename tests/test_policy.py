@@ -9,7 +9,7 @@ from test_sampler import END, qwen, ragged, teacher_forced
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from coevolve.policies import Policy
+from coevolve.policies import Policy, sampler
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
 from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
@@ -186,7 +186,7 @@ def stranger(tokenizer):
     return Policy(model, tokenizer)
 
 
-def test_other_architectures_go_through_transformers(stranger):
+def test_other_architectures_go_through_transformers(stranger, monkeypatch):
     assert not supports(stranger.model)
     turns = [turn("propose a question"[: 3 + i], (0, i), temperature=(1.0, 0.0)[i % 2]) for i in range(10)]
     replies = stranger.generate(turns, max_tokens=12)
@@ -196,6 +196,12 @@ def test_other_architectures_go_through_transformers(stranger):
         torch.testing.assert_close(torch.tensor(reply.logprobs), expected, atol=1e-4, rtol=0)
     alone = [stranger.generate([one], max_tokens=12)[0] for one in turns]
     assert [r.ids for r in alone] == [r.ids for r in replies]
+    with monkeypatch.context() as little:
+        little.setattr(sampler, "POSITIONS", 40)
+        sizes, whole = [], stranger._generate_batch
+        little.setattr(stranger, "_generate_batch", lambda *asked: sizes.append(len(asked[0])) or whole(*asked))
+        assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
+    assert len(sizes) > 1, "in batches that fit into memory"
     short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)
     assert short[0].ids == replies[0].ids[:3] and short[1].ids == replies[1].ids
     assert stranger.model.generation_config.repetition_penalty == 5.0

@@ -14,21 +14,28 @@ from safetensors.torch import load_file
 from coevolve.ranks import Ranks
 
 DOCS = Path(__file__).parents[1] / "docs"
+GRADIENT = str(Path(__file__).with_name("gradient_rank.py"))
 FIELDS = ["steps=3", "batch_size=5", "solves=2", "attempts=2", "eval_every=3", "eval_items=3", "save_every=2",
           "micro_tokens=256", "max_tokens=24"]  # fmt: skip
 
 
 def launch(out: Path, count: int, *fields: str, method: str = "mae", **variables: str) -> Path:
-    """Run the command line in `count` processes that find each other as those of `accelerate launch` do."""
-    command = [sys.executable, "-m", "coevolve", "train", method, "--preset", "quick", "--out", str(out)]
+    """Train by the command line in `count` processes."""
+    what = ("train", method, "--preset", "quick", "--out", str(out))
+    start(count, "-m", "coevolve", *what, *FIELDS, *fields, **variables)
+    return out
+
+
+def start(count: int, *arguments: str, **variables: str) -> None:
+    """Run Python in `count` processes that find each other as those of `accelerate launch` do."""
+    command = [sys.executable, *arguments]
     if count > 1:  # accelerate starts several processes on GPUs only; on CPUs it leaves that to others
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local_addr", "127.0.0.1",
                    "--nproc_per_node", str(count), *command[1:]]  # fmt: skip
     quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run([*command, *FIELDS, *fields], capture_output=True, text=True, timeout=280,
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280,
                           env={**os.environ, **quiet, **variables})  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +68,32 @@ def test_the_weights_end_within_float_tolerance(runs):
     moved = max(float((one[name] - start[name]).abs().max()) for name in one)
     apart = max(float((one[name] - two[name]).abs().max()) for name in one)
     assert moved > 5e-4 and 0 < apart < moved / 20  # sums of two parts are never quite the same sums
+
+
+@pytest.fixture(scope="module")
+def gradient(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("gradient")
+    start(1, GRADIENT, str(folder), "plain")
+    return folder
+
+
+@pytest.mark.parametrize("variables", [{}, {"ACCELERATE_USE_FSDP": "true"}], ids=["whole", "sharded"])
+def test_the_gradient_of_a_packed_batch_in_many_passes_and_two_processes_is_that_of_one_pass(
+    gradient, variables, tmp_path
+):
+    start(2, GRADIENT, str(tmp_path), **variables)
+    facts = [json.loads((folder / f"{rank}.json").read_text())
+             for folder, rank in ((gradient, 0), (tmp_path, 0), (tmp_path, 1))]  # fmt: skip
+    assert len(facts[0]["passes"]) == 1 and all(len(its["passes"]) > 1 for its in facts[1:])
+    assert [its["packed"] for its in facts] == [False, True, True]
+    one, first, other = (load_file(path) for path in (
+        gradient / "0.safetensors", tmp_path / "0.safetensors", tmp_path / "1.safetensors"))  # fmt: skip
+    assert one.keys() == first.keys() == other.keys()
+    for name, expected in one.items():
+        scale = float(expected.abs().max())
+        assert scale > 0, name
+        for found in (first[name], other[name]):
+            assert float((found - expected).abs().max()) < 1e-6 * scale, name
 
 
 def test_only_the_first_rank_writes_and_the_run_resumes_on_one_process(runs, tmp_path):

@@ -140,7 +140,7 @@ def test_large_batches_are_split_without_changing_a_sample(monkeypatch):
     parts = sample(model, prompts, list(range(40)), [1.0] * 40, [8] * 40, END)
     assert [ids for ids, _ in parts] == [ids for ids, _ in whole]
     monkeypatch.setattr(sampler, "POSITIONS", 60)
-    batches = list(sampler._batches(prompts, [8] * 40))
+    batches = list(sampler.batches(prompts, [8] * 40))
     assert sorted(row for batch in batches for row in batch) == list(range(40))
     assert all(len(b) == 1 or len(b) * (max(len(prompts[r]) for r in b) + 8) <= 60 for b in batches)
 

@@ -26,14 +26,19 @@ class Judge(BaseHTTPRequestHandler):
         """Be quiet."""
 
     def answer(self, status: int, body: object) -> None:
-        data = json.dumps(body).encode()
+        self.say(status, "application/json", json.dumps(body).encode())
+
+    def say(self, status: int, kind: str, data: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 
     def do_GET(self) -> None:
+        if self.server.page:
+            self.say(200, "text/html", b"<html>moved</html>")
+            return
         self.answer(200, {"object": "list", "data": [{"id": "judge-1", "object": "model", "created": 0,
                                                       "owned_by": "us"}]})  # fmt: skip
 
@@ -41,6 +46,11 @@ class Judge(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.seen.append(asked)
         self.server.counts["all"] += 1
+        if self.server.page:
+            self.say(200, "text/html", b"<html>moved</html>")
+            return
+        if self.server.together:
+            self.server.together.wait(10)
         if self.server.counts["all"] <= self.server.failures:
             self.answer(503, {"error": {"message": "busy"}})
             return
@@ -54,6 +64,7 @@ class Judge(BaseHTTPRequestHandler):
 def server():
     made = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
     made.seen, made.counts, made.failures, made.reason = [], Counter(), 0, "stop"
+    made.page, made.together = False, None
     threading.Thread(target=made.serve_forever, daemon=True).start()
     made.address = f"http://127.0.0.1:{made.server_port}/v1#judge-1"
     yield made
@@ -92,6 +103,47 @@ def test_a_busy_server_is_asked_again_and_a_dead_one_raises(server):
         ServedPolicy(server.address, "judge", retries=1).generate([turn(), turn()])
 
 
+def test_retries_are_counted(server):
+    server.failures = 2
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    engine.submit(turn()), engine.poll()
+    assert engine.costs["requests"] == server.counts["all"] == 3
+
+
+def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
+    judge = ServedPolicy(server.address, "judge")
+    server.page = True
+    with pytest.raises(ServerError, match="policy 'judge': http://.*gave an answer without a choice"):
+        judge.generate([turn()])
+    with pytest.raises(ValueError, match="^model '.*': what answers at http://.*/v1 is no OpenAI-compatible server$"):
+        ServedPolicy(server.address, "judge")
+
+
+def test_a_server_that_hangs_is_given_up_after_the_time_that_was_set(server, monkeypatch):
+    monkeypatch.setenv("COEVOLVE_SERVER_TIMEOUT", "0.2")
+    server.together = threading.Barrier(2)  # nobody else comes
+    with pytest.raises(ServerError, match="gave no answer: Request timed out"):
+        ServedPolicy(server.address, "judge", retries=0).generate([turn()])
+    server.together.abort()
+
+
+def test_requests_run_side_by_side_as_many_as_are_set(server, monkeypatch):
+    server.together = threading.Barrier(3)  # an answer comes only when three are there at once
+    monkeypatch.setenv("COEVOLVE_SERVER_WORKERS", "3")
+    judge = ServedPolicy(server.address, "judge")
+    assert [reply.text for reply in judge.generate([turn()] * 6)] == ["<score>8</score>"] * 6
+    assert judge.workers == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TIMEOUT", "soon"), ("TIMEOUT", "0"), ("WORKERS", "0.5"), ("WORKERS", "inf")]
+)
+def test_settings_that_are_not_allowed_are_named(server, monkeypatch, name, value):
+    monkeypatch.setenv(f"COEVOLVE_SERVER_{name}", value)
+    with pytest.raises(ValueError, match=f"^COEVOLVE_SERVER_{name} must be a number above 0 .*, got '{value}'$"):
+        ServedPolicy(server.address, "judge")
+
+
 @pytest.mark.parametrize(("change", "said"), [
     ("#judge-1>#nope", "the server has judge-1, not 'nope'"), ("#judge-1>", "must end in #MODEL"),
     (":{port}>:1", "no server answers at http://127.0.0.1:1/v1"),
@@ -113,8 +165,11 @@ def test_mae_runs_with_a_judge_at_an_address_and_pays_by_its_scores(server, tmp_
     out = train(run)
     asked = [seen["messages"][-1]["content"] for seen in server.seen]
     assert asked and all(text.startswith("judge<question>") for text in asked)
-    last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["requests/judge"] == len(asked) and last["tokens_in/judge"] == 7 * len(asked)
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["step"]]
+    assert len(rows) == 2 and all(row["requests/judge"] for row in rows), "each step has its own costs"
+    assert sum(row["requests/judge"] for row in rows) == len(asked)
+    assert sum(row["tokens_in/judge"] for row in rows) == 7 * len(asked)
     rows = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
     samples = [sample for row in rows for sample in row["samples"]]
     assert {sample["policy"] for sample in samples} == {"shared"}, "what the server said is not trained on"

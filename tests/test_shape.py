@@ -122,7 +122,7 @@ def test_files_and_functions_stay_short(path):
 
 def test_package_stays_small():
     """Lines of code, without blank lines, comments and docstrings: five methods, a sandbox, kernels, engines, data."""
-    assert sum(code_lines(path) for path in PACKAGE.rglob("*.py")) <= 10_300
+    assert sum(code_lines(path) for path in PACKAGE.rglob("*.py")) <= 10_400
 
 
 @pytest.mark.parametrize("room", TEXT_WING)

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from coevolve import config, record
+from coevolve.baselines.sft import SFT
+from coevolve.engines import Switch
 from coevolve.evaluate import stats
-from coevolve.train import train
+from coevolve.train import Trainer, train
 
 SMALL = {"steps": 4, "batch_size": 4, "solves": 2, "attempts": 2, "eval_every": 2, "eval_items": 4, "save_every": 1}
 SAME = ("metrics.jsonl", "episodes.jsonl", "scores.csv", "policy/model.safetensors")
@@ -99,6 +101,19 @@ def test_every_method_runs_to_a_summary(method, fields, tmp_path):
     assert summary["method"] == method and summary["held_out"]["after"]["n"] > 50
     if method == "base":
         assert summary["held_out"]["before"] == summary["held_out"]["after"]
+
+
+def test_a_trainer_of_its_own_hands_its_weights_to_the_engine_before_anything_is_scored(tmp_path, monkeypatch):
+    events = []
+
+    def note(owner: type, name: str) -> None:
+        true = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args: (true(*args), events.append(name))[0])
+
+    note(Switch, "sync"), note(SFT, "fit"), note(Trainer, "score")
+    train(config.build("sft", "smoke", out=tmp_path / "sft", overrides={"eval_every": 1}))
+    after = events[events.index("fit") + 1 :]
+    assert after == ["sync", "score", "score"], "validation and test see the trained weights"
 
 
 def test_tensorboard_gets_the_numbers(tmp_path):

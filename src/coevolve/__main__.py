@@ -143,7 +143,7 @@ def train(run: config.Run) -> int:
 
 def _train(run: config.Run) -> int:
     from coevolve.policies import memory
-    from coevolve.train import train as start  # torch loads only once everything has been checked
+    from coevolve.train import train as start  # torch loads only once everything else has been checked
 
     memory.check(run)
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first

@@ -26,8 +26,11 @@ def check(run: "Run") -> None:
     engine(run.engine)
     models = dict.fromkeys(assign(run.protocol, run.model)[0].values())
     for name in models:
+        if base_of(name) != name and run.engine != "torch":
+            raise ValueError(f"model {name!r} is an adapter, which engine {run.engine!r} does not load: "
+                             f"`coevolve export {name} --to FOLDER` merges it into a whole model")  # fmt: skip
         if not name.startswith(SERVERS):
-            find(name)
+            find(base_of(name))
     for name in models:
         model(name)
     data(run.protocol.world)
@@ -45,15 +48,19 @@ def engine(kind: str) -> None:
 
 def model(name: str) -> None:
     """Raise ValueError when a model is the hub's and cannot be had from there; an adapter's base counts as well."""
-    folder = Path(name)
-    if name.startswith(SERVERS):
-        return
-    if (folder / "adapter_config.json").is_file():
-        model(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"])
-    elif isinstance(find(name), str) and not cached(name):
+    name = base_of(name)
+    if not name.startswith(SERVERS) and isinstance(find(name), str) and not cached(name):
         why = ask(name, "model", "config.json")
         if why:
             raise ValueError(f"model {name!r} {why}")
+
+
+def base_of(name: str) -> str:
+    """The model that a LoRA adapter's folder names as its base (which may be an adapter again); others themselves."""
+    settings = Path(name) / "adapter_config.json"
+    if not settings.is_file():
+        return name
+    return base_of(json.loads(settings.read_text(encoding="utf-8"))["base_model_name_or_path"])
 
 
 def cached(name: str) -> bool:

@@ -5,7 +5,7 @@ samples and end every step with the same weights. Knows neither protocols nor lo
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +60,13 @@ class Ranks:
 
             for tensor in tensors:  # NCCL takes what lies on the GPU only
                 tensor.copy_(reduce(tensor.to(self.state.device), reduction="sum"))
+
+    def totals(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Every number's sum over the ranks, which all hold the same names."""
+        sums = torch.tensor([*numbers.values()], dtype=torch.float64)
+        if numbers:
+            self.add([sums])
+        return dict(zip(numbers, sums.tolist(), strict=True))
 
     def most(self, number: float) -> float:
         """The highest of the ranks' numbers."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from coevolve import checkpoint, record
+from coevolve import checkpoint, preflight, record
 from coevolve.advantages import WITH_VALUES
 from coevolve.config import Run, assign
 from coevolve.engines import connect
@@ -26,7 +26,7 @@ from coevolve.evaluate import setups
 from coevolve.evaluate.conl import examine, totals
 from coevolve.evaluate.score import score, tally
 from coevolve.learn import learn
-from coevolve.policies import zero
+from coevolve.policies import memory, zero
 from coevolve.policies.team import Team
 from coevolve.progress import progress
 from coevolve.ranks import Ranks
@@ -114,7 +114,7 @@ class Trainer:
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
         self.engine.sync()
-        return merge(learnt) | self.engine.costs()
+        return merge(learnt) | self.ranks.totals(self.engine.costs())
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `evaluate.score`."""
@@ -201,7 +201,10 @@ def train(run: Run) -> Path:
 
     Leaves config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after),
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
+    Raises ValueError in one line, before a model loads, when something that the run needs is missing.
     """
+    preflight.check(run)
+    memory.check(run)
     zero.check(run.protocol)
     sink = tracker(run) if Ranks().first else Tracker()  # before the model loads: its package may be missing
     with closing(sink), ExitStack() as ends:
@@ -222,6 +225,7 @@ def _train(run: Run, sink: Tracker, ends: ExitStack) -> Path:
         log.step(0, trainer.validate(clock), clock.take())
     if hasattr(run.protocol, "fit"):  # a baseline with a trainer of its own
         steps = clock("learn", run.protocol.fit, trainer.team.first, run)
+        trainer.engine.sync()
         log.step(steps, trainer.validate(clock), clock.take())
     else:
         _steps(trainer, log, sink, clock, done)

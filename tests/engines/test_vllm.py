@@ -49,9 +49,10 @@ def answers(engine: VLLM, turns: list[Turn]) -> list:
 
 
 def exact(policy: policies.Policy, reply) -> torch.Tensor:
+    heat = reply.turn.temperature or 1.0
     with torch.no_grad():
         hidden_TH, targets_T = policy.states([(reply.prompt_ids, reply.ids)])
-        return (hidden_TH @ policy.head_VH.T).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
+        return (hidden_TH @ policy.head_VH.T / heat).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +69,10 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
         assert reply.finished and reply.turn == own.turn
 
 
-def test_log_probabilities_agree_with_transformers_and_noise_hangs_on_the_key(whole):
+@pytest.mark.parametrize("heat", [None, 0.6])
+def test_log_probabilities_agree_with_transformers_and_noise_hangs_on_the_key(whole, heat):
     policy, engine = whole
-    replies, again = answers(engine, asked()), answers(engine, asked()[::-1])[::-1]
+    replies, again = (answers(engine, asked(temperature=heat)[::step])[::step] for step in (1, -1))
     assert [reply.ids for reply in replies] == [reply.ids for reply in again]
     for reply in replies:
         torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)

@@ -8,6 +8,7 @@ from random import Random
 
 from coevolve.baselines.srt import Tabled, pay, solutions, tokens_of
 from coevolve.parse import answer_line
+from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -25,10 +26,10 @@ class GroundTruth(Tabled):
     world: World = field(default_factory=TinyWorld, repr=False)
 
     def episode(self, rng: Random) -> Episode:
-        """Answer one question N times; the verifier pays 1 for a right answer and 0 for any other."""
+        """Answer one question N times; the verifier pays 1 for a right one, 0 for a wrong one, else nothing."""
         question = rng.choice(self.table.questions)
         replies = yield solutions(self.table, question)
         answers = [answer_line(reply.text) for reply in replies]
-        rewards = [float(bool(self.world.right(question, answer))) for answer in answers]
-        facts = {"question": question, "answers": answers, "right_final": sum(rewards) / len(rewards)}
+        rewards = [number(self.world.right(question, answer)) for answer in answers]
+        facts = {"question": question, "answers": answers, "right_final": mean(rewards)}
         return Outcome(pay([replies], rewards), facts | tokens_of([replies]))

@@ -14,6 +14,7 @@ from coevolve.evaluate.setups import majority
 from coevolve.parse import answer_line
 from coevolve.protocols.conl import CoNL
 from coevolve.protocols.method import Method
+from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome, Reply
 from coevolve.worlds.oracle import TinyWorld, World
 
@@ -62,10 +63,9 @@ class SRT(Tabled):
             answers = [answer_line(reply.text) for reply in rounds[0]]
         winner, votes = majority(answers)
         rewards = [float(answer is not None and answer == winner) for answer in answers]
-        rights = [bool(self.world.right(question, answer)) for answer in answers]
+        rights = [self.world.right(question, answer) for answer in answers]
         facts = {"question": question, "answers": answers, "majority_share": votes / self.agents,
-                 "majority_right": float(bool(self.world.right(question, winner))),
-                 "right_final": sum(rights) / len(rights)}  # fmt: skip
+                 "majority_right": number(self.world.right(question, winner)), "right_final": mean(rights)}  # fmt: skip
         return Outcome(pay(rounds, rewards), facts | tokens_of(rounds))
 
 
@@ -74,10 +74,11 @@ def solutions(table: CoNL, question: str) -> list:
     return [table.proposal(persona=persona, query=question) for persona in table.personas]
 
 
-def pay(rounds: Sequence[Sequence[Reply]], rewards: Sequence[float]) -> list:
-    """Give agent i its one reward for all it said; the agents of a round share a baseline."""
+def pay(rounds: Sequence[Sequence[Reply]], rewards: Sequence[float | None]) -> list:
+    """Give agent i its one reward for all it said, none for None; the agents of a round share a baseline."""
     group = rounds[0][0].turn.key[:-1]
-    return [reply.earns(reward, group) for said in rounds for reply, reward in zip(said, rewards, strict=True)]
+    paid = [(reply, reward) for said in rounds for reply, reward in zip(said, rewards, strict=True)]
+    return [reply.earns(reward, group) for reply, reward in paid if reward is not None]
 
 
 def tokens_of(rounds: Sequence[Sequence[Reply]]) -> dict[str, float]:

@@ -60,10 +60,12 @@ class Switch:
             getattr(engine, "close", lambda: None)()
 
     def costs(self) -> dict[str, float]:
-        """What engines elsewhere have used so far, by policy (requests, tokens)."""
+        """What engines elsewhere have used since this was last asked, by policy (requests, tokens)."""
         found = {}
         for name, engine in self.engines.items():
-            found |= {f"{key}/{name}": value for key, value in getattr(engine, "costs", {}).items()}
+            if hasattr(engine, "costs"):
+                found |= {f"{key}/{name}": value for key, value in engine.costs.items()}
+                engine.costs.update(dict.fromkeys(engine.costs, 0))
         return found
 
 

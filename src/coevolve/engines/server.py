@@ -12,6 +12,7 @@ from typing import Any
 from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
+SETTINGS = {"COEVOLVE_SERVER_TIMEOUT": 120.0, "COEVOLVE_SERVER_WORKERS": 16}  # seconds a request, requests at a time
 
 
 class ServerError(ConnectionError):
@@ -21,8 +22,11 @@ class ServerError(ConnectionError):
 class ServedPolicy:
     """A policy at an address, http://HOST/v1#MODEL; the key is taken from COEVOLVE_API_KEY or OPENAI_API_KEY."""
 
-    def __init__(self, address: str, name: str, *, timeout: float = 120.0, retries: int = 4, workers: int = 16):
-        """Check that the server answers and has the model; ValueError in one line where not."""
+    def __init__(self, address: str, name: str, *, retries: int = 4):
+        """Check that the server answers and has the model; ValueError in one line where not.
+
+        COEVOLVE_SERVER_TIMEOUT and COEVOLVE_SERVER_WORKERS say how long a request may take and how many run at once.
+        """
         try:
             import openai
         except ImportError:
@@ -31,13 +35,16 @@ class ServedPolicy:
         if not model:
             raise ValueError(f"model {address!r} is a server and must end in #MODEL")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        self.name, self.address, self.model, self.workers = name, url, model, workers
+        timeout, workers = (_setting(its) for its in SETTINGS)
+        self.name, self.address, self.model, self.workers = name, url, model, int(workers)
         self.errors = openai.OpenAIError
         self.client = openai.OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=retries)
         try:
             known = [entry.id for entry in self.client.with_options(timeout=10, max_retries=0).models.list()]
         except openai.OpenAIError as error:
             raise ValueError(f"model {address!r}: no server answers at {url} ({_line(error)})") from None
+        except (AttributeError, TypeError, ValueError):  # the client hands on whatever came
+            raise ValueError(f"model {address!r}: what answers at {url} is no OpenAI-compatible server") from None
         if model not in known:
             raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {model!r}")
 
@@ -54,7 +61,7 @@ class ServedPolicy:
         return [done[ticket] for ticket in tickets]
 
     def complete(self, turn: Turn, temperature: float, max_tokens: int) -> tuple[Reply, dict[str, int]]:
-        """Ask once (the client retries); return the reply and what it cost. Raises ServerError."""
+        """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
         settings: dict[str, Any] = {
@@ -62,16 +69,18 @@ class ServedPolicy:
             "max_tokens": turn.max_tokens or max_tokens,
             "seed": int(noise(turn.key, 1)[0] * 2**31),
         }
+        ask = self.client.chat.completions.with_raw_response.create
         try:
-            said = self.client.chat.completions.create(model=self.model, messages=list(turn.messages), **settings)
+            came = ask(model=self.model, messages=list(turn.messages), **settings)
+            said = came.parse()
+            choice, usage = said.choices[0], said.usage
+            text, finished = choice.message.content or "", choice.finish_reason != "length"
         except self.errors as error:
             raise ServerError(f"policy {self.name!r}: {self.address} gave no answer: {_line(error)}") from error
-        if not said.choices:
-            raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice")
-        usage, choice = said.usage, said.choices[0]
+        except (AttributeError, IndexError, TypeError, ValueError) as error:  # not what the interface promises
+            raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice") from error
         cost = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens} if usage else {}
-        finished = choice.finish_reason != "length"
-        return Reply(turn, choice.message.content or "", finished=finished), {"requests": 1, **cost}
+        return Reply(turn, text, finished=finished), {"requests": 1 + came.retries_taken, **cost}
 
 
 class Server:
@@ -107,6 +116,17 @@ class Server:
                 self.costs[name] += value
             done.append((ticket, reply))
         return done
+
+
+def _setting(name: str) -> float:
+    text = os.environ.get(name, str(SETTINGS[name]))
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf") or (name.endswith("WORKERS") and value < 1):
+        raise ValueError(f"{name} must be a number above 0 (of workers: at least 1), got {text!r}")
+    return value
 
 
 def _line(error: Exception) -> str:

@@ -38,12 +38,18 @@ def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
     return rho if math.isfinite(rho) else None
 
 
-def measures(scores: Sequence[float], before: Sequence[bool], after: Sequence[bool]) -> dict[str, float | None]:
+def measures(
+    scores: Sequence[float], before: Sequence[bool | None], after: Sequence[bool | None]
+) -> dict[str, float | None]:
     """All measures of one conversation; `before` and `after` say which agents were right in rounds 0 and 2.
+
+    All are None where a single answer could not be scored.
 
     Corrections and harm (Table 4) come as counts over the agents: of those wrong before, how many were fixed,
     and of those right before, how many were harmed.
     """
+    if None in (*before, *after):
+        return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))
     pairs = list(zip(before, after, strict=True))
     return {
         "pass_1": pass_at(scores, after, 1), "pass_k": pass_at(scores, after), "rank_rho": rank_rho(scores, after),
@@ -55,9 +61,10 @@ def measures(scores: Sequence[float], before: Sequence[bool], after: Sequence[bo
 def totals(rows: Iterable[Mapping[str, object]]) -> dict[str, float | None]:
     """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
 
-    Conversations without a Rank-rho are counted (`rho_undefined`), not averaged. A rate of nothing is None.
+    Conversations without a Rank-rho are counted (`rho_undefined`), not averaged; those with an answer that could not
+    be scored count in no measure. A rate of nothing is None.
     """
-    rows = list(rows)
+    rows = [row for row in rows if row["pass_1"] not in (None, "")]
     known = [float(row["rank_rho"]) for row in rows if row["rank_rho"] not in (None, "")]
     total = {name: sum(float(row[name]) for row in rows) for name in COUNTS}
     return {

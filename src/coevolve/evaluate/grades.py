@@ -91,7 +91,8 @@ def grade(run: str | Path, name: str, kind: str | None = None, max_tokens: int =
     from coevolve.engines.server import ServerError
 
     try:
-        correct = judge(engine(name, max_tokens), asked, answers, kind=kind, key=(seed,)).correct
+        asker = engine(name, max_tokens)
+        correct = judge(asker, asked, answers, kind=kind, key=(seed,)).correct
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None
     graded = [{**row, "gold": item.answer, "kind": kind or item.judge, "correct": None if right is None else int(right)}
@@ -100,7 +101,8 @@ def grade(run: str | Path, name: str, kind: str | None = None, max_tokens: int =
     groups: dict[tuple[str, str, str], list[bool | None]] = {}
     for row, right in zip(rows, correct, strict=True):
         groups.setdefault((row["family"], row["stage"], row["setup"]), []).append(right)
-    return [line(" ".join(group), Judged(its)) for group, its in groups.items()]
+    used = ", ".join(f"{count:,} {what}" for what, count in getattr(asker, "costs", {}).items())
+    return [*(line(" ".join(group), Judged(its)) for group, its in groups.items()), *filter(None, [used])]
 
 
 def line(name: str, judged: Judged) -> str:

@@ -28,7 +28,7 @@ from coevolve.losses import selective_logprobs
 from coevolve.policies import HUB_ID
 from coevolve.policies.packing import pack
 from coevolve.policies.qwen2 import Decoder, supports
-from coevolve.policies.sampler import Completion, Rows, choose, noise, sample_together
+from coevolve.policies.sampler import Completion, Rows, batches, choose, noise, sample_together
 from coevolve.policies.sharding import Shards
 from coevolve.types import Reply, Turn
 
@@ -233,8 +233,16 @@ class Policy:
         return self._bytes[token]
 
     def _generate(self, rows: Rows) -> list[Completion]:
-        """Sample with `transformers`: the same keyed noise; log-probabilities come from a forward pass."""
-        prompts, keys, heats, limits = rows.prompts, rows.keys, rows.temperatures, rows.limits
+        """Sample with `transformers`, in batches that fit into memory: the same keyed noise as the sampler's."""
+        done: list[Completion] = [([], [])] * len(rows.prompts)
+        for chosen in batches(rows.prompts, rows.limits):
+            parts = ([its[row] for row in chosen] for its in (rows.prompts, rows.keys, rows.temperatures, rows.limits))
+            for row, completion in zip(chosen, self._generate_batch(*parts), strict=True):
+                done[row] = completion
+        return done
+
+    def _generate_batch(self, prompts: list, keys: list, heats: list[float], limits: list[int]) -> list[Completion]:
+        """Sample rows together; log-probabilities come from a forward pass each."""
         width, device = max(map(len, prompts)), self.head_VH.device
         padded = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
         mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]

@@ -11,21 +11,23 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from coevolve.config import assign
 from coevolve.engines.vllm import SHARE
-from coevolve.policies import sharding, zero
+from coevolve.policies import sampler, sharding, zero
 from coevolve.policies.team import LARGE
 from coevolve.policies.tiny import find
+from coevolve.preflight import base_of
 
 if TYPE_CHECKING:
     from coevolve.config import Run
 
 GIB = 2**30
 LOSS = 2**29  # bytes of logits that the loss holds at once, at most
+PARTS = ("weights", "references", "gradients and optimiser", "activations", "loss", "sampling", "vllm")
 
 
 def shape(model: str) -> tuple[object, int, int, int]:
     """Return a model's configuration, its parameters, those of its layers, and those that LoRA adds per rank."""
     try:
-        config = AutoConfig.from_pretrained(find(model), trust_remote_code=False)
+        config = AutoConfig.from_pretrained(find(base_of(model)), trust_remote_code=False)
     except OSError as error:
         raise ValueError(f"model {model!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     with torch.device("meta"):
@@ -38,15 +40,16 @@ def shape(model: str) -> tuple[object, int, int, int]:
 
 
 def estimate(run: "Run") -> dict[str, float]:
-    """GiB that a run wants on one GPU, part by part and in total (the key "total").
+    """GiB that a run wants on one GPU, part by part, and what is wanted at once (the key "total").
 
     Full fine-tuning keeps float32 weights, gradients and two moments of AdamW; LoRA a bfloat16 base (in 4 bits with
     `four_bit`) and those for its adapters alone. Of several processes each keeps its part of what FSDP or DeepSpeed
     shares out.
-    Activations count one layer at a time where layers are computed twice (large models).
+    Activations count one layer at a time where layers are computed twice (large models). What sampling in process
+    caches is counted as if prompts were as long as replies; it is gone when the loss and its activations come.
     """
     models, trained = assign(run.protocol, run.model)
-    parts = dict.fromkeys(("weights", "gradients and optimiser", "activations", "loss", "vllm"), 0.0)
+    parts = dict.fromkeys(PARTS, 0.0)
     for model in dict.fromkeys(models.values()):
         if model.startswith("http"):
             continue
@@ -60,13 +63,25 @@ def estimate(run: "Run") -> dict[str, float]:
         else:
             parts["weights"] += 4 * count * len(names)
             parts["gradients and optimiser"] += _learning(count, in_layers) * learners
+            parts["references"] += 4 * count * learners * bool(getattr(run.protocol, "kl_coef", 0.0))
+        if not run.engine.endswith("vllm"):
+            parts["sampling"] = max(parts["sampling"], _cache(config, run.max_tokens, 2 if run.lora else 4))
         if learners:
             parts["activations"] = max(parts["activations"], _activations(config, count, run.micro_tokens))
             parts["loss"] = max(parts["loss"], min(LOSS, 4 * run.micro_tokens * config.vocab_size))
     if run.engine.endswith("vllm") and torch.cuda.is_available():
         parts["vllm"] = SHARE * torch.cuda.mem_get_info()[1]
-    gib = {name: size / GIB for name, size in parts.items()}
-    return gib | {"total": sum(gib.values())}
+    never_both = min(parts["sampling"], parts["activations"] + parts["loss"])
+    total = sum(parts.values()) - never_both
+    return {name: size / GIB for name, size in (parts | {"total": total}).items()}
+
+
+def _cache(config: object, max_tokens: int, size: int) -> int:
+    """Bytes of the keys and values that the largest batch of the sampler holds; `size` of one number."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    wide = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    positions = min(sampler.POSITIONS, sampler.ROWS * 2 * max_tokens)
+    return 2 * config.num_hidden_layers * heads * wide * size * positions
 
 
 def _learning(count: int, in_layers: int) -> float:
@@ -94,4 +109,4 @@ def check(run: "Run") -> None:
     if parts["total"] > total:
         largest = max(parts.keys() - {"total"}, key=parts.get)
         raise ValueError(f"model: the run wants about {parts['total']:.0f} GiB and {name} has {total:.0f}; most of it "
-                         f"is {largest}: set lora, or lower micro_tokens")
+                         f"is {largest}: set lora, or lower micro_tokens or max_tokens")

@@ -91,6 +91,20 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None])[:, 0]
 
 
+def batches(prompts: Sequence[Sequence[int]], max_tokens: Sequence[int], models: int = 1) -> Iterator[list[int]]:
+    """Yield row indices sorted by prompt, equal prompts together, in batches that keep within a model's memory."""
+    batch, room = [], 0
+    for row in sorted(range(len(prompts)), key=lambda row: (len(prompts[row]), tuple(prompts[row]))):
+        longer = max(room, max_tokens[row])
+        if batch and (len(batch) == ROWS or (len(batch) + 1) * (len(prompts[row]) + longer) > POSITIONS // models):
+            yield batch
+            batch, longer = [], max_tokens[row]
+        batch.append(row)
+        room = longer
+    if batch:
+        yield batch
+
+
 @torch.no_grad()
 def sample_together(decoders: Sequence[Decoder], asked: Sequence[Rows]) -> list[list[Completion]]:
     """Sample every model's rows, all models at once, and return their completions (ids, logprobs).
@@ -103,7 +117,7 @@ def sample_together(decoders: Sequence[Decoder], asked: Sequence[Rows]) -> list[
         raise ValueError("models sampled together must be of one shape, type and device")
     decoder = Decoder.together(decoders)
     done: list[list[Completion]] = [[([], [])] * len(rows.prompts) for rows in asked]
-    for batch in zip_longest(*(list(_batches(rows.prompts, rows.limits, len(asked))) for rows in asked), fillvalue=[]):
+    for batch in zip_longest(*(list(batches(rows.prompts, rows.limits, len(asked))) for rows in asked), fillvalue=[]):
         count = max(map(len, batch))
         slots = [rows.slots(chosen, count) for rows, chosen in zip(asked, batch, strict=True)]
         completions = _decode(decoder, slots, [rows.ends for rows in asked])
@@ -221,20 +235,6 @@ def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tenso
     gap_BT = (position_T >= lengths_B[:, None]) & (position_T < width)
     open_BT = torch.zeros(gap_BT.shape, dtype=dtype, device=gap_BT.device)
     return open_BT.masked_fill(gap_BT, -torch.inf)[:, None, None]
-
-
-def _batches(prompts: Sequence[Sequence[int]], max_tokens: Sequence[int], models: int = 1) -> Iterator[list[int]]:
-    """Yield row indices sorted by prompt, equal prompts together, in batches that keep within a model's memory."""
-    batch, room = [], 0
-    for row in sorted(range(len(prompts)), key=lambda row: (len(prompts[row]), tuple(prompts[row]))):
-        longer = max(room, max_tokens[row])
-        if batch and (len(batch) == ROWS or (len(batch) + 1) * (len(prompts[row]) + longer) > POSITIONS // models):
-            yield batch
-            batch, longer = [], max_tokens[row]
-        batch.append(row)
-        room = longer
-    if batch:
-        yield batch
 
 
 def _first_bad(model: nn.Module) -> str:

@@ -194,7 +194,7 @@ class CoNL(Method):
     def _facts(self, talk: Conversation, rng: Random) -> dict[str, Any]:
         """What the learner does not see: the oracle's view, the scores, the null level of the diagnostic reward."""
         answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.proposals], talk.revised)]
-        rights = [[bool(self.world.right(talk.question, a)) for a in its] for its in answers]
+        rights = [[self.world.right(talk.question, a) for a in its] for its in answers]
         votes = [ranking.comparisons for ranking in talk.final]
         targets = [[c.target for c in its] for its in talk.critiques]
         swapped = [(b, a) if rng.random() < 0.5 else (a, b) for a, b in zip(talk.initial, talk.final, strict=True)]
