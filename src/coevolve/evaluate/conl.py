@@ -43,10 +43,8 @@ def measures(
 ) -> dict[str, float | None]:
     """All measures of one conversation; `before` and `after` say which agents were right in rounds 0 and 2.
 
-    All are None where a single answer could not be scored.
-
-    Corrections and harm (Table 4) come as counts over the agents: of those wrong before, how many were fixed,
-    and of those right before, how many were harmed.
+    All are None where a single answer could not be scored. Corrections and harm (Table 4) come as counts over the
+    agents: of those wrong before, how many were fixed, and of those right before, how many were harmed.
     """
     if None in (*before, *after):
         return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))

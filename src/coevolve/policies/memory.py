@@ -45,8 +45,9 @@ def estimate(run: "Run") -> dict[str, float]:
     Full fine-tuning keeps float32 weights, gradients and two moments of AdamW; LoRA a bfloat16 base (in 4 bits with
     `four_bit`) and those for its adapters alone. Of several processes each keeps its part of what FSDP or DeepSpeed
     shares out.
-    Activations count one layer at a time where layers are computed twice (large models). What sampling in process
-    caches is counted as if prompts were as long as replies; it is gone when the loss and its activations come.
+    Activations count one layer at a time where layers are computed twice (large models). Sampling in process
+    is counted with a copy of the layers, and a cache as if prompts were as long as replies; both are gone when the loss
+    and its activations come.
     """
     models, trained = assign(run.protocol, run.model)
     parts = dict.fromkeys(PARTS, 0.0)
@@ -65,7 +66,9 @@ def estimate(run: "Run") -> dict[str, float]:
             parts["gradients and optimiser"] += _learning(count, in_layers) * learners
             parts["references"] += 4 * count * learners * bool(getattr(run.protocol, "kl_coef", 0.0))
         if not run.engine.endswith("vllm"):
-            parts["sampling"] = max(parts["sampling"], _cache(config, run.max_tokens, 2 if run.lora else 4))
+            size = 2 if run.lora else 4
+            copied = size * in_layers * (config.model_type == "qwen2")  # our sampler joins matrices
+            parts["sampling"] = max(parts["sampling"], copied + _cache(config, run.max_tokens, size))
         if learners:
             parts["activations"] = max(parts["activations"], _activations(config, count, run.micro_tokens))
             parts["loss"] = max(parts["loss"], min(LOSS, 4 * run.micro_tokens * config.vocab_size))
