@@ -134,13 +134,14 @@ class Careful(Judge):
         same = TRUE if parts[2] == parts[3] else FALSE
         message = {"role": "assistant", "content": "hm" if parts[1] == self.server.hard else same}
         self.answer(200, {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"],
-                          "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})  # fmt: skip
+                          "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                          "usage": {"prompt_tokens": 70, "completion_tokens": 3, "total_tokens": 73}})  # fmt: skip
 
 
 @pytest.fixture
 def server():
     made = ThreadingHTTPServer(("127.0.0.1", 0), Careful)
-    made.seen, made.failures, made.hard = [], 0, ""
+    made.seen, made.failures, made.hard, made.page = [], 0, "", False
     threading.Thread(target=made.serve_forever, daemon=True).start()
     made.address = f"http://127.0.0.1:{made.server_port}/v1#judge-1"
     yield made
@@ -185,8 +186,9 @@ def test_a_finished_run_is_graded_by_a_server(server, run: Path, capsys: pytest.
     for row in graded:
         expected = "" if row["question"] == server.hard else str(int(row["answer"] == row["gold"]))
         assert (row["correct"], row["kind"]) == (expected, "truthfulness"), row
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
+    *lines, used = capsys.readouterr().out.splitlines()
+    asked = len(blank)
+    assert used == f"{asked} requests, {70 * asked:,} tokens_in, {3 * asked} tokens_out"
     for stage, line in zip(("before", "after"), lines, strict=True):
         mine = [row["correct"] for row in graded if row["stage"] == stage]
         counts = f"{mine.count('1')} of {len(mine) - mine.count('')} right"

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coevolve import track
 from coevolve.config import assign
 from coevolve.policies.tiny import find
 
@@ -22,8 +23,10 @@ SERVERS = ("http://", "https://")
 
 
 def check(run: "Run") -> None:
-    """Raise ValueError unless a run's engine, models, published data and servers are there; loads none of them."""
+    """Raise ValueError unless a run's engine, tracker, models, data and servers are there; loads no model."""
     engine(run.engine)
+    if run.track:
+        track.package(run.track)
     models = dict.fromkeys(assign(run.protocol, run.model)[0].values())
     for name in models:
         if base_of(name) != name and run.engine != "torch":

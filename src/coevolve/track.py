@@ -60,12 +60,16 @@ def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in clean(metrics).items() if isinstance(value, (int, float))}
 
 
+def package(name: str) -> Any:
+    """Import what a tracker needs; raise ValueError when it is not installed."""
+    try:
+        return importlib.import_module(PACKAGES[name])
+    except ImportError as error:
+        raise ValueError(f"track = {name!r} needs its package: pip install 'coevolve[track]' ({error})") from None
+
+
 def tracker(run: Run) -> Tracker:
     """Make the sink that `run.track` names; raise ValueError when its package is not installed."""
     if not run.track:
         return Tracker()
-    try:
-        module = importlib.import_module(PACKAGES[run.track])
-    except ImportError as error:
-        raise ValueError(f"track = {run.track!r} needs its package: pip install 'coevolve[track]' ({error})") from None
-    return (TensorBoard if run.track == "tensorboard" else Logged)(module, run)
+    return (TensorBoard if run.track == "tensorboard" else Logged)(package(run.track), run)

@@ -206,7 +206,7 @@ def train(run: Run) -> Path:
     preflight.check(run)
     memory.check(run)
     zero.check(run.protocol)
-    sink = tracker(run) if Ranks().first else Tracker()  # before the model loads: its package may be missing
+    sink = tracker(run) if Ranks().first else Tracker()
     with closing(sink), ExitStack() as ends:
         return _train(run, sink, ends)
 
