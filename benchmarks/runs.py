@@ -1,5 +1,7 @@
 """Whole runs of the quick preset, one after the other on one core: wall seconds with imports and every evaluation.
 
+Every method is run three times, in turns, and the medians count; the fastest and the slowest round stand beside them,
+with the share of processor time that a virtual machine's host kept for others (/proc/stat's "steal") in each round.
 Results are printed and written to JSON; the machine should have nothing else to do.
 """
 
@@ -9,13 +11,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 METHODS = ("mae", "sage", "spice", "comas", "conl")
+ROUNDS = 3
 PHASES = ["play", "learn", "evaluate"]
 AROUND = ["held_out", "setups", "examined"]  # measured before and after training
+
+
+def ticks() -> tuple[int, int]:
+    """Processor time since the machine started, of all cores: what others on its host got, and everything."""
+    spent = [int(field) for field in Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]]
+    return spent[7], sum(spent[:8])
 
 
 def timed(method: str) -> dict[str, object]:
@@ -38,14 +48,34 @@ def timed(method: str) -> dict[str, object]:
             "peak_mib": summary["peak_rss_mb"], **held_out}  # fmt: skip
 
 
+def measured(methods: Sequence[str]) -> tuple[list[dict[str, object]], list[float]]:
+    """Return each method's medians over all rounds, with every round's seconds, and each round's percent stolen."""
+    rows, stolen = [], []
+    for _ in range(ROUNDS):
+        before = ticks()
+        rows += [timed(method) for method in methods]
+        gone, total = (after - first for first, after in zip(before, ticks(), strict=True))
+        stolen.append(round(100 * gone / total, 1))
+    found = []
+    for method in methods:
+        frame = pd.DataFrame(row for row in rows if row["method"] == method)
+        numbers = frame.select_dtypes("number").median().round(1)
+        same = {name: frame[name].unique().tolist() for name in ("before", "after")}
+        if any(len(its) > 1 for its in same.values()):
+            raise SystemExit(f"rounds of {method} with the same seed learnt different things: {same}")
+        rounds = {"rounds": frame["seconds"].to_list(), "before": same["before"][0], "after": same["after"][0]}
+        found.append({"method": method, **numbers.to_dict(), **rounds})
+    return found, stolen
+
+
 def main() -> None:
     """Time every method, or those named; print a table; of all of them, write JSON beside this file."""
     load = os.getloadavg()[0]  # before the first run
-    rows = [timed(method) for method in sys.argv[1:] or METHODS]
-    result = {"load_before": round(load, 1), "runs": rows}
+    rows, stolen = measured(sys.argv[1:] or METHODS)
+    result = {"load_before": round(load, 1), "stolen_percent": stolen, "runs": rows}
     if not sys.argv[1:]:
         Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    print(pd.DataFrame(rows).to_string(index=False))
+    print(pd.DataFrame(rows).to_string(index=False), f"stolen in each round: {stolen} %", sep="\n")
 
 
 if __name__ == "__main__":

@@ -68,14 +68,17 @@ def step(root: Path = ROOT) -> str:
 def runs(root: Path = ROOT) -> str:
     """Whole runs of the quick preset on one core, by phase."""
     found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
-    heads = ("method", "steps", "seconds", "of which playing", "learning", "validating", "test before and after",
-             "other set-ups, conversations", "imports, loading, saving", "peak MiB", "held-out")  # fmt: skip
+    heads = ("method", "steps", "seconds", "every round", "of which playing", "learning", "validating",
+             "test before and after", "other set-ups, conversations", "imports, loading, saving", "peak MiB",
+             "held-out")  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for run in found:
         spent = [run[name] for name in ("play", "learn", "evaluate", "held_out")] + [run["setups"] + run["examined"]]
-        phases = " | ".join(f"{its:.0f}" for its in (run["seconds"], *spent, run["seconds"] - sum(spent)))
+        rounds = ", ".join(f"{its:.0f}" for its in run["rounds"])
+        phases = " | ".join(f"{its:.0f}" for its in (*spent, run["seconds"] - sum(spent)))
         held_out = f"{run['before']} -> {run['after']}"
-        lines.append(f"| {run['method']} | {run['steps']} | {phases} | {run['peak_mib']:,} | {held_out} |")
+        whole = f"{run['method']} | {run['steps']:.0f} | {run['seconds']:.0f} | {rounds}"
+        lines.append(f"| {whole} | {phases} | {run['peak_mib']:,.0f} | {held_out} |")
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """The command line: `python -m coevolve train PROTOCOL --preset quick --seed 0 --out DIR [field=value ...]`."""
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -142,9 +143,12 @@ def train(run: config.Run) -> int:
 
 
 def _train(run: config.Run) -> int:
+    gc.disable()  # what the imports make is not garbage: looking through it again and again costs a fifth of their time
     from coevolve.policies import memory
     from coevolve.train import train as start  # torch loads only once everything else has been checked
 
+    gc.freeze()
+    gc.enable()
     memory.check(run)
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first
     if speaks:
