@@ -47,7 +47,7 @@ def check(candidate):
     assert candidate(2) == 4
     assert candidate(0) == 0
 """
-START = 'def double(n):\n    """Twice the number.\n    >>> double(2)\n    4\n    """\n'
+START = 'TWO = 2\n\n\ndef double(n):\n    """Twice the number.\n    >>> double(2)\n    4\n    """\n'
 
 
 def labelled(question: str, texts: list[str], right: int, labels: str, field: str = "question") -> Row:

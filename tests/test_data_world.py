@@ -166,6 +166,18 @@ def test_sages_tasks_carry_their_verifiers() -> None:
         assert verify("code", made.program(question, "def double(n):\n    return n + 1000"), tests).correct is False
 
 
+@pytest.mark.parametrize("form", ["```python\n{}```", "<answer>{}</answer>", "<answer>\n```python\n{}```\n</answer>"])
+def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
+    made = DataWorld("sage", ("humaneval",))
+    task = question, _, _ = made.tasks()[0]
+    reply = form.format("def double(n):\n    return TWO * n\n")
+    assert "TWO = 2" in question and SAGE(world=made, prompt="full")._verify(task, Reply(None, reply)) == 1.0
+    (item,) = [item for _, item in made.seed_rows() if item.question == question]
+    solver = SAGE(world=made, prompt="full").solver
+    (row,) = score(Batched(lambda turns: [Reply(turn, reply) for turn in turns]), solver, [item], read=SAGE.read)
+    assert row["correct"] == 1, "and the test reads replies as training does"
+
+
 def test_conl_may_train_on_the_test_itself_and_says_so_by_name() -> None:
     made = DataWorld("conl", ("deepmath", "aime24"))
     train, test = made.problems("train", ()), made.problems("test", ("add",))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coevolve.baselines.base import Base
 from coevolve.parse import tag
 from coevolve.play import Batched, Steps, play
 from coevolve.protocols import sage
@@ -210,6 +211,14 @@ def test_with_full_prompts_a_program_is_read_from_its_block() -> None:
     assert ("solver", pytest.approx(1.0)) in earned(steps.outcome), "a block is the format of a program"
     steps = by_hand(["none"], ["<plan>1. add</plan>"], ["<score>10</score>"], [block], prompt="full")
     assert ("solver", pytest.approx(0.2)) in earned(steps.outcome), "and of nothing else: a sum needs <answer>"
+
+
+@pytest.mark.parametrize(("reply", "answer"), [
+    ("Sum.\n<answer> 42 </answer>", "42"), ("Sum.\n```python\ndef f(x):\n    return x\n```", "def f(x):\n    return x\n"),
+    ("```python\nprint(42)\n```\nso <answer>42</answer>", "42"), ("```\n42\n```", None), ("42", None),
+])  # fmt: skip
+def test_what_is_evaluated_is_read_as_in_training(reply: str, answer: str | None) -> None:
+    assert SAGE.read(reply) == answer == Base(paper="sage").read(reply)
 
 
 @pytest.mark.parametrize(("score", "s_p"), [

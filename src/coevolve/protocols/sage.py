@@ -177,11 +177,18 @@ class SAGE(Method):
         None when the verifier could not tell; an answer that does not parse is wrong.
         """
         question, kind, verifier = task
-        answer, block = tag(reply.text, "answer"), code_block(reply.text)
+        answer = self.read(reply.text) if kind == "code" else tag(reply.text, "answer")
+        if answer is None:
+            return 0.0
         if kind == "code":
-            program = block or (None if answer is None else self.world.program(question, answer))
-            return 0.0 if program is None else _tested(program, verifier)
-        return 0.0 if answer is None else number(verify.verify(self.world.grading, answer, verifier).correct)
+            return _tested(self.world.program(question, answer), verifier)
+        return number(verify.verify(self.world.grading, answer, verifier).correct)
+
+    @staticmethod
+    def read(text: str) -> str | None:
+        """What a reply answers: the content of its answer pair, or without one the program in its ```python block."""
+        answer = tag(text, "answer")
+        return code_block(text) if answer is None else answer
 
     def _format(self, reply: Reply, *tags: str) -> float:
         return rewards.format_reward(reply.text, tags, self.empty_format)
@@ -202,7 +209,7 @@ class SAGE(Method):
         if question is None:
             return {"parsed": 0.0, "verifier_valid": 0.0}
         well_formed = self.world.valid(question)
-        solved = mean([self.world.right(question, tag(attempt.text, "answer")) for attempt in attempts])
+        solved = mean([self.world.right(question, self.read(attempt.text)) for attempt in attempts])
         return {
             "parsed": 1.0, "verifier_valid": float(valid), "quality": s_q, "difficulty": r_d, "kind": kind,
             "true_difficulty": None if solved is None else 1 - solved, "valid": number(well_formed),
@@ -213,7 +220,7 @@ class SAGE(Method):
     def _solve_facts(self, drawn: list[Task], plans: list, scores: list, texts: list, replies: list[Reply],
                      correct: list) -> dict[str, Any]:  # fmt: skip
         """How planning and solving went, by the verifier and by the oracle."""
-        answers = [tag(reply.text, "answer") for reply in replies]
+        answers = [self.read(reply.text) for reply in replies]
         truths = [self.world.right(q, answer) for (q, *_), answer in zip(drawn, answers, strict=True)]
         proposed = [(q, tag(plan.text, "plan"), s_p) for (q, *_), plan, s_p in zip(drawn, plans, scores, strict=True)
                     if plan is not None]  # fmt: skip

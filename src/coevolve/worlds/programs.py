@@ -12,6 +12,7 @@ from coevolve.worlds.tiny import Task
 PROGRAMS = ("code", "ops")  # families whose answers are programs; a verifier of any other is a gold answer
 FUNCTION_TEST = re.compile(r"assert f\((\d+)\)==(-?\d+)")
 LIST_TEST = re.compile(r'assert g\("(\d+)"\)=="(\d*)"')
+DEFINITION = re.compile(r"^def \w", re.MULTILINE)
 LIST_OPERATIONS = """OPERATIONS = {
     "sort": lambda s: "".join(sorted(s)), "rev": lambda s: s[::-1], "max": max, "min": min,
     "first": lambda s: s[:1], "last": lambda s: s[-1:], "tail": lambda s: s[1:],
@@ -39,8 +40,11 @@ def verifier_of(task: Task, answer: str) -> tuple[str, str]:
 def program(question: str, answer: str) -> str:
     """Write an answer as Python source: a list program g of a string, or a one-line function f of a number.
 
-    The answer is model text and is not checked: an unknown operation or a broken expression is a broken program.
+    What defines a function by itself stays as it is. The answer is model text and is not checked: an unknown
+    operation or a broken expression is a broken program.
     """
+    if DEFINITION.search(answer):
+        return answer
     if question.startswith("g("):
         return (f"{LIST_OPERATIONS}def g(s):\n    for name in {answer!r}.split():\n"
                 "        s = OPERATIONS[name](s) if s else s\n    return s\n")  # fmt: skip
