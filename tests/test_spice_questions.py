@@ -44,7 +44,8 @@ def test_hostile_replies(entry: dict) -> None:
     (42, "Integer", "42"), ("42", "Integer", "42"), (" -7 ", "Integer", "-7"), (3.14, "Float", "3.14"),
     ("0.50", "Float", "0.50"), (3, "Float", "3"), ("2*x + 5", "Expression", "2*x + 5"), ("Paris", "String", "Paris"),
     ("gradient descent step", "String", "gradient descent step"), (True, "Boolean", "true"),
-    ("false", "Boolean", "false"), ("apple, banana", "List", "apple, banana"),
+    ("false", "Boolean", "false"), ("apple, banana", "List", "apple, banana"), (0.00005, "Float", "0.00005"),
+    (1e16, "Float", "10000000000000000"), (-2.5e-7, "Float", "-0.00000025"), (0.1, "Float", "0.1"),
 ])  # fmt: skip
 def test_an_answer_of_each_type(answer: object, kind: str, gold: str) -> None:
     assert read_free(free(answer=answer, kind=kind), kind) == Question("How many moons has Mars?", gold, kind)
@@ -54,7 +55,7 @@ def test_an_answer_of_each_type(answer: object, kind: str, gold: str) -> None:
     (2.5, "Integer"), ("2.0", "Integer"), ("1/2", "Integer"), ("two", "Integer"), ("1-3", "Integer"), (True, "Integer"),
     ("٣", "Integer"), ("9" * 61, "Integer"), ("22/7", "Float"), ("pi", "Float"), ("1e5", "Float"), (False, "Float"),
     ("four words are many", "String"), ("yes", "Boolean"), ("True", "Boolean"), (1, "Boolean"),
-    ("x" * 513, "Expression"), ("a\nb", "List"),
+    ("x" * 513, "Expression"), ("a\nb", "List"), (1e300, "Float"), (42.0, "Integer"),
 ])  # fmt: skip
 def test_an_answer_that_is_not_of_its_type(answer: object, kind: str) -> None:
     assert read_free(free(answer=answer, kind=kind), kind) == "type"
@@ -85,6 +86,9 @@ def test_the_tiny_world_says_yes_and_no() -> None:
     ("According to the text, how many moons has Mars?", "document"), ("How many are in the document?", "document"),
     ("As mentioned, Mars has how many?", "document"), ("What does the passage state about Mars?", "document"),
     ("Based on the analysis, how many?", "document"), ("How many does this article count?", "document"),
+    ("What does paragraph 2 say about Mars?", "document"), ("How many, according to the author?", "document"),
+    ("How many moons are named above, as stated?", "document"), ("What is the main idea of the text?", "document"),
+    ("How many moons does the above passage name?", "document"), ("How many, as described above?", "document"),
 ])  # fmt: skip
 def test_a_question_that_cannot_stand_alone(question: object, fault: str) -> None:
     assert read_free(free(question), "Integer") == fault
@@ -92,7 +96,12 @@ def test_a_question_that_cannot_stand_alone(question: object, fault: str) -> Non
     assert read_mcq(mcq(stem)) == fault
 
 
-@pytest.mark.parametrize("question", ["Which documents of 1776 name Mars?", "How long is a text message?", "Has it?"])
+@pytest.mark.parametrize("question", [
+    "Which documents of 1776 name Mars?", "How long is a text message?", "Has it?",
+    "In which year did the passage of the Stamp Act take place?", "How long does the passage from Kiel to Oslo take?",
+    "Which force acts as described by Newton's second law?", "Who wrote the text of the anthem?",
+    "How many signers did the document known as the Magna Carta have?", "Which author lived in Kiel?",
+])  # fmt: skip
 def test_words_that_only_look_like_the_document(question: str) -> None:
     assert isinstance(read_free(free(question), "Integer"), Question)
 
@@ -143,6 +152,28 @@ def test_options_in_every_order(letters: tuple[str, ...]) -> None:
 ])  # fmt: skip
 def test_four_distinct_options(question: str) -> None:
     assert read_mcq(mcq(question)) == "options"
+
+
+@pytest.mark.parametrize("stem", [
+    "Two events have P(A) = 0.5 and P(A ∩ B) = 0.4: what is P(B|A)?", "Which algorithm sorts in O(N) time?",
+    "How much is 20 degrees Celsius (C) in Kelvin (K)?",
+])  # fmt: skip
+@pytest.mark.parametrize("between", [" ", "\n", "\n  "])
+def test_a_letter_in_parentheses_is_no_option(stem: str, between: str) -> None:
+    values = ["0.8", "vitamin (A) or (B)", "(0, 1)", "f(D)"]
+    question = stem + "".join(f"{between}{letter}) {value}" for letter, value in zip("ABCD", values, strict=True))
+    assert options(question) == (stem, dict(zip("ABCD", values, strict=True)))
+    assert read_mcq(mcq(question, "C")) == Question(question, "C", "MCQ")
+
+
+@pytest.mark.parametrize("question", ["Which? (A) 1 (B) 2 (C) 3 (D) 4", "Which?\nA) (0, 1] B) [0, 1) C) 1 D) 2"])
+def test_other_forms_of_options(question: str) -> None:
+    assert read_mcq(mcq(question, "A")) == Question(question, "A", "MCQ")
+
+
+def test_many_marks_take_linear_time() -> None:
+    for text in ("A) " * 100_000, "(" * 100_000 + "A) 1", "(A" * 100_000, "\n" * 100_000 + "A)"):
+        assert options(text) is None
 
 
 @pytest.mark.parametrize("letter", ["B) 2", "E", "b", "", None, 2, ["B"], "AB"])

@@ -6,7 +6,9 @@ see it is the protocol's business.
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")
 MCQ = "MCQ"
@@ -20,14 +22,18 @@ DECIMAL = re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?")
 OPENING = re.compile(r'\{\s*"')
 ATTEMPTS = 64  # places where an object may begin before the reply is given up
 MARKER = re.compile(r"(?<![A-Za-z0-9])([A-Z])\)")
+LINE = re.compile(r"^[ \t]*([A-Z])\)", re.MULTILINE)
+INSIDE = re.compile(r"\([^()\n]*\)")  # P(A), f(a, B): the letter before their ")" begins no option
 WORD = re.compile(r"\w+")
-DOCUMENT = re.compile(  # words that send a reader to a text that is not there
-    r"\b(?:the|this|that|given|provided|above) (?:above |given |provided |following )?"
-    r"(?:text|document|passage|article|excerpt)\b|\bas (?:mentioned|stated|described|noted|discussed)\b"
-    r"|\bbased on the analysis\b|\b(?:mentioned|described|stated) above\b",
+SOURCE = r"(?:text|document|passage|article|excerpt)"
+DOCUMENT = re.compile(  # words that send a reader to a text that is not there; "the passage of a law" does not
+    rf"\b(?:above|given|provided|following) {SOURCE}\b|\b(?:the|this|that) {SOURCE}\b"
+    r"(?! (?:of|from|between|through|across|known|called|titled|entitled|signed|that)\b)"
+    r"|\baccording to (?:the|this) (?:author|writer|narrator|source|paragraph|section)\b|\bparagraph [0-9]"
+    r"|\bas (?:mentioned|stated|described|noted|discussed)(?=\s*(?:[,.;:?!)]|$|above|earlier|before|previously|here))"
+    r"|\bbased on the analysis\b|\b(?:mentioned|described|stated|discussed) above\b",
     re.IGNORECASE,
 )
-
 
 @dataclass(frozen=True)
 class Question:
@@ -82,8 +88,10 @@ def scalar(value: object) -> str | None:
     """Write a JSON string, number or boolean as text; None for a list, an object, null or a blank."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (int, float)):
+    if isinstance(value, int):
         return str(value)
+    if isinstance(value, float):
+        return f"{Decimal(repr(value)):f}"  # without an exponent
     return value.strip() or None if isinstance(value, str) else None
 
 
@@ -132,15 +140,27 @@ def read_free(text: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> Que
 
 
 def options(question: str) -> tuple[str, dict[str, str]] | None:
-    """Split "stem A) .. B) .. C) .. D) .." into the stem and the options by letter; None for any other form."""
-    marks = list(MARKER.finditer(question))
-    if "".join(mark[1] for mark in marks) != LETTERS:
+    """Split "stem A) .. B) .. C) .. D) .." into the stem and the options by letter; None for any other form.
+
+    A letter before ")" is a mark at the start of a line, else outside of parentheses, else wherever it stands: the
+    first of these readings that gives A to D counts.
+    """
+    marks = next((its for its in _readings(question) if "".join(mark[1] for mark in its) == LETTERS), None)
+    if marks is None:
         return None
     ends = [mark.start() for mark in marks[1:]] + [len(question)]
     parts = {mark[1]: question[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
     stem = question[: marks[0].start()].strip()
     distinct = len({part.casefold() for part in parts.values()}) == len(LETTERS)
     return (stem, parts) if stem and distinct and all(parts.values()) else None
+
+
+def _readings(question: str) -> Iterator[list[re.Match[str]]]:
+    yield list(LINE.finditer(question))
+    marks = list(MARKER.finditer(question))
+    inside = {match.end() for match in INSIDE.finditer(question)}
+    yield [mark for mark in marks if mark.end() not in inside]
+    yield marks
 
 
 def read_mcq(text: str) -> Question | str:
