@@ -143,12 +143,47 @@ def test_the_field_with_the_text_can_be_named(tmp_path: Path, cache: Path) -> No
 
 @pytest.mark.parametrize("field", ["", "#body"])
 def test_lines_without_a_known_field_name_those_they_have(tmp_path: Path, cache: Path, field: str) -> None:
-    (tmp_path / "a.txt").write_text("alpha", "utf-8")
     (tmp_path / "rows.jsonl").write_text('{"question": "Why?"}\n{"answer": "So"}\n', "utf-8")
     with pytest.raises(ValueError, match=r"rows.jsonl.*fields are \['answer', 'question'\].*#FIELD") as error:
         find(f"{tmp_path}{field}")
     assert "\n" not in str(error.value) and (field[1:] or "raw_content") in str(error.value)
     assert not cache.exists()
+    (tmp_path / "a.txt").write_text("alpha", "utf-8")  # beside readable texts they are left out, and it is said
+    with pytest.warns(UserWarning, match=r"2 files or lines are left out, which are not UTF-8 or have no text in "):
+        assert set(draws(find(f"{tmp_path}{field}"), 20)) == {"alpha"}
+
+
+@pytest.mark.parametrize("text", [
+    "\n".join("漢字" * 19 for _ in range(200)), "a" + " " * 20_000 + "https://" + "x" * 300 + "\n" * 20_000,
+    "\ufeff" + "word " * 300, "one\r\n\r\n" * 400,
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_no_draw_is_empty_where_blanks_are_rare_or_nearly_all(tmp_path: Path, text: str, name: str) -> None:
+    (tmp_path / name).write_text(json.dumps({"text": text}) if name.endswith("jsonl") else text, "utf-8")
+    files, rng = FileCorpus(tmp_path, 120), Random(0)
+    drawn = [files.sample(rng) for _ in range(500)]
+    assert all(0 < len(its.encode()) <= 120 and its == its.strip() and "\ufeff" not in its for its in drawn)
+    assert len(set(drawn)) > 1 or len(set(text.split())) < 3
+    filled = sum(len(its.encode()) for its in drawn) / len(drawn)
+    assert filled > 60 or "  " in text, f"on average {filled} of 120 bytes"
+
+
+def test_a_file_with_only_a_byte_order_mark_is_no_document(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\ufeff", "utf-8")
+    with pytest.raises(ValueError, match=r"holds no readable document \(.* in UTF-8; 1 unreadable\)"):
+        find(str(tmp_path))
+    (tmp_path / "utf16.txt").write_text("alpha", "utf-16")
+    (tmp_path / "marked.txt").write_text("\ufeffalpha", "utf-8")
+    assert set(draws(find(str(tmp_path)), 10)) == {"alpha"}
+
+
+def test_linked_folders_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "texts" / "deep").mkdir(parents=True)
+    (tmp_path / "texts" / "deep" / "a.txt").write_text("alpha", "utf-8")
+    (tmp_path / "mine").mkdir()
+    os.symlink(tmp_path / "texts", tmp_path / "mine" / "link")
+    os.symlink(tmp_path / "mine", tmp_path / "texts" / "back")
+    assert len(FileCorpus(tmp_path / "mine", 100)) == 1
 
 
 def test_links_to_nowhere_are_unreadable_and_odd_texts_are_documents(tmp_path: Path) -> None:

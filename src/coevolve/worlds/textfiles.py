@@ -8,14 +8,19 @@ import hashlib
 import json
 import os
 import re
+import warnings
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
 import numpy as np
 
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
+BOM = BOM_UTF8.decode()
+PLACES = 20  # drawn in a long text that may be blank there
 TEXT_FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
 
 
@@ -31,8 +36,11 @@ class FileCorpus:
         self.files = _text_files(self.root)
         self.rows, self.unreadable = _index(self.root, self.files, fields)
         if not len(self.rows):
-            kinds = ", ".join(SUFFIXES)
+            kinds = f"{', '.join(SUFFIXES)} in UTF-8"
             raise ValueError(f"corpus {str(root)!r} holds no readable document ({kinds}; {self.unreadable} unreadable)")
+        if self.unreadable:
+            warnings.warn(f"corpus {str(root)!r}: {self.unreadable} files or lines are left out, which are not UTF-8 "
+                          f"or have no text in {', '.join(fields)}", stacklevel=2)  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -40,28 +48,42 @@ class FileCorpus:
     def sample(self, rng: Random) -> str:
         """Draw a document; only its own bytes are read, and of a long text only the segment's."""
         file, start, size = map(int, self.rows[rng.randrange(len(self.rows))])
-        path = self.files[file]
+        path, line = self.files[file], None
         if path.suffix.lower() == ".jsonl":
-            text = _text_of(_row(_read(path, start, size)), self.fields)
-            raw = text.encode(errors="replace")  # half a surrogate pair has no bytes
-            first = _place(len(raw), self.limit, rng)
-            return _whole_words(raw[first : first + self.limit], first > 0, first + self.limit < len(raw))
-        first = _place(size, self.limit, rng)
-        return _whole_words(_read(path, first, min(size, self.limit)), first > 0, first + self.limit < size)
+            line = _text_of(_row(_read(path, start, size)), self.fields).encode(errors="replace")  # half pairs
+            size = len(line)
+        for _ in range(PLACES):
+            first = _place(size, self.limit, rng)
+            last = min(size, first + self.limit)
+            raw = _read(path, first, last - first) if line is None else line[first:last]
+            if text := _whole_words(raw, first > 0, last < size):
+                return text
+        with path.open("rb") if line is None else BytesIO(line) as lines:  # a text that is blank nearly everywhere
+            raw = next(its.strip() for its in lines if its.removeprefix(BOM_UTF8).strip())
+            return _whole_words(raw[: self.limit], False, len(raw) > self.limit)
 
 
-def lacking(source: str, found: Iterable[str], fields: Sequence[str]) -> ValueError:
-    """The error of rows in which no field is known to hold the text, in one line."""
-    return ValueError(f"corpus {source!r} has no text in {', '.join(fields)}; its fields are {sorted(found)}: "
-                      "name the one to read after a #, as in corpus=SOURCE#FIELD")  # fmt: skip
+class Lacking(ValueError):
+    """Rows in which no field is known to hold the text."""
+
+
+def lacking(source: str, found: Iterable[str], fields: Sequence[str]) -> Lacking:
+    """The error of rows with these fields, in one line."""
+    return Lacking(f"corpus {source!r} has no text in {', '.join(fields)}; its fields are {sorted(found)}: "
+                   "name the one to read after a #, as in corpus=SOURCE#FIELD")  # fmt: skip
 
 
 def _text_files(root: Path) -> list[Path]:
-    """The text files below a folder in a fixed order, hidden ones left out; or the one file."""
+    """The text files below a folder in a fixed order, links followed, hidden ones left out; or the one file."""
     if root.is_file():
         return [root] if root.suffix.lower() in SUFFIXES else []
-    found = []
-    for folder, below, names in os.walk(root):
+    found, seen = [], set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        place = os.path.realpath(folder)
+        if place in seen:  # a link to a folder that was read, perhaps to one around it
+            below[:] = []
+            continue
+        seen.add(place)
         below[:] = sorted(name for name in below if not name.startswith("."))
         found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
     return [path for path in found if path.suffix.lower() in SUFFIXES]
@@ -98,7 +120,7 @@ def _kept(place: Path, rows: np.ndarray) -> bool:
 
 def _scan(files: Sequence[Path], fields: Sequence[str]) -> np.ndarray:
     """Read every file once: a first row with the number of unreadable texts, then a row per document."""
-    rows, unreadable = array("q"), 0
+    rows, unreadable, lacked = array("q"), 0, None
     for number, path in enumerate(files):
         try:
             for start, size in _spans(path, fields):
@@ -108,6 +130,10 @@ def _scan(files: Sequence[Path], fields: Sequence[str]) -> np.ndarray:
                     unreadable += 1
         except (OSError, UnicodeDecodeError):
             unreadable += 1
+        except Lacking as error:  # its lines are counted
+            lacked = error
+    if lacked and not rows:
+        raise lacked
     return np.concatenate([[[unreadable, 0, 0]], np.frombuffer(rows, dtype=np.int64).reshape(-1, 3)])
 
 
@@ -120,7 +146,7 @@ def _spans(path: Path, fields: Sequence[str]) -> Iterator[tuple[int, int]]:
                 if "\0" in text:  # not text, whatever its name says
                     filled = False
                     break
-                filled = filled or not text.isspace()
+                filled = filled or bool(text.replace(BOM, "").strip())
         yield 0, path.stat().st_size if filled else 0
         return
     start, found = 0, set()
@@ -161,10 +187,13 @@ def _place(size: int, limit: int, rng: Random) -> int:
 
 
 def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
-    """Decode a segment, without the words (or halves of characters) that its ends cut through."""
-    text = raw.decode("utf-8", "ignore")
-    if cut_before and (found := re.search(r"\s", text)):
+    """Decode a segment, without the words (or halves of characters) that its ends cut through.
+
+    Where that would cost more than half of it (languages without blanks, long links), words are cut instead.
+    """
+    text = raw.decode("utf-8", "ignore").removeprefix(BOM)
+    if cut_before and (found := re.search(r"\s", text)) and found.start() <= len(text) / 2:
         text = text[found.start() :]
-    if cut_after and (found := re.search(r"\s\S*\Z", text)):
+    if cut_after and (found := re.search(r"\s\S*\Z", text)) and found.start() >= len(text) / 2:
         text = text[: found.start()]
     return text.strip()
