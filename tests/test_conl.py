@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -345,6 +346,75 @@ def test_full_prompts_play_the_same_conversation() -> None:
     assert roles == ["proposal"] * 8 + ["review"] * 8 + ["revision"] * 8 + ["verdict"] * 8
     assert outcome.facts["right_final"] == 1.0 and outcome.facts["scores_after"][3] > 0.7
     assert len({re.search(r"\*\*(.*?)\*\*", persona)[1] for persona in conl.personas}) == 8
+
+
+def sent(**fields: object) -> dict[str, list[str]]:
+    """The full prompts of one conversation in which everybody ranks and criticises, by role."""
+    conl, asked = make(prompt="full", **fields), {}
+
+    def generate(turns: list[Turn]) -> list[Reply]:
+        for turn in turns:
+            asked.setdefault(turn.role, []).extend(prompts([turn]))
+        said = {"review": ranked("initial_ranking", "Agent 1 > Agent 2") + critique(0, "no") + critique(1, "yes"),
+                "verdict": ranked("final_ranking", "Agent 1 > Agent 2")}  # fmt: skip
+        return [Reply(turn, said.get(turn.role, "ANSWER: 6")) for turn in turns]
+
+    play([conl.episode(Random(0))], Batched(generate))
+    return asked
+
+
+def written(role: str, form: str = "full") -> str:
+    """A prompt file without its comments."""
+    text = (Path(module.__file__).parents[1] / "prompts" / "conl" / f"{role}.{form}.txt").read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("%%")).strip("\n")
+
+
+def test_what_is_sent_by_default_is_what_the_files_say() -> None:
+    conl, asked = make(prompt="full"), sent()
+    for i, persona in enumerate(conl.personas):
+        known = {"{persona}": persona, "{agent}": str(i), "{query}": "train: 2+3", "{solutions}": shown(6, 6, 6, 6),
+                 "{solution}": "ANSWER: 6",
+                 "{critiques}": "\n".join(["<critique>no</critique>"] * 3 if i == 0 else  # nobody's are about oneself
+                                          ["<critique>yes</critique>"] * 3 if i == 1 else [])}  # fmt: skip
+        for role in ("proposal", "review", "revision", "verdict"):
+            text = written(role)
+            for name, value in known.items():
+                text = text.replace(name, value)
+            assert asked[role][i] == text, role
+    small = make(blind=False, own_votes=True, revision_reads="all")
+    for role in (small.proposal, small.review, small.revision, small.verdict):
+        assert role.prompt == written(role.name, "compact"), "compact prompts say nothing that an ablation changes"
+
+
+def test_full_prompts_without_blind_ranking_say_that_rankings_are_seen() -> None:
+    asked = sent(blind=False)
+    for role, name, head in (("review", "initial_ranking", "\nSolutions, and rankings so far:\n"),
+                             ("verdict", "final_ranking", "\nRevised solutions, and final rankings so far:\n")):  # fmt: skip
+        for i, text in enumerate(asked[role]):
+            assert not re.search("BLIND|Nobody sees|nobody else", text) and "The agents after you will see yours." in text
+            said, format_ = text.split(head)[1].split("\n\nOUTPUT FORMAT")
+            assert said.count(f"<{name}>") == i and said.startswith(shown(6)) and name in format_
+            assert "Leave out your own solution" in text
+    assert asked["revision"] == sent()["revision"] and asked["proposal"] == sent()["proposal"]
+
+
+def test_full_prompts_with_own_votes_ask_for_them() -> None:
+    asked, usual = sent(own_votes=True), sent()
+    for role in ("review", "verdict"):
+        for i, (text, other) in enumerate(zip(asked[role], usual[role], strict=True)):
+            assert "Leave out" not in text and f"(Agent {i}) among them." in text
+            changed = [(a, b) for a, b in zip(text.split("\n"), other.split("\n"), strict=True) if a != b]
+            assert len(changed) == 1, "nothing else changes"
+    both = sent(own_votes=True, blind=False)["review"][3]
+    assert "(Agent 3) among them." in both and "BLIND" not in both and both.count("Agent 1 > Agent 2") == 3
+
+
+def test_full_prompts_call_everybodys_solutions_by_their_name() -> None:
+    text, usual = (asked["revision"][0] for asked in (sent(revision_reads="all"), sent()))
+    said = text.split("\nThe initial solutions of all agents, and then the critiques of yours:\n")[1]
+    assert said.startswith(f"{shown(6, 6, 6, 6)}\n<critique>no</critique>\n") and "Critiques of it:" not in text
+    assert "the initial solutions of all agents" in text.split("Your task:")[0]
+    assert "Critiques of it:\n<critique>no</critique>\n" in usual and "Agent 0<solution>" not in usual
 
 
 @pytest.mark.parametrize(("field", "value"), [

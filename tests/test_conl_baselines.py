@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from coevolve import config
 from coevolve.baselines.ground_truth import GroundTruth
 from coevolve.baselines.srt import SRT
 from coevolve.play import Batched, play
@@ -101,8 +102,33 @@ def test_they_share_conls_data_solver_and_training_configuration(method: type) -
     assert baseline.pools == {}
 
 
+@pytest.mark.parametrize("preset", ["quick", "full", "gpu"])
+@pytest.mark.parametrize(("method", "fields"), [("srt", {"form": "multi"}), ("srt", {}), ("ground_truth", {})])
+def test_their_presets_train_with_conls_configuration(method: str, fields: dict, preset: str) -> None:
+    theirs, conl = config.build(method, preset, out=".", overrides=fields), config.build("conl", preset, out=".")
+    apart = {"method", "protocol"}
+    if method == "ground_truth":  # solves alone: what it says is far shorter than either limit
+        apart.add("max_tokens")
+    mine, its = ({name: value for name, value in run.describe().items() if name not in apart} for run in (theirs, conl))
+    assert mine == its
+    assert theirs.protocol.solver == conl.protocol.solver and theirs.protocol.test_time == conl.protocol.test_time
+    if method == "srt":
+        mine, its = config.settings(theirs.protocol.table), config.settings(conl.protocol)
+        shared = {"agents", "blind", "own_votes", "judge_temperature", "revision_reads", "memory", "prompt", "world"}
+        assert {name: mine[name] for name in shared} == {name: its[name] for name in shared}
+
+
+def test_srt_m_ranks_at_conls_temperature() -> None:
+    _, asked = run(SRT(form="multi", judge_temperature=0.4, world=Toy()), ["5"] * 4)
+    heats = {turn.role: turn.temperature for turn in asked}
+    assert heats == {"proposal": None, "review": 0.4, "revision": None, "verdict": 0.4}
+    assert {turn.temperature for turn in run(SRT(form="multi", world=Toy()), ["5"] * 4)[1]} == {None}
+
+
 def test_a_wrong_field_is_named() -> None:
     with pytest.raises(ValueError, match="form must be one of single, multi"):
         SRT(form="both", world=Toy())
     with pytest.raises(ValueError, match="agents"):
         GroundTruth(agents=1, world=Toy())
+    with pytest.raises(ValueError, match="judge_temperature"):
+        SRT(judge_temperature=-1.0, world=Toy())

@@ -92,6 +92,25 @@ def test_gains_are_paired_and_judged() -> None:
     assert turned.set_index("method").loc["base", "verdict"] == "disagrees"
 
 
+def test_gains_use_every_seed_of_the_method_and_as_many_of_the_base() -> None:
+    """By hand: the seeds' shares are 0.5, 0.7, 0.6, 0.8 and 0.9, their mean 0.7; the base's first seed has 0.5."""
+    shares = [0.5, 0.7, 0.6, 0.8, 0.9]
+    rows = [("five", s, i, float(i % 10 < 10 * share), None) for s, share in enumerate(shares) for i in range(400)]
+    rows += [("one", 0, i, float(i % 10 < 5), None) for i in range(400)]
+    rows += [("two", s, i, float(i % 10 < (5, 6)[s]), None) for s in range(2) for i in range(400)]
+    made = frame(rows)
+    over_one = tables.gains(made, "one", {"all": ["AIME"]}, ["Pass@1"], {}).set_index("method")
+    assert over_one["seeds"].to_dict() == {"five": 5, "two": 2}
+    assert over_one.loc["five", "delta"] == pytest.approx(0.2) and over_one.loc["two", "delta"] == pytest.approx(0.05)
+    reach = 2.77645 * np.std(shares, ddof=1) / 5**0.5  # Student's t, 4 degrees
+    assert over_one.loc["five", "high"] == pytest.approx(0.2 + reach, abs=1e-5)
+    over_two = tables.gains(made, "two", {"all": ["AIME"]}, ["Pass@1"], {}).set_index("method")
+    assert over_two.loc["five", "delta"] == pytest.approx(0.7 - 0.55) and over_two.loc["five", "seeds"] == 5
+    over_five = tables.gains(made, "five", {"all": ["AIME"]}, ["Pass@1"], {}).set_index("method")
+    assert over_five["seeds"].to_dict() == {"one": 1, "two": 2}
+    assert over_five["delta"].to_dict() == pytest.approx({"one": 0.0, "two": 0.55 - 0.6})
+
+
 def test_a_spread_over_seeds_widens_the_interval() -> None:
     calm = [("a", s, i, float(i % 2), None) for s in range(3) for i in range(400)]
     spread, wild = ([("a", s, i, float(i % 10 < 5 + by * (s - 1)), None) for s in range(3) for i in range(400)]

@@ -43,6 +43,7 @@ def test_the_files_are_these() -> None:
     for form in ("full", "compact"):
         assert {path.name.removesuffix(f".{form}.txt") for path in FOLDER.glob(f"*.{form}.txt")} == set(FIELDS)
     assert {path.name.removesuffix(".full.txt") for path in (FOLDER / "personas").iterdir()} == set(PERSONAS)
+    assert {path.name for path in (FOLDER / "ablations").iterdir()} == {f"{n}.full.txt" for n in ("open", "own", "all")}
 
 
 @pytest.mark.parametrize("role", FIELDS)
@@ -83,6 +84,17 @@ def test_revision_lists_the_four_ways_to_improve() -> None:
 def test_verdict_asks_for_a_final_ranking() -> None:
     assert_order(prompt("verdict"), "FINAL VERDICT", "revised solutions", "One comparison a line", "'>' means", "'<'",
                  "'='", "{solutions}", "<final_ranking>", "Agent X > Agent Y", "</final_ranking>")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["open", "own", "all"])
+def test_an_ablation_replaces_lines_of_the_full_prompts_and_keeps_their_fields(name: str) -> None:
+    comments, text = lines(FOLDER / "ablations" / f"{name}.full.txt")
+    assert "Ours" in comments[0]
+    every = [line for role in FIELDS for line in prompt(role).splitlines()]
+    for pair in text.split("\n\n"):
+        old, new = pair.split("\n")
+        assert every.count(old) == 1 and new not in every
+        assert re.findall(r"\{[a-z_]+\}", old) == re.findall(r"\{[a-z_]+\}", new)
 
 
 @pytest.mark.parametrize("role", ["review", "verdict", "revision"])

@@ -91,6 +91,29 @@ def test_samples_without_advantage_are_left_out_but_still_counted_in_the_mean():
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
+def told(policy, rewards, logprobs=((-0.5, -1.5), (-2.0,), (-0.25, -0.75))):
+    """Replies of one role with the log-probabilities that the sampler reported."""
+    turn = Turn("solver", ())
+    replies = [Reply(turn, "", (9, 8), (7,) * len(its), its) for its in logprobs]
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
+    samples = [reply.earns(reward) for reply, reward in zip(replies, rewards, strict=True)]
+    return learn(policy, optimizer, samples, estimator="group_mean")
+
+
+def test_surprisal_is_the_mean_of_what_the_sampler_reported_for_every_token():
+    policy = policy_of()
+    assert told(policy, (1.0, 0.0, 0.5))["surprisal"] == pytest.approx((0.5 + 1.5 + 2.0 + 0.25 + 0.75) / 5)
+    assert math.isnan(learn(policy, torch.optim.SGD(policy.parameters(), lr=0.0), [], estimator="group_mean")["surprisal"])
+
+
+def test_surprisal_of_the_same_replies_is_the_same_whatever_they_earn():
+    policy = policy_of()
+    all_paid, one_idle, idle = (told(policy, rewards) for rewards in ((1.0, 0.0, 0.75), (1.0, 0.0, 0.5), (1.0,) * 3))
+    assert [its["tokens"] for its in (all_paid, one_idle, idle)] == [5, 3, 0]
+    assert all_paid["entropy"] != pytest.approx(one_idle["entropy"]) and math.isnan(idle["entropy"])
+    assert all_paid["surprisal"] == one_idle["surprisal"] == idle["surprisal"] == pytest.approx(1.0)
+
+
 def weights_of(policy):
     return [p.detach().clone() for p in policy.parameters()]
 

@@ -1,6 +1,7 @@
 """Set-ups at work: scoring with an exact oracle, three lines for a notebook, and the embedded backbone."""
 
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from nbclient import NotebookClient
 
 from coevolve import policies, prompts
 from coevolve.evaluate.score import score, tally
-from coevolve.evaluate.setups import SETUPS, ask
+from coevolve.evaluate.setups import LIMITS, SETUPS, ask, limit
 from coevolve.play import Batched
 from coevolve.policies.team import Team
 from coevolve.types import Reply, Turn
@@ -83,6 +84,43 @@ def test_ask_seats_the_trained_policies_of_a_team() -> None:
     assert all(len(its["answers"]) == 2 for its in facts)
     alone = ask(team.policies["left"], "3+4")
     assert ask(team, "3+4")["answer"] == alone["answer"]
+
+
+def test_the_limit_of_a_compact_ranking_grows_with_the_seats() -> None:
+    assert [limit("top_ranked", seats=seats) for seats in (1, 2, 4, 5, 8)] == [64, 64, 64, 128, 320]
+    assert limit("debate", seats=8) == 64 and limit("top_ranked", "full", 8) == LIMITS["full"] == 4096
+    for options, most in (({}, {64}), ({"seats": 8}, {320}), ({"seats": 8, "max_tokens": 9}, {9}),
+                          ({"seats": 8, "prompt": "full", "solver": MAE}, {4096})):  # fmt: skip
+        seen = set()
+        ask(Batched(lambda turns, seen=seen: [seen.add(turn.max_tokens) or Reply(turn, "") for turn in turns]), "3+4",
+            "top_ranked", **options)  # fmt: skip
+        assert seen == most
+
+
+def test_eight_embedded_agents_finish_what_they_say_and_are_ranked() -> None:
+    questions = [task.question for task in tiny.items("validation", 1)][:4]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        facts = ask(policies.load("tiny-seasoned"), questions, "top_ranked", seats=8)
+    assert all(its["finished"] for its in facts)
+    assert any(len(set(its["scores"])) > 1 for its in facts)
+
+
+def test_ask_warns_once_of_conversations_with_a_reply_that_was_cut_off() -> None:
+    def cut(questions: tuple[str, ...]) -> Batched:
+        return Batched(lambda turns: [Reply(turn, "", finished=turn.key[-2] not in questions or turn.key[-1] > 0)
+                                      for turn in turns])  # fmt: skip
+
+    asked = ["3+4", "2+2", "1+1"]
+    with pytest.warns(UserWarning, match=r"max_tokens=64 in 2 of 3 conversations \(setup 'consistency'\)") as seen:
+        facts = ask(cut((0, 2)), asked, "consistency")
+    assert len(seen) == 1 and seen[0].filename == __file__
+    assert [its["finished"] for its in facts] == [False, True, False]
+    with pytest.warns(UserWarning, match="max_tokens=9 in 1 of 1"):
+        ask(cut((0,)), "3+4", max_tokens=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ask(cut(()), asked, "debate")
 
 
 def test_the_embedded_backbone_speaks_every_setup() -> None:

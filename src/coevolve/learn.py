@@ -74,7 +74,8 @@ def learn(
     The weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is
     not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's log-ratio of the
     sampler to `reference`; `value` is the head of an estimator with a learned baseline. Of several `ranks`
-    each takes its share of the rows. Raises ValueError naming a setting that is not allowed.
+    each takes its share of the rows. `entropy` is the mean over the tokens trained on, `surprisal` an estimate
+    of it over all. Raises ValueError naming a setting that is not allowed.
     """
     _check(estimator, old, reference, kl_coef, value)
     kl = (_log_ratios(samples, reference, temperature, micro_tokens), kl_coef) if kl_coef else ()
@@ -99,8 +100,19 @@ def learn(
         "sequences": float(len(samples)),
         "sequences_used": float(len(rows)),
         "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
+        "surprisal": _surprisal(samples),
         **({"kl": _mean_ratio(kl[0])} if kl else {}),
     }
+
+
+def _surprisal(samples: Sequence[Sample]) -> float:
+    """Return the mean of -log p over the tokens of all samples, in nats a token; nan without any.
+
+    Samples without an advantage count as well, so methods whose policies say the same have the same value. The
+    log-probabilities are the sampler's, so this estimates the policy's entropy at the temperatures sampled at.
+    """
+    logprobs = [logprob for sample in samples for logprob in sample.reply.logprobs]
+    return -fmean(logprobs) if logprobs else math.nan
 
 
 def _accumulate(

@@ -26,11 +26,13 @@ class Tabled(Method):
 
     TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[dict[str, Any]] = {"test_time": True}
+    judge_temperature: ClassVar[float | None] = None  # a field of those whose agents rank each other
     read = staticmethod(answer_line)
 
     def __post_init__(self) -> None:
         self.table = CoNL(agents=self.agents, test_time=self.test_time, prompt=self.prompt,
-                          prompt_folder=self.prompt_folder, world=self.world)  # fmt: skip
+                          prompt_folder=self.prompt_folder, world=self.world,
+                          judge_temperature=self.judge_temperature)  # fmt: skip
         self.solver = self.table.solver
 
 
@@ -41,6 +43,7 @@ class SRT(Tabled):
     form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation
     agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
     estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
+    judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
     test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
     prompt: str = "compact"

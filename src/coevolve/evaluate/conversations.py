@@ -72,7 +72,8 @@ def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates:
     """The difference of two ratios (of `ours` from 0 without a base) with limits by a paired bootstrap over items.
 
     A seed counts as a repetition on the same items; with several the limits reach at least as far as Student's
-    t over the seeds' own differences. A ratio without a denominator is nan.
+    t over the seeds' own differences, for which the last seed of a shorter base stands for those it lacks. A ratio
+    without a denominator is nan.
     """
     rng, items = np.random.default_rng(0), ours[0].shape[1]
     weights_RI = rng.multinomial(items, np.full(items, 1 / items), replicates).astype(float)
@@ -123,7 +124,8 @@ def gains(
     """Every method's difference from `base`, on the same items, with 95 % limits and a verdict.
 
     `signs` holds the direction that the paper claims by (method, group, measure); without one there is no verdict.
-    A base of several seeds is cut to the first ones when the method has fewer.
+    `seeds` counts the method's. A base of more seeds is cut to as many; one of fewer is paired as `ratio_gain` does:
+    its last seed with all that are left.
     """
     rows = []
     for method in frame["method"].unique():
@@ -133,13 +135,12 @@ def gains(
             for measure in measures:
                 ours = ratio_of(frame, method, measure, stands)
                 theirs = ratio_of(frame, base, measure, stands)
-                seeds = min(len(ours[0]), len(theirs[0]))
-                pair = [(top[:seeds], bottom[:seeds]) for top, bottom in (theirs, ours)]
-                delta, low, high = ratio_gain(*pair)
+                seeds = len(ours[0])
+                delta, low, high = ratio_gain((theirs[0][:seeds], theirs[1][:seeds]), ours)
                 sign = signs.get((method, group, measure))
                 verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
-                rows.append({"method": method, "benchmark": group, "measure": measure, "delta": delta, "low": low,
-                             "high": high, "verdict": verdict})  # fmt: skip
+                rows.append({"method": method, "benchmark": group, "measure": measure, "seeds": seeds, "delta": delta,
+                             "low": low, "high": high, "verdict": verdict})  # fmt: skip
     return pd.DataFrame(rows)
 
 

@@ -5,6 +5,7 @@ in turn; `read` turns a reply into an answer or None. Later rounds speak prompts
 """
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ TEMPERATURES = {  # where votes or personas need variety: CoMAS's evaluation tem
     "vanilla": 0.0, "consistency": 0.7, "autogen": 0.0, "debate": 0.7, "self_refine": 0.0, "top_ranked": 0.7,
 }  # fmt: skip
 LIMITS = {"compact": 64, "full": 4096}  # tokens a reply in `ask`; CoMAS, Table 2
+SEATS = 4  # of a table, unless told otherwise (CoNL, section 4.1 and appendix E)
 
 
 def read_answer(text: str) -> str | None:
@@ -152,7 +154,7 @@ def consistency(room: Room, samples: int = 5) -> Talk:
 
 
 @_setup
-def debate(room: Room, seats: int = 4, rounds: int = 3) -> Talk:
+def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Talk:
     """Debate: everybody solves, then reads the others and solves again; majority of the last round.
 
     CoNL, appendix E: 4 agents, 3 rounds. (MASLab, which CoMAS uses: 3 agents, 2 rounds, a model sums up.)
@@ -210,7 +212,7 @@ def _conversation(seats: int, variant: str, folder: str | None) -> "CoNL":
 
 
 @_setup
-def top_ranked(room: Room, seats: int = 4) -> Talk:
+def top_ranked(room: Room, seats: int = SEATS) -> Talk:
     """CoNL's four rounds, then the answer of the agent with the highest final score (appendix F; ties: the first).
 
     Speaks CoNL's own prompts and reads their answer line; the solvers only lend their policies.
@@ -233,6 +235,15 @@ def find(name: str) -> Callable[..., Episode]:
     return SETUPS[name]
 
 
+def limit(setup: str, prompt: str = "compact", seats: int = SEATS) -> int:
+    """Tokens a reply in `ask`: LIMITS, and with compact `top_ranked` as much again for every seat above four.
+
+    Its reviews and rankings name every other agent; with all of them cut off, the first agent would be ranked top.
+    """
+    more = max(0, seats - SEATS) if (setup, prompt) == ("top_ranked", "compact") else 0
+    return LIMITS[prompt] * (1 + more)
+
+
 def ask(
     policy: object,
     question: str | Sequence[str],
@@ -251,14 +262,20 @@ def ask(
 
     `policy` is a Policy, any Engine, or a Team, whose trained policies sit in turn. `solver` (default: MAE's)
     and `read` belong together; `prompt="full"` is for real models. `numbers` are the set-up's own: samples, seats,
-    rounds, iterations, turns.
+    rounds, iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a reply's; the answer depends on
+    all replies of a conversation, so one that was cut off makes its fact `finished` False, and there is a warning.
     """
     engine: Engine = policy if hasattr(policy, "submit") else Batched(partial(policy.generate, max_tokens=64))
     solver = solver or prompts.load("mae", "solver", prompt, folder=folder)
     play_out, heat = find(setup), TEMPERATURES[setup] if temperature is None else temperature
-    solver = replace(solver, temperature=heat, max_tokens=max_tokens or solver.max_tokens or LIMITS[prompt])
+    most = max_tokens or solver.max_tokens or limit(setup, prompt, numbers.get("seats", SEATS))
+    solver = replace(solver, temperature=heat, max_tokens=most)
     solvers = [replace(solver, policy=name) for name in getattr(policy, "trained", None) or [solver.policy]]
     asked = [question] if isinstance(question, str) else list(question)
     episodes = [play_out(solvers, one, read, prompt=prompt, folder=folder, **numbers) for one in asked]
     facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]
+    cut = sum(not its["finished"] for its in facts)
+    if cut:
+        warnings.warn(f"replies were cut off at max_tokens={most} in {cut} of {len(facts)} conversations (setup "
+                      f"{setup!r}): their answers may not be what the agents meant", stacklevel=2)  # fmt: skip
     return facts[0] if isinstance(question, str) else facts

@@ -106,6 +106,21 @@ class CoNL(Method):
     def _persona(self, name: str) -> str:
         return name if self.prompt == "compact" else prompts.text("conl", f"personas/{name}", folder=self.prompt_folder)
 
+    @cached_property
+    def _changed(self) -> dict[str, str]:
+        """Lines of the full prompts that an ablation makes untrue: {line: the one that replaces it}.
+
+        Compact prompts say nothing that an ablation changes; a user's own prompts without these lines stay as they are.
+        """
+        ablations = {"open": not self.blind, "own": self.own_votes, "all": self.revision_reads == "all"}
+        names = [name for name, asked in ablations.items() if asked and self.prompt != "compact"]
+        texts = [prompts.text("conl", f"ablations/{name}", folder=self.prompt_folder) for name in names]
+        return dict(pair.split("\n") for text in texts for pair in text.split("\n\n"))
+
+    def _role(self, prompt: str, name: str | None = None, **more: str | float | None) -> Role:
+        role = super()._role(prompt, name, **more)
+        return replace(role, prompt="\n".join(self._changed.get(line, line) for line in role.prompt.split("\n")))
+
     def episode(self, rng: Random) -> Episode:
         """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
         return (yield from self.discuss(rng.choice(self.questions), rng))  # 4
