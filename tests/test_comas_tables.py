@@ -1,6 +1,7 @@
 """CoMAS's tables and figures: what stands beside what, and that every id of the paper is claimed consistently."""
 
 import importlib.util
+import json
 import tomllib
 from pathlib import Path
 
@@ -51,6 +52,39 @@ def test_labels_are_the_paper_s_rows_or_marked_as_ours(id: str) -> None:
     ours = set(given["labels"].values()) - set(given.get("unprinted", ()))
     assert ours == set(printed["method"]) and set(given["setups"]) == set(printed["setup"])
     assert set(given["labels"]) == set(ARTEFACTS[id]["runs"])
+
+
+@pytest.mark.parametrize("id", GRIDS)
+def test_bases_are_rows_of_the_table_and_stand_for_printed_ones(id: str) -> None:
+    given = ARTEFACTS[id]["parameters"]
+    labels, unprinted = list(given["labels"].values()), given.get("unprinted", {})
+    for row, overs in given.get("bases", {}).items():
+        assert row in labels and set(overs) <= set(labels) - {row}
+    assert set(unprinted.values()) <= set(labels) - set(unprinted)
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
+def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) -> None:
+    items = plan.load(ROOT, preset).items
+    config = {id.removeprefix("runs/").removesuffix("-s0"): item.config for id, item in items.items()
+              if id.endswith("-s0")}  # fmt: skip
+    assert config["comas_mixed"] | {"steps": 0} == config["comas_mixed_base"]
+    for name in ("evaluation", "scoring"):
+        assert config["comas_2_long"] | {"without": name} == config[f"comas_no_{name}"]
+
+
+def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
+    for run, model, agents, steps in (("base", "tiny", {}, 0), ("mixed", ["tiny", "tiny-small"], {"agents": 3}, 7)):
+        home = tmp_path / f"{run}-s0"
+        home.mkdir()
+        (home / "config.json").write_text(json.dumps({"method": run, "model": model, "protocol": agents}))
+        (home / "metrics.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(steps + 1)))
+    teams = standins.teams(tmp_path, {"base": [0], "mixed": [0, 1]}, {"base": "Untrained", "mixed": "Mixed"})
+    assert teams[["method", "agents", "steps", "seeds"]].to_numpy().tolist() == [
+        ["Untrained", 1, 0, 1],
+        ["Mixed", 3, 7, 2],
+    ]
+    assert teams["models"].to_list() == [["tiny"], ["tiny", "tiny-small", "tiny"]]
 
 
 def test_stand_ins_cover_the_seven_benchmarks_with_families_of_their_own() -> None:

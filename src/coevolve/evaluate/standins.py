@@ -3,6 +3,7 @@
 A stand-in has the shape of its benchmark's task and nothing of its difficulty. Loads no torch.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,20 @@ def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[
     frames = [record.read(Path(folder) / f"{run}-s{seed}", kind).assign(method=label, seed=seed, run=run)
               for run, label in labels.items() for seed in runs[run]]  # fmt: skip
     return pd.concat(frames, ignore_index=True)
+
+
+def teams(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
+    """What the runs that `labels` names are: protocol, agents, training steps, seeds, the model of each agent."""
+    rows = []
+    for run, label in labels.items():
+        home = Path(folder) / f"{run}-s{runs[run][0]}"
+        config = json.loads((home / "config.json").read_text(encoding="utf-8"))
+        models, agents = config["model"], config["protocol"].get("agents", 1)
+        models = [models] if isinstance(models, str) else models
+        steps = int(record.read(home)["step"].max())  # a baseline with a trainer of its own does not use the field
+        rows.append({"method": label, "protocol": config["method"], "agents": agents, "steps": steps,
+                     "seeds": len(runs[run]), "models": [models[k % len(models)] for k in range(agents)]})  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def scores(
