@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coevolve import config
+from coevolve import config, learn
 from coevolve.config import METHODS, Run, build, check, differences, parse_overrides
 from coevolve.protocols.mae import MAE
 from coevolve.worlds.dataworld import DataWorld
@@ -67,6 +67,7 @@ def test_a_value_of_another_type(field: str, value: object, wanted: str) -> None
     ("model", [], "list of names"), ("learning_rate", 0, "above 0"),
     ("grad_clip", -1.0, "above 0"), ("temperature", 0.0, "above 0"), ("learning_rate", float("nan"), "finite"),
     ("learning_rate", float("inf"), "finite"), ("threshold", float("nan"), "finite"), ("loss", "dpo", "ppo,"),
+    ("old", "reference", "sampler, learner"),
     ("length_norm", "mean", "token_mean,"), ("track", "mlflow", "wandb,"), ("estimator", "nope", "task_relative,"),
     ("setting", "some", "zero, no, half, with"), ("variant", "ours", "paper, official"), ("train", ["critic"], "judge"),
     ("attempts", 0, "at least 1"), ("prompt", "long", "full, compact"), ("judge_temperature", -1, "at least 0"),
@@ -151,4 +152,14 @@ def test_a_run_describes_itself_in_plain_values() -> None:
 
 
 def test_a_run_stays_small() -> None:
-    assert len(fields(Run)) <= 25
+    assert len(fields(Run)) <= 26
+
+
+def test_what_two_adapters_or_steps_without_training_would_be_is_refused() -> None:
+    assert refused("sft", lora=[4, 8, 0.0]).startswith("lora must be [] for sft, whose own adapter is lora_rank")
+    assert build("sft", "quick", out="x", overrides={"lora": [4, 8, 0.0], "lora_rank": 0}).lora == (4, 8, 0.0)
+    assert refused("base", steps=5) == "steps must be 0 for base, which trains nothing, got 5"
+
+
+def test_the_choices_of_old_are_those_of_the_learner() -> None:
+    assert config.OLD == learn.OLD

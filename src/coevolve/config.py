@@ -40,6 +40,8 @@ METHODS = {  # what can be trained: a protocol, or a baseline that has its own w
 }
 ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
 KINDS = ("ppo", "importance", "reinforce")
+OLD = ("sampler", "learner")
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
 LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
 
 
@@ -62,6 +64,7 @@ class Run:
     grad_clip: float = 1.0
     loss: str = "ppo"
     clip: tuple[float, float] = (0.2, 0.28)  # below and above ratio 1
+    old: str = "sampler"  # whose log-probabilities the ratio's old ones are; learner: recomputed before the step
     entropy_coef: float = 0.001
     length_norm: str = "token_mean"  # constant divides by max_tokens (DrGRPO)
     temperature: float = 1.0
@@ -87,10 +90,17 @@ class Run:
             _check_numbers("lora", self.lora, (1, 0, 0), "[] or [rank at least 1, alpha, dropout below 1]")
             if type(self.lora[0]) is not int or self.lora[2] >= 1:
                 raise ValueError(f"lora must be [] or [rank at least 1, alpha, dropout below 1], got {self.lora}")
+            if getattr(self.protocol, "lora_rank", 0):
+                raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
+        if self.method == "base" and self.steps:
+            raise ValueError(f"steps must be 0 for base, which trains nothing, got {self.steps}")
         among("engine", self.engine, ENGINES)
         if self.four_bit and not (self.lora and self.engine.startswith("unsloth")):
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
+        if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
+            raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
         among("loss", self.loss, KINDS)
+        among("old", self.old, OLD)
         among("length_norm", self.length_norm, LENGTH_NORMS)
         among("track", self.track, ("", "tensorboard", "trackio", "wandb"))
         if not self.model:
@@ -235,7 +245,7 @@ def differences(run: Run) -> list[tuple[str, Any, Any]]:
     cls, gpu = type(run.protocol), presets()["gpu"]
     paper = {**settable(Run), "model": gpu[run.method].get("model", gpu["all"]["model"]), **training(cls)}
     paper |= settable(cls) | {name: value for name, value in REAL.items() if name in settable(cls)}
-    paper |= getattr(cls, "PAPER", {})
+    paper |= getattr(run.protocol, "PAPER", {})
     mine = run.describe()
     mine |= mine.pop("protocol")
     return [(name, paper[name], mine[name]) for name in mine

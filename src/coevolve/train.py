@@ -104,7 +104,7 @@ class Trainer:
             torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
             learnt[name] = learn(
                 self.team.policies[name], self.team.optimizers[name], samples, estimator=self.protocol.estimator,
-                kind=run.loss, clip=run.clip, entropy_coef=run.entropy_coef, length_norm=run.length_norm,
+                kind=run.loss, clip=run.clip, old=run.old, entropy_coef=run.entropy_coef, length_norm=run.length_norm,
                 length_constant=float(run.max_tokens), grad_clip=run.grad_clip, temperature=run.temperature,
                 micro_tokens=run.micro_tokens, reference=self.team.references.get(name),
                 kl_coef=getattr(self.protocol, "kl_coef", 0.0), value=self.team.values.get(name),

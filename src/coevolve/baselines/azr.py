@@ -24,7 +24,7 @@ MODES = {
     "abduction": ("eq",),
     "induction": ("code", "ops"),
 }
-PAPERS = ("mae", "spice")
+STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 MODE_OF = {family: mode for mode, families in MODES.items() for family in families}
 
 
@@ -32,7 +32,7 @@ MODE_OF = {family: mode for mode, families in MODES.items() for family in famili
 class AZR:
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++)."""
 
-    PAPER: ClassVar[dict[str, Any]] = {"attempts": 8, "solves": 1}  # SPICE's Table 5 and Appendix 8
+    TRAINING: ClassVar[dict[str, Any]] = {"steps": 100}  # MAE, section 5.1
 
     paper: str = "mae"  # in whose table it stands: the solver's prompt, and answers in tags (mae) or boxed (spice)
     attempts: int = 5  # solver samples behind a proposal's learnability
@@ -45,11 +45,13 @@ class AZR:
 
     def __post_init__(self) -> None:
         at_least(self, attempts=1, solves=1, seeds=1)
-        among("paper", self.paper, PAPERS)
+        among("paper", self.paper, STEPS)
         source = {"variant": self.prompt, "folder": self.prompt_folder}
         role = "reasoner" if self.paper == "spice" else "solver"
         self.solver = prompts.load(self.paper, role, name="solver", **source)
         self.proposer = prompts.load("mae", "proposer_reference", name="proposer", **source)
+        # Eight attempts and one solution are the official code, as SPICE's Table 5 and Appendix 8 describe it.
+        self.PAPER = {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
         self.starts = {mode: self._seeds(mode) for mode in MODES}
 
     def _seeds(self, mode: str) -> list[str]:

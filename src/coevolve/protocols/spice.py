@@ -59,7 +59,7 @@ class SPICE(Method):
     attempts: int = 1024  # N: most attempts at a document, drawn G at a time until one is valid (section 3.1)
     reuse: bool = False  # True: equal tasks of a document share their G answers
     verifier: str = "math"  # Math-Verify for numbers and expressions (section 2.5); or exact
-    template: str = "chat"  # the Reasoner's prompt; conversation: Figure 8's form for models without a chat template
+    template: str = "chat"  # the Reasoner's prompt; conversation: Figure 8's form for models that continue texts
     snapshots: tuple[int, ...] = ()  # steps after which the policies are kept (Figures 3, 5 and 6)
     estimator: str = "group_mean"  # Equations 3 and 4: DrGRPO
     prompt: str = "compact"  # full for real models
