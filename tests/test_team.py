@@ -10,6 +10,7 @@ from coevolve import policies, prompts
 from coevolve.config import Run, assign
 from coevolve.learn import learn
 from coevolve.parse import tag
+from coevolve.policies import adapters
 from coevolve.policies.team import Team
 from coevolve.train import train
 from coevolve.types import Outcome, Turn
@@ -82,6 +83,28 @@ def test_a_trained_adapter_samples_what_its_forward_pass_computes():
     torch.testing.assert_close(torch.tensor(reply.logprobs), logprobs_T.detach(), atol=1e-5, rtol=0)
     other_TH, _ = team.policies["q"].states([(reply.prompt_ids, reply.ids)])
     assert not torch.allclose(hidden_TH, other_TH, atol=1e-4), "the two adapters compute different things"
+
+
+def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
+    torch.manual_seed(0)
+    base = policies.load("tiny-small", dtype="bfloat16")
+    policy = adapters.attach(base, ["p"], 4, 8.0, 0.0, "tiny-small")["p"]
+    for part in policy.parameters():
+        assert part.dtype == torch.float32
+        torch.nn.init.normal_(part, std=0.1)  # a fresh adapter adds nothing
+    assert {part.dtype for layer in policy.decoder().layers for part in layer} == {torch.bfloat16}
+    replies = policy.generate([ask("p", key) for key in range(8)], max_tokens=16)
+    plain, gaps, moved = policies.load("tiny-small"), [], []
+    for reply in replies:
+        said = torch.tensor(reply.ids)[:, None]
+        for model, found in ((policy.model, gaps), (plain.model, moved)):
+            with torch.no_grad():
+                logits_TV = model(torch.tensor([[*reply.prompt_ids, *reply.ids]])).logits[0].float()
+            logprobs_T = logits_TV[len(reply.prompt_ids) - 1 : -1].log_softmax(-1).gather(-1, said)[:, 0]
+            found.append((logprobs_T - torch.tensor(reply.logprobs)).abs())
+    gaps, moved = torch.cat(gaps), torch.cat(moved)
+    assert gaps.mean() < 0.02 and gaps.max() < 0.2, "bfloat16 has eight bits"
+    assert moved.mean() > 10 * gaps.mean(), "the adapter must count for this to show anything"
 
 
 @pytest.mark.parametrize("lora", [(), (4, 8, 0.0)])

@@ -43,6 +43,17 @@ def test_another_seed_differs(straight, tmp_path):
     assert (other / "metrics.jsonl").read_bytes() != (straight / "metrics.jsonl").read_bytes()
 
 
+def test_old_says_where_the_ratios_denominator_comes_from(straight, tmp_path):
+    same_bytes(straight, run(tmp_path / "sampler", old="sampler"))
+    learner = run(tmp_path / "learner", old="learner")
+    by_sampler, by_learner = (record.read(out).query("step > 0") for out in (straight, learner))
+    assert (by_learner["logprob_gap"] > 0).all(), "the sampler's numbers are close, not the same"
+    assert (by_learner["ratio_max"] == 1).all() and (by_learner["clip_fraction"] == 0).all()
+    assert (by_sampler["ratio_max"] != 1).any() and by_sampler["ratio_max"].iloc[0] == pytest.approx(1, abs=1e-3)
+    with pytest.raises(ValueError, match="belongs to a run with another old"):
+        run(learner)
+
+
 def test_a_run_that_stopped_goes_on_bit_for_bit(straight, tmp_path):
     run(tmp_path / "halves", steps=2)
     run(tmp_path / "halves")

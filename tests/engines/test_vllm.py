@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import torch
@@ -69,6 +71,12 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
         assert reply.finished and reply.turn == own.turn
 
 
+def test_the_ranks_are_those_of_this_vllm():
+    from vllm.config.lora import MaxLoRARanks
+
+    assert get_args(MaxLoRARanks) == config.VLLM_RANKS
+
+
 @pytest.mark.parametrize("heat", [None, 0.6])
 def test_log_probabilities_agree_with_transformers_and_noise_hangs_on_the_key(whole, heat):
     policy, engine = whole
@@ -101,6 +109,7 @@ def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
         samples = [reply.earns(float(i % 2)) for i, reply in enumerate(answers(engine, asked(name)))]
         learn(team.policies[name], team.optimizers[name], samples, estimator="task_relative")
     engine.sync()
+    assert len(list(Path(engine.folder.name).iterdir())) == 2, "of each adapter the version that is served"
     turns = [turn for pair in zip(asked("left"), asked("right"), strict=True) for turn in pair]
     gap = []
     for reply in answers(engine, turns):

@@ -5,6 +5,7 @@ Adapters of one base are mixed in one batch; a fully trained policy hands its we
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from itertools import count
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from coevolve.config import VLLM_RANKS
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy
 from coevolve.policies.sampler import noise
@@ -61,7 +63,8 @@ class VLLM:
             chosen["distributed_executor_backend"] = "external_launcher"
         if adapters:
             rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
-            chosen |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": max(8, rank)}
+            room = next(allowed for allowed in VLLM_RANKS if allowed >= rank)
+            chosen |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
         self.llm = LLM(**(chosen | settings))
         self.tickets, self.versions = count(1), count(1)
         self.waiting: dict[str, tuple[int, Turn, list[int]]] = {}
@@ -141,6 +144,7 @@ class VLLM:
         self.loras[name] = LoRARequest(f"{name}-{version}", version, str(folder))
         if old:
             self.llm.llm_engine.remove_lora(old.lora_int_id)
+            shutil.rmtree(old.lora_path, ignore_errors=True)  # nobody reads it again, and there is one an update
 
 
 def _free() -> None:

@@ -93,7 +93,7 @@ def attach(
 
 
 def base_dtype() -> str:
-    """The frozen base's type: bfloat16 on a GPU, float32 on a CPU; adapters are float32 either way."""
+    """The type of weights that are not trained: bfloat16 on a GPU, float32 on a CPU; adapters are always float32."""
     return "bfloat16" if torch.cuda.is_available() else "float32"
 
 
@@ -127,23 +127,31 @@ def load_unsloth(model: str, names: Sequence[str], lora: tuple, four_bit: bool =
 
     rank, alpha, dropout = lora
     source, on_gpu = find(model), torch.cuda.is_available()
-    base, tokenizer = loader.from_pretrained(
-        str(source), load_in_4bit=four_bit, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None
-    )
+    base, tokenizer = loader.from_pretrained(  # the exact name, or Unsloth takes a repository of its own instead
+        str(source), load_in_4bit=four_bit, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None,
+        use_exact_model_name=True,
+    )  # fmt: skip
     adapted = loader.get_peft_model(
         base, r=rank, lora_alpha=alpha, lora_dropout=dropout,
         target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         use_gradient_checkpointing="unsloth" if on_gpu else False,
     )  # fmt: skip
+    adapted.peft_config["default"].base_model_name_or_path = str(model)  # what a merge loads, in 16 bits or more
     policy = AdapterPolicy(adapted, tokenizer, names[0], adapter="default")
     policy.source = source
     return {names[0]: policy}
 
 
 def merged(folder: str | Path, base: Policy) -> Policy:
-    """Load a saved adapter onto a base policy and merge it: a plain policy with the adapter's weights."""
+    """Load a saved adapter onto a base policy and merge it: a plain policy with the adapter's weights.
+
+    Raises ValueError when the base is quantised: what was rounded to 4 bits makes no 16-bit model.
+    """
     from peft import PeftModel
 
+    if getattr(base.model, "is_quantized", False):
+        raise ValueError(f"the base of {str(folder)!r} is quantised, {base.source}: an adapter is merged into 16-bit "
+                         "weights; name them in its adapter_config.json (base_model_name_or_path)")  # fmt: skip
     with torch.no_grad():
         model = PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload()
     return Policy(model, base.tokenizer, base.name)

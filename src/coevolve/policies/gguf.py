@@ -25,7 +25,8 @@ def check(kind: str) -> None:
 
 def write(folder: str | Path, kind: str) -> list[Path]:
     """Convert a 16-bit checkpoint and return the files, which are put into its folder; ValueError in one line."""
-    model, tokenizer = unsloth("--gguf").from_pretrained(str(folder), load_in_4bit=False, max_seq_length=None)
+    exact = {"load_in_4bit": False, "max_seq_length": None, "use_exact_model_name": True}
+    model, tokenizer = unsloth("--gguf").from_pretrained(str(folder), **exact)
     with tempfile.TemporaryDirectory(prefix=".gguf-", dir=folder) as work:
         target = str(Path(work, Path(folder).resolve().name))
         try:

@@ -54,13 +54,14 @@ def _is_lora(part: nn.Module) -> bool:
 
 
 def _weight(part: nn.Module) -> Tensor:
-    """Weight of a linear layer, its active adapters added."""
+    """Weight of a linear layer, its active adapters added; of the layer's own type."""
     if type(part) is nn.Linear:
         return part.weight
     weight = part.base_layer.weight
     if part.disable_adapters or part.merged:
         return weight
-    return weight + sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
+    delta = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
+    return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 
 def _joined(layer: nn.Module) -> _Layer:

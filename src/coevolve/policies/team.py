@@ -57,7 +57,7 @@ class Team:
                 self.policies |= attach(policies.load(model, dtype=base_dtype()), learners, *lora, source=model)
             for name in names:
                 if name not in self.policies:
-                    self.policies[name] = policies.load(model, name)
+                    self.policies[name] = policies.load(model, name, "" if name in self.trained else base_dtype())
         self.policies = {name: self.policies[name] for name in models}
         for name in self.trained:
             size = sum(part.numel() for part in self.policies[name].model.parameters())
