@@ -39,10 +39,10 @@ test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if
 	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
 
 test-executors: $(EXECUTORS_READY) ## run the tests of Ray and Snakemake, real ones on this machine (adds 330 MB to .venv)
-	$(PY) -m pytest tests/test_executors.py $(ARGS)
+	$(PY) -m pytest tests/reproduce/test_executors.py $(ARGS)
 
 test-deepspeed: $(DEEPSPEED_READY) ## run the tests of DeepSpeed in two processes, on CPUs (adds 20 MB to .venv)
-	$(PY) -m pytest tests/test_zero.py $(ARGS)
+	$(PY) -m pytest tests/core/test_zero.py $(ARGS)
 
 lint: $(READY) ## check the code's style
 	$(PY) -m ruff check . $(ARGS)

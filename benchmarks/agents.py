@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.train import Trainer, peak_rss_mb
+from coevolve.loop import Trainer, peak_rss_mb
 
 AGENTS = (1, 2, 4, 8)
 STEPS = 4  # the first one warms up and is not timed
@@ -41,8 +41,15 @@ def measure(agents: int, lora: list) -> dict[str, float]:
     means = {name: statistics.fmean(fact[name] for fact in facts) for name in FACTS}
     policies = [trainer.team.policies[name] for name in trainer.team.trained]
     trained = sum(p.numel() * p.element_size() for policy in policies for p in policy.parameters())
-    return {"agents": agents, "lora": bool(lora), **means, "trained_mb": 4 * trained / 1e6, "loaded_rss_mb": loaded,
-            "peak_rss_mb": peak_rss_mb(), "step_s": statistics.median(seconds[1:])}  # fmt: skip
+    return {
+        "agents": agents,
+        "lora": bool(lora),
+        **means,
+        "trained_mb": 4 * trained / 1e6,
+        "loaded_rss_mb": loaded,
+        "peak_rss_mb": peak_rss_mb(),
+        "step_s": statistics.median(seconds[1:]),
+    }
 
 
 def exponent(rows: list[dict[str, float]], name: str) -> float:

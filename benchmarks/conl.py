@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.rewards.conl import bradley_terry
+from coevolve.loop import Trainer
+from coevolve.papers.conl.rewards import bradley_terry
 from coevolve.segments import segment_centred
-from coevolve.train import Trainer
 
 ROUNDS = 7
 AGENTS = (2, 4, 8)
@@ -62,8 +62,13 @@ def main() -> None:
     """Measure, print Markdown, write JSON beside this file."""
     torch.set_num_threads(1)
     random.seed(0)
-    result = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": 1,
-              "steps": [step(agents) for agents in AGENTS], "bradley_terry_ms": fits()}  # fmt: skip
+    result = {
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "threads": 1,
+        "steps": [step(agents) for agents in AGENTS],
+        "bradley_terry_ms": fits(),
+    }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print("| agents | play, s | learn, s | segment credit, s | run without evaluation, s |\n|---|---|---|---|---|")
     for row in result["steps"]:

@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.train import Trainer
-from coevolve.worlds.corpus import TinyCorpus
-from coevolve.worlds.textfiles import FileCorpus
+from coevolve.loop import Trainer
+from published.corpus import TinyCorpus
+from published.textfiles import FileCorpus
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 DRAWS, ROUNDS, STEPS = 2_000, 15, 15
@@ -57,8 +57,10 @@ def measure(root: Path) -> list[dict[str, float]]:
             rng = random.Random(number)
             times.append(seconds(lambda source=source, rng=rng: [source.sample(rng) for _ in range(DRAWS)]) / DRAWS)
     ends = (0, len(SIZES) - 1)
-    trainers = {i: Trainer(config.build("spice", "quick", out=root, overrides={
-        "corpus": str(root / f"{SIZES[i]}.jsonl")})) for i in ends}  # fmt: skip
+    trainers = {
+        i: Trainer(config.build("spice", "quick", out=root, overrides={"corpus": str(root / f"{SIZES[i]}.jsonl")}))
+        for i in ends
+    }
     steps: dict[int, list[float]] = {i: [] for i in ends}
     for number in range(STEPS):
         for i, trainer in trainers.items():
@@ -75,14 +77,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder  # the index is made here and goes with the folder
         rows = measure(Path(folder))
-    result = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": 1,
-              "rows": rows}  # fmt: skip
+    result = {
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "threads": 1,
+        "rows": rows,
+    }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print("| documents | MB | index once, s | open again, s | a draw, µs | play a step, s |\n|---|---|---|---|---|---|")
     for row in rows:
         step = f"{row['play_step_s']:.3f}" if row["play_step_s"] else ""
-        print(f"| {row['documents']:,} | {row['megabytes']:.1f} | {row['index_s']:.3f} | {row['open_s']:.4f} | "
-              f"{row['draw_us']:.1f} | {step} |")  # fmt: skip
+        print(
+            f"| {row['documents']:,} | {row['megabytes']:.1f} | {row['index_s']:.3f} | {row['open_s']:.4f} | "
+            f"{row['draw_us']:.1f} | {step} |"
+        )
 
 
 if __name__ == "__main__":

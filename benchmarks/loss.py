@@ -156,10 +156,15 @@ def unsloth(p: Problem) -> Loss:
 
 
 CONTENDERS: dict[str, Callable[[Problem], Loss]] = {
-    "ours, chunked": ours("chunked"), "ours, Triton": ours("triton"), "torch, naive": naive,
-    "torch.compile, naive": compiled, "TRL": trl, "Liger, fused linear": liger_linear, "Liger, Triton": liger_triton,
+    "ours, chunked": ours("chunked"),
+    "ours, Triton": ours("triton"),
+    "torch, naive": naive,
+    "torch.compile, naive": compiled,
+    "TRL": trl,
+    "Liger, fused linear": liger_linear,
+    "Liger, Triton": liger_triton,
     "Unsloth": unsloth,
-}  # fmt: skip
+}
 
 
 def seconds(device: str, work: Callable[[], object]) -> float:

@@ -17,17 +17,31 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from coevolve import config
-from coevolve.policies.tiny import find
-from coevolve.train import Trainer, peak_rss_mb
+from coevolve.loop import Trainer, peak_rss_mb
+from tinyworld.recipe import find
 
 SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
-    "3b": ({"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2,
-            "intermediate_size": 11008, "vocab_size": 151936, "max_position_embeddings": 32768, "rope_theta": 1e6,
-            "tie_word_embeddings": True, "layer_types": None, "dtype": "bfloat16"},
-           {"max_tokens": 1024, "eval_items": 16}),
-    "tiny": ({}, {"prompt": "compact", "max_tokens": 32, "micro_tokens": 1024, "batch_size": 4, "attempts": 2,
-                  "eval_items": 2}),
-}  # fmt: skip
+    "3b": (
+        {
+            "hidden_size": 2048,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 2,
+            "intermediate_size": 11008,
+            "vocab_size": 151936,
+            "max_position_embeddings": 32768,
+            "rope_theta": 1e6,
+            "tie_word_embeddings": True,
+            "layer_types": None,
+            "dtype": "bfloat16",
+        },
+        {"max_tokens": 1024, "eval_items": 16},
+    ),
+    "tiny": (
+        {},
+        {"prompt": "compact", "max_tokens": 32, "micro_tokens": 1024, "batch_size": 4, "attempts": 2, "eval_items": 2},
+    ),
+}
 MIB = 2**20
 
 
@@ -67,8 +81,15 @@ class Phases:
         seconds = time.perf_counter() - start
         count = tokens(result) if tokens else self.said - before
         peak = torch.cuda.max_memory_allocated() / MIB if on_gpu else peak_rss_mb()
-        self.rows.append({"phase": name, "seconds": seconds, "tokens": int(count),
-                          "tokens_per_s": count / seconds if count else None, "peak_mib": peak})  # fmt: skip
+        self.rows.append(
+            {
+                "phase": name,
+                "seconds": seconds,
+                "tokens": int(count),
+                "tokens_per_s": count / seconds if count else None,
+                "peak_mib": peak,
+            }
+        )
         return result
 
     def listen(self, engine: Any) -> None:
@@ -105,15 +126,23 @@ def measure(name: str, fields: dict[str, Any]) -> dict[str, Any]:
             trainer.engine.close()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     kept = {key: getattr(run, key) for key in ("engine", "lora", "batch_size", "max_tokens", "micro_tokens")}
-    return {"shape": name, "parameters": count, "device": device, "torch": torch.__version__, **kept,
-            "memory": "max_memory_allocated of the phase" if torch.cuda.is_available() else "peak RSS so far",
-            "phases": phases.rows}  # fmt: skip
+    return {
+        "shape": name,
+        "parameters": count,
+        "device": device,
+        "torch": torch.__version__,
+        **kept,
+        "memory": "max_memory_allocated of the phase" if torch.cuda.is_available() else "peak RSS so far",
+        "phases": phases.rows,
+    }
 
 
 def show(report: dict[str, Any]) -> None:
     """Print a report as Markdown."""
-    print(f"{report['shape']}: {report['parameters']:,} parameters on {report['device']}; engine {report['engine']}, "
-          f"lora {list(report['lora'])}, {report['batch_size']} episodes of at most {report['max_tokens']} tokens\n")
+    print(
+        f"{report['shape']}: {report['parameters']:,} parameters on {report['device']}; engine {report['engine']}, "
+        f"lora {list(report['lora'])}, {report['batch_size']} episodes of at most {report['max_tokens']} tokens\n"
+    )
     print(f"| phase | seconds | tokens | tokens/s | MiB ({report['memory']}) |\n|---|---|---|---|---|")
     for row in report["phases"]:
         speed = "" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:,.0f}"

@@ -35,17 +35,26 @@ def timed(method: str) -> dict[str, object]:
         command = [sys.executable, "-m", "coevolve", "train", method, "--preset", "quick", "--out", folder]
         start = time.perf_counter()
         subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env=os.environ | {"OMP_NUM_THREADS": "1"}, preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )  # fmt: skip
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
         seconds = time.perf_counter() - start
         spent = pd.read_json(Path(folder) / "timings.jsonl", lines=True).reindex(columns=PHASES).sum()
         summary = json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))
     held_out = {stage: f"{its['k']}/{its['n']}" for stage, its in summary["held_out"].items()}
-    return {"method": method, "steps": summary["steps"], "seconds": round(seconds, 1),
-            **{phase: round(float(spent[phase]), 1) for phase in PHASES},
-            **{phase: round(summary["seconds_around"].get(phase, 0.0), 1) for phase in AROUND},
-            "peak_mib": summary["peak_rss_mb"], **held_out}  # fmt: skip
+    return {
+        "method": method,
+        "steps": summary["steps"],
+        "seconds": round(seconds, 1),
+        **{phase: round(float(spent[phase]), 1) for phase in PHASES},
+        **{phase: round(summary["seconds_around"].get(phase, 0.0), 1) for phase in AROUND},
+        "peak_mib": summary["peak_rss_mb"],
+        **held_out,
+    }
 
 
 def measured(methods: Sequence[str]) -> tuple[list[dict[str, object]], list[float]]:

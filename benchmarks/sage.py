@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
+from codesandbox.code import run_tests
 from coevolve import config
-from coevolve.protocols import sage
-from coevolve.train import Trainer
-from coevolve.verify.code import run_tests
+from coevolve.loop import Trainer
+from coevolve.papers.sage import method as sage
 
 ROUNDS = 20
 PROGRAMS = 60
@@ -37,8 +37,12 @@ def steps() -> dict[str, object]:
                     runs.append(sage._share_passed.cache_info().misses - before)
         counts = {name: trainer.run.steps for name, trainer in trainers.items()}
     medians = {name: statistics.median(values) for name, values in times.items()}
-    return {"step_s": medians, "ratio": medians["sage"] / medians["mae"], "programs_by_step": runs,
-            "run_s": {name: median * counts[name] for name, median in medians.items()}}  # fmt: skip
+    return {
+        "step_s": medians,
+        "ratio": medians["sage"] / medians["mae"],
+        "programs_by_step": runs,
+        "run_s": {name: median * counts[name] for name, median in medians.items()},
+    }
 
 
 def verification() -> dict[str, float]:
@@ -60,8 +64,13 @@ def main() -> None:
     """Measure, print, and write sage.json beside this file."""
     torch.set_num_threads(1)
     verification()  # the servers start on first use
-    found = {"machine": platform.machine(), "torch": torch.__version__, "threads": torch.get_num_threads(),
-             **steps(), **verification()}  # fmt: skip
+    found = {
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        **steps(),
+        **verification(),
+    }
     text = json.dumps(found, indent=1)
     Path(__file__).with_suffix(".json").write_text(text + "\n")
     print(text)

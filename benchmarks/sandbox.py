@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from coevolve.verify import code, level, verify
+from codesandbox import code, level
+from coevolve.verify import verify
 
 ROUNDS, BATCH, BATCHES = 600, 250, 9
 LEVELS = ("process", "kernel", "namespaces")
@@ -24,9 +25,21 @@ PROGRAM = "def f(x):\n    return x * x\n"
 TESTS = "assert f(3) == 9\nassert f(-4) == 16\nassert f(0) == 0"
 LOOP = "for i in range(5):\n    assert f(i) == i * i"
 FORMULAS = [("x^2-1", "(x-1)(x+1)"), (r"2\sqrt{3}", r"\sqrt{12}"), ("(1,2)", "(2,1)"), (r"\frac{\pi}{2}", r"\pi/2")]
-BOMBS = ["(5^(5^(5^(5^5))-4)-5)/16", "9^{9^9}", "2^{10^{10}}", "(10^{10})!", r"\binom{10^9}{5\cdot 10^8}",
-         r"\int_{-\infty}^{\infty} e^{-x^{x}} dx", r"(1+\sqrt{2})^{100000}", "(x+y+z)^{120}", "42=9^{9^9}",
-         r"\Gamma(10^8)", "x+" * 400, "9" * 500, "(" * 200 + "1" + ")" * 200]  # fmt: skip
+BOMBS = [
+    "(5^(5^(5^(5^5))-4)-5)/16",
+    "9^{9^9}",
+    "2^{10^{10}}",
+    "(10^{10})!",
+    r"\binom{10^9}{5\cdot 10^8}",
+    r"\int_{-\infty}^{\infty} e^{-x^{x}} dx",
+    r"(1+\sqrt{2})^{100000}",
+    "(x+y+z)^{120}",
+    "42=9^{9^9}",
+    r"\Gamma(10^8)",
+    "x+" * 400,
+    "9" * 500,
+    "(" * 200 + "1" + ")" * 200,
+]
 DATA = Path(__file__).parents[1] / "tests" / "data"
 CORPUS, STRINGS = DATA / "hostile_programs", DATA / "hostile_strings.jsonl"
 CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
@@ -60,11 +73,16 @@ def programs() -> dict[str, float]:
         found = code.run_many([partial(code.run_tests, PROGRAM, TESTS)] * BATCH)
         rates.append(BATCH / (time.perf_counter() - start))
         passed += sum(said.verdict == "pass" for said in found)
-    return {"level": reached, "start_s": round(began, 2), "median_ms": round(statistics.median(single), 2),
-            "fastest_tenth_ms": round(statistics.quantiles(single, n=10)[0], 2),
-            "programs_per_s": round(statistics.median(rates)), "fastest_batch_per_s": round(max(rates)),
-            "two_process_tests_ms": median_ms(lambda: code.run_tests(PROGRAM, LOOP), ROUNDS // 3),
-            "passed": passed / BATCH / BATCHES}  # fmt: skip
+    return {
+        "level": reached,
+        "start_s": round(began, 2),
+        "median_ms": round(statistics.median(single), 2),
+        "fastest_tenth_ms": round(statistics.quantiles(single, n=10)[0], 2),
+        "programs_per_s": round(statistics.median(rates)),
+        "fastest_batch_per_s": round(max(rates)),
+        "two_process_tests_ms": median_ms(lambda: code.run_tests(PROGRAM, LOOP), ROUNDS // 3),
+        "passed": passed / BATCH / BATCHES,
+    }
 
 
 def corpus() -> dict[str, object]:
@@ -82,8 +100,13 @@ def corpus() -> dict[str, object]:
         wrong += [] if said.verdict in must["verdict"] else [f"{path.stem}: {said.verdict} ({said.detail})"]
     reached = level.programs().reported
     level.close()
-    return {"level": reached, "programs": count, "not_allowed": wrong, "slowest_s": round(slowest, 2),
-            "peak_mib": peak_mib()}  # fmt: skip
+    return {
+        "level": reached,
+        "programs": count,
+        "not_allowed": wrong,
+        "slowest_s": round(slowest, 2),
+        "peak_mib": peak_mib(),
+    }
 
 
 def formulas(rounds: int = 40) -> dict[str, object]:
@@ -108,9 +131,14 @@ def formulas(rounds: int = 40) -> dict[str, object]:
         wrong += [answer[:40]] if said.correct is not right else []
     level.close()
     return {
-        "start_s": round(began, 2), "median_ms": times, "hostile": len(asked) + len(BOMBS), "not_allowed": wrong,
-        "slowest_hostile_s": round(worst, 2), "honest_peak_mib": honest, "hostile_peak_mib": peak_mib(),
-    }  # fmt: skip
+        "start_s": round(began, 2),
+        "median_ms": times,
+        "hostile": len(asked) + len(BOMBS),
+        "not_allowed": wrong,
+        "slowest_hostile_s": round(worst, 2),
+        "honest_peak_mib": honest,
+        "hostile_peak_mib": peak_mib(),
+    }
 
 
 def peak_mib() -> int:
@@ -134,10 +162,16 @@ def main() -> None:
         sys.stdout.write(json.dumps(PARTS[sys.argv[1]](*map(int, sys.argv[2:]))))
         return
     rows = [row for name in LEVELS if (row := apart("programs", {level.VARIABLE: name}))]
-    result = {"machine": platform.processor() or platform.machine(), "python": platform.python_version(),
-              "cores": len(os.sched_getaffinity(0)), "load": round(os.getloadavg()[0], 1),
-              "user": "root" if os.geteuid() == 0 else "ordinary",
-              "levels": rows, "corpus": apart("corpus", {}), "formulas": apart("formulas", {})}  # fmt: skip
+    result = {
+        "machine": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 1),
+        "user": "root" if os.geteuid() == 0 else "ordinary",
+        "levels": rows,
+        "corpus": apart("corpus", {}),
+        "formulas": apart("formulas", {}),
+    }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print(pd.DataFrame(rows).to_markdown(index=False))
     print(f"\ncorpus: {json.dumps(result['corpus'])}\nformulas: {json.dumps(result['formulas'])}")

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.play import play
-from coevolve.train import Trainer
+from coevolve.driver import play
+from coevolve.loop import Trainer
 from coevolve.types import Turn
-from coevolve.worlds import tiny
+from tinyworld import tasks as tiny
 
 ROUNDS = 15
 ROWS = (32, 128, 512)
@@ -50,8 +50,11 @@ def step() -> dict[str, float]:
             for name, pool in trainer.protocol.pools.items():
                 pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
             learnt.append(seconds(lambda number=number, outcomes=outcomes: trainer.learn(number, outcomes)))
-    return {"play_s": statistics.median(played), "learn_s": statistics.median(learnt),
-            "turns_per_s": turns / sum(played)}  # fmt: skip
+    return {
+        "play_s": statistics.median(played),
+        "learn_s": statistics.median(learnt),
+        "turns_per_s": turns / sum(played),
+    }
 
 
 def sampling() -> list[dict[str, float]]:
@@ -82,8 +85,13 @@ def sampling() -> list[dict[str, float]]:
 def main() -> None:
     """Measure, print Markdown, write JSON beside this file."""
     torch.set_num_threads(1)
-    result = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": 1,
-              "step": step(), "sampling": sampling()}  # fmt: skip
+    result = {
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "threads": 1,
+        "step": step(),
+        "sampling": sampling(),
+    }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     phases = result["step"]
     print(f"one MAE step (quick): play {phases['play_s']:.3f} s ({phases['turns_per_s']:.0f} turns/s), ", end="")

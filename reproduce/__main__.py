@@ -80,8 +80,9 @@ def screen() -> tuple[AbstractContextManager[object], Show]:
         if line:
             progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
         room = progress.console.width - 2 * BAR
-        progress.update(task, total=report.total, completed=len(report), description=at_work(report.live, room),
-                        refresh=True)
+        progress.update(
+            task, total=report.total, completed=len(report), description=at_work(report.live, room), refresh=True
+        )
 
     return progress, show
 
@@ -97,8 +98,14 @@ def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> 
         print(f"failed {id}: {error}" + (f" (see {os.path.relpath(kept)})" if kept.exists() else ""))
     for id, reason in report.blocked.items():
         print(f"blocked {id}: {reason}")
-    groups = {"ran": report.ran, "cached": report.cached, "failed": report.failed, "blocked": report.blocked,
-              "skipped": skipped, "unclaimed": unclaimed}
+    groups = {
+        "ran": report.ran,
+        "cached": report.cached,
+        "failed": report.failed,
+        "blocked": report.blocked,
+        "skipped": skipped,
+        "unclaimed": unclaimed,
+    }
     print(", ".join(f"{name} {len(group)}" for name, group in groups.items()), f"in {seconds:.1f}s")
     return 1 if report.failed or report.blocked else 0
 

@@ -43,6 +43,8 @@ def check_needs(plan: Plan, item: Item, patience: float) -> None:
         if not late:
             return
         if time.monotonic() >= limit:
-            raise UserError(f"{item.id} needs {late[0]}, which is {states[late[0]]}; "
-                            f"run it first: python -m reproduce cell {late[0]} --preset {plan.preset.name}")
+            raise UserError(
+                f"{item.id} needs {late[0]}, which is {states[late[0]]}; "
+                f"run it first: python -m reproduce cell {late[0]} --preset {plan.preset.name}"
+            )
         time.sleep(1)

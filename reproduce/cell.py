@@ -24,10 +24,11 @@ from reproduce import one_line
 from reproduce.keys import RUNNING
 from reproduce.plan import Item
 
-LAST = ("import resource as _resource\n"
-        "print('finished', _resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)")
-POLICY = ("default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; "
-          "form-action 'none'; base-uri 'none'")
+LAST = "import resource as _resource\nprint('finished', _resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; "
+    "form-action 'none'; base-uri 'none'"
+)
 START_TIMEOUT = 240  # seconds; a warm kernel may wait for its server's imports
 
 
@@ -63,8 +64,16 @@ def run_once(item: Item, root: Path, folder: Path, kernel: str, scratch: Path, n
     copy = nbformat.from_dict(json.loads(json.dumps(notebook)))
     try:
         return papermill.execute_notebook(
-            copy, output, dict(item.parameters), kernel_name=kernel, language="python", progress_bar=False,
-            start_timeout=START_TIMEOUT, config=config, cwd=(root / item.notebook).parent)
+            copy,
+            output,
+            dict(item.parameters),
+            kernel_name=kernel,
+            language="python",
+            progress_bar=False,
+            start_timeout=START_TIMEOUT,
+            config=config,
+            cwd=(root / item.notebook).parent,
+        )
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
 
@@ -103,8 +112,14 @@ def check_outputs(item: Item, folder: Path) -> None:
 
 def write_html(notebook: Any, path: Path, title: str) -> None:
     """Write the executed notebook as one page that loads nothing and runs no script, whatever it holds."""
-    addresses = ("mathjax_url", "require_js_url", "mermaid_js_url", "mermaid_layout_elk_js_url", "jquery_url",
-                 "jupyter_widgets_base_url")
+    addresses = (
+        "mathjax_url",
+        "require_js_url",
+        "mermaid_js_url",
+        "mermaid_layout_elk_js_url",
+        "jquery_url",
+        "jupyter_widgets_base_url",
+    )
     exporter = HTMLExporter(**dict.fromkeys(addresses, ""))
     page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
     policy = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">'

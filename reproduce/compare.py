@@ -22,8 +22,11 @@ def read_tree(folder: Path) -> dict[str, str]:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
     files = (file.relative_to(folder) for file in sorted(folder.rglob("*.csv")))
-    return {str(file): (folder / file).read_text(encoding="utf-8") for file in files
-            if not any(part.startswith(".") for part in file.parts)}
+    return {
+        str(file): (folder / file).read_text(encoding="utf-8")
+        for file in files
+        if not any(part.startswith(".") for part in file.parts)
+    }
 
 
 def read_commit(root: Path, reference: str, folder: str) -> dict[str, str]:
@@ -60,8 +63,11 @@ def differences(name: str, old: str, new: str, tolerance: float) -> list[str]:
             found.append(f"{name}: row {number}: {len(before)} -> {len(after)} cells")
             continue
         named = zip(header + ["?"] * len(before), before, after, strict=False)
-        found += [f"{name}: row {number} ({before[0]}), {column}: {a} -> {b}"
-                  for column, a, b in named if not close(a, b, tolerance)]
+        found += [
+            f"{name}: row {number} ({before[0]}), {column}: {a} -> {b}"
+            for column, a, b in named
+            if not close(a, b, tolerance)
+        ]
     return found
 
 

@@ -79,8 +79,9 @@ def scratch_folder(plan: Plan, id: str) -> Path:
 
 
 @contextmanager
-def workshop(plan: Plan, items: list[Item], cell: bool = False, apart: bool = False,
-             patience: float = 0.0) -> Iterator[Path]:
+def workshop(
+    plan: Plan, items: list[Item], cell: bool = False, apart: bool = False, patience: float = 0.0
+) -> Iterator[Path]:
     """Hold the results folder, or as a `cell` only one item's place in it, and a fresh scratch folder.
 
     `apart`: the items are made by cells; after sweeping up, the folder is open to them and closed to batches.

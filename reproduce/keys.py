@@ -53,20 +53,26 @@ def is_source(file: Path, folder: Path) -> bool:
 
 def digest_notebook(path: Path) -> str:
     """Hash a notebook's cells, types and tags; outputs, ids and other metadata do not count."""
-    cells = [[cell.get("cell_type"), source(cell), cell.get("metadata", {}).get("tags", [])]
-             for cell in read_notebook(path)["cells"]]
+    cells = [
+        [cell.get("cell_type"), source(cell), cell.get("metadata", {}).get("tags", [])]
+        for cell in read_notebook(path)["cells"]
+    ]
     return digest(json.dumps(cells).encode())
 
 
 def parts(plan: Plan, item: Item) -> Parts:
     """Collect everything that the item's result depends on, by name. The runs it needs must be done."""
-    needs = {need: digest(json.dumps(read_marker(plan.folder / need).get("outputs"), sort_keys=True).encode())
-             for need in item.needs}
-    return {"notebook": digest_notebook(plan.root / item.notebook),
-            "parameters": dict(item.parameters),
-            "sources": dict(sources(plan.root)),
-            "inputs": {name: digest_path(plan.root / name) for name in item.inputs} | needs,
-            "outputs": list(item.outputs)}
+    needs = {
+        need: digest(json.dumps(read_marker(plan.folder / need).get("outputs"), sort_keys=True).encode())
+        for need in item.needs
+    }
+    return {
+        "notebook": digest_notebook(plan.root / item.notebook),
+        "parameters": dict(item.parameters),
+        "sources": dict(sources(plan.root)),
+        "inputs": {name: digest_path(plan.root / name) for name in item.inputs} | needs,
+        "outputs": list(item.outputs),
+    }
 
 
 def key(found: Parts) -> str:
@@ -100,8 +106,11 @@ def write_marker(item: Item, folder: Path, found: Parts) -> None:
 def damaged(item: Item, folder: Path, marker: Mapping[str, Any]) -> list[str]:
     """List outputs that are missing or are not what the marker says."""
     recorded = marker.get("outputs", {})
-    return [name for name in {**dict.fromkeys(item.outputs), **recorded}
-            if recorded.get(name, "missing") == "missing" or digest_path(folder / name) != recorded[name]]
+    return [
+        name
+        for name in {**dict.fromkeys(item.outputs), **recorded}
+        if recorded.get(name, "missing") == "missing" or digest_path(folder / name) != recorded[name]
+    ]
 
 
 def is_done(item: Item, folder: Path, found: Parts) -> bool:
@@ -161,8 +170,11 @@ def why(plan: Plan, item: Item) -> list[str]:
 def compare(prefix: str, old: Any, new: Any) -> list[str]:
     """Name the leaves in which two trees of parts differ."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return [line for name in sorted({*old, *new})
-                for line in compare(f"{prefix}.{name}" if prefix else name, old.get(name), new.get(name))]
+        return [
+            line
+            for name in sorted({*old, *new})
+            for line in compare(f"{prefix}.{name}" if prefix else name, old.get(name), new.get(name))
+        ]
     if old == new:
         return []
     if prefix.startswith(("parameters", "outputs")):

@@ -21,8 +21,10 @@ from reproduce.alone import cell_command
 from reproduce.plan import Item, Plan
 from reproduce.run import TICK, Ending, read_line
 
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_NUM_REDIS_GET_RETRIES": "1"}  # how often an address that does not answer as Ray does is tried
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
+}  # how often an address that does not answer as Ray does is tried
 LONGEST = 40  # characters of a local instance's folder: the address of a socket in it has at most 107
 PROBE = 5.0  # seconds to wait for an address to answer
 
@@ -82,8 +84,10 @@ class Ray:
         """Refuse a preset whose runs would wait for ever; with --jobs the cluster may grow on demand."""
         preset = self.plan.preset
         if not self.jobs and preset.gpus > most:
-            raise UserError(f"presets.toml [{preset.name}]: gpus is {preset.gpus}, but no node has more than "
-                            f"{most:.0f}; if the cluster grows on demand, say --jobs N")
+            raise UserError(
+                f"presets.toml [{preset.name}]: gpus is {preset.gpus}, but no node has more than "
+                f"{most:.0f}; if the cluster grows on demand, say --jobs N"
+            )
 
     def measure(self) -> None:
         """See what the cluster has now; it may grow and shrink."""
@@ -110,8 +114,9 @@ class Ray:
             return len(self.tasks) < self.jobs
         gpus = self.gpus(item)
         taken = sum(self.gpus(other) for other in self.live)
-        return not self.tasks or (len(self.tasks) < self.capacity.get("CPU", 0)
-                                  and (not gpus or taken + gpus <= self.capacity.get("GPU", 0)))
+        return not self.tasks or (
+            len(self.tasks) < self.capacity.get("CPU", 0) and (not gpus or taken + gpus <= self.capacity.get("GPU", 0))
+        )
 
     def begin(self, item: Item, found: keys.Parts, fresh: bool) -> None:
         """Hand the item to Ray; retries are the batch's, as with every executor."""
@@ -176,6 +181,7 @@ def probe(address: str) -> None:
 
 def task() -> Callable[[list[str], str], str]:
     """Return what a node does; a function in a function travels whole, so nodes need not import this package."""
+
     def make(command: list[str], folder: str) -> str:
         import os
         import platform

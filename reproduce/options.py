@@ -76,18 +76,30 @@ def parse_run(arguments: list[str], options: argparse.Namespace) -> argparse.Nam
     parser.add_choice()
     jobs = os.environ.get("JOBS")
     parser.add_argument("--jobs", default=jobs, help="how many at once; default: JOBS, or all cores")
-    parser.add_argument("--executor", choices=("local", "ray", "snakemake"), default="local",
-                        help="what runs the items: processes of this machine (default), Ray, or snakemake")
-    parser.add_argument("--address", help="of a running Ray cluster: HOST:PORT or auto; default: RAY_ADDRESS, "
-                                          "or local, an instance for this command")
+    parser.add_argument(
+        "--executor",
+        choices=("local", "ray", "snakemake"),
+        default="local",
+        help="what runs the items: processes of this machine (default), Ray, or snakemake",
+    )
+    parser.add_argument(
+        "--address",
+        help="of a running Ray cluster: HOST:PORT or auto; default: RAY_ADDRESS, "
+        "or local, an instance for this command",
+    )
     parser.add_argument("--tolerance", type=tolerance, default=1e-6, help="of --check, relative or absolute")
     parser.add_argument("--json", action="store_true", help="with --list: machine-readable")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="show every item and its state")
     what.add_argument("--dry-run", action="store_true", help="say what would run, and why")
     what.add_argument("--why", metavar="ID", help="say what changed since this item was done")
-    what.add_argument("--check", nargs="?", const="HEAD", metavar="REF",
-                      help="compare the preset's tables with a commit (default HEAD) or a folder")
+    what.add_argument(
+        "--check",
+        nargs="?",
+        const="HEAD",
+        metavar="REF",
+        help="compare the preset's tables with a commit (default HEAD) or a folder",
+    )
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     options = parser.parse_args(own, options)
     options.extra, options.jobs = arguments[len(own) + 1 :], job_count(options.jobs)

@@ -38,8 +38,7 @@ def source(cell: Mapping[str, Any]) -> str:
 
 def declared(path: Path) -> dict[str, tuple[type, ...]]:
     """List the parameters of a notebook: name -> allowed types; an empty tuple allows any plain value."""
-    tagged = [cell for cell in read_notebook(path)["cells"]
-              if "parameters" in cell.get("metadata", {}).get("tags", [])]
+    tagged = [cell for cell in read_notebook(path)["cells"] if "parameters" in cell.get("metadata", {}).get("tags", [])]
     if len(tagged) != 1:
         raise UserError(f"notebook {path}: {len(tagged)} cells are tagged parameters, one is needed")
     try:
@@ -111,8 +110,10 @@ def check_parameters(path: Path, values: Mapping[str, Any]) -> None:
     fields = declared(path)
     for name, value in values.items():
         if not isinstance(name, str) or name not in fields:
-            raise UserError(f"notebook {path}: unknown parameter {one_line(repr(name), 60)}; "
-                            f"declared: {', '.join(fields) or 'none'}")
+            raise UserError(
+                f"notebook {path}: unknown parameter {one_line(repr(name), 60)}; "
+                f"declared: {', '.join(fields) or 'none'}"
+            )
         if not fits(value, fields[name]):
             wanted = " or ".join(kind.__name__ for kind in fields[name])
             raise UserError(f"notebook {path}: {name} must be {wanted}, not {one_line(repr(value), 60)}")

@@ -62,8 +62,11 @@ def relative(root: Path, notebook: str, target: str) -> str:
 
 def run_items(root: Path, preset: Preset, where: str, name: str, table: dict[str, Any]) -> list[Item]:
     """Make the items of one training run: one per seed, the preset's or its own for that preset."""
-    overrides = {**preset.defaults.get(table["protocol"], {}), **table.get("overrides", {}),
-                 **table.get("presets", {}).get(preset.name, {})}
+    overrides = {
+        **preset.defaults.get(table["protocol"], {}),
+        **table.get("overrides", {}),
+        **table.get("presets", {}).get(preset.name, {}),
+    }
     for key in overrides:
         if SECRET.search(key):
             raise UserError(f"{where}: {key!r} looks like a secret, and results are public")
@@ -78,16 +81,37 @@ def run_items(root: Path, preset: Preset, where: str, name: str, table: dict[str
     items = []
     for seed in table.get("seeds", {}).get(preset.name, preset.seeds):
         id = f"runs/{name}-s{seed}"
-        parameters = {"protocol": table["protocol"], "preset": preset.name, "seed": seed,
-                      "overrides": json.dumps(overrides, sort_keys=True, default=str),
-                      "out": relative(root, TRAIN, f"results/{preset.name}/{id}")}
-        items.append(Item(id, "run", TRAIN, parameters, (), inputs, outputs, None, timeout, names, table["paper"],
-                          table["protocol"], (seed,), overrides))
+        parameters = {
+            "protocol": table["protocol"],
+            "preset": preset.name,
+            "seed": seed,
+            "overrides": json.dumps(overrides, sort_keys=True, default=str),
+            "out": relative(root, TRAIN, f"results/{preset.name}/{id}"),
+        }
+        items.append(
+            Item(
+                id,
+                "run",
+                TRAIN,
+                parameters,
+                (),
+                inputs,
+                outputs,
+                None,
+                timeout,
+                names,
+                table["paper"],
+                table["protocol"],
+                (seed,),
+                overrides,
+            )
+        )
     return items
 
 
-def artefact_item(root: Path, preset: Preset, id: str, table: dict[str, Any], runs: Mapping[str, list[Item]],
-                  row: Mapping[str, str]) -> Item:
+def artefact_item(
+    root: Path, preset: Preset, id: str, table: dict[str, Any], runs: Mapping[str, list[Item]], row: Mapping[str, str]
+) -> Item:
     """Make the item of one table or figure; `row` is its line of the index."""
     where = f"[artefacts.{id}]"
     if "skip" in table:
@@ -100,25 +124,42 @@ def artefact_item(root: Path, preset: Preset, id: str, table: dict[str, Any], ru
             raise UserError(f"{where}: parameter {name!r} is set by the runner or looks like a secret")
     notebook = table["notebook"]
     used = {name: [item.seeds[0] for item in runs[name]] for name in table.get("runs", ())}
-    parameters = {**table.get("parameters", {}), "preset": preset.name,
-                  "out": relative(root, notebook, f"results/{preset.name}/.{id}.part"),
-                  "results": relative(root, notebook, "results")}
+    parameters = {
+        **table.get("parameters", {}),
+        "preset": preset.name,
+        "out": relative(root, notebook, f"results/{preset.name}/.{id}.part"),
+        "results": relative(root, notebook, "results"),
+    }
     if (root / notebook).is_file() and "runs" in declared(root / notebook):
         parameters["runs"] = used  # so that folders of seeds that the preset no longer has are left alone
     numbers = f"reproduce/paper_numbers/{row.get('numbers_file')}"
     inputs = ([numbers] if row.get("numbers_file") and (root / numbers).exists() else []) + table.get("inputs", [])
     seeds = tuple(sorted({seed for group in used.values() for seed in group}))
     needs = tuple(item.id for name in used for item in runs[name])
-    return Item(id, "artefact", notebook, parameters, needs, tuple(dict.fromkeys(inputs)),
-                tuple(table["outputs"]), None, table.get("timeout", preset.timeout),
-                paper=row["paper"], seeds=seeds, config={"runs": used})
+    return Item(
+        id,
+        "artefact",
+        notebook,
+        parameters,
+        needs,
+        tuple(dict.fromkeys(inputs)),
+        tuple(table["outputs"]),
+        None,
+        table.get("timeout", preset.timeout),
+        paper=row["paper"],
+        seeds=seeds,
+        config={"runs": used},
+    )
 
 
 def unclaimed(root: Path, id: str, paper: str) -> Item:
     """Make the entry of an id that no TOML claims, with the reason."""
     built = (root / "reproduce" / f"{paper}.toml").exists()
-    reason = (f"not claimed in reproduce/{paper}.toml" if built
-              else f"belongs to a method that is not built yet: {paper.upper()}")
+    reason = (
+        f"not claimed in reproduce/{paper}.toml"
+        if built
+        else f"belongs to a method that is not built yet: {paper.upper()}"
+    )
     return Item(id, "unclaimed", skip=reason, paper=paper)
 
 

@@ -14,9 +14,27 @@ from typing import Any
 
 from reproduce.plan import Item
 
-PACKAGES = ("coevolve", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scipy", "pandas",
-            "matplotlib", "seaborn", "math-verify", "papermill", "nbclient", "nbconvert", "ipykernel",
-            "unsloth", "vllm", "triton")
+PACKAGES = (
+    "coevolve",
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "numpy",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "seaborn",
+    "math-verify",
+    "papermill",
+    "nbclient",
+    "nbconvert",
+    "ipykernel",
+    "unsloth",
+    "vllm",
+    "triton",
+)
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -60,20 +78,35 @@ def machine() -> dict[str, Any]:
     """Describe processor, cores, memory and graphics processors."""
     kilobytes = first_match("/proc/meminfo", r"MemTotal:\s+(\d+)")
     cards = Path("/proc/driver/nvidia/gpus").glob("*/information")
-    return {"system": platform.system(), "machine": platform.machine(),
-            "cpu": first_match("/proc/cpuinfo", r"model name\s*:\s*(.+)"),
-            "cores": os.cpu_count(), "usable_cores": len(os.sched_getaffinity(0)),
-            "memory_gib": round(int(kilobytes) / 2**20, 1) if kilobytes else None,
-            "gpus": [first_match(str(card), r"Model:\s*(.+)") for card in sorted(cards)]}
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cpu": first_match("/proc/cpuinfo", r"model name\s*:\s*(.+)"),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(kilobytes) / 2**20, 1) if kilobytes else None,
+        "gpus": [first_match(str(card), r"Model:\s*(.+)") for card in sorted(cards)],
+    }
 
 
-def record(item: Item, common: dict[str, Any], preset: str, kernel: str, seconds: float,
-           peak_kib: int) -> dict[str, Any]:
+def record(
+    item: Item, common: dict[str, Any], preset: str, kernel: str, seconds: float, peak_kib: int
+) -> dict[str, Any]:
     """Assemble one item's provenance. `common` is what all items of one command share."""
-    return {"id": item.id, "preset": preset, "notebook": item.notebook, "parameters": dict(item.parameters),
-            "configuration": dict(item.config), "seeds": list(item.seeds), **common, "kernel": kernel,
-            "threads": 1, "wall_seconds": round(seconds, 2), "peak_rss_mib": round(peak_kib / 1024, 1),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {
+        "id": item.id,
+        "preset": preset,
+        "notebook": item.notebook,
+        "parameters": dict(item.parameters),
+        "configuration": dict(item.config),
+        "seeds": list(item.seeds),
+        **common,
+        "kernel": kernel,
+        "threads": 1,
+        "wall_seconds": round(seconds, 2),
+        "peak_rss_mib": round(peak_kib / 1024, 1),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def shared(root: Path) -> dict[str, Any]:

@@ -50,8 +50,12 @@ def log(item: Item) -> str:
 def snakefile(plan: Plan, home: Path, rules: list[Item], forced: set[str], workdir: Path) -> str:
     """Write the items that would run as a Snakefile that works in the folder `workdir`."""
     ours, urgency = {item.id for item in rules}, demand(rules)
-    text = HEAD.format(preset=plan.preset.name, count=len(rules), workdir=literal(str(workdir)),
-                       made=literal([made(item) for item in rules]))
+    text = HEAD.format(
+        preset=plan.preset.name,
+        count=len(rules),
+        workdir=literal(str(workdir)),
+        made=literal([made(item) for item in rules]),
+    )
     for number, item in enumerate(rules, 1):
         command = shlex.join([sys.executable, *cell_command(plan, item, item.id in forced)])
         # The cell takes the shell's place, so that it ends when snakemake does, its parent then.
@@ -84,8 +88,9 @@ class Snakemake:
     def __init__(self, plan: Plan, home: Path, jobs: int, extra: list[str]) -> None:
         """Look whether snakemake is there. extra: arguments of snakemake itself."""
         if find_spec("snakemake") is None:
-            raise UserError("--executor snakemake: the package snakemake is not installed; "
-                            "pip install -e '.[snakemake]'")
+            raise UserError(
+                "--executor snakemake: the package snakemake is not installed; pip install -e '.[snakemake]'"
+            )
         self.plan, self.home, self.jobs, self.extra = plan, home, jobs, extra
 
     def execute(self, items: list[Item], forced: set[str], show: Show) -> Report:
@@ -111,13 +116,28 @@ class Snakemake:
     def watch(self, folder: Path, rules: list[Item], report: Report, show: Show) -> None:
         """Run snakemake, show every item when it is made, and tell at the end what became of the others."""
         options = ["--jobs", str(self.jobs), "--keep-going", "--rerun-incomplete", "--nocolor", "--latency-wait", "60"]
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile"),
-                   "--directory", str(folder), *options, *self.extra]
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            str(folder / "Snakefile"),
+            "--directory",
+            str(folder),
+            *options,
+            *self.extra,
+        ]
         parent, messages = os.getpid(), folder / "snakemake.log"
         with messages.open("wb") as out:
-            process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                       start_new_session=True,
-                                       preexec_fn=lambda: warm.die_with_parent(signal.SIGKILL, parent))
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=lambda: warm.die_with_parent(signal.SIGKILL, parent),
+            )
         left = {item.id: item for item in rules}
         try:
             ended = False

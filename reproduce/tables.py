@@ -19,10 +19,24 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
 PRESET_FIELDS = {"seeds": [int], "kernel": str, "jobs": int, "timeout": int, "hub": bool, "gpus": int, "retries": int}
 LEAST = {"jobs": 0, "timeout": 1, "gpus": 0, "retries": 0}  # the smallest value of a preset's field
-RUN_FIELDS = {"protocol": str, "overrides": dict, "presets": dict, "seeds": dict, "tags": [str], "outputs": [str],
-              "timeout": int}
-ARTEFACT_FIELDS = {"notebook": str, "runs": [str], "outputs": [str], "inputs": [str], "parameters": dict,
-                   "skip": str, "timeout": int}
+RUN_FIELDS = {
+    "protocol": str,
+    "overrides": dict,
+    "presets": dict,
+    "seeds": dict,
+    "tags": [str],
+    "outputs": [str],
+    "timeout": int,
+}
+ARTEFACT_FIELDS = {
+    "notebook": str,
+    "runs": [str],
+    "outputs": [str],
+    "inputs": [str],
+    "parameters": dict,
+    "skip": str,
+    "timeout": int,
+}
 Fields = Mapping[str, type | list[type]]  # name -> type of the value; [type] is a list of them
 
 

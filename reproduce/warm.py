@@ -20,8 +20,16 @@ SPEC = "coevolve-warm"
 SERVER = "COEVOLVE_WARM_SERVER"  # environment variable: the server's socket
 ANSWER = 180.0  # seconds to wait for a server that is still importing
 LIGHT = ("pandas", "matplotlib.pyplot", "seaborn", "scipy.stats")
-HEAVY = ("torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.models.qwen2",
-         "safetensors.torch", "pandas", "matplotlib.pyplot", "coevolve.train")
+HEAVY = (
+    "torch",
+    "transformers",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.qwen2",
+    "safetensors.torch",
+    "pandas",
+    "matplotlib.pyplot",
+    "coevolve.loop",
+)
 PR_SET_PDEATHSIG = 1
 
 
@@ -33,10 +41,18 @@ def environment(root: Path, scratch: Path) -> dict[str, str]:
     paths = [str(root / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     jupyter = [str(scratch / "jupyter"), *filter(None, [os.environ.get("JUPYTER_PATH")])]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return {**os.environ, **threads, "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0", "TMPDIR": str(scratch),
-            "PYTHONPATH": os.pathsep.join(paths), "JUPYTER_PATH": os.pathsep.join(jupyter),
-            "JUPYTER_RUNTIME_DIR": str(scratch / "runtime"), "IPYTHONDIR": str(scratch / "ipython"),
-            "TOKENIZERS_PARALLELISM": "false"}
+    return {
+        **os.environ,
+        **threads,
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": "0",
+        "TMPDIR": str(scratch),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "JUPYTER_PATH": os.pathsep.join(jupyter),
+        "JUPYTER_RUNTIME_DIR": str(scratch / "runtime"),
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
 
 
 def die_with_parent(sign: int, parent: int) -> None:
@@ -53,8 +69,9 @@ def start(path: Path, modules: tuple[str, ...], environment: dict[str, str]) -> 
     environment["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     with path.with_suffix(".log").open("wb") as log:
         command = [sys.executable, __file__, "serve", str(os.getpid()), str(path), *modules]
-        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                start_new_session=True)
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
 
 
 def write_spec(folder: Path) -> None:

@@ -12,7 +12,7 @@ settings.load_profile("untimed")
 @pytest.fixture(scope="module")
 def landlock():
     """Skip where the kernel has no Landlock: no program runs there unasked."""
-    from coevolve.verify.sandbox import guard
+    from codesandbox.guarded import guard
 
     if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
         pytest.skip("no Landlock here")

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
 PACKAGE = SRC / "coevolve"
-SANDBOX = PACKAGE / "verify" / "sandbox" / "child.py"
+SANDBOX = SRC / "codesandbox" / "guarded" / "child.py"
 ROOMS = ("src", "reproduce", "tools", "benchmarks")
 CODE = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 TEXT_WING = """types play pools checks shares parse prompts rewards protocols worlds show record verify
@@ -105,8 +105,8 @@ def test_import_reader_sees_through_modules_and_functions():
     tree = ast.parse("import torch.nn\nfrom .types import Turn\ndef f():\n    from coevolve import play\n")
     kept, TREES[path] = TREES[path], tree
     try:
-        assert {"torch.nn", "coevolve.types", "coevolve.types.Turn", "coevolve.play"} <= imports(path)
-        assert "coevolve.play" not in imports(path, inside_functions=False)
+        assert {"torch.nn", "coevolve.types", "coevolve.types.Turn", "coevolve.driver"} <= imports(path)
+        assert "coevolve.driver" not in imports(path, inside_functions=False)
         assert {"torch", "dataclasses"} <= loaded(path)
     finally:
         TREES[path] = kept
@@ -137,7 +137,7 @@ def test_text_wing_loads_no_tensors(room):
 @pytest.mark.parametrize("room", TENSOR_WING)
 def test_tensor_wing_reads_no_text(room):
     for path in files_of(room):
-        for other in ("coevolve.parse.", "coevolve.prompts.", "coevolve.protocols."):
+        for other in ("coevolve.parse.", "coevolve.prompts.", "coevolve.papers."):
             reads = [name for name in imports(path) if f"{name}.".startswith(other)]
             assert not reads, f"{short(path)} imports {reads}"
 
@@ -204,15 +204,15 @@ def fresh(code: str) -> str:
 
 
 def test_tables_and_figures_load_no_torch():
-    rooms = "coevolve, coevolve.record, coevolve.evaluate.tables, coevolve.evaluate.figures"
+    rooms = "coevolve, coevolve.record, reproduce.analysis.tables, reproduce.analysis.figures"
     assert fresh(f"import sys, {rooms}; print(sorted({TENSORS} & set(sys.modules)))") == "[]"
 
 
 def test_public_verbs_win_over_modules_of_the_same_name():
     code = """
-import coevolve.train, coevolve.play
+import coevolve.loop, coevolve.driver
 from coevolve import Policy, Run, Steps, play, train
-print([callable(name) for name in (Policy, Run, Steps, play, train, coevolve.train, coevolve.play)])
+print([callable(name) for name in (Policy, Run, Steps, play, train, coevolve.loop, coevolve.driver)])
 """
     assert fresh(code) == str([True] * 7)
 

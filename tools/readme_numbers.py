@@ -58,8 +58,12 @@ def loss(root: Path = ROOT) -> str:
 def step(root: Path = ROOT) -> str:
     """One MAE step by phase, and the sampler beside transformers."""
     found = json.loads((root / "benchmarks" / "step.json").read_text(encoding="utf-8"))
-    lines = [f"One MAE step: {found['step']['play_s']:.2f} s to play, {found['step']['learn_s']:.2f} s to learn.", "",
-             "| rows | ours, tokens/s | transformers | ratio |", "|---|---|---|---|"]  # fmt: skip
+    lines = [
+        f"One MAE step: {found['step']['play_s']:.2f} s to play, {found['step']['learn_s']:.2f} s to learn.",
+        "",
+        "| rows | ours, tokens/s | transformers | ratio |",
+        "|---|---|---|---|",
+    ]
     for row in found["sampling"]:
         lines.append(f"| {row['rows']} | {row['ours']:,.0f} | {row['transformers']:,.0f} | {row['ratio']:.2f} |")
     return "\n".join(lines)
@@ -68,9 +72,20 @@ def step(root: Path = ROOT) -> str:
 def runs(root: Path = ROOT) -> str:
     """Whole runs of the quick preset on one core, by phase."""
     found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
-    heads = ("method", "steps", "seconds", "every round", "of which playing", "learning", "validating",
-             "test before and after", "other set-ups, conversations", "imports, loading, saving", "peak MiB",
-             "held-out")  # fmt: skip
+    heads = (
+        "method",
+        "steps",
+        "seconds",
+        "every round",
+        "of which playing",
+        "learning",
+        "validating",
+        "test before and after",
+        "other set-ups, conversations",
+        "imports, loading, saving",
+        "peak MiB",
+        "held-out",
+    )
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for run in found:
         spent = [run[name] for name in ("play", "learn", "evaluate", "held_out")] + [run["setups"] + run["examined"]]

@@ -1,7 +1,7 @@
 """Several roles, one policy: the public names, each imported on first use.
 
-Importing the package loads no torch, so tables and figures start fast. `coevolve.play` and `coevolve.train`
-are the verbs; their modules' other names come with `from coevolve.play import ...`.
+Importing the package loads no torch, so tables and figures start fast. `coevolve.driver` and `coevolve.loop`
+are the verbs; their modules' other names come with `from coevolve.driver import ...`.
 """
 
 import sys
@@ -14,14 +14,14 @@ __all__ = ["Policy", "Run", "Steps", "play", "train"]
 _HOMES = {
     "Policy": "coevolve.policies.causal",
     "Run": "coevolve.config",
-    "Steps": "coevolve.play",
-    "play": "coevolve.play",
-    "train": "coevolve.train",
+    "Steps": "coevolve.driver",
+    "play": "coevolve.driver",
+    "train": "coevolve.loop",
 }
 
 
 class _Package(ModuleType):
-    # Importing the submodule coevolve.train sets the attribute `train` to the module, so the order of imports
+    # Importing the submodule coevolve.loop sets the attribute `train` to the module, so the order of imports
     # would decide what `from coevolve import train` means. The verb wins, always.
     def __setattr__(self, name: str, value: object) -> None:
         verb = isinstance(value, ModuleType) and name in _HOMES

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve import config, preflight
-from coevolve.evaluate.judge import PROMPTS
+from published.judge import PROMPTS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -119,7 +119,7 @@ def grade(options: argparse.Namespace, unknown: Mapping[str, Any]) -> int:
     """Grade a finished run's unscored answers and print a line a data set; see `evaluate.grades`."""
     if unknown:
         raise ValueError(f"grade takes no field=value pairs, got {sorted(unknown)}")
-    from coevolve.evaluate import grades
+    from published import grades
 
     grades.unscored(options.run)  # the cheapest question first
     preflight.model(options.judge)
@@ -144,8 +144,8 @@ def train(run: config.Run) -> int:
 
 def _train(run: config.Run) -> int:
     gc.disable()  # what the imports make is not garbage: looking through it again and again costs a fifth of their time
+    from coevolve.loop import train as start  # torch loads only once everything else has been checked
     from coevolve.policies import memory
-    from coevolve.train import train as start  # torch loads only once everything else has been checked
 
     gc.freeze()
     gc.enable()

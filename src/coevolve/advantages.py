@@ -78,9 +78,7 @@ def reinforce_pp_by_role(
     samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] | None = None, kl_coef: float = 0.0
 ) -> list[list[float]]:
     """`reinforce_pp` with a mean and a deviation per interaction type, so that none has a standing advantage."""
-    return _reinforce_pp(
-        "reinforce_pp_by_role", samples, log_ratios, kl_coef, lambda s: (s.policy, s.role, s.group)
-    )
+    return _reinforce_pp("reinforce_pp_by_role", samples, log_ratios, kl_coef, lambda s: (s.policy, s.role, s.group))
 
 
 def _reinforce_pp(

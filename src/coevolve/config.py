@@ -16,17 +16,17 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from coevolve.advantages import ESTIMATORS, WITH_KL
 from coevolve.checks import among
-from coevolve.evaluate.setups import SETUPS
+from coevolve.setups import SETUPS
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
 UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
 PRESETS_FILE = Path(__file__).with_name("presets.toml")
 METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
-    "mae": "coevolve.protocols.mae:MAE",
-    "sage": "coevolve.protocols.sage:SAGE",
-    "spice": "coevolve.protocols.spice:SPICE",
-    "comas": "coevolve.protocols.comas:CoMAS",
-    "conl": "coevolve.protocols.conl:CoNL",
+    "mae": "coevolve.papers.mae.method:MAE",
+    "sage": "coevolve.papers.sage.method:SAGE",
+    "spice": "coevolve.papers.spice.method:SPICE",
+    "comas": "coevolve.papers.comas.method:CoMAS",
+    "conl": "coevolve.papers.conl.method:CoNL",
     "base": "coevolve.baselines.base:Base",
     "azr": "coevolve.baselines.azr:AZR",
     "sft": "coevolve.baselines.sft:SFT",
@@ -77,9 +77,18 @@ class Run:
     track: str = ""  # tensorboard, trackio or wandb beside the files
 
     def __post_init__(self) -> None:
-        for name, low in (("steps", 0), ("batch_size", 1), ("max_tokens", 1), ("micro_tokens", 1), ("eval_every", 0),
-                          ("eval_items", 1), ("save_every", 1), ("keep_episodes", 0), ("seed", 0),
-                          ("weight_decay", 0)):  # fmt: skip
+        for name, low in (
+            ("steps", 0),
+            ("batch_size", 1),
+            ("max_tokens", 1),
+            ("micro_tokens", 1),
+            ("eval_every", 0),
+            ("eval_items", 1),
+            ("save_every", 1),
+            ("keep_episodes", 0),
+            ("seed", 0),
+            ("weight_decay", 0),
+        ):
             if getattr(self, name) < low:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
         for name in ("learning_rate", "grad_clip", "temperature"):
@@ -154,7 +163,7 @@ def _coerce(cls: type, name: str, value: Any) -> Any:
     if type(value) is int and float in kinds:
         return float(value)
     if type(value) not in kinds:
-        allowed = ' or '.join(kind.__name__.removesuffix('Type') for kind in kinds)
+        allowed = " or ".join(kind.__name__.removesuffix("Type") for kind in kinds)
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
@@ -172,7 +181,7 @@ def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], 
         else:
             mine[name] = _coerce(Run, name, value)
     if "world" in its:
-        from coevolve.worlds import dataworld  # only here: it brings every scorer
+        from published import world as dataworld  # only here: it brings every scorer
 
         its["world"] = dataworld.world(its["world"], protocol, its.get("paper"))
     return mine, its
@@ -248,8 +257,11 @@ def differences(run: Run) -> list[tuple[str, Any, Any]]:
     paper |= getattr(run.protocol, "PAPER", {})
     mine = run.describe()
     mine |= mine.pop("protocol")
-    return [(name, paper[name], mine[name]) for name in mine
-            if name in paper and name not in UNCOUNTED and mine[name] != paper[name]]  # fmt: skip
+    return [
+        (name, paper[name], mine[name])
+        for name in mine
+        if name in paper and name not in UNCOUNTED and mine[name] != paper[name]
+    ]
 
 
 def as_json(run: Run) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coevolve import track
 from coevolve.config import assign
-from coevolve.policies.tiny import find
+from tinyworld.recipe import find
 
 if TYPE_CHECKING:
     from coevolve.config import Run
@@ -30,8 +30,10 @@ def check(run: "Run") -> None:
     models = dict.fromkeys(assign(run.protocol, run.model)[0].values())
     for name in models:
         if base_of(name) != name and run.engine != "torch":
-            raise ValueError(f"model {name!r} is an adapter, which engine {run.engine!r} does not load: "
-                             f"`coevolve export {name} --to FOLDER` merges it into a whole model")  # fmt: skip
+            raise ValueError(
+                f"model {name!r} is an adapter, which engine {run.engine!r} does not load: "
+                f"`coevolve export {name} --to FOLDER` merges it into a whole model"
+            )
         if not name.startswith(SERVERS):
             find(base_of(name))
     for name in models:
@@ -45,8 +47,9 @@ def engine(kind: str) -> None:
     """Raise ValueError when a package that the engine needs is not installed."""
     for part, package in ENGINES.items():
         if part in kind.split("+") and find_spec(package) is None:
-            raise ValueError(f"engine {kind!r} needs the package {package}, which is not installed; "
-                             "see environment.yml")  # fmt: skip
+            raise ValueError(
+                f"engine {kind!r} needs the package {package}, which is not installed; see environment.yml"
+            )
 
 
 def model(name: str) -> None:
@@ -116,9 +119,9 @@ def unreachable(error: Exception) -> str:
 
 def data(world: object) -> None:
     """Raise ValueError when a published data set that a world names can be had neither here nor from the hub."""
-    from coevolve.worlds import sources
-    from coevolve.worlds.data import benchmark
-    from coevolve.worlds.dataworld import DataWorld
+    from published import sources
+    from published.data import benchmark
+    from published.world import DataWorld
 
     if isinstance(world, DataWorld):
         for key in dict.fromkeys([*world.its.tests, *world.its.seeds]):

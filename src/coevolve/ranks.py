@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coevolve.play import Engine, play
+from coevolve.driver import Engine, play
 from coevolve.types import Episode, Outcome
 
 

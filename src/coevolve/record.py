@@ -14,8 +14,21 @@ from typing import Any
 
 from coevolve.types import Outcome
 
-SCORE_FIELDS = ("stage", "setup", "split", "family", "level", "item", "question", "answer", "correct", "misconception",
-                "finished", "tokens_in", "tokens_out")  # fmt: skip
+SCORE_FIELDS = (
+    "stage",
+    "setup",
+    "split",
+    "family",
+    "level",
+    "item",
+    "question",
+    "answer",
+    "correct",
+    "misconception",
+    "finished",
+    "tokens_in",
+    "tokens_out",
+)
 LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its JSON escape
 
 
@@ -66,10 +79,16 @@ def mean_facts(outcomes: Sequence[Outcome]) -> dict[str, float]:
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
     """One episode as a JSON row: its facts, and who said what and earned what."""
     said = [
-        {"role": s.role, "policy": s.policy, "prompt": s.reply.turn.messages[-1]["content"], "text": s.reply.text,
-         "tokens": len(s.reply.ids), "reward": s.reward}
+        {
+            "role": s.role,
+            "policy": s.policy,
+            "prompt": s.reply.turn.messages[-1]["content"],
+            "text": s.reply.text,
+            "tokens": len(s.reply.ids),
+            "reward": s.reward,
+        }
         for s in outcome.samples
-    ]  # fmt: skip
+    ]
     return {"step": step, "episode": index, "facts": outcome.facts, "samples": said}
 
 

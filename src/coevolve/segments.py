@@ -69,8 +69,11 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     advantages = []
     for sample in samples:
         rewards = segments(sample)
-        mine = {name: reward - means[sample.role, sample.group, name]
-                for name, reward in rewards.items() if reward is not None}  # fmt: skip
+        mine = {
+            name: reward - means[sample.role, sample.group, name]
+            for name, reward in rewards.items()
+            if reward is not None
+        }
         advantages.append([mine.get(name) if name is not None else None for name in owners(sample)])
     return advantages
 

@@ -60,8 +60,10 @@ def conversation(
         number = agent // len(rounds)
         cells = "".join(f'<td style="{CELL}"><code>{escape(note)}</code>{view.html}</td>' for note, view in shown)
         lines.append(f'<tr><td style="{CELL}">{number}</td>{cells}</tr>')
-        text += [f"agent {number}, {sample.role}: {note}\n    {view.text}"
-                 for (sample, _), (note, view) in zip(mine, shown, strict=True)]  # fmt: skip
+        text += [
+            f"agent {number}, {sample.role}: {note}\n    {view.text}"
+            for (sample, _), (note, view) in zip(mine, shown, strict=True)
+        ]
     caption = f"<p>{escape(title)}</p>" if title else ""
     return Shown(f"<div>{caption}<p>{marks}</p><table><tr>{head}</tr>{''.join(lines)}</table></div>", "\n".join(text))
 

@@ -34,7 +34,9 @@ def policy(tmp_path: Path) -> str:
 def test_an_unknown_kind_is_refused_before_anything_is_written(policy: str, tmp_path: Path) -> None:
     done = export(policy, "--to", str(tmp_path / "out"), "--gguf", "q8")
     assert done.returncode == 2 and not (tmp_path / "out").exists()
-    assert done.stderr.strip().splitlines()[-1].startswith("coevolve: --gguf must be one of not_quantized, fast_quantized")
+    assert (
+        done.stderr.strip().splitlines()[-1].startswith("coevolve: --gguf must be one of not_quantized, fast_quantized")
+    )
 
 
 def taught(folder: Path, tmp_path: Path) -> Path:
@@ -46,7 +48,13 @@ def taught(folder: Path, tmp_path: Path) -> Path:
         (llama / name).mkdir()
     for name in ("convert_hf_to_gguf.py", "llama-quantize"):
         shutil.copy(LLAMA / name, llama / name)
-    command = [sys.executable, str(llama / "convert_hf_to_gguf.py"), str(folder), "--outfile", str(tmp_path / "no.gguf")]
+    command = [
+        sys.executable,
+        str(llama / "convert_hf_to_gguf.py"),
+        str(folder),
+        "--outfile",
+        str(tmp_path / "no.gguf"),
+    ]
     unknown = re.search(r"chkhsh: *([0-9a-f]+)", subprocess.run(command, capture_output=True, text=True).stderr)
     source = llama / "conversion/base.py"
     anchor = "        if res is None:\n"

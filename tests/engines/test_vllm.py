@@ -20,9 +20,9 @@ pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines ins
 
 from coevolve import config, policies, prompts
 from coevolve.engines.vllm import SHARE, VLLM
-from coevolve.learn import learn
+from coevolve.learner import learn
+from coevolve.loop import train
 from coevolve.policies.team import Team
-from coevolve.train import train
 from coevolve.types import Turn
 
 SOLVER = prompts.load("mae", "solver", "compact")
@@ -30,7 +30,7 @@ QUESTIONS = ("3+4=?", "x+3=9, x=?", "12-7=?", "sort 4 1 3")
 TWICE = """
 import json, sys
 from coevolve import config
-from coevolve.train import train
+from coevolve.loop import train
 for out in sys.argv[2:]:
     train(config.build("mae", "quick", out=out, overrides=json.loads(sys.argv[1])))
 """
@@ -113,8 +113,9 @@ def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
     turns = [turn for pair in zip(asked("left"), asked("right"), strict=True) for turn in pair]
     gap = []
     for reply in answers(engine, turns):
-        torch.testing.assert_close(torch.tensor(reply.logprobs), exact(team.policies[reply.turn.policy], reply),
-                                   atol=CLOSE, rtol=0)  # fmt: skip
+        torch.testing.assert_close(
+            torch.tensor(reply.logprobs), exact(team.policies[reply.turn.policy], reply), atol=CLOSE, rtol=0
+        )
         other = "left" if reply.turn.policy == "right" else "right"
         gap.append((torch.tensor(reply.logprobs) - exact(team.policies[other], reply)).abs().max())
     assert max(gap) > 20 * CLOSE, "the two adapters must differ for this to show anything"
@@ -122,7 +123,15 @@ def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
 
 def test_a_short_run_learns_and_its_samples_match_the_learner(tmp_path):
     base = str(widen("tiny", tmp_path / "wide"))
-    fields = {"engine": "vllm", "model": base, "max_tokens": 48, "steps": 12, "batch_size": 16, "eval_items": 12, "eval_every": 0}
+    fields = {
+        "engine": "vllm",
+        "model": base,
+        "max_tokens": 48,
+        "steps": 12,
+        "batch_size": 16,
+        "eval_items": 12,
+        "eval_every": 0,
+    }
     out = train(config.build("mae", "quick", out=tmp_path / "run", overrides=fields))
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert max(row["logprob_gap"] for row in rows if "logprob_gap" in row) < CLOSE
@@ -151,6 +160,7 @@ def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_h
     assert [one["enable_sleep_mode"] for one in asked_for] == [True, False, True]
     assert [one.get("distributed_executor_backend") for one in asked_for] == [None, None, "external_launcher"]
 
+
 def test_a_closed_engine_leaves_room_for_the_next(whole):
     policy, engine = whole  # the last test of this engine
     before = [reply.ids for reply in answers(engine, asked())]
@@ -165,11 +175,31 @@ def test_a_closed_engine_leaves_room_for_the_next(whole):
 def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path):
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
-    fields = {"engine": "vllm", "model": str(widen("tiny", tmp_path / "wide")), "max_tokens": 48, "steps": 2,
-              "batch_size": 6, "eval_items": 2, "eval_every": 0, "learning_rate": 3e-3}  # fmt: skip
+    fields = {
+        "engine": "vllm",
+        "model": str(widen("tiny", tmp_path / "wide")),
+        "max_tokens": 48,
+        "steps": 2,
+        "batch_size": 6,
+        "eval_items": 2,
+        "eval_every": 0,
+        "learning_rate": 3e-3,
+    }
     quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local_addr", "127.0.0.1",
-               "--nproc_per_node", "2", script, json.dumps(fields), tmp_path / "one", tmp_path / "two"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--local_addr",
+        "127.0.0.1",
+        "--nproc_per_node",
+        "2",
+        script,
+        json.dumps(fields),
+        tmp_path / "one",
+        tmp_path / "two",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={**os.environ, **quiet})
     assert done.returncode == 0, done.stderr[-3000:]
     one, two = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two"))

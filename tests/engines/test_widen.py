@@ -4,7 +4,7 @@ import torch
 from widen import widen
 
 from coevolve import policies, prompts
-from coevolve.learn import learn
+from coevolve.learner import learn
 from coevolve.types import Turn
 
 TURN = prompts.load("mae", "solver", "compact")(question="3+4*2=?")

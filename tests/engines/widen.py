@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, Qwen2ForCausalLM
 
-from coevolve.policies.tiny import find
+from tinyworld.recipe import find
 
 
 def pad(weight: Tensor, *shape: int) -> Tensor:

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among, at_least
+from coevolve.papers.format import format_reward
 from coevolve.parse import boxed, tag
 from coevolve.pools import Pool
-from coevolve.rewards.format import format_reward
 from coevolve.types import Episode, Outcome
-from coevolve.worlds import tiny
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld import tasks as tiny
+from tinyworld.oracle import TinyWorld
 
 MODES = {
     "deduction": ("add", "sub", "mul", "prec", "div", "mod"),
@@ -93,10 +94,18 @@ class AZR:
         replies = yield [self.solver(question=q) for q in asked]
         rights = [self._verified(q, reply.text) for q, reply in zip(asked, replies, strict=True)]
         samples = [proposal.earns(r_proposer, f"propose {mode}")]
-        samples += [reply.earns(solver_reward(right, self._form(reply.text)), f"solve {mode}")
-                    for reply, right in zip(replies, rights, strict=True)]  # fmt: skip
-        facts = {"valid": float(valid), "right": sum(rights) / len(rights), "reward_proposer": r_proposer,
-                 "difficulty": None if rate is None else 1 - rate, "proposal": question, "mode": mode}  # fmt: skip
+        samples += [
+            reply.earns(solver_reward(right, self._form(reply.text)), f"solve {mode}")
+            for reply, right in zip(replies, rights, strict=True)
+        ]
+        facts = {
+            "valid": float(valid),
+            "right": sum(rights) / len(rights),
+            "reward_proposer": r_proposer,
+            "difficulty": None if rate is None else 1 - rate,
+            "proposal": question,
+            "mode": mode,
+        }
         return Outcome(samples, facts, {mode: buffer.added})
 
     def _verified(self, question: str, text: str) -> bool:

@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 
 from coevolve import config
 from coevolve.checks import among
-from coevolve.protocols.method import Method
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.method import Method
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 PAPERS = ("mae", "sage", "spice", "comas", "conl")
 

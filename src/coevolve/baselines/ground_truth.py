@@ -10,7 +10,8 @@ from coevolve.baselines.srt import Tabled, pay, solutions, tokens_of
 from coevolve.parse import answer_line
 from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 
 @dataclass(kw_only=True)

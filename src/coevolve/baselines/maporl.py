@@ -9,12 +9,13 @@ from random import Random
 from typing import Any, ClassVar
 
 from coevolve.checks import at_least
+from coevolve.papers.comas.method import CoMAS, Discussion, quoted
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
-from coevolve.protocols.comas import CoMAS, Discussion, quoted
 from coevolve.shares import mean
 from coevolve.types import Episode, Outcome, Reply
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 
 @dataclass(kw_only=True)
@@ -45,19 +46,28 @@ class MAPoRL(Discussion):
         said: list[list[Reply]] = []
         for _ in range(self.turns):
             shown = [self._seen(said[-1], agent) if said else "" for agent in range(self.agents)]
-            turns = [self.solution(policy=name, problem=question, discussion=text)
-                     for name, text in zip(self.policies, shown, strict=True)]  # fmt: skip
+            turns = [
+                self.solution(policy=name, problem=question, discussion=text)
+                for name, text in zip(self.policies, shown, strict=True)
+            ]
             said.append((yield turns))
         truths = [[self.world.right(question, boxed(reply.text)) for reply in replies] for replies in said]
         if any(truth is None for row in truths for truth in row):  # nothing to verify against: nobody is paid
             return Outcome([], {"question": question, "right": None})
         values = [[float(truth) for truth in row] for row in truths]
-        samples = [reply.earns(reward(values, turn, agent, self.discount, self.share))
-                   for turn, replies in enumerate(said) for agent, reply in enumerate(replies)]  # fmt: skip
-        facts = {"question": question, "right": mean([v for row in values for v in row]),
-                 "right_first": mean(values[0]), "right_last": mean(values[-1]),
-                 "interactions": self.agents * self.turns,
-                 "tokens_out": sum(len(reply.ids) for replies in said for reply in replies)}  # fmt: skip
+        samples = [
+            reply.earns(reward(values, turn, agent, self.discount, self.share))
+            for turn, replies in enumerate(said)
+            for agent, reply in enumerate(replies)
+        ]
+        facts = {
+            "question": question,
+            "right": mean([v for row in values for v in row]),
+            "right_first": mean(values[0]),
+            "right_last": mean(values[-1]),
+            "interactions": self.agents * self.turns,
+            "tokens_out": sum(len(reply.ids) for replies in said for reply in replies),
+        }
         return Outcome(samples, facts)
 
     @staticmethod

@@ -15,17 +15,18 @@ from typing import Any, ClassVar
 
 from scipy.cluster.hierarchy import fcluster, linkage
 
+from coevolve import setups
 from coevolve.checks import among, at_least
-from coevolve.evaluate import setups
+from coevolve.method import Method
+from coevolve.papers.spice.method import TEMPLATES
+from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, Question, read_free
+from coevolve.papers.spice.rewards import uncertainty
 from coevolve.parse import boxed
-from coevolve.protocols.method import Method
-from coevolve.protocols.spice import TEMPLATES
-from coevolve.questions import ANSWER_TYPES, BOOLEANS, Question, read_free
-from coevolve.rewards.spice import uncertainty
 from coevolve.shares import mean
 from coevolve.types import Episode, Outcome
 from coevolve.verify.plain import normal
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 ORDERS = 4  # n-grams up to this length
@@ -38,9 +39,14 @@ class RZero(Method):
     PROMPTS: ClassVar[str] = "spice"
 
     TRAINING: ClassVar[dict[str, Any]] = {  # steps: those of the other rows; R-Zero counts five long iterations
-        "steps": 640, "batch_size": 128, "learning_rate": 1e-6, "temperature": 1.0, "loss": "ppo", "clip": (0.2, 0.2),
+        "steps": 640,
+        "batch_size": 128,
+        "learning_rate": 1e-6,
+        "temperature": 1.0,
+        "loss": "ppo",
+        "clip": (0.2, 0.2),
         "entropy_coef": 0.0,
-    }  # fmt: skip
+    }
 
     PAPER: ClassVar[dict[str, Any]] = {"steps": "5 long iterations"}  # Table 5
 
@@ -103,13 +109,20 @@ class RZero(Method):
         return Outcome(samples, self._facts(tasks, valid, votes, taught))
 
     def _facts(
-        self, tasks: Sequence[Question | str], valid: Sequence[str], votes: Sequence[tuple[str | None, float]],
+        self,
+        tasks: Sequence[Question | str],
+        valid: Sequence[str],
+        votes: Sequence[tuple[str | None, float]],
         taught: Sequence[int],
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         labels = [self.world.right(text, label) for text, (label, _) in zip(valid, votes, strict=True)]
-        return {"valid": len(valid) / len(tasks), "taught": len(taught) / len(tasks),
-                "agreement": mean([rate for _, rate in votes]), "gold_right": mean(labels),
-                "questions": list(valid)}  # fmt: skip
+        return {
+            "valid": len(valid) / len(tasks),
+            "taught": len(taught) / len(tasks),
+            "agreement": mean([rate for _, rate in votes]),
+            "gold_right": mean(labels),
+            "questions": list(valid),
+        }
 
 
 def majority(answers: Sequence[str | None]) -> tuple[str | None, float]:

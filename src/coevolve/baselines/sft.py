@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from coevolve.checks import at_least
-from coevolve.protocols.method import Method
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.method import Method
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 if TYPE_CHECKING:
     from coevolve.config import Run
@@ -60,16 +61,30 @@ class SFT(Method):
             )
         with tempfile.TemporaryDirectory() as scratch:
             arguments = SFTConfig(
-                output_dir=scratch, num_train_epochs=self.epochs, per_device_train_batch_size=self.sft_batch,
-                learning_rate=run.learning_rate, weight_decay=run.weight_decay, max_grad_norm=run.grad_clip,
-                seed=run.seed, report_to="none", save_strategy="no", logging_steps=50, disable_tqdm=True, bf16=False,
-                fp16=False, gradient_checkpointing=False, max_length=1024,
-            )  # fmt: skip
+                output_dir=scratch,
+                num_train_epochs=self.epochs,
+                per_device_train_batch_size=self.sft_batch,
+                learning_rate=run.learning_rate,
+                weight_decay=run.weight_decay,
+                max_grad_norm=run.grad_clip,
+                seed=run.seed,
+                report_to="none",
+                save_strategy="no",
+                logging_steps=50,
+                disable_tqdm=True,
+                bf16=False,
+                fp16=False,
+                gradient_checkpointing=False,
+                max_length=1024,
+            )
             kind = SFTTrainer if policy.head_VH.is_cuda else OnCPU
             trainer = kind(
-                policy.model, args=arguments, train_dataset=Dataset.from_list(self.rows()),
-                processing_class=policy.tokenizer, peft_config=adapter,
-            )  # fmt: skip
+                policy.model,
+                args=arguments,
+                train_dataset=Dataset.from_list(self.rows()),
+                processing_class=policy.tokenizer,
+                peft_config=adapter,
+            )
             trainer.train()
         if adapter:
             policy.replace(trainer.model.merge_and_unload())

@@ -14,14 +14,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coevolve.checks import at_least
+from coevolve.driver import Batched, play
+from coevolve.method import Method
+from coevolve.papers.comas.method import CoMAS, quoted
+from coevolve.papers.comas.rewards import extract_score
 from coevolve.parse import boxed
-from coevolve.play import Batched, play
-from coevolve.protocols.comas import CoMAS, quoted
-from coevolve.protocols.method import Method
-from coevolve.rewards.comas import extract_score
 from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 if TYPE_CHECKING:
     from coevolve.config import Run
@@ -66,12 +67,20 @@ class SRLM(Method):
         judges = [self.judge(problem=question, solution=quoted(reply)) for reply in replies]
         verdicts = yield [turn for turn in judges for _ in range(self.judgements)]
         scores = [extract_score(verdict.text) for verdict in verdicts]
-        rated = [(value, reply.text) for i, reply in enumerate(replies)
-                 if (value := mean(scores[i * self.judgements : (i + 1) * self.judgements])) is not None]  # fmt: skip
+        rated = [
+            (value, reply.text)
+            for i, reply in enumerate(replies)
+            if (value := mean(scores[i * self.judgements : (i + 1) * self.judgements])) is not None
+        ]
         pair = preference(rated)
         truth = [self.world.right(question, boxed(text)) for text in pair] if pair else [None, None]
-        facts = {"question": question, "paired": float(pair is not None), "pair": pair,
-                 "chosen_right": number(truth[0]), "rejected_right": number(truth[1])}  # fmt: skip
+        facts = {
+            "question": question,
+            "paired": float(pair is not None),
+            "pair": pair,
+            "chosen_right": number(truth[0]),
+            "rejected_right": number(truth[1]),
+        }
         return Outcome([], facts)
 
     def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, list[dict[str, str]]]]:
@@ -104,11 +113,24 @@ class SRLM(Method):
             reference = reference.merge_and_unload()
         with tempfile.TemporaryDirectory() as scratch:
             arguments = DPOConfig(
-                output_dir=scratch, num_train_epochs=1, per_device_train_batch_size=self.dpo_batch, beta=self.dpo_beta,
-                learning_rate=run.learning_rate, weight_decay=run.weight_decay, max_grad_norm=run.grad_clip,
-                seed=run.seed, report_to="none", save_strategy="no", logging_steps=50, disable_tqdm=True, bf16=False,
-                fp16=False, gradient_checkpointing=False, max_length=None, dataloader_pin_memory=policy.head_VH.is_cuda,
-            )  # fmt: skip
+                output_dir=scratch,
+                num_train_epochs=1,
+                per_device_train_batch_size=self.dpo_batch,
+                beta=self.dpo_beta,
+                learning_rate=run.learning_rate,
+                weight_decay=run.weight_decay,
+                max_grad_norm=run.grad_clip,
+                seed=run.seed,
+                report_to="none",
+                save_strategy="no",
+                logging_steps=50,
+                disable_tqdm=True,
+                bf16=False,
+                fp16=False,
+                gradient_checkpointing=False,
+                max_length=None,
+                dataloader_pin_memory=policy.head_VH.is_cuda,
+            )
             trainer = DPOTrainer(
                 model, reference, arguments, train_dataset=Dataset.from_list(rows), processing_class=policy.tokenizer
             )
@@ -138,8 +160,10 @@ def _plain_head(model: Any) -> None:
         counted_BT = (labels[:, 1:] != -100).to(logits_BTV)
         chosen_BT = logprobs_BTV.gather(-1, wanted_BT[..., None])[..., 0]
         return SimpleNamespace(
-            log_probs=chosen_BT * counted_BT, entropy=-(logprobs_BTV.exp() * logprobs_BTV).sum(-1) * counted_BT,
-            mean_logits=logits_BTV.mean(-1) * counted_BT, is_top1=logits_BTV.argmax(-1) == wanted_BT,
-        )  # fmt: skip
+            log_probs=chosen_BT * counted_BT,
+            entropy=-(logprobs_BTV.exp() * logprobs_BTV).sum(-1) * counted_BT,
+            mean_logits=logits_BTV.mean(-1) * counted_BT,
+            is_top1=logits_BTV.argmax(-1) == wanted_BT,
+        )
 
     model.forward = forward

@@ -10,13 +10,14 @@ from random import Random
 from typing import Any, ClassVar
 
 from coevolve.checks import among
-from coevolve.evaluate.setups import majority
+from coevolve.method import Method
+from coevolve.papers.conl.method import CoNL
 from coevolve.parse import answer_line
-from coevolve.protocols.conl import CoNL
-from coevolve.protocols.method import Method
+from coevolve.setups import majority
 from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome, Reply
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 FORMS = ("single", "multi")
 
@@ -30,9 +31,14 @@ class Tabled(Method):
     read = staticmethod(answer_line)
 
     def __post_init__(self) -> None:
-        self.table = CoNL(agents=self.agents, test_time=self.test_time, prompt=self.prompt,
-                          prompt_folder=self.prompt_folder, world=self.world,
-                          judge_temperature=self.judge_temperature)  # fmt: skip
+        self.table = CoNL(
+            agents=self.agents,
+            test_time=self.test_time,
+            prompt=self.prompt,
+            prompt_folder=self.prompt_folder,
+            world=self.world,
+            judge_temperature=self.judge_temperature,
+        )
         self.solver = self.table.solver
 
 
@@ -67,8 +73,13 @@ class SRT(Tabled):
         winner, votes = majority(answers)
         rewards = [float(answer is not None and answer == winner) for answer in answers]
         rights = [self.world.right(question, answer) for answer in answers]
-        facts = {"question": question, "answers": answers, "majority_share": votes / self.agents,
-                 "majority_right": number(self.world.right(question, winner)), "right_final": mean(rights)}  # fmt: skip
+        facts = {
+            "question": question,
+            "answers": answers,
+            "majority_share": votes / self.agents,
+            "majority_right": number(self.world.right(question, winner)),
+            "right_final": mean(rights),
+        }
         return Outcome(pay(rounds, rewards), facts | tokens_of(rounds))
 
 

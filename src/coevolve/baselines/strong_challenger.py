@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from coevolve.protocols.spice import SPICE
+from coevolve.papers.spice.method import SPICE
 
 
 @dataclass(kw_only=True)

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any, ClassVar
 
 from coevolve.checks import at_least
-from coevolve.evaluate.setups import majority
+from coevolve.method import Method
+from coevolve.papers.comas.method import CoMAS
 from coevolve.parse import boxed
-from coevolve.protocols.comas import CoMAS
-from coevolve.protocols.method import Method
+from coevolve.setups import majority
 from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome
-from coevolve.worlds.oracle import TinyWorld, World
+from coevolve.worlds import World
+from tinyworld.oracle import TinyWorld
 
 DUMMY = 0.0  # pays everybody the same within a baseline of its own, so it teaches nothing
 
@@ -67,7 +68,12 @@ class TTRL(Method):
             samples = [reply.earns(DUMMY, "dummy") for reply, _ in trained]
         truths = [self.world.right(question, answer) for answer in answers]
         right = self.world.right(question, label) if votes else None
-        facts = {"question": question, "right": mean(truths), "voted": float(votes),
-                 "majority_right": number(right), "interactions": len(replies),
-                 "tokens_out": sum(len(reply.ids) for reply in replies)}  # fmt: skip
+        facts = {
+            "question": question,
+            "right": mean(truths),
+            "voted": float(votes),
+            "majority_right": number(right),
+            "interactions": len(replies),
+            "tokens_out": sum(len(reply.ids) for reply in replies),
+        }
         return Outcome(samples, facts)

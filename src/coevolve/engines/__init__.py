@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coevolve.play import Batched, Engine
+from coevolve.driver import Batched, Engine
 from coevolve.types import Reply, Turn
 
 if TYPE_CHECKING:

@@ -52,10 +52,15 @@ class VLLM:
         first, on_gpu = next(iter(policies.values())), torch.cuda.is_available()
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
         chosen: dict[str, Any] = {
-            "model": str(first.source), "dtype": "bfloat16" if on_gpu else "float32", "enforce_eager": not on_gpu,
-            "enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "seed": 0,
-            "enable_sleep_mode": self.sleeps, "disable_log_stats": True,
-        }  # fmt: skip
+            "model": str(first.source),
+            "dtype": "bfloat16" if on_gpu else "float32",
+            "enforce_eager": not on_gpu,
+            "enable_prefix_caching": True,
+            "logprobs_mode": "processed_logprobs",
+            "seed": 0,
+            "enable_sleep_mode": self.sleeps,
+            "disable_log_stats": True,
+        }
         if on_gpu:
             chosen["gpu_memory_utilization"] = SHARE / engines
             _free()  # what an earlier run left counts as taken
@@ -80,9 +85,13 @@ class VLLM:
         prompt = policy.render(turn.messages)
         heat = self.temperature if turn.temperature is None else turn.temperature
         params = SamplingParams(
-            temperature=heat, max_tokens=turn.max_tokens or self.max_tokens, logprobs=0, detokenize=False,
-            stop_token_ids=sorted(policy.end_ids), seed=int(noise(turn.key, 1)[0] * SEEDS),
-        )  # fmt: skip
+            temperature=heat,
+            max_tokens=turn.max_tokens or self.max_tokens,
+            logprobs=0,
+            detokenize=False,
+            stop_token_ids=sorted(policy.end_ids),
+            seed=int(noise(turn.key, 1)[0] * SEEDS),
+        )
         self.waiting[str(ticket)] = ticket, turn, prompt
         lora = self.loras.get(turn.policy)
         self.llm.llm_engine.add_request(str(ticket), {"prompt_token_ids": prompt}, params, lora_request=lora)

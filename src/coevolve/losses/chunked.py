@@ -30,9 +30,12 @@ class Tokens:
         """Return the tokens of one chunk."""
         old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
         return replace(
-            self, targets_T=self.targets_T[piece], advantages_T=self.advantages_T[piece],
-            old_logprobs_T=old_T, weights_T=self.weights_T[piece],
-        )  # fmt: skip
+            self,
+            targets_T=self.targets_T[piece],
+            advantages_T=self.advantages_T[piece],
+            old_logprobs_T=old_T,
+            weights_T=self.weights_T[piece],
+        )
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
         """Return the objective."""

@@ -18,9 +18,17 @@ LANE = 64  # rows are padded to whole groups of so many columns, so that every l
 
 @triton.jit
 def _slope(
-    logprob, advantage, old, low, high, dual, saturation,
-    KIND: tl.constexpr, HAS_OLD: tl.constexpr, HAS_DUAL: tl.constexpr,
-):  # fmt: skip
+    logprob,
+    advantage,
+    old,
+    low,
+    high,
+    dual,
+    saturation,
+    KIND: tl.constexpr,
+    HAS_OLD: tl.constexpr,
+    HAS_DUAL: tl.constexpr,
+):
     """Derivative of a token's term (reference.objective) by its log-probability; nan stays nan."""
     if KIND == "reinforce":
         return -advantage
@@ -77,11 +85,31 @@ def _statistics(
 
 @triton.jit
 def _rows(
-    logits, width, columns, targets, advantages, old, weights, logprobs, entropy,
-    inverse, low, high, dual, coef, saturation, LOWEST: tl.constexpr, KIND: tl.constexpr, HAS_OLD: tl.constexpr,
-    HAS_DUAL: tl.constexpr, HAS_BONUS: tl.constexpr, GRADIENT: tl.constexpr,
-    UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
+    logits,
+    width,
+    columns,
+    targets,
+    advantages,
+    old,
+    weights,
+    logprobs,
+    entropy,
+    inverse,
+    low,
+    high,
+    dual,
+    coef,
+    saturation,
+    LOWEST: tl.constexpr,
+    KIND: tl.constexpr,
+    HAS_OLD: tl.constexpr,
+    HAS_DUAL: tl.constexpr,
+    HAS_BONUS: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    UNITS: tl.constexpr,
+    THREADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
     row = tl.program_id(0)
     line = logits + row.to(tl.int64) * width
     rate = inverse * 1.4426950408889634  # exp(x / temperature) = 2^(rate x)
@@ -153,10 +181,27 @@ class TritonRows:
         old_C = tokens.old_logprobs_T
         with self.device:
             _rows[(rows,)](
-                logits_CV, logits_CV.stride(0), columns, tokens.targets_T, tokens.advantages_T,
-                tokens.weights_T if old_C is None else old_C, tokens.weights_T, logprobs_C, entropy_C,
-                1 / tokens.temperature, low, high, float(dual or 0), coef, SATURATION,
-                LOWEST=LOWEST, KIND=settings.get("kind", "ppo"), HAS_OLD=old_C is not None, HAS_DUAL=dual is not None,
-                HAS_BONUS=coef != 0, GRADIENT=gradient, **launch(columns, logits_CV.element_size()),
-            )  # fmt: skip
+                logits_CV,
+                logits_CV.stride(0),
+                columns,
+                tokens.targets_T,
+                tokens.advantages_T,
+                tokens.weights_T if old_C is None else old_C,
+                tokens.weights_T,
+                logprobs_C,
+                entropy_C,
+                1 / tokens.temperature,
+                low,
+                high,
+                float(dual or 0),
+                coef,
+                SATURATION,
+                LOWEST=LOWEST,
+                KIND=settings.get("kind", "ppo"),
+                HAS_OLD=old_C is not None,
+                HAS_DUAL=dual is not None,
+                HAS_BONUS=coef != 0,
+                GRADIENT=gradient,
+                **launch(columns, logits_CV.element_size()),
+            )
         return logits_CV if gradient else None

@@ -34,7 +34,7 @@ def load(model: str, name: str = "shared", dtype: str = "") -> "Policy":
 
         return ServedPolicy(model, name)
     from coevolve.policies.causal import Policy
-    from coevolve.policies.tiny import find
+    from tinyworld.recipe import find
 
     adapter = Path(model) / "adapter_config.json"
     if not adapter.is_file():

@@ -80,9 +80,13 @@ def attach(
     policy.model.name_or_path = str(source)
     origin = policy.source
     config = LoraConfig(
-        r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear", task_type="CAUSAL_LM",
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
         base_model_name_or_path=source,
-    )  # fmt: skip
+    )
     model = get_peft_model(policy.model, config, adapter_name=names[0])
     for name in names[1:]:
         model.add_adapter(name, config)
@@ -123,19 +127,25 @@ def load_unsloth(model: str, names: Sequence[str], lora: tuple, four_bit: bool =
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
     loader = unsloth("engine 'unsloth'")
-    from coevolve.policies.tiny import find
+    from tinyworld.recipe import find
 
     rank, alpha, dropout = lora
     source, on_gpu = find(model), torch.cuda.is_available()
     base, tokenizer = loader.from_pretrained(  # the exact name, or Unsloth takes a repository of its own instead
-        str(source), load_in_4bit=four_bit, dtype=torch.bfloat16 if on_gpu else torch.float32, max_seq_length=None,
+        str(source),
+        load_in_4bit=four_bit,
+        dtype=torch.bfloat16 if on_gpu else torch.float32,
+        max_seq_length=None,
         use_exact_model_name=True,
-    )  # fmt: skip
+    )
     adapted = loader.get_peft_model(
-        base, r=rank, lora_alpha=alpha, lora_dropout=dropout,
+        base,
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
         target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         use_gradient_checkpointing="unsloth" if on_gpu else False,
-    )  # fmt: skip
+    )
     adapted.peft_config["default"].base_model_name_or_path = str(model)  # what a merge loads, in 16 bits or more
     policy = AdapterPolicy(adapted, tokenizer, names[0], adapter="default")
     policy.source = source
@@ -150,8 +160,10 @@ def merged(folder: str | Path, base: Policy) -> Policy:
     from peft import PeftModel
 
     if getattr(base.model, "is_quantized", False):
-        raise ValueError(f"the base of {str(folder)!r} is quantised, {base.source}: an adapter is merged into 16-bit "
-                         "weights; name them in its adapter_config.json (base_model_name_or_path)")  # fmt: skip
+        raise ValueError(
+            f"the base of {str(folder)!r} is quantised, {base.source}: an adapter is merged into 16-bit "
+            "weights; name them in its adapter_config.json (base_model_name_or_path)"
+        )
     with torch.no_grad():
         model = PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload()
     return Policy(model, base.tokenizer, base.name)

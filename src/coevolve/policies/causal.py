@@ -75,8 +75,10 @@ class Policy:
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **safe)  # first: it is small, and may not do
             if not tokenizer.chat_template:
-                raise ValueError("its tokenizer has no chat template, which every prompt is written in; choose an "
-                                 "instruct model, or put a chat_template.jinja into the folder")  # fmt: skip
+                raise ValueError(
+                    "its tokenizer has no chat template, which every prompt is written in; choose an "
+                    "instruct model, or put a chat_template.jinja into the folder"
+                )
             model = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype or "float32", **safe)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]

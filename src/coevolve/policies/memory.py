@@ -13,8 +13,8 @@ from coevolve.config import assign
 from coevolve.engines.vllm import SHARE
 from coevolve.policies import sampler, sharding, zero
 from coevolve.policies.team import LARGE
-from coevolve.policies.tiny import find
 from coevolve.preflight import base_of
+from tinyworld.recipe import find
 
 if TYPE_CHECKING:
     from coevolve.config import Run

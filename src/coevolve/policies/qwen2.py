@@ -117,8 +117,15 @@ class Decoder:
     def kind(self) -> tuple:
         """What decoders must have in common to be computed together."""
         config, weight = self.model.config, self.head_HV
-        names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-                 "rms_norm_eps", "rope_parameters")  # fmt: skip
+        names = (
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "rms_norm_eps",
+            "rope_parameters",
+        )
         return *(str(getattr(config, name)) for name in names), weight.shape, weight.dtype, weight.device
 
     def rotary(self, count: int) -> Tensor:

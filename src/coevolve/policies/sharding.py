@@ -100,8 +100,10 @@ def part_of(tensor: Tensor, like: Tensor) -> Tensor:
 def optimizer_state(optimizer: Optimizer) -> dict:
     """Return an optimiser's state with whole tensors; every rank must ask."""
     state = optimizer.state_dict()
-    rows = {i: {key: whole(v) if isinstance(v, Tensor) else v for key, v in row.items()}
-            for i, row in state["state"].items()}  # fmt: skip
+    rows = {
+        i: {key: whole(v) if isinstance(v, Tensor) else v for key, v in row.items()}
+        for i, row in state["state"].items()
+    }
     return {**state, "state": rows}
 
 

@@ -29,9 +29,13 @@ class Team:
     """Policies that speak together; each that is trained has an optimiser of its own."""
 
     def __init__(
-        self, models: Mapping[str, str], trained: Sequence[str], lora: tuple = (), unsloth: bool = False,
+        self,
+        models: Mapping[str, str],
+        trained: Sequence[str],
+        lora: tuple = (),
+        unsloth: bool = False,
         four_bit: bool = False,
-    ):  # fmt: skip
+    ):
         """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights.
 
         `four_bit` has Unsloth keep those in 4 bits; ValueError in one line where that cannot be.

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from coevolve.verify import code, maths, plain
-from coevolve.verify.pool import SandboxError, cores, spread
+from codesandbox import code
+from codesandbox.pool import SandboxError, cores, spread
+from coevolve.verify import maths, plain
 
 __all__ = ["KINDS", "SandboxError", "Verdict", "valid", "verify", "verify_many"]
 KINDS = ("math", "choice", "exact", "alias", "float", "code")

@@ -5,8 +5,9 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from codesandbox import level
 from coevolve import parse
-from coevolve.verify import level, plain
+from coevolve.verify import plain
 
 CHARACTERS, DIGITS, DEPTH = 512, 60, 24  # longer, deeper: no answer to a question but a way to keep us busy
 CPU, MEMORY_MB = 1.0, 900  # of a process

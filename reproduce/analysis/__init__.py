@@ -1,0 +1,1 @@
+"""Tables, figures and statistics for the notebooks that make the artefacts."""

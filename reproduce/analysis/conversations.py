@@ -1,0 +1,186 @@
+"""Tables of what conversations on test items showed: CoNL's measures as ratios with paired bootstrap intervals.
+
+A row of the frame is one item of one run, as `evaluate.conl.examine` wrote it. Every measure is a sum over a sum
+(corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from coevolve import record
+from coevolve.papers.conl import reading as rankings
+from reproduce.analysis import standins, stats
+from reproduce.analysis.stats import Interval
+
+MEASURES = {  # name: (what is counted, out of what; none: out of all items)
+    "Pass@1": ("pass_1", None),
+    "Pass@K": ("pass_k", None),
+    "Rank-rho": ("rank_rho", "rho_known"),
+    "Correction": ("fixed", "wrong_before"),
+    "Harm": ("harmed", "right_before"),
+}
+Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]  # numerators and denominators, S seeds x I items
+Groups = Mapping[str, Sequence[str]]  # name: stand-ins, pooled
+
+
+def conversations(
+    folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "conl"
+) -> pd.DataFrame:
+    """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
+    frame = standins.read(folder, runs, labels, "conversations")
+    stands = frame["family"].map(standins.layout(paper).benchmark_of)
+    return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float))
+
+
+def readable(run: str | Path) -> dict[str, float]:
+    """How much of what a training run of CoNL recorded could be read; means over its replies and its steps.
+
+    A ranking is readable when it holds a vote; an order of the agents that one may judge needs one vote less than
+    these, at least one ("votes of an order" is what there was of that). The rest are facts of all its episodes.
+    """
+    protocol, voted = json.loads((Path(run) / "config.json").read_text(encoding="utf-8"))["protocol"], []
+    agents = protocol["agents"]
+    for samples in record.read(run, "episodes")["samples"]:
+        for role, name in {"review": "initial_ranking", "verdict": "final_ranking"}.items():
+            for author, text in enumerate(sample["text"] for sample in samples if sample["role"] == role):
+                hidden = None if protocol["own_votes"] or agents == 2 else author  # as the protocol reads them
+                votes = rankings.ranking(text, name, agents, hidden).comparisons
+                voted.append(len({frozenset(vote[:2]) for vote in votes}))
+    facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
+    order = fmean(voted) / max(1, agents - 2)
+    return {
+        "agents": agents,
+        "replies": len(voted),
+        **facts.mean(),
+        "readable rankings": fmean(map(bool, voted)),
+        "votes of an order": order,
+    }
+
+
+def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
+    """Numerators and denominators of a measure for one method, seeds and items sorted.
+
+    Raises ValueError when the seeds were not examined on the same items.
+    """
+    part = frame[(frame["method"] == method) & frame["benchmark"].isin(list(stands))]
+    top, bottom = MEASURES[measure]
+    wide = [
+        part.assign(one=1.0).pivot(index="seed", columns="item", values=name).astype(float)
+        for name in (top, bottom or "one")
+    ]
+    if part.empty or part.pivot(index="seed", columns="item", values="pass_1").isna().any(axis=None):
+        raise ValueError(f"method {method!r} has no conversations, or not the same items for every seed")
+    return wide[0].fillna(0.0).to_numpy(), wide[1].to_numpy()
+
+
+def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
+    """The difference of two ratios (of `ours` from 0 without a base) with limits by a paired bootstrap over items.
+
+    A seed counts as a repetition on the same items; with several the limits reach at least as far as Student's
+    t over the seeds' own differences, for which the last seed of a shorter base stands for those it lacks. A ratio
+    without a denominator is nan.
+    """
+    rng, items = np.random.default_rng(0), ours[0].shape[1]
+    weights_RI = rng.multinomial(items, np.full(items, 1 / items), replicates).astype(float)
+    drawn_R = _ratio(ours, weights_RI) - (0.0 if base is None else _ratio(base, weights_RI))
+    whole = np.ones((1, items))
+    delta = float((_ratio(ours, whole) - (0.0 if base is None else _ratio(base, whole)))[0])
+    known = drawn_R[np.isfinite(drawn_R)]
+    if not len(known) or not np.isfinite(delta):
+        return Interval(delta, float("nan"), float("nan"))
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    its = [
+        _seed_ratio(ours, s) - (0.0 if base is None else _seed_ratio(base, min(s, len(base[0]) - 1)))
+        for s in range(len(ours[0]))
+    ]
+    reach = stats.reach(np.array([value for value in its if np.isfinite(value)]), level)
+    return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
+
+
+def _ratio(ratio: Ratio, weights_RI: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
+
+
+def _seed_ratio(ratio: Ratio, seed: int) -> float:
+    bottom = ratio[1][seed].sum()
+    return float(ratio[0][seed].sum() / bottom) if bottom else float("nan")
+
+
+def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
+    """Every method's measures in every group: the counts behind them, the value, and 95 % limits.
+
+    Student's t over few seeds knows no bounds, so the limits end where a share or a correlation does.
+    """
+    rows = []
+    for method in frame["method"].unique():
+        for group, stands in groups.items():
+            for measure in measures:
+                ratio = ratio_of(frame, method, measure, stands)
+                value, *limits = ratio_gain(None, ratio)
+                low, high = np.clip(limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
+                rows.append(
+                    {
+                        "method": method,
+                        "benchmark": group,
+                        "measure": measure,
+                        "seeds": len(ratio[0]),
+                        "k": ratio[0].sum(),
+                        "n": ratio[1].sum(),
+                        "value": value,
+                        "low": low,
+                        "high": high,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def gains(
+    frame: pd.DataFrame, base: str, groups: Groups, measures: Sequence[str], signs: Mapping[tuple[str, str, str], int]
+) -> pd.DataFrame:
+    """Every method's difference from `base`, on the same items, with 95 % limits and a verdict.
+
+    `signs` holds the direction that the paper claims by (method, group, measure); without one there is no verdict.
+    `seeds` counts the method's. A base of more seeds is cut to as many; one of fewer is paired as `ratio_gain` does:
+    its last seed with all that are left.
+    """
+    rows = []
+    for method in frame["method"].unique():
+        if method == base:
+            continue
+        for group, stands in groups.items():
+            for measure in measures:
+                ours = ratio_of(frame, method, measure, stands)
+                theirs = ratio_of(frame, base, measure, stands)
+                seeds = len(ours[0])
+                delta, low, high = ratio_gain((theirs[0][:seeds], theirs[1][:seeds]), ours)
+                sign = signs.get((method, group, measure))
+                verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
+                rows.append(
+                    {
+                        "method": method,
+                        "benchmark": group,
+                        "measure": measure,
+                        "seeds": seeds,
+                        "delta": delta,
+                        "low": low,
+                        "high": high,
+                        "verdict": verdict,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def cell(value: float, low: float, high: float, measure: str) -> str:
+    """A measure as a table shows it: percent, or a correlation with two digits."""
+    if not np.isfinite(value):
+        return "undefined"
+    if measure == "Rank-rho":
+        return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"

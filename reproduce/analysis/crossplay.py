@@ -1,0 +1,127 @@
+"""Snapshots of a SPICE run against each other: every Challenger's tasks, answered by every Reasoner (Figure 3).
+
+Loads a model only when one has to speak. Nothing is trained here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pandas as pd
+
+from coevolve.driver import Batched, play
+from coevolve.papers.spice.method import SPICE, pass_rate
+from coevolve.papers.spice.reading import Question
+from coevolve.types import Episode, Outcome
+from reproduce.analysis import stats
+
+POSING, ANSWERING = 1, 2  # keys of the turns
+
+
+def players(run: Path, model: str, steps: Sequence[int]) -> dict[int, str]:
+    """Where the weights after each step are: the run's snapshots, and the start as step 0."""
+    kept = {step: Path(run) / "snapshots" / str(step) for step in steps}
+    return {0: model} | {step: str(path) for step, path in kept.items() if path.is_dir()}
+
+
+def speaker(model: str, max_tokens: int) -> Batched:
+    """An engine that speaks with one model, as hot as in training (section 3.1)."""
+    from coevolve import policies
+
+    return Batched(partial(policies.load(model).generate, temperature=1.0, max_tokens=max_tokens))
+
+
+def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:
+    """The same documents for everybody."""
+    rng = Random(f"documents {seed}")
+    return [protocol.source.sample(rng) for _ in range(count)]
+
+
+def alone(part: Episode) -> Episode:
+    """A part of an episode played by itself; the facts hold what it returns as `found`."""
+    return Outcome([], {"found": (yield from part)})
+
+
+def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list]:
+    """What a Challenger says to each document (line 6 of Algorithm 1): (reply, task or its fault) per attempt."""
+    episodes = [alone(protocol.challenge(text, Random(f"{seed}/{i}"))) for i, text in enumerate(texts)]
+    return [outcome.facts["found"][0] for outcome in play(episodes, engine, (seed, POSING))]
+
+
+def answered(engine: Batched, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0) -> list[list]:
+    """What a Reasoner says to the tasks of each document (line 9): per task its (reply, verdict) pairs."""
+    episodes = [alone(protocol.answer(its)) for its in tasks]
+    return [outcome.facts["found"] for outcome in play(episodes, engine, (seed, ANSWERING))]
+
+
+def crossplay(
+    challengers: dict[int, str],
+    reasoners: dict[int, str],
+    protocol: SPICE,
+    texts: Sequence[str],
+    *,
+    attempts: int,
+    answers: int,
+    max_tokens: int,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Play all pairs; a row per challenger, reasoner and document that has a valid task.
+
+    Columns: pass_rate (mean over the document's valid tasks, `answers` answers each), valid (share of the
+    `attempts` attempts), gold_right (share of gold answers the oracle confirms; NaN without an oracle).
+    """
+    asks, replies = replace(protocol, group=attempts, attempts=attempts), replace(protocol, group=answers, reuse=True)
+    rows = []
+    tasks = {}
+    for step, model in challengers.items():
+        said = posed(speaker(model, max_tokens), asks, texts, seed)
+        tasks[step] = [[task for _, task in its if isinstance(task, Question)] for its in said]
+    for reasoner, model in reasoners.items():
+        engine = speaker(model, max_tokens)
+        for step, its in tasks.items():
+            for i, (mine, groups) in enumerate(zip(its, answered(engine, replies, its, seed), strict=True)):
+                rates = [rate for rate in map(pass_rate, groups) if rate is not None]
+                golds = [protocol.world.right(task.text, task.gold) for task in mine]
+                if rates:
+                    rows.append(
+                        {
+                            "challenger": step,
+                            "reasoner": reasoner,
+                            "document": i,
+                            "pass_rate": sum(rates) / len(rates),
+                            "valid": len(mine) / attempts,
+                            "gold_right": _mean(golds),
+                        }
+                    )
+    return pd.DataFrame(rows)
+
+
+def matrix(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean pass rate in percent per challenger and reasoner with 95 % bootstrap limits over documents.
+
+    Rows may come from several training seeds (column seed), which count alike.
+    """
+    rows = []
+    for (challenger, reasoner), part in frame.groupby(["challenger", "reasoner"]):
+        strata = [its["pass_rate"].to_numpy()[None, :] for _, its in part.groupby("seed")]
+        rate, low, high = stats.bootstrap(strata)
+        rows.append(
+            {
+                "challenger": challenger,
+                "reasoner": reasoner,
+                "seeds": len(strata),
+                "documents": len(part),
+                "pass_rate": 100 * rate,
+                "low": 100 * low,
+                "high": 100 * high,
+                "gold_right": 100 * part["gold_right"].mean(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _mean(values: Sequence[bool | None]) -> float:
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known else float("nan")

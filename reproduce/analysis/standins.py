@@ -1,0 +1,159 @@
+"""Which families of the tiny world stand in for which benchmarks of a paper's tables, and scores of finished runs.
+
+A stand-in has the shape of its benchmark's task and nothing of its difficulty. Loads no torch.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from coevolve import record
+from coevolve.checks import among
+from reproduce.analysis import tables
+
+STAND_INS_FILE = Path(__file__).with_name("standins.toml")
+LAYOUTS = tomllib.loads(STAND_INS_FILE.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The rows of one paper's tables: stand-ins in order, and averages over them."""
+
+    families: dict[str, list[str]]  # stand-in: its families of the tiny world
+    columns: dict[str, list[str]]  # stand-in: the paper's columns that it stands for
+    groups: dict[str, list[str]]  # average: its stand-ins
+    without: list[str]  # columns that nothing in the tiny world stands in for
+
+    @property
+    def benchmark_of(self) -> dict[str, str]:
+        """Family: stand-in."""
+        return {family: name for name, families in self.families.items() for family in families}
+
+    @property
+    def rows(self) -> list[str]:
+        """Stand-ins and averages, in the order of a table."""
+        return [*self.families, *self.groups]
+
+
+def layout(paper: str) -> Layout:
+    """The layout of a paper's tables as standins.toml has it; ValueError for a paper without one."""
+    among("paper", paper, LAYOUTS)
+    table = LAYOUTS[paper]
+    rows = table["rows"]
+    return Layout(
+        {row["name"]: row["families"] for row in rows},
+        {row["name"]: row["columns"] for row in rows},
+        {average["name"]: average.get("of") or [row["name"] for row in rows] for average in table["averages"]},
+        table.get("without", []),
+    )
+
+
+def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], kind: str) -> pd.DataFrame:
+    """One kind of record (see record.read) of the runs that `labels` names, with method, seed and run."""
+    frames = [
+        record.read(Path(folder) / f"{run}-s{seed}", kind).assign(method=label, seed=seed, run=run)
+        for run, label in labels.items()
+        for seed in runs[run]
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def teams(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
+    """What the runs that `labels` names are: protocol, agents, training steps, seeds, the model of each agent."""
+    rows = []
+    for run, label in labels.items():
+        home = Path(folder) / f"{run}-s{runs[run][0]}"
+        config = json.loads((home / "config.json").read_text(encoding="utf-8"))
+        models, agents = config["model"], config["protocol"].get("agents", 1)
+        models = [models] if isinstance(models, str) else models
+        steps = int(record.read(home)["step"].max())  # a baseline with a trainer of its own does not use the field
+        rows.append(
+            {
+                "method": label,
+                "protocol": config["method"],
+                "agents": agents,
+                "steps": steps,
+                "seeds": len(runs[run]),
+                "models": [models[k % len(models)] for k in range(agents)],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def scores(
+    folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "mae"
+) -> pd.DataFrame:
+    """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
+    frame = read(folder, runs, labels, "scores")
+    frame = frame[frame["stage"] == "after"].reset_index(drop=True)
+    return frame.assign(benchmark=frame["family"].map(layout(paper).benchmark_of))
+
+
+def curves(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
+    """Metrics of every step of the runs that `labels` names, with method and seed."""
+    return read(folder, runs, labels, "metrics").drop(columns="run")
+
+
+def printed(
+    table_id: str, names: Mapping[str, str], paper: str = "mae", setup: str | None = None, backbone: str | None = None
+) -> pd.DataFrame:
+    """What the paper printed, as method x stand-in: the mean of the columns each one stands for, and its averages.
+
+    `names` maps the paper's row names to ours; of rows that occur under several set-ups or backbones, those named
+    count, or the first. An average that the paper does not print is the mean over the columns of its stand-ins.
+    """
+    cells, its, rows = tables.paper_numbers(table_id), layout(paper), []
+    if setup is not None:
+        cells = cells[cells["setup"] == setup]
+    if backbone is not None:
+        cells = cells[cells["backbone"] == backbone]
+    for theirs, ours in names.items():
+        row = cells[cells["method"] == theirs].drop_duplicates("benchmark")
+        values = row.set_index("benchmark")["value"].astype(float)
+        for name, columns in its.columns.items():
+            rows.append({"method": ours, "benchmark": name, "paper": values.reindex(columns).mean()})
+        for name, members in its.groups.items():
+            columns = [column for member in members for column in its.columns[member]]
+            rows.append({"method": ours, "benchmark": name, "paper": values.get(name, values.reindex(columns).mean())})
+    return pd.DataFrame(rows)
+
+
+def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
+    """Lay out `accuracy_table` with a line per stand-in: ours with its interval, then what the paper printed."""
+    merged = accuracy.merge(printed, on=["method", "benchmark"], how="left")
+    ours = [tables.percent(*row) for row in merged[["accuracy", "low", "high"]].itertuples(index=False)]
+    theirs = ["" if pd.isna(value) else f" / {value:.1f}" for value in merged["paper"]]
+    merged["cell"] = [a + b for a, b in zip(ours, theirs, strict=True)]
+    wide = merged.pivot(index="benchmark", columns="method", values="cell")
+    wide = wide.loc[layout(paper).rows, accuracy["method"].unique()]
+    return wide.reset_index().rename_axis(columns=None)
+
+
+def gains(scored: pd.DataFrame, base: str, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
+    """Every method's gain over `base` in each average, with intervals, and whether the paper's sign is found."""
+    claims = printed.set_index(["method", "benchmark"])["paper"]
+    groups, frames = layout(paper).groups, []
+    for method in scored["method"].unique():
+        if method == base:
+            continue
+        signs = {name: _sign(claims.get((method, name)), claims.get((base, name))) for name in groups}
+        signs = {name: sign for name, sign in signs.items() if sign is not None}
+        frame = tables.compare_rows(scored, base, method, groups, signs)
+        frame = frame[frame["kind"] == "average"].rename(columns={"method": "accuracy"})
+        frame["paper delta"] = [
+            claims.get((method, name), float("nan")) - claims.get((base, name), float("nan"))
+            for name in frame["benchmark"]
+        ]
+        frames.append(frame.assign(method=method))
+    columns = ["method", "benchmark", "delta", "low", "high", "paper delta", "verdict"]
+    return pd.concat(frames, ignore_index=True)[columns]
+
+
+def _sign(ours: float | None, base: float | None) -> int | None:
+    if ours is None or base is None or pd.isna(ours) or pd.isna(base) or ours == base:
+        return None
+    return 1 if ours > base else -1

@@ -1,0 +1,1 @@
+"""Untrusted programs, run in guarded processes of the standard library alone."""

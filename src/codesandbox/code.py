@@ -1,0 +1,238 @@
+"""Programs that a model wrote, judged: a fresh guarded process runs them, data comes back, the trainer compares.
+
+Expected values never enter the process of the candidate. See docs/verifiers.md for levels and limits.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from codesandbox import level, texts
+from codesandbox.guarded import wire
+from codesandbox.pool import Child, Pool, SandboxError, attend, spread
+
+__all__ = ["CodeResult", "SandboxError", "run_calls", "run_many", "run_stdio", "run_tests", "valid_tests"]
+STDOUT = 64 << 10
+
+
+@dataclass(frozen=True)
+class CodeResult:
+    """Outcome of one program: how many of its checks passed, and the isolation it really ran under."""
+
+    verdict: str  # pass, wrong, error, timeout, memory, output, unscored
+    passed: int
+    total: int
+    level: int
+    detail: str = ""
+
+    @property
+    def correct(self) -> bool | None:
+        """True or False; None where nothing can be said: such a sample is masked out, never paid 0."""
+        return None if self.verdict == "unscored" else self.verdict == "pass"
+
+
+def _ending(child: Child) -> tuple[str, str]:
+    """Verdict and detail when the run itself went wrong; an empty verdict when it ended in order."""
+    frames = child.frames
+    if child.why in ("lost", "starved", "orphan") or not frames or frames[0] != ["guarded"]:
+        return "unscored", f"the sandbox gave no answer ({child.why or 'not guarded'})"
+    if child.why in ("timeout", "output"):
+        return child.why, "over the limit"
+    if child.detail:
+        return ("output" if child.detail == "output" else "error"), child.detail
+    failed = next((frame for frame in frames if frame[0] == "x"), None)
+    if failed is not None:
+        name, text = failed[1:3] if [type(part) for part in failed] == [str] * 3 else ("garbled", "")
+        shown = "".join(c if c.isprintable() else " " for c in f"{name}: {text}"[:400])  # it goes into logs
+        return {"MemoryError": "memory", "TooLargeError": "output"}.get(name, "error"), shown
+    if child.why or frames[-1] != ["end"]:
+        return "error", child.why or "the program left without an answer"
+    return "", ""
+
+
+def _calls(
+    pool: Pool,
+    program: str,
+    calls: Sequence[tuple[str, tuple]],
+    expected: Sequence,
+    strict: bool,
+    tolerance: float,
+    limits: dict,
+) -> CodeResult:
+    wanted = [wire.encode(value, not strict) for value in expected]
+    inputs = [("call", entry, wire.encode((args, {}), carry=True)) for entry, args in calls]
+    child = pool.run(["calls", program, not strict], (*inputs, ("end",)), **limits)
+    verdict, detail = _ending(child)
+    found = child.frames[2:-1]
+    passed = sum(
+        frame[0] == "v" and wire.near(want, frame[1], tolerance)
+        for want, frame in zip(wanted, found, strict=False)
+        if len(frame) == 2
+    )
+    if not verdict:
+        verdict = "error" if len(found) != len(wanted) else "pass" if passed == len(wanted) else "wrong"
+    return CodeResult(verdict, passed, len(wanted), pool.reported, detail)
+
+
+def run_calls(
+    program: str,
+    entry: str,
+    calls: Sequence[tuple],
+    expected: Sequence,
+    *,
+    cpu_seconds: float = 3.0,
+    wall_seconds: float = 4.0,
+    memory_mb: int = 1024,
+    strict: bool = True,
+    tolerance: float = 0.0,
+) -> CodeResult:
+    """Call the function `entry` of the program with each tuple of arguments; compare with the expected values.
+
+    `strict` asks for the same builtin types all the way down, otherwise Python's == decides; floats may differ by
+    `tolerance`, absolute or relative. Limits hold for all calls together. Raises SandboxError where programs may not
+    run, TypeError when arguments or expected values are not plain data.
+    """
+    if len(calls) != len(expected) or not calls:
+        raise ValueError(f"{len(calls)} calls and {len(expected)} expected values: allowed is one each, at least one")
+    limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
+    pairs = [(entry, tuple(args)) for args in calls]
+    return _calls(level.programs(), program, pairs, expected, strict, tolerance, limits)
+
+
+def _file(data: bytes) -> int:
+    fd = os.memfd_create("coevolve", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without white space at their ends; one final newline does not count."""
+    return [line.rstrip(" \t\r\f\v") for line in text.removesuffix("\n").split("\n")]
+
+
+def run_stdio(
+    program: str,
+    stdin: str,
+    expected: str,
+    *,
+    cpu_seconds: float = 3.0,
+    wall_seconds: float = 4.0,
+    memory_mb: int = 1024,
+) -> CodeResult:
+    """Run the program as a script with this standard input; its standard output must be the expected text.
+
+    White space at line ends and the last newline are ignored, nothing else. Raises SandboxError as `run_calls`.
+    """
+    pool = level.programs()
+    given, printed = _file(stdin.encode()), _file(b"")
+    try:
+        child = pool.run(["stdio", program], (), cpu_seconds, wall_seconds, memory_mb, (given, printed))
+        size = os.fstat(printed).st_size
+        room = STDOUT + 2 * len(expected.encode())
+        text = os.pread(printed, room, 0).decode(errors="replace")
+    finally:
+        os.close(given)
+        os.close(printed)
+    verdict, detail = _ending(child)
+    if verdict != "unscored" and size > room:
+        verdict, detail = "output", f"{size} bytes on standard output"
+    elif not verdict:
+        verdict = "pass" if _lines(text) == _lines(expected) else "wrong"
+    return CodeResult(verdict, int(verdict == "pass"), 1, pool.reported, detail)
+
+
+def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict) -> CodeResult:
+    """Run the tests in one process and the program in another, and carry questions and answers between them."""
+    asked = answered = 0
+    with pool.take(2) as servers:
+        candidate = Child(servers[0], ["asked", program], **limits)
+        asker = Child(servers[1], ["tests", tests, names], **limits)
+
+        def carry() -> None:
+            nonlocal asked, answered
+            for frame in asker.fresh():
+                if frame[0] == "call":
+                    asked += 1
+                    candidate.send(*frame)
+            for frame in candidate.fresh():
+                if frame[0] in ("v", "x"):
+                    answered += 1
+                    asker.send(*frame)
+            for one, other in ((asker, candidate), (candidate, asker)):
+                if one.why is not None and other.why is None:
+                    other.stop()
+
+        attend([candidate, asker], carry)
+    verdict, detail = _ending(asker)
+    failure, why = _ending(candidate)
+    fled = candidate.why != "stopped" or candidate.detail  # it ended before the tests did, or had to be stopped
+    if failure == "unscored" or (verdict and (fled or answered < asked)):
+        slow = failure == "error" and verdict == "timeout"  # both clocks ran out, the tests' first
+        verdict, detail = ("timeout" if slow else failure or "error"), why  # the program's fault
+    elif not asked or verdict == "unscored":
+        verdict, detail = "unscored", f"the tests are at fault: {detail or 'they call nothing'}"
+    elif detail.startswith("AssertionError"):
+        verdict = "wrong"
+    return CodeResult(verdict or "pass", int(not verdict), 1, pool.reported, detail)
+
+
+def run_tests(
+    program: str,
+    tests: str,
+    *,
+    entry: str | None = None,
+    cpu_seconds: float = 3.0,
+    wall_seconds: float = 4.0,
+    memory_mb: int = 1024,
+) -> CodeResult:
+    """Judge a program by assert-style tests that may themselves be a model's work.
+
+    Lines `assert f(data) == data` become calls; anything else runs in a second sandboxed process, where `entry`, or
+    every name the tests use and do not define, asks the candidate. Lists, dicts, sets and bytearrays that are arguments
+    themselves (not parts of one) have afterwards what the candidate made of them, unless it raised; iterators come back
+    run to their end. Tests that do not parse, or fail before they ask anything, give `unscored`; from the first answer
+    on, what goes wrong counts against the program.
+
+    Objects and functions cannot cross, so tests that need them give `unscored` too, before anything runs. Only the
+    tests' text decides that, so no program can choose it. They need one where an answer (a call of a candidate's name,
+    a variable or attribute that got one, a part of it) is called, awaited, entered by `with`, given to
+    `next`, `islice` or `run`, or asked for an attribute that no plain type has (any, if the name is written LikeThis);
+    where an argument is a lambda, a function or class by name, or an object made in place; and where a candidate's name
+    has its attributes read or is an exception, a base class, a decorator or the class of an `isinstance`.
+    """
+    limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
+    pool = level.programs()
+    if asserts := texts.literal_asserts(tests):
+        pairs = [(name, args) for name, args, _ in asserts]
+        try:
+            return _calls(pool, program, pairs, [value for *_, value in asserts], False, 0.0, limits)
+        except (TypeError, wire.TooLargeError):
+            pass  # literals that messages do not carry: complex numbers, a megabyte of text
+    names = [entry] if entry else texts.free_names(tests)
+    if not names:
+        return CodeResult("unscored", 0, 1, pool.reported, "the tests do not parse or use no function of the program")
+    if line := texts.beyond_data(tests, names):
+        return CodeResult("unscored", 0, 1, pool.reported, f"line {line} of the tests needs more than plain data")
+    return _tested(pool, program, tests, names, limits)
+
+
+def valid_tests(tests: str, entry: str | None = None) -> bool:
+    """SAGE's rule for a Challenger's tests: they parse, run in the sandbox, and fail for an empty solution.
+
+    The empty solution has every function that the tests use, and each returns None.
+    """
+    names = texts.free_names(tests)
+    if not names or (entry and entry not in names):
+        return False
+    empty = "".join(f"def {name}(*args, **kwargs): pass\n" for name in names)
+    return run_tests(empty, tests, entry=entry).verdict in ("wrong", "error")
+
+
+def run_many(jobs: Sequence[Callable[[], CodeResult]]) -> list[CodeResult]:
+    """Run many checks at once, as many as there are cores, and return their results in order.
+
+    A job is a call without arguments: `partial(run_tests, program, tests)`. The first exception is raised.
+    """
+    return spread(lambda job: job(), jobs, level.programs().size)

@@ -1,0 +1,1 @@
+"""What runs inside the guarded process: standard library only, importable by itself."""

@@ -1,1 +1,0 @@
-"""Measuring what was learned: statistics, tables and figures. This file imports nothing."""

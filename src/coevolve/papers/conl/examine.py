@@ -1,0 +1,114 @@
+"""CoNL's own measures (Appendix F, Table 4): Pass@1 of the top-ranked agent, Pass@K, Rank-rho, corrections and harm.
+
+Pure functions of final scores and of who was right; `examine` plays conversations on test items to get them.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+from coevolve.driver import Engine, play
+from coevolve.types import Episode
+
+COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
+FIELDS = (
+    "item",
+    "family",
+    "level",
+    "question",
+    "answers_before",
+    "answers_after",
+    "scores_before",
+    "scores_after",
+    "pass_1",
+    "pass_k",
+    "rank_rho",
+    *COUNTS,
+    "r_diag",
+    "r_diag_null",
+    "r_meta",
+)
+
+
+def order(scores: Sequence[float]) -> list[int]:
+    """The agents from the highest final score to the lowest; of equal ones the lower number comes first."""
+    return sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+
+
+def pass_at(scores: Sequence[float], right: Sequence[bool], k: int | None = None) -> float:
+    """Whether any of the k agents that stand highest is right (1.0 or 0.0); `k` None: any agent at all."""
+    return float(any(right[i] for i in order(scores)[:k]))
+
+
+def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
+    """Spearman's correlation of the final scores with being right (Appendix F).
+
+    None where it is undefined: all agents right, none right, or all scores equal.
+    """
+    if len(set(right)) < 2 or len(set(scores)) < 2:
+        return None
+    from scipy.stats import spearmanr  # only here: it takes half a second to load
+
+    rho = float(spearmanr(scores, [float(value) for value in right]).statistic)
+    return rho if math.isfinite(rho) else None
+
+
+def measures(
+    scores: Sequence[float], before: Sequence[bool | None], after: Sequence[bool | None]
+) -> dict[str, float | None]:
+    """All measures of one conversation; `before` and `after` say which agents were right in rounds 0 and 2.
+
+    All are None where a single answer could not be scored. Corrections and harm (Table 4) come as counts over the
+    agents: of those wrong before, how many were fixed, and of those right before, how many were harmed.
+    """
+    if None in (*before, *after):
+        return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))
+    pairs = list(zip(before, after, strict=True))
+    return {
+        "pass_1": pass_at(scores, after, 1),
+        "pass_k": pass_at(scores, after),
+        "rank_rho": rank_rho(scores, after),
+        "wrong_before": float(sum(not b for b, _ in pairs)),
+        "fixed": float(sum(a and not b for b, a in pairs)),
+        "right_before": float(sum(b for b, _ in pairs)),
+        "harmed": float(sum(b and not a for b, a in pairs)),
+    }
+
+
+def totals(rows: Iterable[Mapping[str, object]]) -> dict[str, float | None]:
+    """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
+
+    Conversations without a Rank-rho are counted (`rho_undefined`), not averaged; those with an answer that could not
+    be scored count in no measure. A rate of nothing is None.
+    """
+    rows = [row for row in rows if row["pass_1"] not in (None, "")]
+    known = [float(row["rank_rho"]) for row in rows if row["rank_rho"] not in (None, "")]
+    total = {name: sum(float(row[name]) for row in rows) for name in COUNTS}
+    return {
+        "n": len(rows),
+        "pass_1": _share(sum(float(row["pass_1"]) for row in rows), len(rows)),
+        "pass_k": _share(sum(float(row["pass_k"]) for row in rows), len(rows)),
+        "rank_rho": _share(sum(known), len(known)),
+        "rho_undefined": len(rows) - len(known),
+        "correction": _share(total["fixed"], total["wrong_before"]),
+        "harm": _share(total["harmed"], total["right_before"]),
+        **total,
+    }
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def examine(protocol: object, engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, object]]:
+    """Let the protocol discuss `per_family` test items of each family it trains on; one row of measures an item.
+
+    Nothing is trained on: only the facts of the episodes are kept. The protocol gives `world`, `families`, `discuss`.
+    """
+    tasks = protocol.world.items("test", per_family, protocol.families)
+    episodes: list[Episode] = [protocol.discuss(task.question, Random(f"examine {i}")) for i, task in enumerate(tasks)]
+    rows = []
+    for item, (task, outcome) in enumerate(zip(tasks, play(episodes, engine, key), strict=True)):
+        facts = {name: value for name, value in outcome.facts.items() if name in FIELDS}
+        rows.append({"item": item, "family": task.family, "level": task.level, "question": task.question, **facts})
+    return rows

@@ -1,1 +1,0 @@
-"""The five papers as protocols: straight-line text code over Turns and Replies."""

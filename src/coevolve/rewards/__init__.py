@@ -1,1 +1,0 @@
-"""Pure reward functions over parsed values; none of them generates text or knows a model."""

@@ -1,0 +1,1 @@
+"""The data sets and corpora that the papers train and test on."""

@@ -1,0 +1,132 @@
+"""A world as protocols see it: starting questions, what is held out, and an oracle where there is one.
+
+Oracle verdicts go into facts, not into rewards (AZR's verifier excepted); answers leave only as SAGE's seed verifiers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+from tinyworld import programs
+from tinyworld import tasks as tiny
+
+SEED_SHARES = {  # Table 5 of MAE: its sources, and the families that stand in for them
+    "CommonsenseQA": (70, ("fact",)),
+    "TriviaQA": (71, ("fact",)),
+    "Natural Questions": (79, ("fact",)),
+    "OpenBookQA": (75, ("fact",)),
+    "BoolQ": (88, ("yn",)),
+    "SQuAD": (82, ("word", "word2")),
+    "MATH": (84, ("add", "sub", "mul", "prec", "eq")),
+    "Hellaswag": (90, ("next",)),
+    "GSM8K": (77, ("word", "word2")),
+    "GPQA": (69, ("rate", "unit")),
+    "MBPP": (53, ("code",)),
+    "ARC-Challenge": (78, ("rate", "unit")),
+    "MMLU": (69, ("rate", "unit")),
+    "HumanEval": (15, ("ops",)),
+}
+
+DOMAINS = {  # section 4.1.1 of CoMAS: its training tasks and levels, and the families and levels that stand in
+    "MATH": (600, ("add", "sub", "mul", "prec", "eq", "word", "word2"), (2, 3)),
+    "KodCode": (600, ("code", "ops"), (2, 3)),
+    "WebInstruct": (800, ("rate", "unit", "div", "fact", "yn"), (1, 2, 3)),
+}
+
+VERIFIED_SHARES = {  # Table 5 of SAGE: its sources, and the families that stand in for them
+    "MATH": (156, ("add", "sub", "mul", "prec", "eq")),
+    "GSM8K": (148, ("word", "word2")),
+    "HumanEval": (87, ("ops",)),
+    "MBPP": (109, ("code",)),
+}
+
+
+def _drawn(seed: str, shares: Mapping[str, tuple], fits: Callable[[tiny.Task], bool]) -> list[tuple[str, tiny.Task]]:
+    """(source, task) rows of the train split that fit: of each source as many as its share (families, levels) says."""
+    rng, rows = Random(seed), []
+    for source, (count, families, *rest) in shares.items():
+        levels, wanted = rest[0] if rest else tiny.LEVELS, len(rows) + count
+        while len(rows) < wanted:
+            task = tiny.draw(rng, rng.choice(families), rng.choice(levels))
+            if task.level in levels and fits(task) and tiny.split(task.question) == "train":
+                rows.append((source, task))
+    return rows
+
+
+@dataclass(frozen=True)
+class TinyWorld:
+    """The embedded world: everything is exact."""
+
+    name: ClassVar[str] = "tiny"  # in configurations
+    domains: ClassVar[tuple[str, ...]] = tuple(DOMAINS)
+    grading: ClassVar[str] = "exact"  # names and lists are answers here, too
+
+    def seed_rows(self) -> list[tuple[str, tiny.Task]]:
+        """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
+        return _drawn("seed questions", SEED_SHARES, tiny.closed)
+
+    def seeds(self) -> list[str]:
+        """The questions of `seed_rows`, repeats left out: no answer ever leaves this method."""
+        return list(dict.fromkeys(task.question for _, task in self.seed_rows()))
+
+    def zero(self) -> list[str]:
+        """Sixteen easy questions of in-distribution families, ours: the paper does not print its own."""
+        rng, questions = Random("zero questions"), []
+        names = tiny.IN_DISTRIBUTION
+        while len(questions) < 16:
+            task = tiny.draw(rng, names[len(questions) % len(names)], 1)
+            if tiny.split(task.question) == "train" and task.question not in questions:
+                questions.append(task.question)
+        return questions
+
+    def training(self) -> list[tuple[str, str]]:
+        """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
+        return [(domain, task.question) for domain, task in _drawn("training questions", DOMAINS, tiny.closed)]
+
+    def task_rows(self) -> list[tuple[str, tiny.Task]]:
+        """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
+        return _drawn("seed tasks", VERIFIED_SHARES, lambda task: True)
+
+    def tasks(self) -> list[tuple[str, str, str]]:
+        """The tasks of `task_rows` with their verifiers, repeats left out."""
+        rows = [(task.question, *programs.verifier_of(task, task.answer)) for _, task in self.task_rows()]
+        return list(dict.fromkeys(rows))
+
+    def program(self, question: str, answer: str) -> str:
+        """A list program g or a one-line function f."""
+        return programs.program(question, answer)
+
+    def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
+        """Up to 200 questions of each family; `test` is for CoNL's training at test time only."""
+        return [task.question for task in tiny.items(split, 200, families)]
+
+    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] = tiny.NAMES) -> list[tiny.Task]:
+        """Distinct tasks of a split, up to `per_family` of each of these families."""
+        return tiny.items(split, per_family, families)
+
+    def held_out(self, question: str) -> bool:
+        """Whether the text's hash puts it into validation or test."""
+        return tiny.split(question) != "train"
+
+    def valid(self, question: str) -> bool:
+        """Whether the oracle can read the question."""
+        return tiny.read(question) is not None
+
+    def right(self, question: str, answer: str | None) -> bool | None:
+        """The oracle's verdict, or None for an ill-formed question."""
+        return tiny.right(question, answer) if self.valid(question) else None
+
+    def level(self, question: str) -> int | None:
+        """Level 1 to 3, or None for an ill-formed question."""
+        task = tiny.read(question)
+        return task.level if task else None
+
+    def sound(self, question: str, kind: str, verifier: str) -> bool | None:
+        """The oracle's verdict on a verifier, or None for an ill-formed question."""
+        return programs.sound(question, kind, verifier)
+
+    def fits(self, question: str, plan: str) -> bool | None:
+        """Whether the plan is the family's own, word for word; None for an ill-formed question."""
+        task = tiny.read(question)
+        return plan == task.plan if task else None

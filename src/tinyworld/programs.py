@@ -1,0 +1,77 @@
+"""Programs of the tiny world: an answer as Python source, unit tests as verifiers, and what the oracle says of them.
+
+Nothing here runs a program: that is the sandbox's business (codesandbox.code).
+"""
+
+import re
+from functools import lru_cache
+
+from tinyworld import symbols
+from tinyworld import tasks as tiny
+from tinyworld.tasks import Task
+
+PROGRAMS = ("code", "ops")  # families whose answers are programs; a verifier of any other is a gold answer
+FUNCTION_TEST = re.compile(r"assert f\((\d+)\)==(-?\d+)")
+LIST_TEST = re.compile(r'assert g\("(\d+)"\)=="(\d*)"')
+DEFINITION = re.compile(r"^def \w", re.MULTILINE)
+LIST_OPERATIONS = """OPERATIONS = {
+    "sort": lambda s: "".join(sorted(s)), "rev": lambda s: s[::-1], "max": max, "min": min,
+    "first": lambda s: s[:1], "last": lambda s: s[-1:], "tail": lambda s: s[1:],
+}
+"""
+
+
+def tests_of(task: Task, answer: str) -> str:
+    """Write one unit test of a program as an assert, with the value that `answer` gives."""
+    numbers = [int(n) for n in re.findall(r"\d+", task.question)]
+    if task.family == "code":
+        x = numbers[2] + 1
+        return f"assert f({x})=={symbols.evaluate(answer, x)}"
+    text = symbols.HIDDEN_STRINGS[numbers[0] % 2 + 1]
+    return f'assert g("{text}")=="{symbols.run_operations(tuple(answer.split(" ")), text)}"'
+
+
+def verifier_of(task: Task, answer: str) -> tuple[str, str]:
+    """SAGE's verifier of a question: (math, the gold answer) or (code, the tests)."""
+    if task.family in PROGRAMS:
+        return "code", tests_of(task, answer)
+    return "math", answer
+
+
+def program(question: str, answer: str) -> str:
+    """Write an answer as Python source: a list program g of a string, or a one-line function f of a number.
+
+    What defines a function by itself stays as it is. The answer is model text and is not checked: an unknown
+    operation or a broken expression is a broken program.
+    """
+    if DEFINITION.search(answer):
+        return answer
+    if question.startswith("g("):
+        return (
+            f"{LIST_OPERATIONS}def g(s):\n    for name in {answer!r}.split():\n"
+            "        s = OPERATIONS[name](s) if s else s\n    return s\n"
+        )
+    return f"def f(x):\n    return {answer}\n"
+
+
+@lru_cache(maxsize=200_000)
+def sound(question: str, kind: str, verifier: str) -> bool | None:
+    """Whether a verifier accepts what the oracle calls right; None for a question that the oracle cannot read."""
+    task = tiny.read(question)
+    if task is None:
+        return None
+    if kind == "math":
+        return tiny.right(question, verifier)
+    if task.family not in PROGRAMS:
+        return False
+    tests = [line.strip() for line in verifier.splitlines() if line.strip()]
+    return bool(tests) and all(_holds(task, test) for test in tests)
+
+
+def _holds(task: Task, test: str) -> bool:
+    """Whether a literal test of the right function has the value of the oracle's program."""
+    if task.family == "code":
+        match = FUNCTION_TEST.fullmatch(test)
+        return bool(match) and symbols.evaluate(task.answer, int(match[1])) == int(match[2])
+    match = LIST_TEST.fullmatch(test)
+    return bool(match) and symbols.run_operations(tuple(task.answer.split(" ")), match[1]) == match[2]

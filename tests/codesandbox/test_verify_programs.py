@@ -1,0 +1,267 @@
+"""Hostile and honest programs against the sandbox: a corpus with its invariants, and every door one by one."""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from codesandbox import level, pool
+from codesandbox.code import run_calls, run_stdio
+from codesandbox.guarded import guard, wire
+
+CORPUS = sorted((Path(__file__).parents[1] / "data" / "hostile_programs").rglob("*.py"))
+AT_THE_DEFAULTS = ("a01_eq_true", "b01_spin", "b03_sleep", "b04_list_bomb", "c04_network")
+PLAIN = "def solve(xs):\n    return sum(x * x for x in xs)\n"
+CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
+EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
+SECRETS = [
+    "home/.canary",
+    "home/.canary2",
+    "home/.netrc",
+    "home/.ssh/key",
+    "home/.cache/huggingface/token",
+    "checkout/canary",
+    "checkout/src/canary.py",
+]
+HOME = Path.home()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def places():
+    """A home folder and a checkout with secrets in them, which programs are told of and only the guard protects.
+
+    The guard is the default one, which needs nothing installed. Skips where the kernel has no Landlock.
+    """
+    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
+        pytest.skip("no Landlock here")
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        found = [Path(folder, name) for name in SECRETS]
+        for path in found:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("SECRET-CANARY")
+            path.chmod(0o666)
+        for path in (Path(folder), *Path(folder).rglob("*/")):
+            path.chmod(0o777)
+        patch.setenv(level.VARIABLE, "kernel")
+        patch.setenv("HOME", f"{folder}/home")
+        patch.setitem(pool.ENVIRONMENT, "HOME", f"{folder}/home")
+        patch.setattr(level, "_pools", {})  # servers of these tests' own, with that home
+        patch.chdir(f"{folder}/checkout")
+        yield found
+        level.close()
+
+
+def seal(paths) -> None:
+    """Give files times that reading or writing them changes, also where reading is not always noted."""
+    for path in paths:
+        os.utime(path, (1, 2))
+
+
+def seals(paths) -> list[tuple]:
+    """When each file was read and written, and its mode and size."""
+    return [(at.st_atime, at.st_mtime, at.st_mode, at.st_size) for at in map(os.stat, paths)]
+
+
+@pytest.fixture(scope="module")
+def listeners():
+    """TCP and UDP on one free port, which programs get for the one that the corpus names; they must hear nothing."""
+    while True:
+        found = [socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+        found[0].bind(("127.0.0.1", 0))
+        with contextlib.suppress(OSError):  # taken for UDP: another one
+            found[1].bind(found[0].getsockname())
+            break
+    found[0].listen()
+    for ear in found:
+        ear.setblocking(False)
+    yield found
+    for ear in found:
+        ear.close()
+
+
+@pytest.fixture(scope="module")
+def canary():
+    """A file like those that programs look for, under the name they look for where it is free."""
+    path = Path("/tmp/canary_tmp")
+    mine = not path.exists()
+    if mine:
+        path.write_text("SECRET-CANARY")
+    yield path
+    if mine:
+        path.unlink()
+
+
+def left() -> int:
+    """Number of processes below the servers of the programs, besides the child with which each waits for its next."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+    below = new = {server.process.pid for server in level.programs().idle}
+    while new := {pid for pid, parent in parents.items() if parent in new}:
+        below = below | new
+    return len(below) - 2 * len(level.programs().idle)
+
+
+def judge(program: str, kind: str, **limits):
+    """Run one program as the corpus asks; again when the machine had no time for it. Each call has to end in time."""
+    level.programs()  # the self-test comes before any clock
+    for _ in range(3):
+        start = time.monotonic()
+        if kind == "call":
+            said = run_calls(program, "solve", CALLS, EXPECTED, **limits)
+        else:
+            said = run_stdio(program, "1 2 3\n", "14", **limits)
+        assert time.monotonic() - start < limits.get("wall_seconds", 4.0) + 1, said
+        if "starved" not in said.detail:
+            break
+    return said
+
+
+def state() -> tuple:
+    """What a program might change about this process."""
+    limits = [resource.getrlimit(which) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_CPU, resource.RLIMIT_AS)]
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), sorted(os.environ)
+
+
+def test_the_corpus_is_there():
+    assert len(CORPUS) >= 81 and {path.stem for path in CORPUS} >= {*AT_THE_DEFAULTS}
+    (network,) = (path for path in CORPUS if path.stem == "c04_network")
+    assert network.read_text().count("18099))") == 3, "the port that a test's listeners take the place of"
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_corpus(path, listeners, canary, places, monkeypatch):
+    seal(places)
+    monkeypatch.setenv("HF_TOKEN", "SECRET-CANARY")
+    program = path.read_text().replace("18099", str(listeners[0].getsockname()[1]))
+    must = json.loads(program.partition("\n")[0].removeprefix("# MUST "))
+    as_they_are = must["verdict"] == ["pass"] or path.stem in AT_THE_DEFAULTS
+    before, secret, sealed = state(), canary.read_bytes(), seals(places)
+    around = sorted(places[0].parents[1].rglob("*"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    limits = {} if as_they_are else {"cpu_seconds": 0.7, "wall_seconds": 1.5}  # the rest only shows that there are some
+    said = judge(program, must["kind"], **limits)
+    assert said.verdict in must["verdict"], said
+    assert "SECRET" not in repr(said)
+    time.sleep(0.15)
+    while left() < 0:  # a server is about to fork the child that waits; the test's own time limit ends this
+        time.sleep(0.01)
+    assert left() == 0 and state() == before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 64 << 10
+    for ear in listeners:
+        with pytest.raises(BlockingIOError):
+            ear.accept() if ear.type == socket.SOCK_STREAM else ear.recv(16)
+    assert canary.read_bytes() == secret and seals(places) == sealed
+    assert sorted(places[0].parents[1].rglob("*")) == around
+    assert not [*Path("/tmp").glob("pwned*"), *HOME.glob("pwned*")]
+    assert judge(PLAIN, "call").verdict == "pass"
+    folders = [Path(server.folder) for server in level.programs().idle if server.folder]
+    assert {path.name for folder in folders for path in folder.rglob("*")} <= {"job"}, "the next one's, empty"
+
+
+def test_secrets_whose_place_is_known_stay_untouched_and_unread(places):
+    seal(places)
+    sealed, folders = seals(places), sorted({str(path.parent) for path in places})
+    program = """import os
+def solve(folders):
+    done = [os.path.expanduser("~")]
+    for folder in folders:
+        for one in (os.listdir, os.rmdir, lambda at: open(at + "/canary").read(), lambda at: open(at + "/new", "w"),
+                    lambda at: open(at + "/.canary", "a"), lambda at: os.remove(at + "/.netrc"),
+                    lambda at: os.rename(at + "/canary.py", at + "/x"), lambda at: os.mkdir(at + "/new")):
+            try: done.append([folder, one(folder)])
+            except OSError: pass
+    return done
+"""
+    home = str(places[0].parent)
+    assert run_calls(program, "solve", [(folders,)], [[home]]).verdict == "pass"
+    assert seals(places) == sealed and not [*Path(home).rglob("new"), *Path.cwd().rglob("new")]
+    assert {path.read_text() for path in places} == {"SECRET-CANARY"}
+
+
+ESCAPES = {
+    "change a file": """lambda: os.chmod(path, 0o777), lambda: os.truncate(path, 0), lambda: os.utime(path),
+        lambda: os.chown(path, 1, 1), lambda: os.link(path, "l"), lambda: os.rename(path, "r"), lambda: os.unlink(path),
+        lambda: open(path, "a"), lambda: open(path), lambda: os.setxattr(path, "user.x", b"1")""",
+    "read through a link": """lambda: (os.symlink(path, "s"), open("s"))""",
+    "write elsewhere": """*[lambda p=p: open(p, "w") for p in ("/tmp/pwned", "/dev/shm/pwned", "../pwned",
+        os.path.join(os.path.dirname(os.__file__), "pwned"))], lambda: os.mkdir("/tmp/pwned")""",
+    "look around": """*[lambda p=p: open(p) for p in ("/etc/passwd", "/proc/self/environ", "/proc/self/maps",
+        "/proc/self/mem", "/dev/tty", "/dev/ptmx", "/dev/kmsg")],
+        *[lambda p=p: os.listdir(p) for p in ("/", "/proc", "/tmp", "/etc", "..")]""",
+    "start something": """os.fork, lambda: os.execv("/bin/true", ["true"]), lambda: subprocess.run(["true"]),
+        lambda: os.posix_spawn("/bin/true", ["true"], {}), lambda: multiprocessing.Process(target=print).start()""",
+    "signal somebody": """*[lambda p=p: os.kill(p, 0) for p in (os.getppid(), 1, 0, -1)], lambda: os.killpg(0, 0),
+        lambda: os.pidfd_open(os.getppid()), lambda: fcntl.fcntl(1, 8, os.getppid()), lambda: fcntl.fcntl(1, 10, 9)""",
+    "reach the network": """*[lambda f=f, t=t: socket.socket(f, t) for t in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+        for f in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK)],
+        lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), lambda: socket.gethostbyname("localhost"),
+        lambda: socket.socketpair()[0].sendto(b"x", "/tmp/x")""",
+    "slow others down": """lambda: os.setpriority(0, os.getppid(), 19), lambda: os.nice(1),
+        lambda: os.sched_setaffinity(os.getppid(), {0}),
+        lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1))""",
+    "other doors": """lambda: os.mkfifo("p"), lambda: os.memfd_create("m"), os.setsid, lambda: os.chroot("."),
+        lambda: os.mknod("n")""",
+}
+
+
+@pytest.mark.parametrize("asked", ["kernel", "namespaces"])
+@pytest.mark.parametrize("name", ESCAPES)
+def test_escapes_are_refused(name, asked, canary, monkeypatch):
+    if asked == "namespaces" and not shutil.which("bwrap"):
+        pytest.skip("no bubblewrap here")
+    monkeypatch.setenv(level.VARIABLE, asked)
+    program = f"""import fcntl, multiprocessing, os, resource, socket, subprocess
+path = {str(canary)!r}
+def solve(xs):
+    done = []
+    for number, one in enumerate([{ESCAPES[name]}]):
+        try: one()
+        except OSError: continue
+        done.append(number)
+    return done
+"""
+    assert run_calls(program, "solve", [([],)], [[]]).verdict == "pass"
+
+
+SYSCALLS = """ptrace 101 process_vm_readv 310 memfd_create 319 unshare 272 setns 308 mount 165 bpf 321 userfaultfd 323
+    io_uring_setup 425 keyctl 250 perf_event_open 298 pidfd_getfd 438 pidfd_send_signal 424 rt_sigqueueinfo 129
+    shmget 29 mq_open 240 inotify_init1 294 personality 135 timer_create 222 splice 275 sendmsg 46 connect 42 bind 49
+    open_by_handle_at 304 seccomp 317 landlock_create_ruleset 444 clone3 435""".split()
+NUMBERS = dict(zip(SYSCALLS[::2], map(int, SYSCALLS[1::2]), strict=True))
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
+def test_system_calls_off_the_list_are_refused():
+    program = """import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def solve(number):
+    libc.syscall(number, -1, -1, -1, -1, -1, -1)
+    return ctypes.get_errno()
+"""
+    refused = [38 if name == "clone3" else 1 for name in NUMBERS]  # ENOSYS sends libc to clone, which is looked at
+    assert run_calls(program, "solve", [(number,) for number in NUMBERS.values()], refused).verdict == "pass"
+    assert run_calls(program, "solve", [(0x40000000 + 57,)], [1]).verdict == "pass"  # fork by its x32 number
+
+
+def test_no_state_is_left_for_the_next_program():
+    spoil = "import builtins, json, sys\nbuiltins.sum = lambda xs: 14\njson.dumps = sys.modules['math'] = None\n"
+    assert judge(spoil + "open('m.py', 'w').write('x')", "call").verdict == "error"
+    program = "import json, math, os\njson.dumps(math.pi)\nassert os.listdir('.') == []\n" + PLAIN
+    assert judge(program, "call").verdict == "pass"
+
+
+def test_programs_are_repeatable():
+    program = "import random\ndef solve(xs): return [random.random(), list({'a', 'b', 'c', 'd'})]"
+    inputs = (("call", "solve", wire.encode((([],), {}))), ("end",))
+    runs = [level.programs().run(["calls", program, False], inputs, 3.0, 4.0, 1024).frames for _ in range(2)]
+    assert runs[0] == runs[1] and runs[0][2][0] == "v"

@@ -1,0 +1,158 @@
+"""CoMAS's advantage (Eqs. 9 and 10) against hand-computed cases, and the log-ratios that learning hands to it."""
+
+import copy
+import math
+
+import pytest
+import torch
+from test_learn import Keep, batch_of, gradient, policy_of
+from test_sampler import teacher_forced
+
+from coevolve.advantages import reinforce_pp, reinforce_pp_by_role
+from coevolve.learner import _log_ratios, learn
+from coevolve.losses import selective_logprobs
+from coevolve.policies.adapters import attach
+from coevolve.policies.reference import Reference
+from coevolve.policies.team import Team
+from coevolve.types import Reply, Turn
+
+
+def sample(role, reward, tokens=1, policy="agent_1", group=None):
+    ids = tuple(range(tokens))
+    return Reply(Turn(role, (), policy), "", (0,), ids, (0.0,) * tokens).earns(reward, group)
+
+
+def flat(rows):
+    return [value for row in rows for value in row]
+
+
+def test_equations_9_and_10_by_hand():
+    # Rewards 1 on two tokens and 0 on one; beta = 0.5. Log-ratios (0.2, 0.4) and (-0.6):
+    # A = 1 - 0.5 (0.2 + 0.4) = 0.7, 1 - 0.5 * 0.4 = 0.8, and 0 + 0.5 * 0.6 = 0.3. Their mean is 0.6;
+    # deviations 0.1, 0.2, -0.3; population variance (0.01 + 0.04 + 0.09) / 3 = 0.14 / 3.
+    found = reinforce_pp([sample("solution", 1.0, 2), sample("scoring", 0.0)], [[0.2, 0.4], [-0.6]], 0.5)
+    deviation = math.sqrt(0.14 / 3)
+    assert flat(found) == pytest.approx([0.1 / deviation, 0.2 / deviation, -0.3 / deviation])
+
+
+def test_the_penalty_of_a_token_counts_everything_that_follows_it():
+    # Equal rewards, beta 1, log-ratios 1, 2, 3: A_t = -(6, 5, 3), centred on -14/3.
+    found = reinforce_pp([sample("solution", 0.0, 3)], [[1.0, 2.0, 3.0]], 1.0)
+    scale = math.sqrt(((-4 / 3) ** 2 + (-1 / 3) ** 2 + (5 / 3) ** 2) / 3)
+    assert found[0] == pytest.approx([-4 / 3 / scale, -1 / 3 / scale, 5 / 3 / scale])
+
+
+def test_without_a_penalty_every_token_has_the_reward_and_long_replies_weigh_more():
+    # Rewards 1 (one token) and 0 (three): mean 1/4, variance 3/16.
+    found = reinforce_pp([sample("solution", 1.0), sample("evaluation", 0.0, 3)])
+    assert flat(found) == pytest.approx([math.sqrt(3)] + [-1 / math.sqrt(3)] * 3)
+
+
+def test_a_readable_scoring_has_a_standing_disadvantage_in_the_common_buffer_only():
+    # Zero-sum pairs 1/0 and scorings that earn 0: mean 1/3, deviation sqrt(2)/3, so a scoring gets -1/sqrt(2).
+    batch = [
+        sample("solution", 1.0),
+        sample("evaluation", 0.0),
+        sample("scoring", 0.0),
+        sample("solution", 0.0),
+        sample("evaluation", 1.0),
+        sample("scoring", 0.0),
+    ]
+    common, apart = flat(reinforce_pp(batch)), flat(reinforce_pp_by_role(batch))
+    assert [common[2], common[5]] == pytest.approx([-1 / math.sqrt(2)] * 2)
+    assert [apart[2], apart[5]] == [0.0, 0.0] and apart[:2] == pytest.approx([1, -1])
+
+
+def test_agents_and_groups_are_normalised_apart():
+    one = [sample("solution", 1.0, 2), sample("solution", 0.0)]
+    other = [sample("solution", 9.0, 1, "agent_2"), sample("solution", 5.0, 1, "agent_2")]
+    both = reinforce_pp([*one, *other])
+    assert both[:2] == reinforce_pp(one) and flat(both[2:]) == pytest.approx([1, -1])
+    assert flat(reinforce_pp([*one, sample("solution", 0.5, 2, group="dummy")]))[3:] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("estimator", [reinforce_pp, reinforce_pp_by_role])
+def test_equal_rewards_give_exact_zeros_and_empty_replies_nothing(estimator):
+    assert estimator([sample("a", 0.1, 2), sample("a", 0.1), sample("a", 0.1, 0)]) == [[0.0, 0.0], [0.0], []]
+    assert estimator([sample("a", 0.1, 0)]) == [[]] and estimator([]) == []
+
+
+def shifted(policy, by=0.3):
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter += by * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(7)) * parameter.std()
+
+
+def test_log_ratios_are_of_the_sampler_over_the_frozen_copy():
+    policy = policy_of()
+    reference, start = Reference(policy), copy.deepcopy(policy.model)
+    shifted(policy)
+    samples = batch_of(policy, 9, heats=(None, 0.7, 0.0))
+    found = _log_ratios(samples, reference, 1.0, 60)
+    for one, ratios in zip(samples, found, strict=True):
+        heat = one.reply.turn.temperature or 1.0
+        now, then = (
+            teacher_forced(model, one.reply.prompt_ids, list(one.reply.ids), heat).tolist()
+            for model in (policy.model, start)
+        )
+        assert ratios == pytest.approx([a - b for a, b in zip(now, then, strict=True)], abs=1e-4)
+    assert max(abs(ratio) for ratio in flat(found)) > 0.05
+    assert not any(p.requires_grad for p in reference.policy.model.parameters())
+
+
+def test_the_reference_of_an_adapter_is_its_base():
+    base = policy_of()
+    before = copy.deepcopy(base.model)
+    policy = attach(base, ["agent_1", "agent_2"], 4, 8, 0.0, source="x")["agent_1"]
+    reference = Reference(policy)
+    assert reference.policy is policy, "no copy is made"
+    shifted_adapter = list(policy.parameters())
+    with torch.no_grad():
+        for parameter in shifted_adapter:
+            parameter += 0.5
+    rows = [([5, 6, 7], [8, 9])]
+    plain = teacher_forced(before, [5, 6, 7], [8, 9])
+    torch.testing.assert_close(reference.logprobs(rows, [1.0] * len(rows)), plain, atol=1e-4, rtol=1e-4)
+    adapted = selective_logprobs(policy.states(rows)[0], policy.head_VH, policy.states(rows)[1])
+    assert (adapted - plain).abs().max() > 1e-2, "and the adapter speaks again afterwards"
+
+
+def test_learning_uses_the_penalised_advantage():
+    policy = policy_of()
+    reference, start = Reference(policy), copy.deepcopy(policy.model)
+    shifted(policy)
+    samples, tokens = batch_of(policy, 8), []
+    for one in samples:
+        now, then = (teacher_forced(m, one.reply.prompt_ids, list(one.reply.ids)) for m in (policy.model, start))
+        ratios = (now - then).tolist()
+        tokens += [(one.reward - 0.5 * sum(ratios[t:]), float(now[t])) for t in range(len(ratios))]
+    mean = sum(value for value, _ in tokens) / len(tokens)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value, _ in tokens) / len(tokens))
+    expected = -sum((value - mean) / deviation * logprob for value, logprob in tokens) / len(tokens)
+    settings = {"estimator": "reinforce_pp", "kind": "reinforce", "reference": reference, "kl_coef": 0.5}
+    metrics = learn(policy, Keep(policy.parameters(), lr=1.0), samples, **settings)
+    assert metrics["loss"] == pytest.approx(expected, abs=1e-4) and metrics["kl"] > 0.1
+
+
+def test_beta_zero_leaves_no_trace():
+    samples = batch_of(policy_of())
+    plain, metrics = gradient(samples, estimator="reinforce_pp")
+    again, same = gradient(samples, estimator="reinforce_pp", reference=None, kl_coef=0.0)
+    assert metrics == same and "kl" not in metrics
+    assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
+
+
+@pytest.mark.parametrize("change", [{"reference": None}, {"estimator": "task_relative"}])
+def test_a_penalty_without_what_it_needs_is_refused(change):
+    policy = policy_of()
+    settings = {"estimator": "reinforce_pp", "reference": Reference(policy), "kl_coef": 0.1, **change}
+    with pytest.raises(ValueError, match="^kl_coef needs a reference"):
+        learn(policy, Keep(policy.parameters(), lr=1.0), batch_of(policy, 4), **settings)
+
+
+def test_a_team_remembers_only_when_asked():
+    team = Team({"agent_1": "tiny-small", "agent_2": "tiny-small"}, ["agent_1", "agent_2"])
+    assert team.references == {}
+    team.remember()
+    assert set(team.references) == {"agent_1", "agent_2"}
+    assert team.references["agent_1"].policy.model is not team.policies["agent_1"].model

@@ -1,0 +1,141 @@
+"""The Triton kernel without a GPU: interpreted against the reference, and compiled for three generations of GPUs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from coevolve.losses import paths
+
+triton = pytest.importorskip("triton", reason="the kernel is tested where triton is installed (Linux, dev extra)")
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+WORDS = {"fp32": 4, "bf16": 2}
+ALL = {"KIND": "ppo", "HAS_OLD": True, "HAS_DUAL": True, "HAS_BONUS": True, "GRADIENT": True}
+VARIANTS = {
+    "everything": ALL,
+    "plain ppo": ALL | {"HAS_DUAL": False, "HAS_BONUS": False},
+    "importance": ALL | {"KIND": "importance", "HAS_BONUS": False},
+    "reinforce": ALL | {"KIND": "reinforce", "HAS_OLD": False},
+    "statistics": ALL | {"GRADIENT": False, "HAS_OLD": False},
+}
+
+
+@pytest.mark.timeout(600)
+def test_interpreted_kernel():
+    """Every case of kernel_cases.py; a process of its own because Triton must see the variable at its import."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests/core/kernel_cases.py")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert re.search(r"\d{2,} passed", done.stdout) and "skipped" not in done.stdout
+
+
+def compiled(capability: int, word: str, columns: int, flags: dict, folder: Path) -> tuple[str, str]:
+    """The compiler's resource report and the machine code of the kernel as it is launched for such rows."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from coevolve.losses import kernels
+
+    shape = kernels.launch(columns, WORDS[word])
+    warps = shape.pop("num_warps")
+    constants = {"LOWEST": kernels.LOWEST, **flags, **shape}
+    pointers = {"logits": f"*{word}", "targets": "*i64"}
+    pointers |= dict.fromkeys(("advantages", "old", "weights", "logprobs", "entropy"), "*fp32")
+    kinds = pointers | {"width": "i32", "columns": "i32"} | dict.fromkeys(constants, "constexpr")
+    names = kernels._rows.arg_names
+    # Triton itself finds out at launch that these are multiples of 16; `columns` may be anything.
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name in pointers or name == "width"}
+    source = ASTSource(kernels._rows, {name: kinds.get(name, "fp32") for name in names}, constants, aligned)
+    binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
+    cubin = folder / "kernel.cubin"
+    cubin.write_bytes(binary.asm["cubin"])
+
+    def read(flag: str) -> str:
+        return subprocess.run([TOOLS / "cuobjdump", flag, cubin], capture_output=True, text=True, check=True).stdout
+
+    return read("--dump-resource-usage"), read("--dump-sass")
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+@pytest.mark.parametrize("word", ["bf16", "fp32"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_compiled_kernel_spills_nothing_and_moves_16_bytes(capability, word, variant, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    flags = VARIANTS[variant]
+    for columns in (151_936, 50_257, 511) if flags is ALL else (151_936,):
+        report, code = compiled(capability, word, columns, flags, tmp_path)
+        usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", report))
+        assert usage["STACK"] == usage["LOCAL"] == "0" and not re.search(r"\b(LDL|STL)\b", code), report
+        assert int(usage["REG"]) <= 64  # 32 warps of a program then fit on a multiprocessor
+        if columns > 511:
+            assert re.search(r"LDG\.E\S*\.128", code)
+            assert bool(re.search(r"STG\.E\S*\.128", code)) == flags["GRADIENT"]
+
+
+def test_launch_covers_long_and_short_rows():
+    from coevolve.losses.kernels import launch
+
+    for size in (2, 4):
+        for columns in (1, 511, 5_000, 32_768, 151_936):
+            shape = launch(columns, size)
+            assert shape["WIDTH"] * size == 16 and shape["THREADS"] == 32 * shape["num_warps"] <= 1024
+            step = shape["UNITS"] * shape["THREADS"] * shape["WIDTH"]
+            assert step <= max(columns, 128 * shape["WIDTH"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "capability", "expected"),
+    [
+        (torch.bfloat16, (9, 0), "triton"),
+        (torch.float32, (8, 0), "triton"),
+        (torch.float64, (9, 0), "chunked"),
+        (torch.float32, (7, 5), "chunked"),
+    ],
+)
+def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, expected):
+    monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    hidden = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
+    assert paths._choose(None, hidden) == expected
+    assert paths._choose("chunked", hidden) == "chunked"
+    if expected == "chunked":
+        with pytest.raises(ValueError, match="path 'triton' (takes bfloat16|needs an NVIDIA GPU)"):
+            paths._choose("triton", hidden)
+
+
+def test_without_triton_a_gpu_gets_torch(monkeypatch):
+    monkeypatch.setattr(paths, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    hidden = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, device="cuda:0")
+    assert paths._choose(None, hidden) == "chunked"
+    with pytest.raises(ValueError, match="path 'triton' needs the package triton"):
+        paths._choose("triton", hidden)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary", "dtype", "rows"),
+    [
+        (32_768, 151_936, torch.bfloat16, 2_048),  # 594 MiB
+        (30_000, 151_936, torch.bfloat16, 2_048),
+        (4_096, 151_936, torch.float32, 1_024),
+        (100, 151_936, torch.bfloat16, 128),
+        (32_768, 511, torch.bfloat16, 32_768),
+    ],
+)
+def test_chunks_of_a_gpu_are_whole_tiles_within_600_mib(tokens, vocabulary, dtype, rows):
+    class States:
+        is_cuda, element_size = True, lambda self: dtype.itemsize
+
+        def __len__(self):
+            return tokens
+
+    assert paths._chunk(States(), range(vocabulary)) == rows
+    assert rows * vocabulary * dtype.itemsize <= 600 * 2**20 and rows % 128 == 0

@@ -1,0 +1,174 @@
+"""What a run leaves on disk: strict JSON, the same bytes for the same run, whole lines after an interruption."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, mean_facts, read, write_json
+from coevolve.types import Outcome, Reply, Turn
+
+HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
+
+
+def outcome(text: str = "<answer>2</answer>", **facts: object) -> Outcome:
+    turn = Turn("solver", ({"role": "user", "content": "system"}, {"role": "user", "content": "solve 1+1"}), "shared")
+    return Outcome([Reply(turn, text, (1,), (5, 6, 7)).earns(0.5)], facts)
+
+
+def strict(line: str) -> dict:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(line, parse_constant=refuse)
+
+
+def lines(path: Path) -> list[dict]:
+    return [strict(line) for line in path.read_bytes().decode().split("\n")[:-1]]
+
+
+def test_values_become_strict_json() -> None:
+    value = {"a": math.nan, 1: [math.inf, -math.inf, 1.5], "c": (1, {"d": None}), "e": Path("x/y"), "f": True, "g": {3}}
+    expected = {"a": None, "1": [None, None, 1.5], "c": [1, {"d": None}], "e": "x/y", "f": True, "g": [3]}
+    assert clean(value) == expected
+    assert strict(json.dumps(clean(value))) == expected
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    write_json(path, {"loss": math.nan, "text": HARD})
+    assert strict(path.read_text(encoding="utf-8")) == {"loss": None, "text": HARD}
+    before = path.read_bytes()
+
+    class Unspeakable:
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        write_json(path, {"a": Unspeakable()})
+    assert path.read_bytes() == before
+    write_json(path, {})
+    assert path.read_text() == "{}\n" and [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+
+
+def rows(*steps: int) -> bytes:
+    return "".join(
+        json.dumps({"step": step, "text": f"é\u2028{step}"}, ensure_ascii=False) + "\n" for step in steps
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("held", "steps", "kept"),
+    [
+        (rows(0, 1, 2, 3), 2, rows(0, 1, 2)),
+        (rows(1, 1, 2, 2, 3), 2, rows(1, 1, 2, 2)),
+        (rows(0, 1), 5, rows(0, 1)),
+        (rows(3, 4), 2, b""),
+        (b"", 2, b""),
+        (rows(1) + b'{"step": 2, "te', 2, rows(1)),
+        (rows(1, 2)[:-1], 2, rows(1)),
+        (rows(0, 1), -1, b""),
+        (rows(1) + rows(2)[: rows(2).index(b"\xc3") + 1], 9, rows(1)),
+    ],
+    ids=["later", "several a step", "nothing later", "all later", "empty", "cut", "no line end", "none", "in a letter"],
+)
+def test_steps_to_be_played_again_are_dropped(tmp_path: Path, held: bytes, steps: int, kept: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(held)
+    keep_steps(path, steps)
+    assert path.read_bytes() == kept
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
+    keep_steps(tmp_path / "episodes.jsonl", steps)
+    assert not (tmp_path / "episodes.jsonl").exists()
+
+
+def write(recorder: Recorder, *steps: int, seconds: float = 1.0) -> None:
+    for step in steps:
+        recorder.step(step, {"reward": step / 3, "loss": math.nan}, {"play": seconds * step})
+        recorder.episodes(step, [outcome(HARD, step=step), outcome("second"), outcome("third")], 2)
+
+
+def content(folder: Path, *names: str) -> list[bytes]:
+    return [(folder / f"{name}.jsonl").read_bytes() for name in names]
+
+
+def test_a_run_interrupted_anywhere_writes_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+    write(Recorder(tmp_path / "whole"), 0, 1, 2, 3, 4)
+    whole = content(tmp_path / "whole", "metrics", "episodes")
+    write(Recorder(tmp_path / "cut"), 0, 1, 2, 3)
+    for name in ("metrics", "episodes"):
+        path = tmp_path / "cut" / f"{name}.jsonl"
+        path.write_bytes(path.read_bytes()[:-9])
+    write(Recorder(tmp_path / "cut", done=2), 3, 4, seconds=2.0)
+    assert content(tmp_path / "cut", "metrics", "episodes") == whole
+    assert len(lines(tmp_path / "cut" / "timings.jsonl")) == 5
+
+
+def test_a_run_without_a_checkpoint_starts_from_an_empty_record(tmp_path: Path) -> None:
+    write(Recorder(tmp_path), 0, 1)
+    write(Recorder(tmp_path), 0)
+    assert [row["step"] for row in lines(tmp_path / "metrics.jsonl")] == [0]
+    assert [row["step"] for row in lines(tmp_path / "episodes.jsonl")] == [0, 0]
+
+
+def test_lines_of_a_run(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "deep" / "run")
+    write(recorder, 1)
+    assert lines(recorder.out / "metrics.jsonl") == [{"step": 1, "reward": 1 / 3, "loss": None}]
+    assert lines(recorder.out / "timings.jsonl") == [{"step": 1, "play": 1.0}]
+    first, second = lines(recorder.out / "episodes.jsonl")
+    assert first == {
+        "step": 1,
+        "episode": 0,
+        "facts": {"step": 1},
+        "samples": [
+            {"role": "solver", "policy": "shared", "prompt": "solve 1+1", "text": HARD, "tokens": 3, "reward": 0.5}
+        ],
+    }
+    assert (second["episode"], second["samples"][0]["text"]) == (1, "second")
+
+
+def test_facts_are_averaged_over_the_episodes_that_have_them() -> None:
+    outcomes = [outcome(a=1, b=None, right=True, text="x"), outcome(a=0.5, b=3.0), outcome(right=False)]
+    assert mean_facts(outcomes) == {"a": 0.75, "right": 0.5, "b": 3.0}
+    assert mean_facts([]) == {}
+
+
+def test_reading_a_run_back(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    first = {"reward": 0.1 + 0.2, "share": 1 / 3, "loss": math.inf, "date": "2026", "updated": 5}
+    recorder.step(1, first, {"play": 0.25})
+    recorder.step(2, {"reward": 1.0, "share": 2 / 3, "loss": 0.5, "date": "2027", "updated": 6}, {"play": 0.5})
+    recorder.episodes(1, [outcome("two\u2028lines", proposal="1+1")], 1)
+    metrics = read(tmp_path)
+    assert list(metrics["step"]) == [1, 2]
+    assert list(metrics["reward"]) == [0.1 + 0.2, 1.0] and list(metrics["share"]) == [1 / 3, 2 / 3]
+    assert math.isnan(metrics["loss"][0]) and list(metrics["updated"]) == [5, 6]
+    assert list(metrics["date"]) == ["2026", "2027"]
+    assert list(read(str(tmp_path), "timings")["play"]) == [0.25, 0.5]
+    episodes = read(tmp_path, "episodes")
+    assert episodes["samples"][0][0]["text"] == "two\u2028lines" and episodes["facts"][0] == {"proposal": "1+1"}
+
+
+@pytest.mark.parametrize("name", ["metrics", "scores", "episodes"])
+def test_reading_what_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"no {name}.* in .*: has the run finished"):
+        read(tmp_path, name)
+
+
+def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
+    answers = ["007", "no", None, "NA", "1,5", 'a"b', "two\nlines", "nan"]
+    rows = [dict.fromkeys(SCORE_FIELDS, 1) | {"item": i, "question": "1+1", "answer": a} for i, a in enumerate(answers)]
+    recorder = Recorder(tmp_path)
+    recorder.scores(rows)
+    first = (tmp_path / "scores.csv").read_bytes()
+    scores = read(tmp_path, "scores")
+    assert list(scores.columns) == list(SCORE_FIELDS)
+    assert list(scores["answer"]) == ["" if answer is None else answer for answer in answers]
+    assert list(scores["item"]) == list(range(8))
+    recorder.scores(rows)
+    assert (tmp_path / "scores.csv").read_bytes() == first and b"\r" not in first
+    with pytest.raises(ValueError, match="surplus"):
+        recorder.scores([rows[0] | {"surplus": 1}])
+    assert (tmp_path / "scores.csv").read_bytes() == first

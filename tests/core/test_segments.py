@@ -1,0 +1,205 @@
+"""Segment credit: no token outside its segment gets the segment's reward, whatever the text and the tokenisation."""
+
+import codecs
+from itertools import accumulate
+from random import Random
+
+import pytest
+
+from coevolve import policies
+from coevolve.advantages import ESTIMATORS
+from coevolve.papers.conl import reading as rankings
+from coevolve.segments import gae, owners, segment_centred, token_rewards
+from coevolve.types import Reply, Sample, Turn
+
+TURN = Turn("review", ())
+CHARACTERS = "ab >/=<0é語🙂\u0301\u200d\n"
+MARKS = [
+    "<initial_ranking>",
+    "</initial_ranking>",
+    '<critique target="Agent 0">',
+    '<critique target="Agent 2">',
+    "</critique>",
+    "<think>",
+    "Agent 0 > Agent 2\n",
+    "é",
+    "語語",
+    "🙂",
+    "🙂🙂",
+    "x",
+]
+
+
+def ends_of(pieces: list[bytes]) -> tuple[int, ...]:
+    """Characters complete after each piece, as a policy computes them for byte-level tokens."""
+    stream = codecs.getincrementaldecoder("utf-8")("replace")
+    parts = [stream.decode(piece, i == len(pieces) - 1) for i, piece in enumerate(pieces)]
+    return tuple(accumulate(map(len, parts)))
+
+
+def cut(rng: Random, data: bytes) -> list[bytes]:
+    """Cut bytes anywhere: single bytes, pieces across characters and tags, and empty pieces (special tokens)."""
+    pieces, at = [], 0
+    while at < len(data):
+        size = rng.choice([0, 1, 1, 2, 3, 5, 9, 20])
+        pieces.append(data[at : at + size])
+        at += size
+    return [*pieces, b""]  # the end token
+
+
+def reply(text: str, pieces: list[bytes]) -> Reply:
+    ids = tuple(range(len(pieces)))
+    return Reply(TURN, text, (1,), ids, (0.0,) * len(ids), ends_of(pieces))
+
+
+def words(text: str) -> Reply:
+    """A reply with a token per character and an end token."""
+    return reply(text, [*(c.encode() for c in text), b""])
+
+
+def generated(rng: Random) -> str:
+    """A review as a careless model writes it: marks in any order, multi-byte characters everywhere."""
+    parts = [rng.choice(MARKS) if rng.random() < 0.6 else rng.choice(CHARACTERS) for _ in range(rng.randint(0, 14))]
+    if rng.random() < 0.7:  # at least one critique that can be read
+        said = "".join(rng.choice(CHARACTERS.replace("<", "")) for _ in range(rng.randint(1, 9)))
+        parts.insert(rng.randint(0, len(parts)), f'<critique target="Agent 0">{said}.</critique>')
+    return "".join(parts)
+
+
+def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> None:
+    rng, paid, kept, split = Random(0), 0, 0, 0
+    for _ in range(8000):
+        text = generated(rng)
+        pieces = cut(rng, text.encode())
+        spans = {
+            "critique": tuple(c.span for c in rankings.critiques(text, 3, 1)),
+            "initial_ranking": tuple(filter(None, [rankings.span(text, "initial_ranking")])),
+        }
+        sample = reply(text, pieces).earns({"initial_ranking": None, "critique": 0.7}, "g", spans)
+        # An independent view: which segments does each single byte of the text lie in?
+        inside = {name: bytearray(len(text.encode())) for name in spans}
+        for name, its in spans.items():
+            for start, end in its:
+                first, last = len(text[:start].encode()), len(text[:end].encode())
+                inside[name][first:last] = b"\1" * (last - first)
+        at = 0
+        for piece, owner, reward in zip(pieces, owners(sample), token_rewards(sample), strict=True):
+            mine = range(at, at + len(piece))
+            at += len(piece)
+            if reward is not None:
+                assert owner == "critique" and reward == 0.7
+                assert all(inside["critique"][byte] and not inside["initial_ranking"][byte] for byte in mine)
+                paid += 1
+            split += bool(mine) and 0 < sum(inside["critique"][byte] for byte in mine) < len(mine)
+            fully = bool(mine) and all(inside["critique"][b] and not inside["initial_ranking"][b] for b in mine)
+            kept += fully and reward is None
+    assert paid > 20_000 and split > 2_000, "the check has bite"
+    assert kept < 0.01 * paid, "next to nothing that lies inside is left out"
+
+
+def test_special_tokens_after_a_segment_are_not_part_of_it() -> None:
+    text = "a<critique>x</critique>"
+    end = len(text)
+    sample = words(text).earns({"critique": 1.0}, None, {"critique": ((1, end),)})
+    assert owners(sample) == [None, *["critique"] * (end - 1), None]
+
+
+def test_bytes_of_one_character_go_together() -> None:
+    pieces = [b"a", b"\xf0\x9f", b"\x99", b"\x82", b"b", b""]  # a, a face in three pieces, b, end
+    sample = reply("a🙂b", pieces).earns({"s": 1.0}, None, {"s": ((1, 2),)})
+    assert ends_of(pieces) == (1, 1, 1, 2, 3, 3)
+    assert owners(sample) == [None, "s", "s", "s", None, None]
+    straddling = reply("a🙂b", [b"a\xf0", b"\x9f\x99\x82b", b""]).earns({"s": 1.0}, None, {"s": ((1, 2),)})
+    assert owners(straddling) == [None, None, None]
+    before = reply("a🙂b", [b"a\xf0", b"\x9f\x99\x82", b"b", b""]).earns({"s": 1.0}, None, {"s": ((0, 1),)})
+    assert owners(before) == [None, None, None, None], "the first token also holds a byte of the next character"
+
+
+def test_a_segment_without_spans_is_the_whole_reply_and_one_with_none_is_nothing() -> None:
+    whole, nothing = words("ab").earns({"s": 1.0}), words("ab").earns({"s": 1.0}, None, {"s": ()})
+    assert owners(whole) == ["s", "s", "s"], "the end token included"
+    assert owners(nothing) == [None, None, None]
+    assert owners(words("ab").earns(2.0)) == ["", "", ""] and token_rewards(words("ab").earns(2.0)) == [2.0] * 3
+
+
+def test_what_two_segments_claim_belongs_to_none() -> None:
+    sample = words("abcd").earns({"s": 1.0, "t": None}, None, {"s": ((0, 3),), "t": ((2, 4),)})
+    assert owners(sample) == ["s", "s", None, "t", None]
+    assert token_rewards(sample) == [1.0, 1.0, None, None, None]
+
+
+def earned(rewards: list, group: object = "talk", text: str = "ab cd", role: str = "review") -> list[Sample]:
+    """Four-letter replies: segment s covers `ab`, segment t covers `cd`."""
+    turn = Turn(role, ())
+    spans = {"s": ((0, 2),), "t": ((3, 5),)}
+    return [
+        Reply(turn, text, (1,), (0,) * 6, (0.0,) * 6, (1, 2, 3, 4, 5, 5)).earns({"s": s, "t": t}, group, spans)
+        for s, t in rewards
+    ]
+
+
+def test_segment_centred_by_hand() -> None:
+    rows = segment_centred(earned([(1.0, 0.2), (0.0, None), (0.5, 0.6)]))
+    # s: mean 0.5 over three agents; t: mean 0.4 over the two that are paid
+    assert rows[0] == [0.5, 0.5, None, pytest.approx(-0.2), pytest.approx(-0.2), None]
+    assert rows[1] == [-0.5, -0.5, None, None, None, None]
+    assert rows[2] == [0.0, 0.0, None, pytest.approx(0.2), pytest.approx(0.2), None]
+
+
+def test_each_conversation_and_each_role_has_its_own_mean() -> None:
+    rows = segment_centred(
+        [
+            *earned([(1.0, None), (0.0, None)], "one"),
+            *earned([(9.0, None), (5.0, None)], "two"),
+            *earned([(4.0, None)], "two", role="verdict"),
+        ]
+    )
+    assert [row[0] for row in rows] == [0.5, -0.5, 2.0, -2.0, 0.0]
+    third = segment_centred(earned([(0.1, None)] * 3))
+    assert [row[0] for row in third] == [0.0] * 3, "equal rewards have no advantage, not a rounding error"
+    plain = segment_centred([words("ab").earns(1.0, "g"), words("abc").earns(0.0, "g")])
+    assert plain == [[0.5] * 3, [-0.5] * 4]
+
+
+def test_gae_by_hand() -> None:
+    (row,) = gae(earned([(1.0, None)]), [[0.2, 0.6, 9.0, 9.0, 9.0, 9.0]])
+    last = 1.0 - 0.6  # reward on the segment's last token, value 0 after it
+    first = (0.0 + 0.6 - 0.2) + 0.95 * last
+    assert row == [pytest.approx(first), pytest.approx(last), None, None, None, None]
+
+
+def test_gae_lets_nothing_leak_from_one_segment_into_another() -> None:
+    values = [[0.2, 0.6, 9.0, 0.1, 0.3, 9.0]]
+    ((both),) = gae(earned([(1.0, 5.0)]), values)
+    ((one),) = gae(earned([(1.0, None)]), values)
+    assert both[:2] == one[:2]
+    assert both[3:5] == [pytest.approx((0.3 - 0.1) + 0.95 * (5 - 0.3)), pytest.approx(5 - 0.3)]
+
+
+def test_with_a_perfect_baseline_only_surprises_have_an_advantage() -> None:
+    (row,) = gae(earned([(1.0, 0.4)]), [[1.0, 1.0, 0.0, 0.4, 0.4, 0.0]])
+    assert [value for value in row if value is not None] == [pytest.approx(0.0)] * 4
+
+
+def test_both_are_estimators_by_name() -> None:
+    assert ESTIMATORS["segment_centred"] is segment_centred and ESTIMATORS["gae"] is gae
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-small"])
+def test_tokens_of_a_real_tokenizer(name: str) -> None:
+    """Texts through the backbone's own tokenizer: what is paid decodes to text inside the segment."""
+    policy, rng, paid = policies.load(name), Random(1), 0
+    for _ in range(300):
+        text = generated(rng)
+        ids = [*policy.tokenizer(text, add_special_tokens=False).input_ids, min(policy.end_ids)]
+        if policy._decode(ids) != text:
+            continue
+        said = Reply(TURN, text, (1,), tuple(ids), (0.0,) * len(ids), policy._ends(ids, text))
+        spans = tuple(c.span for c in rankings.critiques(text, 3, 1))
+        sample = said.earns({"critique": 1.0}, None, {"critique": spans})
+        starts = (0, *said.ends)
+        for i, owner in enumerate(owners(sample)):
+            if owner:
+                paid += 1
+                assert any(start <= starts[i] and said.ends[i] <= end for start, end in spans)
+    assert paid > 1000

@@ -1,0 +1,232 @@
+"""An OpenAI-compatible server as a frozen judge: a real HTTP server here, with real failures."""
+
+import json
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from coevolve import config, policies, prompts
+from coevolve.__main__ import main
+from coevolve.driver import Batched
+from coevolve.engines import Switch
+from coevolve.engines.server import ServedPolicy, ServerError
+from coevolve.loop import train
+from coevolve.policies.team import Team
+from coevolve.types import Reply, Turn
+
+SMALL = {"steps": 2, "batch_size": 3, "solves": 1, "attempts": 2, "eval_every": 0, "eval_items": 1, "max_tokens": 24}
+
+
+class Judge(BaseHTTPRequestHandler):
+    """Gives every chat the score 8; the server's `plan` may make it fail instead."""
+
+    def log_message(self, *args: object) -> None:
+        """Be quiet."""
+
+    def answer(self, status: int, body: object) -> None:
+        self.say(status, "application/json", json.dumps(body).encode())
+
+    def say(self, status: int, kind: str, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        if self.server.page:
+            self.say(200, "text/html", b"<html>moved</html>")
+            return
+        self.answer(
+            200, {"object": "list", "data": [{"id": "judge-1", "object": "model", "created": 0, "owned_by": "us"}]}
+        )
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append(asked)
+        self.server.counts["all"] += 1
+        if self.server.page:
+            self.say(200, "text/html", b"<html>moved</html>")
+            return
+        if self.server.together:
+            self.server.together.wait(10)
+        if self.server.counts["all"] <= self.server.failures:
+            self.answer(503, {"error": {"message": "busy"}})
+            return
+        message = {"role": "assistant", "content": "<score>8</score>"}
+        self.answer(
+            200,
+            {
+                "id": "x",
+                "object": "chat.completion",
+                "created": 0,
+                "model": asked["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": self.server.reason}],
+                "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+            },
+        )
+
+
+@pytest.fixture
+def server():
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
+    made.seen, made.counts, made.failures, made.reason = [], Counter(), 0, "stop"
+    made.page, made.together = False, None
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    made.address = f"http://127.0.0.1:{made.server_port}/v1#judge-1"
+    yield made
+    made.shutdown(), made.server_close()
+
+
+def turn(**fields) -> Turn:
+    return Turn("judge", ({"role": "user", "content": "how good?"},), "judge", key=(0, 1, 2, 3), **fields)
+
+
+def test_a_reply_has_text_and_costs_but_no_tokens(server):
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    engine.submit(turn()), engine.submit(turn(temperature=0.0, max_tokens=5))
+    replies = []
+    while len(replies) < 2:
+        replies += engine.poll()
+    assert {reply.text for _, reply in replies} == {"<score>8</score>"}
+    assert all(reply.ids == () and reply.finished for _, reply in replies)
+    assert engine.costs == {"requests": 2, "tokens_in": 14, "tokens_out": 6}
+    settings = sorted((asked["temperature"], asked["max_tokens"]) for asked in server.seen)
+    assert settings == [(0.0, 5), (0.5, 20)] and server.seen[0]["seed"] == server.seen[1]["seed"]
+    assert server.seen[0]["messages"] == [{"role": "user", "content": "how good?"}]
+
+
+def test_a_cut_reply_is_not_finished(server):
+    server.reason = "length"
+    assert not ServedPolicy(server.address, "judge").generate([turn()])[0].finished
+
+
+def test_a_busy_server_is_asked_again_and_a_dead_one_raises(server):
+    server.failures = 2
+    assert ServedPolicy(server.address, "judge").generate([turn()])[0].text == "<score>8</score>"
+    assert server.counts["all"] == 3
+    server.failures = 10**6
+    with pytest.raises(ServerError, match="policy 'judge': http://.*gave no answer: .*busy"):
+        ServedPolicy(server.address, "judge", retries=1).generate([turn(), turn()])
+
+
+def test_retries_are_counted(server):
+    server.failures = 2
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    engine.submit(turn()), engine.poll()
+    assert engine.costs["requests"] == server.counts["all"] == 3
+
+
+def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
+    judge = ServedPolicy(server.address, "judge")
+    server.page = True
+    with pytest.raises(ServerError, match="policy 'judge': http://.*gave an answer without a choice"):
+        judge.generate([turn()])
+    with pytest.raises(ValueError, match="^model '.*': what answers at http://.*/v1 is no OpenAI-compatible server$"):
+        ServedPolicy(server.address, "judge")
+
+
+def test_a_server_that_hangs_is_given_up_after_the_time_that_was_set(server, monkeypatch):
+    monkeypatch.setenv("COEVOLVE_SERVER_TIMEOUT", "0.2")
+    server.together = threading.Barrier(2)  # nobody else comes
+    with pytest.raises(ServerError, match="gave no answer: Request timed out"):
+        ServedPolicy(server.address, "judge", retries=0).generate([turn()])
+    server.together.abort()
+
+
+def test_requests_run_side_by_side_as_many_as_are_set(server, monkeypatch):
+    server.together = threading.Barrier(3)  # an answer comes only when three are there at once
+    monkeypatch.setenv("COEVOLVE_SERVER_WORKERS", "3")
+    judge = ServedPolicy(server.address, "judge")
+    assert [reply.text for reply in judge.generate([turn()] * 6)] == ["<score>8</score>"] * 6
+    assert judge.workers == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TIMEOUT", "soon"), ("TIMEOUT", "0"), ("WORKERS", "0.5"), ("WORKERS", "inf")]
+)
+def test_settings_that_are_not_allowed_are_named(server, monkeypatch, name, value):
+    monkeypatch.setenv(f"COEVOLVE_SERVER_{name}", value)
+    with pytest.raises(ValueError, match=f"^COEVOLVE_SERVER_{name} must be a number above 0 .*, got '{value}'$"):
+        ServedPolicy(server.address, "judge")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("#judge-1>#nope", "the server has judge-1, not 'nope'"),
+        ("#judge-1>", "must end in #MODEL"),
+        (":{port}>:1", "no server answers at http://127.0.0.1:1/v1"),
+    ],
+)
+def test_a_wrong_address_is_one_line_before_anything_starts(server, change, said):
+    old, new = change.format(port=server.server_port).split(">")
+    with pytest.raises(ValueError) as error:
+        policies.load(server.address.replace(old, new), "judge")
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_server_cannot_be_trained(server):
+    with pytest.raises(ValueError, match="model of 'shared' is a server, which cannot be trained"):
+        Team({"shared": server.address}, ("shared",))
+
+
+def test_mae_runs_with_a_judge_at_an_address_and_pays_by_its_scores(server, tmp_path):
+    run = config.build("mae", "quick", out=tmp_path / "run", overrides=SMALL | {"judge_model": server.address})
+    out = train(run)
+    asked = [seen["messages"][-1]["content"] for seen in server.seen]
+    assert asked and all(text.startswith("judge<question>") for text in asked)
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["step"]]
+    assert len(rows) == 2 and all(row["requests/judge"] for row in rows), "each step has its own costs"
+    assert sum(row["requests/judge"] for row in rows) == len(asked)
+    assert sum(row["tokens_in/judge"] for row in rows) == 7 * len(asked)
+    rows = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+    samples = [sample for row in rows for sample in row["samples"]]
+    assert {sample["policy"] for sample in samples} == {"shared"}, "what the server said is not trained on"
+    solved = [s for s in samples if s["role"] == "solver" and s["text"].count("</answer>") == 1]
+    assert solved and all(s["reward"] == pytest.approx((7 / 9 + 1) / 2) for s in solved)
+
+
+def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp_path, capsys):
+    overrides = SMALL | {"judge_model": server.address, "steps": 3, "save_every": 1}
+    train(config.build("mae", "quick", out=tmp_path / "run", overrides=overrides | {"steps": 1}))
+    server.failures = 10**6
+    with pytest.raises(ServerError, match="gave no answer"):
+        train(config.build("mae", "quick", out=tmp_path / "run", overrides=overrides))
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2, "the look before step 1, and step 1"
+    assert list((tmp_path / "run" / "checkpoints").glob("step-00000001*"))
+    fields = [f"{name}={value}" for name, value in overrides.items()]
+    assert main(["train", "mae", "--out", str(tmp_path / "run"), *fields]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("coevolve: policy 'judge'") and said.endswith("goes on from the last checkpoint")
+
+
+class Slow:
+    """An engine elsewhere that answers only when it is asked a second time."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        self.waiting, self.polls = [], 0
+
+    def submit(self, turn: Turn) -> int:
+        self.waiting.append(turn)
+        return len(self.waiting)
+
+    def poll(self) -> list[tuple[int, Reply]]:
+        self.polls += 1
+        return [(i + 1, Reply(turn, "slow")) for i, turn in enumerate(self.waiting)]
+
+
+def test_who_is_ready_does_not_wait_for_a_server():
+    slow, quick = Slow(), Batched(lambda turns: [Reply(turn, "quick") for turn in turns])
+    switch = Switch({"judge": slow, "shared": quick})
+    solver = prompts.load("mae", "solver", "compact")(question="1+1=?")
+    first, second = switch.submit(turn()), switch.submit(solver)
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "quick")] and slow.polls == 0
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "slow")]
+    with pytest.raises(ValueError, match=r"policy of a turn must be one of \['judge', 'shared'\], got 'other'"):
+        switch.submit(Turn("x", (), "other"))

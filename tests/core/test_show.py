@@ -1,0 +1,141 @@
+"""Notebook HTML: text from a model is shown and never interpreted; only tags an untrusted notebook keeps."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from coevolve import show
+from coevolve.types import Outcome, Reply, Turn
+
+LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
+HOSTILE = [row["input"] for row in map(json.loads, LINES) if row["kind"] == "html_text"]
+HOSTILE += [
+    "\u202eevil\u2066",
+    "a\x00b\x9bc\u2028d\ud800",
+    'x" onmouseover="window.PWNED=1',
+    "```\n<b>\n````",
+    "$x$ &lt;",
+]
+TAGS = {"div", "details", "summary", "table", "tr", "th", "td", "pre", "span", "sup", "b", "code"}
+STYLES = {
+    "background-color",
+    "white-space",
+    "overflow-wrap",
+    "margin",
+    "text-align",
+    "vertical-align",
+    "padding",
+}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text of a page as a browser would."""
+
+    def __init__(self, source: str):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.text, self.open = set(), [], "", []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.open.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError("a comment got through")
+
+
+def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
+    ids = tuple(range(10, 10 + len(text)))
+    turn = Turn(role, ({"role": "user", "content": text},), policy=text or "shared")
+    return Reply(turn, text, ids=ids, ends=tuple(range(1, len(text) + 1)), **extra)
+
+
+def everything(text: str) -> list[show.Shown]:
+    reply = spoken(text, role=text or "solver")
+    sample = reply.earns({text: 0.5, "b": None}, group=text)
+    return [
+        show.turns([reply.turn]),
+        show.replies([reply], [sample], [[0.5] * len(text)]),
+        show.outcome(Outcome([sample], {text: text, "list": [text]})),
+        show.credit(sample, [(-1.0) ** i for i in range(len(text))]),
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
+    for shown in everything(text):
+        page = Page(shown._repr_html_())
+        assert page.tags <= TAGS and not page.open
+        assert {name for name, _ in page.attributes} <= {"open", "style", "title"}
+        for name, value in page.attributes:
+            if name == "style":
+                assert {rule.split(":")[0] for rule in value.split(";")} <= STYLES
+        assert "<script" not in shown.html.lower() and "var(" not in shown.html
+        for hidden in (shown.html, shown.text, shown._repr_markdown_()):
+            assert all(c.isprintable() or c in "\n\t" for c in hidden)
+            hidden.encode("utf-8")
+        assert show.visible(text) in page.text or "credit" in shown.html
+    assert show.visible(text) in re.sub(r"[+-]", "", Page(everything(text)[3].html).text) or re.search(r"[+-]", text)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_markdown_fence_holds(text: str) -> None:
+    fence, *_, last = (lines := show.fenced(text).split("\n"))
+    assert fence == last + "text" and set(last) == {"`"}
+    assert not any(line.strip().startswith(last) for line in lines[1:-1])
+
+
+def test_visible_and_escape_by_hand() -> None:
+    assert show.visible("a\x1b[31m\u202e\u200b\r\n\té 中") == "a\\x1b[31m\\u202e\\u200b\\r\n\té 中"
+    assert show.escape("<a href='x'>&\"") == "&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;"
+
+
+def test_turns_open_the_first_and_tell_limits() -> None:
+    turns = [Turn("judge", ({"role": "user", "content": "grade"},), "frozen", 32, 0.0), spoken("b").turn]
+    shown = show.turns(turns)
+    assert shown.html.count("<details") == 2 and shown.html.count("<details open>") == 1
+    assert str(shown).startswith("judge · policy frozen · temperature 0 · at most 32 tokens\n    user: grade")
+
+
+def test_replies_tell_reward_advantage_and_length() -> None:
+    first, second, same = spoken("yes"), spoken("no", finished=False), spoken("yes")
+    shown = show.replies([first, second, same], [first.earns(1.0)], [[0.5, 0.25, 0.0]])
+    heads = re.findall(r"<summary><code>(.*?)</code></summary>", shown.html)
+    assert heads[0] == "solver · policy yes · 3 tokens · reward +1 · advantage +0.25"
+    assert heads[2] == "solver · policy no · 2 tokens, cut off · earns nothing"
+    assert heads[4].endswith("earns nothing")  # an equal reply is not the same reply
+    assert "earns nothing" not in str(show.replies([second]))
+    with pytest.raises(ValueError, match="one list per sample"):
+        show.replies([first], [first.earns(1.0)], [])
+
+
+def test_outcome_lists_facts_and_samples() -> None:
+    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], {"rate": 1 / 3}))
+    assert ">rate</th>" in shown.html and ">0.3333</code></td>" in shown.html
+    assert "reward a masked, b -0.5 · group q1" in str(shown)
+    assert repr(shown) == str(shown) == shown.text
+    assert "group " + "q" * 59 + "…" in str(show.outcome(Outcome([spoken("yes").earns(1.0, "q" * 90)])))
+    assert Page(show.outcome(Outcome()).html).text == ""
+
+
+def test_credit_marks_signs_and_scales_colours() -> None:
+    turn = Turn("solver", ())
+    reply = Reply(turn, "ab<c", ids=(1, 2, 3, 4, 5), ends=(1, 2, 2, 4, 4))
+    shown = show.credit(reply.earns(1.0), [1.0, 0.5, -2.0, 0.0, 0.0])
+    assert re.findall(r"<sup>(.)</sup>", shown.html) == ["+", "-", "0"]
+    assert "rgba(0,114,178,0.30)" in shown.html and "rgba(213,94,0,0.60)" in shown.html
+    assert 'title="token 1, id 2, credit +0.5"' in shown.html
+    assert str(shown).endswith("[+]ab[-]▯[0]&lt;c▯".replace("&lt;", "<"))
+    with pytest.raises(ValueError, match="5 tokens, 1 values"):
+        show.credit(reply.earns(1.0), [1.0])

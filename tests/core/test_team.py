@@ -1,0 +1,206 @@
+"""Several policies in one run: separate models, adapters on one base, frozen ones, mixed bases."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+
+from coevolve import policies, prompts
+from coevolve.config import Run, assign
+from coevolve.learner import learn
+from coevolve.loop import train
+from coevolve.parse import tag
+from coevolve.policies import adapters
+from coevolve.policies.team import Team
+from coevolve.types import Outcome, Turn
+from tinyworld.oracle import TinyWorld
+
+SOLVER = prompts.load("mae", "solver", "compact")
+QUESTION = "3+4*2=?"
+
+
+def ask(policy: str, key: int = 0, **limits) -> Turn:
+    turn = SOLVER(question=QUESTION, policy=policy)
+    return Turn(turn.role, turn.messages, policy, key=(0, 0, key), **limits)
+
+
+def weights(team: Team, name: str) -> torch.Tensor:
+    return torch.cat([part.detach().flatten().clone() for part in team.policies[name].parameters()])
+
+
+def made(names: str = "pq", lora: tuple = (), **models: str) -> Team:
+    torch.manual_seed(0)
+    team = Team({name: models.get(name, "tiny-small") for name in names}, tuple(names), lora)
+    team.optimize(1e-3, 0.0)
+    return team
+
+
+def teach(team: Team, name: str) -> dict:
+    replies = team.generate([ask(name, key, max_tokens=8) for key in range(6)])
+    samples = [reply.earns(float(i % 2)) for i, reply in enumerate(replies)]
+    return learn(team.policies[name], team.optimizers[name], samples, estimator="task_relative")
+
+
+@pytest.mark.parametrize("lora", [(), (4, 8, 0.0)])
+def test_each_policy_learns_alone(lora):
+    team = made(lora=lora)
+    before = {name: weights(team, name) for name in "pq"}
+    assert teach(team, "p")["sequences"] == 6
+    assert not torch.equal(weights(team, "p"), before["p"]) and torch.equal(weights(team, "q"), before["q"])
+    other = weights(team, "p")
+    teach(team, "q")
+    assert torch.equal(weights(team, "p"), other) and not torch.equal(weights(team, "q"), before["q"])
+
+
+def test_adapters_share_one_base_that_stays_frozen():
+    plain = policies.load("tiny-small")
+    team = made("pqs", lora=(4, 8, 0.0))
+    assert len({id(policy.model) for policy in team.policies.values()}) == 1
+    base = sum(part.numel() for part in plain.model.parameters())
+    own = [part for name in "pqs" for part in team.policies[name].parameters()]
+    assert len(own) == len(set(own)) and sum(part.numel() for part in own) < base
+    assert not torch.equal(weights(team, "p"), weights(team, "q")), "each adapter draws its own first weights"
+    kept = {name: part.clone() for name, part in team.first.model.named_parameters() if "lora" not in name}
+    teach(team, "q")
+    assert all(torch.equal(part, kept[name]) for name, part in team.first.model.named_parameters() if name in kept)
+
+
+def test_an_untrained_adapter_says_what_the_base_says():
+    base = policies.load("tiny-small").generate([ask("shared", key) for key in range(8)])
+    team = made("pq", lora=(4, 8, 0.0))
+    said = team.generate([ask("q", key) for key in range(8)])
+    assert [reply.text for reply in said] == [reply.text for reply in base]
+
+
+def test_a_trained_adapter_samples_what_its_forward_pass_computes():
+    team = made("pq", lora=(4, 8, 0.0))
+    for _ in range(3):
+        teach(team, "p")
+    reply = team.generate([ask("q"), ask("p")])[1]
+    hidden_TH, targets_T = team.policies["p"].states([(reply.prompt_ids, reply.ids)])
+    logprobs_T = (hidden_TH @ team.policies["p"].head_VH.T).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(reply.logprobs), logprobs_T.detach(), atol=1e-5, rtol=0)
+    other_TH, _ = team.policies["q"].states([(reply.prompt_ids, reply.ids)])
+    assert not torch.allclose(hidden_TH, other_TH, atol=1e-4), "the two adapters compute different things"
+
+
+def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
+    torch.manual_seed(0)
+    base = policies.load("tiny-small", dtype="bfloat16")
+    policy = adapters.attach(base, ["p"], 4, 8.0, 0.0, "tiny-small")["p"]
+    for part in policy.parameters():
+        assert part.dtype == torch.float32
+        torch.nn.init.normal_(part, std=0.1)  # a fresh adapter adds nothing
+    assert {part.dtype for layer in policy.decoder().layers for part in layer} == {torch.bfloat16}
+    replies = policy.generate([ask("p", key) for key in range(8)], max_tokens=16)
+    plain, gaps, moved = policies.load("tiny-small"), [], []
+    for reply in replies:
+        said = torch.tensor(reply.ids)[:, None]
+        for model, found in ((policy.model, gaps), (plain.model, moved)):
+            with torch.no_grad():
+                logits_TV = model(torch.tensor([[*reply.prompt_ids, *reply.ids]])).logits[0].float()
+            logprobs_T = logits_TV[len(reply.prompt_ids) - 1 : -1].log_softmax(-1).gather(-1, said)[:, 0]
+            found.append((logprobs_T - torch.tensor(reply.logprobs)).abs())
+    gaps, moved = torch.cat(gaps), torch.cat(moved)
+    assert gaps.mean() < 0.02 and gaps.max() < 0.2, "bfloat16 has eight bits"
+    assert moved.mean() > 10 * gaps.mean(), "the adapter must count for this to show anything"
+
+
+@pytest.mark.parametrize("lora", [(), (4, 8, 0.0)])
+def test_weights_and_optimisers_come_back_bit_for_bit(lora, tmp_path):
+    team = made(lora=lora)
+    teach(team, "p"), teach(team, "q")
+    team.save(tmp_path / "policy"), team.save_optimizers(tmp_path / "optimizers", team.optimizer_states())
+    assert sorted(path.name for path in (tmp_path / "policy").iterdir()) == ["p", "q"]
+    again = made(lora=lora)
+    again.restore(tmp_path / "policy"), again.restore_optimizers(tmp_path / "optimizers")
+    for name in "pq":
+        assert torch.equal(weights(team, name), weights(again, name))
+        teach(team, name), teach(again, name)
+        assert torch.equal(weights(team, name), weights(again, name)), "the next step is the same as well"
+    alone = policies.load(str(tmp_path / "policy" / "q"))
+    team.restore(tmp_path / "policy")
+    greedy = [ask("q", key, temperature=0.0) for key in range(4)]
+    assert [r.text for r in alone.generate(greedy)] == [r.text for r in team.generate(greedy)]
+
+
+def test_bases_may_differ_and_answers_come_back_in_order():
+    team = made("pq", q="tiny")
+    turns = [ask("q", 1, temperature=0.0), ask("p", 2, temperature=0.0), ask("q", 3, temperature=0.0)]
+    replies = team.generate(turns)
+    assert [reply.turn for reply in replies] == turns and replies[0].text == replies[2].text
+    assert replies[0].text == policies.load("tiny").generate([turns[0]])[0].text
+    with pytest.raises(ValueError, match=r"policy of a turn must be one of \['p', 'q'\], got 'r'"):
+        team.generate([ask("r")])
+
+
+@dataclass
+class Pair:
+    """Two policies answer the same question; a third, frozen one does too and earns nothing."""
+
+    estimator: str = "group_mean"
+    judge: str = "tiny"
+    policies: tuple = ("left", "right", "judge")
+    world: TinyWorld = field(default_factory=TinyWorld)
+    pools = {}
+    frozen = ("judge",)
+    snapshots = (2,)
+    solver = SOLVER
+
+    @property
+    def models(self):
+        return {"judge": self.judge}
+
+    def episode(self, rng):
+        question = rng.choice(self.world.zero())
+        replies = yield [SOLVER(question=question, policy=name) for name in self.policies for _ in range(2)]
+        rights = [float(bool(self.world.right(question, tag(reply.text, "answer")))) for reply in replies]
+        return Outcome([r.earns(right, question) for r, right in zip(replies[:4], rights, strict=False)], {})
+
+
+def run(out: Path, **changes) -> Run:
+    settings = {
+        "steps": 3,
+        "batch_size": 3,
+        "learning_rate": 1e-3,
+        "max_tokens": 16,
+        "eval_items": 2,
+        "model": "tiny-small",
+        "save_every": 1,
+        "eval_every": 0,
+    }
+    return Run(method="pair", protocol=Pair(), out=out, **(settings | changes))
+
+
+@pytest.mark.parametrize("lora", [(), (4, 8, 0.1)])
+def test_a_run_of_several_policies_resumes_bit_for_bit(lora, tmp_path):
+    whole = train(run(tmp_path / "whole", lora=lora))
+    train(run(tmp_path / "cut", lora=lora, steps=2))
+    cut = train(run(tmp_path / "cut", lora=lora))
+    assert (whole / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
+    for name in ("left", "right"):
+        files = [next((folder / "policy" / name).glob("*.safetensors")).read_bytes() for folder in (whole, cut)]
+        assert files[0] == files[1]
+    assert not (whole / "policy" / "judge").exists()
+    assert sorted(path.name for path in (whole / "snapshots" / "2").iterdir()) == ["left", "right"]
+    line = (whole / "metrics.jsonl").read_text().splitlines()[-1]
+    assert '"reward/left"' in line and '"tokens/right"' in line and '"tokens/judge"' not in line
+
+
+def test_fsdp_with_adapters_is_refused_before_a_model_loads(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(policies, "load", lambda *args, **options: pytest.fail("a model was loaded"))
+    with pytest.raises(ValueError, match="^lora does not go with FSDP"):
+        Team({"p": "tiny"}, ["p"], lora=(4, 8, 0.0))
+
+
+def test_models_are_dealt_to_policies_in_turn():
+    models, trained = assign(Pair(), ("tiny-small", "tiny-large"))
+    assert models == {"left": "tiny-small", "right": "tiny-large", "judge": "tiny"} and trained == ("left", "right")
+    assert assign(object(), "tiny") == ({"shared": "tiny"}, ("shared",))
+    with pytest.raises(ValueError, match="model must be one name or at most 2"):
+        assign(Pair(), ("tiny",) * 3)
+    with pytest.raises(ValueError, match="model must be one name or at most 1"):
+        assign(object(), ("tiny", "tiny-small"))

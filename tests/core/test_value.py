@@ -1,0 +1,97 @@
+"""The value head: what it learns, that it changes no policy, and the literal GAE step with it."""
+
+import pytest
+import torch
+from test_learn import policy_of
+from test_sampler import sample
+
+from coevolve.learner import learn
+from coevolve.policies.value import ValueHead
+from coevolve.types import Reply, Sample, Turn
+
+
+def samples_of(policy, count: int = 48, reward=lambda row, ids: float(ids[0] % 2)) -> list[Sample]:
+    prompts = [[5 + row % 7, 6] for row in range(count)]
+    done = sample(policy.model, prompts, list(range(count)), [1.0] * count, [6] * count, policy.end_ids)
+    made = []
+    for row, (prompt, (ids, logprobs)) in enumerate(zip(prompts, done, strict=True)):
+        ends = tuple(range(1, len(ids) + 1))
+        reply = Reply(Turn("review", ()), "x" * len(ids), tuple(prompt), tuple(ids), tuple(logprobs), ends)
+        spans = {"s": ((0, 2),), "t": ((2, len(ids)),)}
+        made.append(reply.earns({"s": reward(row, ids), "t": None}, row // 4, spans))
+    return made
+
+
+def test_a_fresh_head_expects_nothing_and_learns_the_mean() -> None:
+    policy = policy_of()
+    head, samples = ValueHead(policy), samples_of(policy, reward=lambda row, ids: 0.75)
+    first = head.observe(samples, 64)
+    assert [len(values) for values in first] == [len(s.reply.ids) for s in samples]
+    assert {value for values in first for value in values} == {0.0}
+    for _ in range(30):
+        last = head.observe(samples, 64)
+    assert all(abs(value - 0.75) < 0.05 for values in last for value in values[:2])
+
+
+def test_it_tells_states_apart() -> None:
+    """The second token's state knows the first token, which decides the reward; the first token's does not."""
+    policy = policy_of()
+    head, samples = ValueHead(policy), samples_of(policy, 96)
+    for _ in range(40):
+        values = head.observe(samples, 256)
+    rewards = [sample.reward["s"] for sample in samples]
+    error = {t: sum((v[t] - r) ** 2 for v, r in zip(values, rewards, strict=True)) / len(rewards) for t in (0, 1)}
+    assert error[1] < 0.7 * error[0]
+
+
+def test_masked_tokens_teach_nothing_and_batching_changes_nothing() -> None:
+    policy = policy_of()
+    one, other = ValueHead(policy), ValueHead(policy)
+    samples = samples_of(policy)
+    one.observe(samples, 10_000)
+    other.observe(samples[::-1], 16)
+    assert torch.allclose(one.weight_H, other.weight_H, atol=1e-5)
+    masked = [Sample(s.reply, {"s": s.reward["s"], "t": None}, s.group, s.spans) for s in samples]
+    paid = [Sample(s.reply, {"s": s.reward["s"], "t": 9.0}, s.group, s.spans) for s in samples]
+    quiet, loud = ValueHead(policy), ValueHead(policy)
+    quiet.observe(masked, 10_000), loud.observe(paid, 10_000)
+    assert torch.equal(quiet.weight_H, one.weight_H) and not torch.allclose(loud.weight_H, one.weight_H)
+
+
+def test_it_changes_no_weight_of_the_policy_and_leaves_no_gradient() -> None:
+    policy = policy_of()
+    before = [p.detach().clone() for p in policy.parameters()]
+    ValueHead(policy).observe(samples_of(policy), 64)
+    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, policy.parameters(), strict=True))
+
+
+def test_saving_and_restoring_is_exact(tmp_path) -> None:
+    policy = policy_of()
+    head, again = ValueHead(policy), ValueHead(policy)
+    samples = samples_of(policy)
+    head.observe(samples, 64)
+    head.save(tmp_path / "head.safetensors")
+    again.restore(tmp_path / "head.safetensors")
+    assert head.observe(samples, 64) == again.observe(samples, 64)
+    assert torch.equal(head.weight_H, again.weight_H)
+
+
+def test_gae_needs_its_head_and_raises_what_is_paid_above_expectation() -> None:
+    policy = policy_of()
+    samples = samples_of(policy, 96)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.5)
+    settings = {"estimator": "gae", "kind": "importance", "length_norm": "token_mean"}
+    with pytest.raises(ValueError, match="value head"):
+        learn(policy, optimizer, samples, **settings)
+    head = ValueHead(policy)
+    head.observe(samples, 1024)
+
+    def odd() -> float:
+        states, targets = policy.states([(s.reply.prompt_ids, s.reply.ids[:1]) for s in samples])
+        chances = (states @ policy.head_VH.T).softmax(-1)
+        return float(chances[:, 1::2].sum(-1).mean().detach())
+
+    before = odd()
+    for _ in range(5):
+        metrics = learn(policy, optimizer, samples, value=head, **settings)
+    assert metrics["skipped_update"] == 0 and odd() > before + 0.005

@@ -1,0 +1,103 @@
+"""Figure 3's matrices by hand: who asks, who answers, what counts, and the interval around it."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from coevolve.driver import Batched
+from coevolve.papers.spice.method import SPICE
+from coevolve.types import Reply, Turn
+from reproduce.analysis import crossplay
+
+FREE = '{"suitable_for_mcq": false, "suitable_for_free_form": true, "best_answer_type": "Integer", "reason": "x"}'
+
+
+def speaker(level: int, heard: list | None = None) -> Batched:
+    """Asks questions numbered by its level, four attempts a document of which two are valid; right below its level."""
+
+    def say(turn: Turn) -> str:
+        prompt = turn.messages[0]["content"]
+        if turn.role == "format":
+            return FREE
+        if turn.role == "challenger":
+            number = turn.key[-1]
+            valid = json.dumps({"question": f"level {level + number}", "answer": 1, "answer_type": "Integer"})
+            return valid if number % 2 else "x"
+        asked = int(prompt.removeprefix("solve box<question>level ").removesuffix("</question>"))
+        return f"\\boxed{{{int(level >= asked)}}}"
+
+    def generate(turns: list[Turn]) -> list[Reply]:
+        if heard is not None:
+            heard.extend(turns)
+        return [Reply(turn, say(turn)) for turn in turns]
+
+    return Batched(generate)
+
+
+@pytest.fixture
+def played(monkeypatch) -> pd.DataFrame:
+    monkeypatch.setattr(crossplay, "speaker", lambda model, max_tokens: speaker(int(model)))
+    spice = SPICE(verifier="exact")
+    texts = crossplay.documents(spice, 3)
+    frame = crossplay.crossplay(
+        {0: "0", 9: "9"}, {0: "0", 3: "3", 9: "9"}, spice, texts, attempts=4, answers=2, max_tokens=8
+    )
+    return frame.assign(seed=0)
+
+
+def test_every_pair_on_every_document(played: pd.DataFrame) -> None:
+    assert len(played) == 2 * 3 * 3 and set(played["valid"]) == {0.5}
+    rates = played.groupby(["challenger", "reasoner"])["pass_rate"].mean()
+    # the choice of the form is turn 0, so attempts are turns 1 to 4, and levels challenger + 1 and challenger + 3 are valid
+    assert rates[0, 0] == 0.0 and rates[0, 3] == 1.0 and rates[0, 9] == 1.0
+    assert rates[9, 0] == 0.0 and rates[9, 9] == 0.0
+
+
+def test_the_matrix_has_an_interval_over_documents(played: pd.DataFrame) -> None:
+    half = played.copy()
+    half.loc[(half["challenger"] == 9) & (half["document"] == 0), "pass_rate"] = 0.6
+    table = crossplay.matrix(half).set_index(["challenger", "reasoner"])
+    assert table.loc[(0, 3), ["pass_rate", "low", "high", "documents", "seeds"]].tolist() == [100, 100, 100, 3, 1]
+    row = table.loc[(9, 0)]
+    assert row["pass_rate"] == pytest.approx(20) and row["low"] == 0 and 30 < row["high"] <= 60
+    two = crossplay.matrix(pd.concat([half, half.assign(seed=1, pass_rate=1.0)])).set_index(["challenger", "reasoner"])
+    assert two.loc[(9, 0), "pass_rate"] == pytest.approx(60) and two.loc[(9, 0), "seeds"] == 2
+
+
+def test_the_same_documents_for_everybody_and_no_document_for_a_reasoner() -> None:
+    spice, heard = SPICE(verifier="exact", group=4, attempts=4), []
+    texts = crossplay.documents(spice, 5)
+    assert texts == crossplay.documents(spice, 5) != crossplay.documents(spice, 5, seed=1)
+    said = crossplay.posed(speaker(0, heard), spice, texts)
+    assert [len(attempts) for attempts in said] == [4] * 5
+    read = [turn.messages[0]["content"] for turn in heard if turn.role == "format"]
+    assert read == [f"<doc>{text}</doc>format" for text in texts]
+    heard.clear()
+    tasks = [[task for _, task in attempts if not isinstance(task, str)] for attempts in said]
+    answers = crossplay.answered(speaker(9, heard), spice, tasks)
+    assert [[len(group) for group in groups] for groups in answers] == [[4, 4]] * 5
+    assert {turn.role for turn in heard} == {"reasoner"}
+    assert not any(text in turn.messages[0]["content"] for turn in heard for text in texts)
+
+
+def test_a_document_without_a_valid_task_is_left_out(monkeypatch) -> None:
+    def mute(model: str, max_tokens: int) -> Batched:
+        return Batched(lambda turns: [Reply(turn, FREE if turn.role == "format" else "x") for turn in turns])
+
+    monkeypatch.setattr(crossplay, "speaker", mute)
+    spice = SPICE(verifier="exact")
+    assert crossplay.crossplay({0: "a"}, {0: "a"}, spice, ["one text"], attempts=2, answers=2, max_tokens=8).empty
+
+
+def test_players_are_the_start_and_the_snapshots_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "snapshots" / "20").mkdir(parents=True)
+    assert crossplay.players(tmp_path, "tiny", (10, 20)) == {0: "tiny", 20: str(tmp_path / "snapshots" / "20")}
+
+
+def test_a_speaker_is_a_real_model() -> None:
+    engine = crossplay.speaker("tiny", 64)
+    spice = SPICE(verifier="exact", group=4, attempts=4)
+    said = crossplay.posed(engine, spice, crossplay.documents(spice, 2))
+    assert sum(not isinstance(task, str) for attempts in said for _, task in attempts) >= 1

@@ -1,0 +1,135 @@
+"""What the warm start shows: every role in its compact prompt, in its form, by the demonstrator's skill."""
+
+import json
+import re
+
+import pytest
+
+from coevolve import prompts
+from tinyworld import demonstrations, programs
+from tinyworld import tasks as tiny
+from tinyworld.demonstrations import PROMPTS, ROLES, demonstrate
+from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
+from tinyworld.formats import FORMATS, well_formed
+
+PAPERS = ("mae", "sage", "comas", "conl", "spice")
+SHARED = {  # roles whose compact prompt is another role's, word for word: they need no demonstrations of their own
+    "sage/solver_unplanned": "mae/solver",
+    "sage/critic_question": "mae/judge_question",
+    "sage/critic_answer": "mae/judge_answer",
+    "comas/solver": "spice/reasoner",
+}
+QUESTION = re.compile(r"<question>(.*?)</question>")
+
+
+def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
+    files = {f"{paper}/{role}" for paper in PAPERS for role in prompts.available(paper, "compact")}
+    assert files == set(ROLES) | set(SHARED)
+    assert not set(ROLES) & set(SHARED)
+    assert set(FORMATS) == set(ROLES)
+
+
+@pytest.mark.parametrize("role", SHARED)
+def test_shared_prompts_are_equal_word_for_word(role: str) -> None:
+    assert prompts.text(*role.split("/"), "compact") == prompts.text(*SHARED[role].split("/"), "compact")
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("skill", [HABITS, TRUTH], ids=["habits", "truth"])
+def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, skill: dict) -> None:
+    rng = Demonstrator(f"tests {role}")
+    rng.skill = skill
+    for _ in range(150):
+        state = rng.getstate()
+        name, prompt, text = demonstrate(rng, role)
+        rng.setstate(state)
+        fields, completion = ROLES[role][1](rng)
+        assert name == role and text == completion and well_formed(role, completion), completion
+        assert fields.keys() == PROMPTS[role].fields
+        assert prompt == PROMPTS[role](**fields).messages[0]["content"]
+        assert not any(mark in prompt for mark in ("{", "}")) or "boxed{" in prompt
+
+
+@pytest.mark.parametrize(
+    ("role", "text"),
+    [
+        ("mae/solver", "5"),
+        ("mae/solver", "<answer></answer>"),
+        ("mae/solver", "<answer>5</answer>!"),
+        ("mae/judge_question", "<score>11</score>"),
+        ("mae/judge_question", "<score>0</score>"),
+        ("mae/judge_answer", "<think></think><score>5</score>"),
+        ("comas/scoring", "<score>4</score>"),
+        ("comas/solution", r"\boxed{}"),
+        ("spice/challenger_free", '{"question": "1+1"}'),
+        ("sage/planner", "<plan>x"),
+        ("conl/verdict", "<final_ranking>Agent 1 < Agent 2</final_ranking>"),
+        ("conl/proposal", "5"),
+    ],
+)
+def test_other_text_is_not_well_formed(role: str, text: str) -> None:
+    assert not well_formed(role, text)
+
+
+def test_the_same_seed_shows_the_same() -> None:
+    first, second = Demonstrator("a"), Demonstrator("a")
+    shown = [demonstrate(first) for _ in range(50)]
+    assert shown == [demonstrate(second) for _ in range(50)]
+    assert len({role for role, _, _ in shown}) > 8
+
+
+def solutions(skill: dict, count: int = 1500) -> list[tuple[tiny.Task, str]]:
+    rng = Demonstrator("solutions")
+    rng.skill = skill
+    shown = [demonstrate(rng, "mae/solver")[1:] for _ in range(count)]
+    return [
+        (tiny.read(QUESTION.search(prompt)[1]), re.search("<answer>(.*)</answer>", text)[1]) for prompt, text in shown
+    ]
+
+
+def test_solutions_are_right_by_skill_and_show_the_misconception_otherwise() -> None:
+    assert all(answer == task.answer for task, answer in solutions(TRUTH))
+    habits = solutions(HABITS)
+    assert all(answer in (task.answer, task.misconception) for task, answer in habits)
+    for level, skill in HABITS.items():
+        clear = [
+            answer == task.answer
+            for task, answer in habits
+            if task.level == level and task.answer != task.misconception
+        ]
+        assert sum(clear) / len(clear) == pytest.approx(skill, abs=0.08)
+    assert all(tiny.closed(task) for task, _ in habits), "facts that only documents state are not taught"
+
+
+def test_judges_compare_with_their_own_answer() -> None:
+    rng, right = Demonstrator("judges"), 0
+    for _ in range(300):
+        _, prompt, text = demonstrate(rng, "mae/judge_answer")
+        own, score = re.fullmatch(r"<think>(.*)</think><score>(\d+)</score>", text).groups()
+        shown = re.search("<answer>(.*)</answer>", prompt)[1]
+        assert score == ("9" if own == shown else "2")
+        right += tiny.right(QUESTION.search(prompt)[1], own)
+    assert right >= 270
+
+
+def test_challengers_ask_what_the_document_states() -> None:
+    rng, declined = Demonstrator("documents"), 0
+    for _ in range(300):
+        fields, text = ROLES["spice/challenger_free"][1](rng)
+        made = json.loads(text)
+        assert made["answer_type"] == fields["answer_type"]
+        stated = f"{made['question']}: {made['answer']}" in fields["document"]
+        assert stated or (made["question"], made["answer"]) == ("", "")
+        declined += made["question"] == ""
+    assert 0 < declined < 30
+
+
+def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> None:
+    rng = Demonstrator("unit tests")
+    for family in ("code", "ops"):
+        for _ in range(60):
+            task = tiny.draw(rng, family)
+            kind, test = demonstrations.verifier_of(task, task.answer)
+            assert kind == "code" and test == programs.tests_of(task, task.answer)
+            assert re.fullmatch(r'assert f\(\d+\)==-?\d+|assert g\("\d+"\)=="\d+"', test)
+    assert demonstrations.verifier_of(tiny.read("30+7"), "37") == ("math", "37")

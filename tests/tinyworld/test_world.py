@@ -1,0 +1,371 @@
+"""The tiny world: its oracle against independent solutions, levels, wrong answers, splits, documents."""
+
+import itertools
+from collections import Counter
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from tinyworld import facts, symbols
+from tinyworld import tasks as tiny
+from tinyworld.oracle import SEED_SHARES, TinyWorld
+
+UNITS = {"wk d": 7, "m cm": 100, "h min": 60, "doz pcs": 12, "d h": 24, "min s": 60}
+
+
+def decimal(value: Fraction) -> str:
+    """Exact decimal digits of a non-negative fraction, by long division."""
+    whole, rest = divmod(value.numerator, value.denominator)
+    digits = ""
+    while rest:
+        digit, rest = divmod(rest * 10, value.denominator)
+        digits += str(digit)
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def story(q: str) -> str:
+    words, have = q.replace(".", "").split(), 0
+    for verb, number in zip(words[1::2], words[2::2], strict=False):
+        have += {"has": 1, "Gets": 1, "Gives": -1}[verb] * int(number)
+    return str(have)
+
+
+def swapped(q: str) -> str:
+    words = q.split()
+    letters = dict(zip("123", words[1:4], strict=True))
+    for move in words[4:]:
+        letters[move[0]], letters[move[1]] = letters[move[1]], letters[move[0]]
+    return " ".join(letters[i] for i in "123")
+
+
+def unknown(q: str) -> str:
+    left, right = q.removesuffix(" x?").split("=")
+    factor, offset = left.split("x+")
+    return str(next(x for x in range(100) if sum([x] * int(factor or 1)) + int(offset) == int(right)))
+
+
+def price(q: str) -> str:
+    count, _, cost, asked, _ = q.replace(".", "").split()
+    return decimal(Fraction(int(cost), int(count)) * int(asked))
+
+
+def remainder(q: str) -> str:
+    left, divisor = q.split(" mod ")
+    rest = sum([int(left.split("*")[0])] * int((left.split("*") + ["1"])[1]))
+    while rest >= int(divisor):
+        rest -= int(divisor)
+    return str(rest)
+
+
+def comparison(q: str) -> str:
+    word, a, b = q.split()
+    return sorted([a, b], key=int)[-1 if word == "bigger" else 0]
+
+
+def measure(q: str) -> str:
+    number, source, _, target = q.rstrip("?").split()
+    return str(sum([int(number)] * UNITS[f"{source} {target}"]))
+
+
+def product(q: str) -> str:
+    a, b = q.split("*")
+    return str(sum([int(a)] * int(b)))
+
+
+def third(q: str) -> str:
+    a, b, c = map(int, q.split()[1:])
+    assert b - a == c - b
+    return str(c + b - a)
+
+
+def letter(q: str) -> str:
+    stem, rest = q.split(" A)")
+    options = []
+    for mark in (" B)", " C)", " D)"):
+        option, rest = rest.split(mark)
+        options.append(option)
+    kind = tiny.read(stem).family  # a family of numbers or facts, which the solutions below know
+    return "ABCD"[[*options, rest].index(SOLUTIONS[kind](stem))]
+
+
+SOLUTIONS = {
+    "add": lambda q: str(sum(map(int, q.split("+")))),
+    "sub": lambda q: str(int(q.split("-")[0]) - int(q.split("-")[1])),
+    "mul": product,
+    "prec": lambda q: str(int(q.split("+")[0]) + int(product(q.split("+")[1]))),
+    "eq": unknown,
+    "next": third,
+    "word": story,
+    "word2": story,
+    "rate": price,
+    "unit": measure,
+    "div": lambda q: decimal(Fraction(int(q.split("/")[0]), int(q.split("/")[1]))),
+    "mod": remainder,
+    "cmp": comparison,
+    "sort": lambda q: "".join(d * q[5:].count(d) for d in "0123456789"),
+    "rev": lambda q: " ".join(reversed(q.split()[1:])),
+    "count": lambda q: str(sum(letter == q.split()[1] for letter in q.split()[3:])),
+    "swap": swapped,
+    "fact": lambda q: facts.TRUTH[tuple(q.rstrip("?").split())],
+    "yn": lambda q: (
+        "yes" if q.rstrip("?").split()[1] in [v for (name, _), v in facts.TRUTH.items() if name == q[:2]] else "no"
+    ),
+    "mc": letter,
+}
+
+
+def drawn(family: str, count: int = 150) -> list[tiny.Task]:
+    rng = Random(f"tests {family}")
+    return [tiny.draw(rng, family, level) for level in tiny.LEVELS for _ in range(count)]
+
+
+@pytest.mark.parametrize("family", SOLUTIONS)
+def test_the_oracle_agrees_with_an_independent_solution(family: str) -> None:
+    for task in drawn(family):
+        assert task.family == family
+        assert task.answer == SOLUTIONS[family](task.question), task.question
+        assert tiny.right(task.question, task.answer)
+
+
+def test_a_program_fits_its_examples() -> None:
+    for task in drawn("code"):
+        for example in task.question.split(" ")[:2]:
+            x, value = example.removeprefix("f(").split(")=")
+            assert symbols.evaluate(task.answer, int(x)) == int(value)
+    for task in drawn("ops"):
+        for example in task.question.split(" ")[:2]:
+            text, value = example.removeprefix("g(").split(")=")
+            assert symbols.run_operations(tuple(task.answer.split()), text) == value
+
+
+def test_hidden_inputs_tell_every_program_from_those_of_another_function() -> None:
+    programs = [p for n in (1, 2, 3, 4) for p in itertools.product(symbols.OPERATIONS, repeat=n)]
+    inputs = ["".join(digits) for n in (2, 3, 4) for digits in itertools.product("0123", repeat=n)]
+    hidden, exact = {}, {}  # four digits are at most four different ones: 0 to 3 stand for every order
+    for program in programs:
+        hidden[program] = tuple(symbols.run_operations(program, text) for text in symbols.HIDDEN_STRINGS)
+        if hidden[program] in {hidden.get(gold) for gold in symbols.PROGRAMS}:
+            exact[program] = tuple(symbols.run_operations(program, text) for text in inputs)
+    for gold in symbols.PROGRAMS:
+        alike = [program for program in exact if hidden[program] == hidden[gold]]
+        assert all(exact[program] == exact[gold] for program in alike), gold
+    assert not tiny.right("g(204)=0 g(381)=1 g=", "tail min") and tiny.right("g(204)=0 g(381)=1 g=", "sort first")
+
+
+@pytest.mark.parametrize("family", tiny.NAMES)
+def test_levels(family: str) -> None:
+    rng = Random(f"levels {family}")
+    for level in tiny.LEVELS:
+        found = Counter(tiny.draw(rng, family, level).level for _ in range(200))
+        assert max(found) == level and found.most_common(1)[0][0] == level, "small numbers may make it easier"
+
+
+@pytest.mark.parametrize("family", tiny.NAMES)
+def test_wrong_answers_are_wrong_and_ill_formed_questions_ill_formed(family: str) -> None:
+    rng = Random(f"wrong {family}")
+    for task in drawn(family):
+        assert not tiny.right(task.question, task.misconception) or task.misconception == task.answer
+        assert not tiny.right(task.question, tiny.wrong(rng, task))
+        assert not tiny.right(task.question, None) and not tiny.right(task.question, "")
+        spoilt = tiny.spoil(rng, task.question)
+        assert tiny.read(spoilt) is None and spoilt == spoilt.strip() != ""
+        assert not tiny.right(spoilt, task.answer)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        " ",
+        "1+1 ",
+        " 1+1",
+        "1+1\n",
+        "100+1",
+        "1 + 1",
+        "٣+٤",
+        "２+２",
+        "x+5=3 x?",
+        "2x+1=4 x?",
+        "1x+1=4 x?",
+        "next 1 2 4",
+        "Al has 2. Gives 3. Has?",
+        "Bob has 2. Gives 1. Has?",
+        "2 cost 5. 3 cost?",
+        "2 cost 4. 0 cost?",
+        "3 wk in h?",
+        "7/3",
+        "bigger 4 4",
+        "bigger 04 4",
+        "sort 1",
+        "swap a b c",
+        "swap a b c 11",
+        "f(2)=4 f(1)=2 f=",
+        "f(1)=2 f(3)=5 f=",
+        "g(12)=3 g(34)=5 g=",
+        "Xx pet?",
+        "Ba bird?",
+        "ba pet?",
+        "7 mod 1",
+        "1+1 A)2 B)2 C)3 D)4",
+        "1+1 A)3 B)4 C)5 D)6",
+        "1+1 A)2 B)3 C)4",
+        "what is it A)2 B)3 C)4 D)5",
+        "f(1)=2 f(2)=4 f= A)x*2 B)2*x C)x D)x*3",
+        "\ud800",
+        "1+1" + "\0",
+    ],
+)
+def test_questions_that_are_none(question: str) -> None:
+    assert tiny.read(question) is None
+    assert not tiny.right(question, "2")
+    assert tiny.split(question) in tiny.SPLITS
+    world = TinyWorld()
+    assert (world.valid(question), world.right(question, "2"), world.level(question)) == (False, None, None)
+
+
+def test_every_short_program_question_can_be_read() -> None:
+    """What a Proposer may invent beyond what is drawn: no numbers make the oracle fail."""
+    for x, y, x2, y2 in itertools.product(range(4), range(13), range(4), range(13)):
+        task = tiny.read(f"f({x})={y} f({x2})={y2} f=")
+        assert task is None or not tiny.right(task.question, task.misconception)
+    for a, b in itertools.product(("12", "21", "33", "123", "0000"), repeat=2):
+        for c, d in itertools.product(("1", "2", "3", "12", "21", "0", "0000"), repeat=2):
+            task = tiny.read(f"g({a})={c} g({b})={d} g=")
+            assert task is None or tiny.right(task.question, task.answer)
+
+
+def test_text_built_to_be_slow_is_refused_at_once() -> None:
+    assert tiny.read(" A)x B)y C)z" * 5000) is None
+    assert tiny.read("9" * 10**6) is None
+    assert max(len(task.question) for family in tiny.NAMES for task in drawn(family)) < tiny.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("x", 7),
+        ("x*2+3", 17),
+        ("3 + 2*x", 17),
+        ("(x+1)*2-1", 15),
+        ("-x", -7),
+        ("--x", 7),
+        ("12", 12),
+        ("x*-2", -14),
+        ("", None),
+        ("x**9", None),
+        ("9**9**9", None),
+        ("2x", None),
+        ("f(x)", None),
+        ("x.real", None),
+        ("x(2)", None),
+        ("abs(x)", None),
+        ("True", None),
+        ("x+True", None),
+        ("1_0", None),
+        ("0x10", None),
+        ("1e3", None),
+        ("1.5", None),
+        ("x/2", None),
+        ("x//2", None),
+        ("x%2", None),
+        ("y", None),
+        ("ｘ", None),
+        ("x\n", None),
+        ("x # x", None),
+        ("(x", None),
+        ("[x]", None),
+        ("x if x else 1", None),
+        ("'x'", None),
+        ("x+" * 20 + "x", None),
+        ("x" * 10**6, None),
+        ("(" * 19 + "x" + ")" * 19, 7),
+        ("(" * 40, None),
+        ("-" * 39 + "x", -7),
+        ("\0", None),
+    ],
+)
+def test_expressions(expression: str, value: int | None) -> None:
+    assert symbols.evaluate(expression, 7) == value
+
+
+def test_code_is_right_by_value_and_not_by_text() -> None:
+    question = "f(1)=5 f(2)=7 f="
+    assert [tiny.right(question, text) for text in ("x*2+3", "3+x*2", "x+x+3", "(x+1)*2+1")] == [True] * 4
+    assert not any(tiny.right(question, text) for text in ("x+4", "x*5", "5", "", "x*2+3;", "9**9**9"))
+
+
+def test_splits_are_stable_and_disjoint() -> None:
+    pinned = {
+        "30+7": "train",
+        "sort 312": "validation",
+        "x+2=9 x?": "test",
+        "x+4=9 x?": "train",
+        "what is it": "train",
+        "1+1 A)2 B)3 C)4 D)5": "validation",
+        "": "test",
+    }
+    assert {question: tiny.split(question) for question in pinned} == pinned
+    questions = {f"{a}+{b}" for a in range(100) for b in range(100)}
+    shares = Counter(tiny.split(question) for question in questions)
+    assert shares["test"] == pytest.approx(2000, abs=150) and shares["validation"] == pytest.approx(1000, abs=120)
+    assert TinyWorld().held_out("x+2=9 x?") and TinyWorld().held_out("sort 312") and not TinyWorld().held_out("30+7")
+
+
+def test_items_are_distinct_closed_and_of_their_split() -> None:
+    everything = set()
+    for split in tiny.SPLITS:
+        tasks = tiny.items(split)
+        questions = {task.question for task in tasks}
+        assert len(questions) == len(tasks) >= 600
+        assert all(tiny.split(question) == split for question in questions)
+        assert all(tiny.closed(task) for task in tasks)
+        counts = Counter(task.family for task in tasks)
+        assert list(counts) == list(tiny.NAMES) and max(counts.values()) == 40 and min(counts.values()) >= 5
+        assert everything.isdisjoint(questions)
+        everything |= questions
+    assert [t.question for t in tiny.items("test", 3)] == [t.question for t in tiny.items("test", 3)]
+    assert {t.family for t in tiny.items("test", 2, ("add", "mc"))} == {"add", "mc"}
+    with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'dev'"):
+        tiny.items("dev")
+
+
+def test_documents_state_train_questions_and_their_answers() -> None:
+    rng, levels = Random(1), set()
+    for count in (1, 2, 2, 3) * 100:
+        text, tasks = tiny.document(rng, count)
+        assert text.split("; ") == [f"{task.question}: {task.answer}" for task in tasks] and len(tasks) == count
+        for task in tasks:
+            assert tiny.split(task.question) == "train" and tiny.FAMILIES[task.family].in_documents
+            levels.add((task.family, task.level))
+    assert ("fact", 3) in levels, "facts that nothing else states"
+
+
+def test_facts_of_level_three_are_open() -> None:
+    for family in tiny.NAMES:
+        for task in drawn(family, 40):
+            assert tiny.closed(task) == (family not in ("fact", "yn") or task.level < 3)
+    assert Counter(facts.LEVEL.values()) == {1: 44, 2: 32, 3: 32}
+    assert all(facts.stereotype(*key) != truth for key, truth in facts.TRUTH.items())
+
+
+def test_choices_have_exactly_one_right_letter() -> None:
+    for task in drawn("mc"):
+        stem, *options = tiny.CHOICE_PATTERN.fullmatch(task.question).groups()
+        rights = [letter for letter, option in zip("ABCD", options, strict=True) if tiny.right(stem, option)]
+        assert rights == [task.answer] and len(set(options)) == 4
+        assert tiny.read(stem).misconception in options or tiny.right(stem, tiny.read(stem).misconception)
+        assert [tiny.right(task.question, letter) for letter in "ABCD"].count(True) == 1
+        assert not tiny.right(task.question, options["ABCD".index(task.answer)]), "the letter is the answer"
+
+
+def test_seed_questions() -> None:
+    world = TinyWorld()
+    rows, zero = world.seed_rows(), world.zero()
+    assert Counter(source for source, _ in rows) == {source: count for source, (count, _) in SEED_SHARES.items()}
+    assert len(rows) == 1000, "what Table 5 sums to; the text says 967"
+    assert all(task.family in SEED_SHARES[source][1] for source, task in rows)
+    assert {task.family for _, task in rows} <= set(tiny.IN_DISTRIBUTION)
+    assert world.seeds() == list(dict.fromkeys(task.question for _, task in rows))
+    assert len(zero) == len(set(zero)) == 16 and all(world.level(question) == 1 for question in zero)
+    assert not any(world.held_out(question) for question in [*world.seeds(), *zero])
