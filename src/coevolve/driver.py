@@ -1,4 +1,4 @@
-"""Plays episodes. The only file that knows both protocols and engines; it reads neither text nor tokens."""
+"""Plays episodes. The only file that knows both methods and engines; it reads neither text nor tokens."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ def turns_of(asked: object, name: str) -> list[Turn]:
     if not turns or not all(isinstance(turn, Turn) for turn in turns):
         raise TypeError(
             f"{name} yielded {asked!r}: yield a Turn or a non-empty list of Turns "
-            "(a protocol inside a protocol needs `yield from`)"
+            "(an episode inside an episode needs `yield from`)"
         )
     return turns
 
@@ -66,7 +66,8 @@ class _Player:
             return []
         turns = turns_of(asked, f"episode {self.index}")
         self.many = isinstance(asked, list)
-        keyed = [replace(turn, key=(*self.key, self.index, self.count + i)) for i, turn in enumerate(turns)]
+        siblings = (*self.key, self.index)
+        keyed = [replace(turn, key=(*siblings, self.count + i), siblings=siblings) for i, turn in enumerate(turns)]
         self.count += len(turns)
         self.answers = [None] * len(turns)
         return keyed
@@ -86,8 +87,9 @@ def play(
     """Play episodes together and return their outcomes in episode order.
 
     Each episode goes on as soon as everything it asked for is answered. Turn n of episode i is keyed
-    (*key, i, n), which makes its sampling noise independent of the order of completion; `numbers` are the i
-    of episodes that are a part of more. `watch` sees every (episode index, reply) as it arrives.
+    (*key, i, n), which makes its sampling noise independent of the order of completion; all turns of an
+    episode get one value of `siblings`. `numbers`: global episode indices when this call plays one shard.
+    `watch` sees every (episode index, reply) as it arrives.
     """
     numbers = range(len(episodes)) if numbers is None else numbers
     players = [_Player(episode, i, key) for i, episode in zip(numbers, episodes, strict=True)]

@@ -1,22 +1,140 @@
-"""What protocols and baselines have in common: they speak one paper's prompts, and most of them keep no pools."""
+"""The contract of a method: what the training loop asks of it, with a documented default for everything but `episode`.
 
-from typing import ClassVar
+A method is a dataclass. Its fields are the numbers that a user may set, its roles are attributes, and `episode` is
+the algorithm. The loop calls what stands here and probes for nothing else.
+"""
 
-from coevolve import prompts
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from coevolve import prompts, worlds
+from coevolve.advantages import ESTIMATORS, WITH_KL
+from coevolve.checks import among
+from coevolve.parse import tag
 from coevolve.pools import Pool
-from coevolve.types import Role
+from coevolve.setups import SETUPS
+from coevolve.types import Episode, Outcome, Role
+
+if TYPE_CHECKING:
+    from coevolve.config import Run
+    from coevolve.driver import Engine
+    from coevolve.policies.causal import Policy
+    from coevolve.record import Recorder
+    from coevolve.worlds import World
 
 
+def named(world: str) -> Any:
+    """Return a dataclass field that holds a world's name, which `Method.__post_init__` resolves to the world."""
+    return field(default=world, repr=False)
+
+
+@dataclass(kw_only=True)
 class Method:
-    """A base of dataclasses that have the fields `prompt` and `prompt_folder`; it has no fields of its own."""
+    """One way for a model to learn from playing roles. Subclasses add fields, roles and `episode`."""
 
-    PROMPTS: ClassVar[str]  # the paper whose prompts are spoken
+    paper: ClassVar[str] = ""  # whose prompt files and published tests it uses; empty: a method of your own
+    seeded: ClassVar[bool] = True  # whether it starts from published questions, which a data world must then have
+    TRAINING: ClassVar[Mapping[str, Any]] = {}  # the paper's values of the fields of a Run
+    PAPER: ClassVar[Mapping[str, Any]] = {}  # the paper's values of fields whose default here is another
+
+    estimator: str = "task_relative"  # how rewards become advantages, see `advantages`
+    kl_coef: float = 0.0  # weight of the token-level penalty for leaving the starting model
+    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
+    prompt: str = "compact"  # full for real models
+    prompt_folder: str | None = None  # a folder with your own prompts of the same names
+    world: "World" = named("tiny")
+
+    def __post_init__(self) -> None:
+        """Resolve the world's name. A subclass with a `__post_init__` of its own calls this one first."""
+        among("estimator", self.estimator, ESTIMATORS)
+        if self.kl_coef:
+            among("estimator with a kl_coef", self.estimator, WITH_KL)
+        for name in self.setups:
+            among("setups", name, SETUPS)
+        self.world = worlds.resolve(self.world, self.paper, self.seeded)
+
+    # The algorithm.
+
+    def episode(self, rng: Random) -> Episode:
+        """Play one episode: yield turns, receive replies, return an Outcome. The one thing that must be written."""
+        raise NotImplementedError(f"{type(self).__name__} must define episode(self, rng)")
+
+    def observe(self, outcome: Outcome, world: "World") -> dict[str, Any]:
+        """Return the facts to record about an episode: what `outcome.trace` shows, and what only an oracle can see."""
+        return {}
+
+    def observed(self, rng: Random) -> Episode:
+        """Play one episode, with the facts of `observe` in its outcome."""
+        outcome = yield from self.episode(rng)
+        return replace(outcome, facts=self.observe(outcome, self.world))
+
+    # Who speaks.
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """All roles by attribute name. The one called `solver` answers held-out questions."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Role)}
+
+    @property
+    def answering(self) -> Role:
+        """The role that answers held-out questions; its prompt has exactly one placeholder."""
+        if "solver" not in self.roles:
+            raise ValueError(f"{type(self).__name__} must have a role `solver`, which answers held-out questions")
+        return self.roles["solver"]
+
+    def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
+        """Return the role that speaks a prompt file of the method's paper; `more`: a policy and a temperature."""
+        return prompts.load(self.paper, prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
+
+    def read_answer(self, text: str) -> str | None:
+        """Return what a reply of the solver answers, or None: the content of its one <answer> pair."""
+        return tag(text, "answer")
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the policies that the roles speak with."""
+        return ("shared",)
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Those of the policies that are never trained."""
+        return ()
+
+    @property
+    def models(self) -> dict[str, str]:
+        """{policy: model} where a policy is not the run's own model."""
+        return {}
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The policies that answer held-out questions, in turn."""
+        return tuple(name for name in self.policies if name not in self.frozen)
+
+    # What grows.
 
     @property
     def pools(self) -> dict[str, Pool]:
-        """No pools: what episodes start from is given."""
+        """The pools that episodes read and add to, by the names in `Outcome.adds`."""
         return {}
 
-    def _role(self, prompt: str, name: str | None = None, **more: str | float | None) -> Role:
-        """The role that speaks a prompt of the paper; `more` are a policy and a temperature."""
-        return prompts.load(self.PROMPTS, prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
+    def measure(self) -> dict[str, float | None]:
+        """Return numbers about the pools or the corpus for the metrics of every step."""
+        return {}
+
+    # Before, during and after a run.
+
+    def before_run(self) -> None:
+        """Fetch what episodes need. Runs before any model is loaded; ValueError in one line when it is missing."""
+
+    def fit(self, policy: "Policy", run: "Run") -> int | None:
+        """Train the policy with a trainer of the method's own and return its steps; None: the loop trains."""
+        return None
+
+    def after_step(self, step: int, keep: Callable[[str], None]) -> None:
+        """Act after a step. `keep(name)` writes the trained policies into a folder of that name in the run's."""
+
+    def after_run(self, engine: "Engine", key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
+        """Act after the final scoring, with `key` for the noise of further episodes; return entries of the summary."""
+        return {}

@@ -1,4 +1,4 @@
-"""The nouns: Turn, Reply, Sample, Outcome, Role. Text for protocols, tokens for the learner.
+"""The nouns: Turn, Reply, Sample, Outcome, Role. Text for methods, tokens for the learner.
 
 Knows nothing about models, parsing or what a reward means, and imports nothing but the standard library.
 """
@@ -6,7 +6,7 @@ Knows nothing about models, parsing or what a reward means, and imports nothing 
 import re
 from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 Reward = float | Mapping[str, float | None]
 Spans = Mapping[str, tuple[tuple[int, int], ...]]
@@ -22,12 +22,13 @@ class Turn:
     policy: str = "shared"
     max_tokens: int | None = None  # None: the engine's default
     temperature: float | None = None  # None: the engine's default; 0.0 decodes greedily
-    key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: what the sampling noise hangs on
+    key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: the sampling noise depends on it
+    siblings: Hashable = None  # filled in by `play`: equal for all turns of one episode
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: `text` for the protocol; ids, log-probabilities and character ends for the learner."""
+    """What came back: `text` for the method; ids, log-probabilities and character ends for the learner."""
 
     turn: Turn
     text: str
@@ -37,9 +38,15 @@ class Reply:
     ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
     finished: bool = True  # False: cut off at max_tokens
 
+    @property
+    def siblings(self) -> Hashable:
+        """The group of all replies of this reply's episode, for rewards that share a baseline."""
+        return self.turn.siblings
+
     def earns(self, reward: Reward, group: Hashable = None, spans: Spans | None = None) -> "Sample":
         """Make this reply training data. `reward` is a number, or {tag: number or None} for segments.
 
+        `group` says who shares a baseline: None is the whole role, `reply.siblings` the episode.
         `spans` says where the segments are: {tag: ((start, end), ...)}, character ranges in `text`.
         """
         return Sample(self, reward, group, spans or {})
@@ -47,7 +54,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Sample:
-    """A reply that earned something: one row of the batch. What earns nothing is never trained on."""
+    """A reply that earned something. A reply that earns nothing is never trained on."""
 
     reply: Reply
     reward: Reward
@@ -67,14 +74,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an episode returns: samples to learn from, facts to plot, and what it adds to the shared pools.
+    """What an episode returns: samples to learn from, additions to the shared pools, and what was played.
 
-    Numbers among the facts (None: does not apply) are averaged over the step's episodes into the metrics.
+    `trace` is whatever the method's `observe` needs to see. `facts` are what `observe` returns; numbers among them
+    (None: does not apply) are averaged over the step's episodes into the metrics.
     """
 
     samples: list[Sample] = field(default_factory=list)
+    adds: dict[str, list[Any]] = field(default_factory=dict)  # pool name: items, committed after the step
+    trace: Any = None
     facts: dict[str, Any] = field(default_factory=dict)
-    adds: dict[str, list] = field(default_factory=dict)  # pool name: items, committed after the step
 
 
 @dataclass(frozen=True)
@@ -104,4 +113,6 @@ class Role:
         return Turn(self.name, (message,), policy or self.policy, self.max_tokens, self.temperature)
 
 
-Episode = Generator[Turn | list[Turn], Reply | list[Reply], Outcome]
+T = TypeVar("T")
+Dialogue = Generator[Turn | list[Turn], Any, T]  # yields turns, is sent replies, returns a T
+Episode = Dialogue[Outcome]

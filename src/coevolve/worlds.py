@@ -1,20 +1,61 @@
-"""A world as methods see it: starting questions, what is held out, and an oracle where there is one."""
+"""Worlds by name, and what a method may ask of one: questions to start from, what is held out, an oracle."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+
+class Item(Protocol):
+    """A held-out question. `None` stands for what a world does not know."""
+
+    @property
+    def question(self) -> str:
+        """Text that the solver reads."""
+
+    @property
+    def family(self) -> str:
+        """Group of questions in the tables: a family of the tiny world, or a benchmark."""
+
+    @property
+    def level(self) -> int | None:
+        """Difficulty."""
+
+    @property
+    def split(self) -> str:
+        """Either validation or test."""
+
+    @property
+    def temperature(self) -> float | None:
+        """Temperature that the paper evaluates this question at; None: the set-up's own."""
+
+    @property
+    def misconception(self) -> str | None:
+        """The answer of a typical mistake."""
 
 
 class World(Protocol):
-    """What a protocol may ask of a world. The oracle's methods return None where there is no oracle."""
+    """What a method may ask of a world. The oracle's methods return None where there is no oracle."""
 
-    name: str  # in configurations: tiny, data or data:KEY,KEY
-    domains: tuple[str, ...]  # that occur in `training`
-    grading: str  # the kind of coevolve.verify that compares a math answer with its gold: math, or exact
+    @property
+    def name(self) -> str:
+        """Name in configurations: tiny, data, data:KEY,KEY or package.module:Class."""
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains that occur in `training`."""
+
+    @property
+    def grading(self) -> str:
+        """The verifier that compares a mathematical answer with its gold: math or exact."""
 
     def seeds(self) -> list[str]:
         """Reference questions without answers (MAE's Table 5)."""
 
+    def seed_rows(self) -> list[tuple[str, Any]]:
+        """(source, task) rows of the seed set with their answers, for supervised baselines."""
+
     def zero(self) -> list[str]:
-        """The 16 starting questions of the zero setting."""
+        """The 16 starting questions of MAE's zero setting."""
 
     def training(self) -> list[tuple[str, str]]:
         """(domain, question) rows to train on, without answers (CoMAS, section 4.1.1); questions may repeat."""
@@ -28,8 +69,11 @@ class World(Protocol):
     def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Distinct questions of a split and these families, without answers (CoNL, section 4.1)."""
 
-    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> list:
-        """Evaluation items of validation or test, at most so many a family (see `evaluate.score`)."""
+    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> Sequence[Any]:
+        """Held-out items (see `Item`) of validation or test, at most `per_family` of each family."""
+
+    def grade(self, pairs: Sequence[tuple[Any, str | None]]) -> list[bool | None]:
+        """Verdicts on (item, answer) pairs; None where no verifier can tell."""
 
     def held_out(self, question: str) -> bool:
         """Whether a question belongs to validation or test, and so may not enter a pool."""
@@ -48,3 +92,34 @@ class World(Protocol):
 
     def fits(self, question: str, plan: str) -> bool | None:
         """Whether a plan is the one for this kind of question; None for an ill-formed question as well."""
+
+    def check(self) -> None:
+        """Raise ValueError in one line when data that the world needs cannot be had; loads nothing large."""
+
+
+def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
+    """Return the world of this name; a world itself is returned as it is.
+
+    `paper` says whose published tests and seeds `data` means, `seeds` whether the method starts from published
+    questions. Raises ValueError in one line for an unknown name.
+    """
+    if not isinstance(name, str):
+        return name
+    if name == "tiny":
+        from tinyworld.oracle import TinyWorld
+
+        return TinyWorld()
+    if name.partition(":")[0] == "data":
+        from published.world import world
+
+        return world(name, paper, seeds=seeds)
+    return attribute(name, "world", "tiny, data, data:KEY,KEY")()
+
+
+def attribute(name: str, field: str, names: str) -> Any:
+    """Import what `package.module:Attribute` names; ValueError in one line naming the field where that fails."""
+    module, _, wanted = name.partition(":")
+    try:
+        return getattr(import_module(module), wanted)
+    except (ImportError, AttributeError, ValueError):
+        raise ValueError(f"{field} must be one of {names} or package.module:Class, got {name!r}") from None
