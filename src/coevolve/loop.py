@@ -153,13 +153,13 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
 
 def _mean_rewards(group: str, samples: Sequence[Sample]) -> dict[str, float]:
     """Mean reward of a role or policy, by segment where segments are paid."""
-    rewards: dict[str, list[float]] = {f"reward/{group}": []}
+    rewards: dict[str, list[float | None]] = {f"reward/{group}": []}
     for sample in samples:
         parts = sample.reward if isinstance(sample.reward, Mapping) else {"": sample.reward}
         for tag, value in parts.items():
-            if value is not None:
-                rewards.setdefault(f"reward/{group}/{tag}".rstrip("/"), []).append(value)
-    return {name: sum(values) / len(values) for name, values in rewards.items() if values}
+            rewards.setdefault(f"reward/{group}/{tag}".rstrip("/"), []).append(value)
+    known = {name: [value for value in values if value is not None] for name, values in rewards.items()}
+    return {name: sum(values) / len(values) for name, values in known.items() if values}
 
 
 def peak_rss_mb() -> float:
