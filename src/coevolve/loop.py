@@ -106,7 +106,9 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         return
     with (
         closing(record.tracker(run, trainer.ranks.first)) as sink,
-        tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first) as bar,
+        tqdm(
+            total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first
+        ) as bar,
     ):
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)

@@ -13,7 +13,7 @@ from coevolve import verify
 from coevolve.checks import among, at_least
 from coevolve.method import Method
 from coevolve.papers.sage import rewards, verifier
-from coevolve.papers.sage.observed import observed
+from coevolve.papers.sage.observed import facts_of
 from coevolve.papers.sage.rewards import KINDS
 from coevolve.parse import code_block, score_value, tag
 from coevolve.pools import Pool
@@ -265,4 +265,4 @@ class SAGE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How each role did, by the verifier and by the oracle."""
-        return observed(self, outcome.trace, world)
+        return facts_of(self, outcome.trace, world)

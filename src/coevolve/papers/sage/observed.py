@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from coevolve.papers.sage.method import SAGE, Challenge, Played
 
 
-def observed(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
+def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     """Return the facts of one episode, see `Method.observe`."""
     return {
         "accepted": float(played.challenge.accepted),

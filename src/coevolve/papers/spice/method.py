@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from coevolve.checks import among, at_least
 from coevolve.method import Method
 from coevolve.papers.spice import rewards
-from coevolve.papers.spice.observed import observed
+from coevolve.papers.spice.observed import facts_of
 from coevolve.papers.spice.reading import (
     ANSWER_TYPES,
     BOOLEANS,
@@ -274,7 +274,7 @@ class SPICE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How asking and answering went, and what the oracle says about the tasks."""
-        return observed(outcome.trace, world)
+        return facts_of(outcome.trace, world)
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:

@@ -108,7 +108,7 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def observed(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
+def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
     """Return the facts of one conversation, see `Method.observe`.
 
     `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
