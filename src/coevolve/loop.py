@@ -23,7 +23,8 @@ from coevolve.types import Outcome, Sample
 if TYPE_CHECKING:
     from coevolve.trainer import Trainer
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Clock:

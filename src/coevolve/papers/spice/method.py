@@ -58,7 +58,7 @@ class Form:
     """The form of task that suits a document (Figure 9)."""
 
     form: str  # MCQ or free
-    answer_type: str | None = None  # of a free task
+    answer_type: str = ""  # of a free task; empty for multiple choice
     readable: bool | None = None  # whether the choice could be read; None: nobody was asked
 
 
@@ -189,7 +189,7 @@ class SPICE(Method):
         if chosen is None:
             chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
         if chosen[0] == MCQ and "mcq" in self.task_types:
-            return Form(MCQ, None, readable)
+            return Form(MCQ, "", readable)
         return Form(FREE, chosen[1] or "String", readable)  # what suits multiple choice holds names, not numbers
 
     def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[Form, list[Attempt]]]:
