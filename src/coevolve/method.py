@@ -44,7 +44,7 @@ class Method:
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: "World" = named("tiny")
+    world: "worlds.World" = named("tiny")
 
     def __post_init__(self) -> None:
         """Resolve the world's name. A subclass with a `__post_init__` of its own calls this one first."""

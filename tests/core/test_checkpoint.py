@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import pickle
 import random
 import shutil
 import warnings
@@ -64,8 +65,8 @@ class Disk:
 
 def test_save_and_newest(tmp_path):
     assert newest(tmp_path) is None and newest(tmp_path / "nowhere") is None
-    path = save(tmp_path, 3, files(3))
-    assert newest(tmp_path) == (3, path) and content(path) == 3
+    path = save(tmp_path / "deep", 3, files(3))
+    assert newest(tmp_path / "deep") == (3, path) and content(path) == 3
     assert (path / "policy" / "inner" / "weights").read_bytes() == b"w" * 1000
     listed = json.loads((path / MANIFEST).read_text())["files"]
     assert sorted(listed) == ["policy/config.json", "policy/inner/weights", "rng", "state.json"]
@@ -130,21 +131,31 @@ def test_damage_is_found_and_the_older_one_used_with_a_warning(tmp_path, how):
             assert newest(folder) == (1, folder / "step-00000001")
 
 
-def test_a_damaged_run_never_starts_afresh(tmp_path):
-    path = save(tmp_path, 1, files(1))
-    (path / "rng").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match="step-00000001.*rng"):
+@pytest.mark.parametrize("manifest", [b"", b"\xff", b"[]", b"{}", b'{"step": "x", "files": {}}', b'{"step": 1}'])
+def test_a_damaged_run_never_starts_afresh(tmp_path, manifest):
+    (save(tmp_path, 1, files(1)) / MANIFEST).write_bytes(manifest)
+    (save(tmp_path, 2, files(2), keep=1) / "rng").write_bytes(b"")
+    with pytest.warns(UserWarning, match="step-00000002: rng changed"), pytest.raises(FileNotFoundError, match="whole"):
         newest(tmp_path)
 
 
-def test_a_damaged_name_is_not_overwritten_and_does_not_push_out_a_whole_one(tmp_path):
+def test_a_damaged_checkpoint_is_replaced_and_a_whole_one_stays(tmp_path):
     save(tmp_path, 1, files(1))
     (save(tmp_path, 2, files(2)) / "rng").unlink()
     again = save(tmp_path, 2, files(2))
-    assert again.name == "step-00000002.1" and newest(tmp_path) == (2, again)
+    assert newest(tmp_path) == (2, again) and damage(again) is None
+    assert save(tmp_path, 2, {"state.json": b"other"}) == again and content(again) == 2
     (again / "rng").unlink()
-    with pytest.warns(UserWarning, match="step-00000002.1"):
+    with pytest.warns(UserWarning, match="step-00000002: it cannot be read: .*rng"):
         assert newest(tmp_path)[0] == 1
+
+
+def test_damaged_checkpoints_do_not_push_out_a_whole_one(tmp_path):
+    save(tmp_path, 1, files(1))
+    for step in (2, 3):
+        (save(tmp_path, step, files(step), keep=3) / "rng").write_bytes(b"")
+    save(tmp_path, 4, files(4))
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["1", "2", "3", "4"]
 
 
 def test_a_writer_that_fails_leaves_no_checkpoint(tmp_path):
@@ -159,7 +170,7 @@ def test_a_writer_that_fails_leaves_no_checkpoint(tmp_path):
 
 def test_a_checkpoint_under_another_step_is_refused(tmp_path):
     save(tmp_path, 1, files(1)).rename(tmp_path / "step-00000009")
-    with pytest.raises(FileNotFoundError, match="step 1"):
+    with pytest.warns(UserWarning, match="is of step 1"), pytest.raises(FileNotFoundError, match="step-00000009"):
         newest(tmp_path)
 
 
@@ -200,11 +211,18 @@ def test_an_optimizer_goes_on_bit_for_bit(tmp_path, make):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
 
 
-def test_an_optimizer_of_another_model_is_refused(tmp_path):
+class Sneaky:
+    def __reduce__(self):
+        return (print, ("code ran",))
+
+
+def test_an_optimizer_of_another_model_or_with_code_is_refused(tmp_path, capsys):
     model, optimizer = model_and(lambda p: torch.optim.AdamW(p))
     steps(model, optimizer, 1, seed=1)
     save_optimizer(tmp_path / "optimizer", optimizer.state_dict())
-    transposed = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(2, 4, bias=False))
-    for other in (torch.nn.Linear(3, 5), transposed):
-        with pytest.raises(ValueError, match="optimizer state"):
-            load_optimizer(tmp_path / "optimizer", torch.optim.AdamW(other.parameters()))
+    with pytest.raises(ValueError, match="doesn't match the size"):
+        load_optimizer(tmp_path / "optimizer", torch.optim.AdamW(torch.nn.Linear(3, 5).parameters()))
+    save_optimizer(tmp_path / "sneaky", {"state": Sneaky(), "param_groups": []})
+    with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
+        load_optimizer(tmp_path / "sneaky", optimizer)
+    assert capsys.readouterr().out == ""

@@ -2,11 +2,16 @@
 
 import json
 import math
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from coevolve import config
+from coevolve.files import write_atomically
 from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, mean_facts, read, write_json
+from coevolve.track import tracker
 from coevolve.types import Outcome, Reply, Turn
 
 HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
@@ -14,7 +19,7 @@ HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
 
 def outcome(text: str = "<answer>2</answer>", **facts: object) -> Outcome:
     turn = Turn("solver", ({"role": "user", "content": "system"}, {"role": "user", "content": "solve 1+1"}), "shared")
-    return Outcome([Reply(turn, text, (1,), (5, 6, 7)).earns(0.5)], facts)
+    return Outcome([Reply(turn, text, (1,), (5, 6, 7)).earns(0.5)], facts=facts)
 
 
 def strict(line: str) -> dict:
@@ -50,6 +55,20 @@ def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     write_json(path, {})
     assert path.read_text() == "{}\n" and [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+
+
+@pytest.mark.parametrize("content", ["new \ud800\r\n", b"\xff\x00new"])
+def test_a_file_is_the_old_one_or_the_new_one(content: str | bytes, tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with monkeypatch.context() as full:
+        full.setattr(Path, "replace", lambda *_: 1 / 0)  # the power goes before the rename
+        with pytest.raises(ZeroDivisionError):
+            write_atomically(path, content)
+    assert path.read_text() == "old"
+    write_atomically(path, content)
+    assert path.read_bytes() == (content if isinstance(content, bytes) else b"new \\ud800\r\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"], "what a crash left aside is used again"
 
 
 def rows(*steps: int) -> bytes:
@@ -129,6 +148,13 @@ def test_lines_of_a_run(tmp_path: Path) -> None:
     assert (second["episode"], second["samples"][0]["text"]) == (1, "second")
 
 
+def test_rows_of_a_methods_own_are_written_anew(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for rows in ([{"text": HARD}, {"loss": math.inf}], [{"text": HARD, "n": 2}]):
+        recorder.rows("talks", rows)
+    assert lines(tmp_path / "talks.jsonl") == [{"text": HARD, "n": 2}] and list(read(tmp_path, "talks")["n"]) == [2]
+
+
 def test_facts_are_averaged_over_the_episodes_that_have_them() -> None:
     outcomes = [outcome(a=1, b=None, right=True, text="x"), outcome(a=0.5, b=3.0), outcome(right=False)]
     assert mean_facts(outcomes) == {"a": 0.75, "right": 0.5, "b": 3.0}
@@ -172,3 +198,40 @@ def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="surplus"):
         recorder.scores([rows[0] | {"surplus": 1}])
     assert (tmp_path / "scores.csv").read_bytes() == first
+
+
+def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    class Stand:
+        """TensorBoard's writer, and wandb's module and run."""
+
+        def __init__(self, folder: str) -> None:
+            told.append(("start", folder))
+
+        def add_scalar(self, name: str, value: float, global_step: int) -> None:
+            told.append((name, value, global_step))
+
+        def init(**settings: object) -> object:
+            told.append((settings["project"], settings["name"], settings["config"]["protocol"]["rounds"]))
+            return type(
+                "Run", (), {"log": lambda _, values, step: told.append((values, step)), "finish": Stand.close}
+            )()
+
+        def flush(self) -> None:
+            pass
+
+        def close(self) -> None:
+            told.append("end")
+
+    own = f"{Path(__file__).with_name('own_method.py')}:Debate"
+    for kind, name in (("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb"), ("", "")):
+        module = ModuleType(name)
+        module.SummaryWriter, module.init = Stand, Stand.init
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr("torch.utils.tensorboard", module, raising=False)
+        sink = tracker(config.build(own, "smoke", out=tmp_path, overrides={"track": kind}))
+        sink.log({"reward": 0.5}, step=3)
+        sink.finish()
+    board = [("start", str(tmp_path / "tensorboard")), ("reward", 0.5, 3), "end"]
+    assert told == [*board, ("coevolve", f"{own}-s0", 2), ({"reward": 0.5}, 3), "end"]
