@@ -64,6 +64,8 @@ def differences(method: Annotated[str | None, Argument()] = None, pairs: Pairs =
     """Print a Markdown table of what differs from the papers, for one method or all: field, paper's value, ours."""
     print("| method | field | paper | here |\n|---|---|---|---|")
     for name in [method] if method else config.METHODS:
+        if not config.method(name).paper:  # a method of your own
+            continue
         run = config.build(name, preset, out=".", overrides=config.parse_overrides(pairs or ()))
         for field, paper, here in config.differences(run):
             print(f"| {name} | `{field}` | {plain(paper)} | {plain(here)} |")
@@ -83,9 +85,9 @@ def export(
         raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
     import torch
 
-    from coevolve.policies import load
+    from coevolve.policies import load_local
 
-    made = load(policy)
+    made = load_local(policy)
     made.model.to(getattr(torch, dtype))
     made.save(to)
     print(f"wrote {to}: {sum(part.numel() for part in made.model.parameters()):,} parameters in {dtype}")

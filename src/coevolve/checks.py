@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -30,11 +30,12 @@ def at_least(holder: object, **lows: float) -> None:
 def typed(name: str, value: Any, annotation: Any) -> Any:
     """Return a field's value in the type of its annotation: a list becomes a tuple, an int a float, nothing else.
 
-    The annotation may hold bounds, such as pydantic's PositiveInt, and a text that says what is allowed:
-    `Annotated[tuple[float, float], "[low, high]"]`. Raises ValueError in one line for any other value.
+    The annotation may hold bounds (pydantic's PositiveInt), a tuple of the values allowed, and a text that says what
+    is allowed: `Annotated[tuple[float, float], "[low, high]"]`. Raises ValueError in one line for any other value.
     """
-    if get_origin(annotation) is Literal:
-        among(name, value, get_args(annotation))
+    for part in get_args(annotation):
+        if isinstance(part, tuple):
+            among(name, value, part)
     try:
         given = tuple(value) if isinstance(value, list) else value
         return TypeAdapter(annotation, config=STRICT).validate_python(given)

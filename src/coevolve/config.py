@@ -12,11 +12,12 @@ from dataclasses import MISSING, dataclass, field, fields
 from itertools import cycle
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from coevolve.checks import among, typed
+from coevolve.choices import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
@@ -38,7 +39,7 @@ METHODS = {  # what can be trained by name: the papers' methods and their baseli
     "srt": "coevolve.baselines.srt:SRT",
     "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
 }
-VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
+TRACKERS = ("", "tensorboard", "trackio", "wandb")
 
 Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
@@ -58,7 +59,7 @@ class Run:
     out: Path
     model: Models = "tiny"  # embedded backbone, model folder, hub id or server; several: the policies' in turn
     lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
-    engine: Literal["torch", "vllm", "unsloth", "unsloth+vllm"] = "torch"  # unsloth trains a LoRA adapter, vllm samples
+    engine: Annotated[str, ENGINES] = "torch"  # unsloth trains a LoRA adapter, vllm samples
     four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)
     seed: NonNegativeInt = 0
     steps: NonNegativeInt = 300
@@ -66,11 +67,11 @@ class Run:
     learning_rate: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.01
     grad_clip: PositiveFloat = 1.0
-    loss: Literal["ppo", "importance", "reinforce"] = "ppo"
+    loss: Annotated[str, LOSSES] = "ppo"
     clip: Clip = (0.2, 0.28)  # below and above ratio 1
-    old: Literal["sampler", "learner"] = "sampler"  # source of the old log-probabilities
+    old: Annotated[str, OLD_LOGPROBS] = "sampler"  # source of the old log-probabilities
     entropy_coef: float = 0.001
-    length_norm: Literal["token_mean", "sequence_mean", "constant", "token_sum"] = "token_mean"  # constant: max_tokens
+    length_norm: Annotated[str, LENGTH_NORMS] = "token_mean"  # constant divides by max_tokens (DrGRPO)
     temperature: PositiveFloat = 1.0
     max_tokens: PositiveInt = 8192
     micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
@@ -78,7 +79,7 @@ class Run:
     eval_items: PositiveInt = 40  # items per family, validation and test
     save_every: PositiveInt = 20
     keep_episodes: NonNegativeInt = 2  # episodes a step that are recorded word for word
-    track: Literal["", "tensorboard", "trackio", "wandb"] = ""  # a sink for metrics beside the files
+    track: Annotated[str, TRACKERS] = ""  # a sink for metrics beside the files
 
     def __post_init__(self) -> None:
         """Bring every field into its type. Raises ValueError in one line for a wrong value or combination."""

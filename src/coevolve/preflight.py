@@ -51,8 +51,9 @@ def base_of(name: str) -> str:
 
 def ask(name: str, kind: str, file: str) -> str:
     """Return why the hub cannot serve a file of a model or dataset, or "" when it can or the cache holds the file."""
+    from httpx import HTTPError
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, HTTPError
+    from huggingface_hub.errors import EntryNotFoundError
 
     if isinstance(try_to_load_from_cache(name, file, repo_type=kind), str):
         return ""

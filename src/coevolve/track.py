@@ -3,26 +3,33 @@
 Each is an extra that has to be installed; `preflight.check` names a missing one before anything loads.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from coevolve.config import Run
 
 
-def tracker(run: Run) -> Any:
-    """Start the sink that `run.track` names, or one that ignores everything; it has `log(values, step)` and `finish()`.
+@contextmanager
+def tracker(run: Run, first: bool = True) -> Iterator[Any]:
+    """Open the sink that `run.track` names; its `log(values, step)` takes the numbers of a step.
 
-    TensorBoard's files lie in the run's folder: `tensorboard --logdir OUT`.
+    Without a name, and in a process that is not the `first` of its run, it ignores them. TensorBoard's files lie in
+    the run's folder: `tensorboard --logdir OUT`.
     """
+    if not (run.track and first):
+        yield SimpleNamespace(log=lambda values, step: None)
+        return
     from accelerate import PartialState
-    from accelerate.tracking import GeneralTracker, TensorBoardTracker, TrackioTracker, WandBTracker
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
-    if not run.track:
-        return GeneralTracker(_blank=True)
     PartialState()  # the sinks ask whether this is the main process
-    if run.track == "tensorboard":
-        sink = TensorBoardTracker("tensorboard", run.out)
-    else:
-        kind = TrackioTracker if run.track == "trackio" else WandBTracker
-        sink = kind("coevolve", name=f"{run.method}-s{run.seed}", config=run.describe())
+    about = {"name": f"{run.method}-s{run.seed}", "config": run.describe()}
+    options = {"logging_dir": run.out / "tensorboard"} if run.track == "tensorboard" else about
+    sink = LOGGER_TYPE_TO_CLASS[run.track]("coevolve", **options)
     sink.start()
-    return sink
+    try:
+        yield sink
+    finally:
+        sink.finish()

@@ -18,7 +18,8 @@ class Debate(Method):
     rounds: int = 2
     heat: float | None = None
     friends: tuple[str, ...] = ()
-    manner: Literal["polite", "rude"] = "polite"
+    manner: Annotated[str, ("polite", "rude")] = "polite"
+    tone: Literal["low", "high"] = "low"
     span: Annotated[tuple[int, int], "[first, last]"] = (0, 1)
 
     def __post_init__(self) -> None:

@@ -15,15 +15,7 @@ import torch
 
 from coevolve.checkpoint import MANIFEST, damage, load_optimizer, newest, save, save_optimizer
 
-OPERATIONS = [
-    (os, "mkdir"),
-    (os, "rename"),
-    (os, "unlink"),
-    (os, "rmdir"),
-    (os, "fsync"),
-    (os, "open"),
-    (io, "open"),
-]
+OPERATIONS = [(os, name) for name in ("mkdir", "rename", "unlink", "rmdir", "fsync", "open")] + [(io, "open")]
 
 
 def tree(path):
@@ -33,11 +25,8 @@ def tree(path):
 
 
 def files(step):
-    return {
-        "policy": tree,
-        "state.json": json.dumps({"step": step, "pool": [1, 2]}).encode(),
-        "rng": b"\x00\x01",
-    }
+    state = json.dumps({"step": step, "pool": [1, 2]}).encode()
+    return {"policy": tree, "state.json": state, "rng": b"\x00\x01"}
 
 
 def content(path):
@@ -71,13 +60,6 @@ def test_save_and_newest(tmp_path):
     listed = json.loads((path / MANIFEST).read_text())["files"]
     assert sorted(listed) == ["policy/config.json", "policy/inner/weights", "rng", "state.json"]
     assert listed["rng"]["size"] == 2 and len(listed["rng"]["sha256"]) == 64
-
-
-def test_only_the_newest_are_kept(tmp_path):
-    for step in (1, 2, 9, 10, 11):
-        save(tmp_path, step, files(step), keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000010", "step-00000011"]
-    assert newest(tmp_path)[0] == 11
 
 
 @pytest.mark.parametrize("once", [True, False])
@@ -133,9 +115,11 @@ def test_damage_is_found_and_the_older_one_used_with_a_warning(tmp_path, how):
 
 @pytest.mark.parametrize("manifest", [b"", b"\xff", b"[]", b"{}", b'{"step": "x", "files": {}}', b'{"step": 1}'])
 def test_a_damaged_run_never_starts_afresh(tmp_path, manifest):
-    (save(tmp_path, 1, files(1)) / MANIFEST).write_bytes(manifest)
-    (save(tmp_path, 2, files(2), keep=1) / "rng").write_bytes(b"")
-    with pytest.warns(UserWarning, match="step-00000002: rng changed"), pytest.raises(FileNotFoundError, match="whole"):
+    for step in (1, 2):
+        save(tmp_path, step, files(step))
+    (tmp_path / "step-00000001" / MANIFEST).write_bytes(manifest)
+    (tmp_path / "step-00000002").rename(tmp_path / "step-00000009")
+    with pytest.warns(UserWarning, match="is of step 2"), pytest.raises(FileNotFoundError, match="step-00000001"):
         newest(tmp_path)
 
 
@@ -145,33 +129,22 @@ def test_a_damaged_checkpoint_is_replaced_and_a_whole_one_stays(tmp_path):
     again = save(tmp_path, 2, files(2))
     assert newest(tmp_path) == (2, again) and damage(again) is None
     assert save(tmp_path, 2, {"state.json": b"other"}) == again and content(again) == 2
-    (again / "rng").unlink()
-    with pytest.warns(UserWarning, match="step-00000002: it cannot be read: .*rng"):
-        assert newest(tmp_path)[0] == 1
 
 
-def test_damaged_checkpoints_do_not_push_out_a_whole_one(tmp_path):
-    save(tmp_path, 1, files(1))
-    for step in (2, 3):
+def test_the_newest_whole_ones_are_kept(tmp_path):
+    for step in (1, 2, 9, 10, 11):
+        save(tmp_path, step, files(step), keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000010", "step-00000011"]
+    for step in (12, 13):
         (save(tmp_path, step, files(step), keep=3) / "rng").write_bytes(b"")
-    save(tmp_path, 4, files(4))
-    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["1", "2", "3", "4"]
+    save(tmp_path, 14, files(14))
+    assert sorted(path.name[-2:] for path in tmp_path.iterdir()) == ["11", "12", "13", "14"], "11 is the second whole"
 
 
 def test_a_writer_that_fails_leaves_no_checkpoint(tmp_path):
-    def broken(path):
-        path.write_bytes(b"half")
-        raise RuntimeError("boom")
-
-    with pytest.raises(RuntimeError, match="boom"):
-        save(tmp_path, 1, {"state": broken})
+    with pytest.raises(ZeroDivisionError):
+        save(tmp_path, 1, {"state": lambda path: path.write_bytes(b"half") / 0})
     assert newest(tmp_path) is None
-
-
-def test_a_checkpoint_under_another_step_is_refused(tmp_path):
-    save(tmp_path, 1, files(1)).rename(tmp_path / "step-00000009")
-    with pytest.warns(UserWarning, match="is of step 1"), pytest.raises(FileNotFoundError, match="step-00000009"):
-        newest(tmp_path)
 
 
 def model_and(make):
@@ -193,7 +166,6 @@ def steps(model, optimizer, count, seed):
     [
         lambda p: torch.optim.AdamW(p, lr=0.1 / 3, betas=(0.9, 0.95)),
         lambda p: torch.optim.Adam(p, lr=1e-3, amsgrad=True),
-        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
         lambda p: torch.optim.SGD(p, lr=0.1),
     ],
 )
@@ -209,6 +181,8 @@ def test_an_optimizer_goes_on_bit_for_bit(tmp_path, make):
     steps(model, optimizer, 3, seed=2)
     steps(twin, restored, 3, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    with pytest.raises(ValueError, match="doesn't match the size"):
+        load_optimizer(tmp_path / "optimizer", make(torch.nn.Linear(3, 5).parameters()))
 
 
 class Sneaky:
@@ -216,13 +190,8 @@ class Sneaky:
         return (print, ("code ran",))
 
 
-def test_an_optimizer_of_another_model_or_with_code_is_refused(tmp_path, capsys):
-    model, optimizer = model_and(lambda p: torch.optim.AdamW(p))
-    steps(model, optimizer, 1, seed=1)
-    save_optimizer(tmp_path / "optimizer", optimizer.state_dict())
-    with pytest.raises(ValueError, match="doesn't match the size"):
-        load_optimizer(tmp_path / "optimizer", torch.optim.AdamW(torch.nn.Linear(3, 5).parameters()))
+def test_loading_an_optimizer_runs_no_code(tmp_path, capsys):
     save_optimizer(tmp_path / "sneaky", {"state": Sneaky(), "param_groups": []})
     with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
-        load_optimizer(tmp_path / "sneaky", optimizer)
+        load_optimizer(tmp_path / "sneaky", torch.optim.SGD(torch.nn.Linear(3, 5).parameters()))
     assert capsys.readouterr().out == ""

@@ -8,7 +8,6 @@ import pytest
 from huggingface_hub import constants, errors
 
 from coevolve import config, preflight
-from coevolve.policies import load
 from tinyworld.recipe import BACKBONES
 
 CLOSED = "http://127.0.0.1:1/v1#judge-1"
@@ -27,9 +26,9 @@ class Hub:
             raise self.error
 
 
-def answered(kind: type, status: int) -> Exception:
+def answered(kind: type) -> Exception:
     """An error of the hub with the answer that it came with."""
-    answer = type("Answer", (), {"status_code": status, "headers": {}, "request": None})()
+    answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
     return kind("no\nmore", response=answer)
 
 
@@ -51,20 +50,15 @@ def refused(out: Path, method: str = OWN, **overrides: object) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (answered(errors.RepositoryNotFoundError, 401), "RepositoryNotFoundError"),
-        (answered(errors.GatedRepoError, 403), "GatedRepoError"),
-        (answered(errors.RemoteEntryNotFoundError, 404), "RemoteEntryNotFoundError"),
-        (errors.OfflineModeIsEnabled("Cannot\nreach it."), "OfflineModeIsEnabled"),
-        (errors.HTTPError("[Errno -2] Name or service not known"), "HTTPError"),
-        (TimeoutError(), "TimeoutError"),
-    ],
-)
-def test_a_model_of_the_hub_is_asked_for_once(error: Exception, why: str, hub: Hub, tmp_path: Path) -> None:
+SENT = [errors.OfflineModeIsEnabled("Cannot\nreach it."), errors.HTTPError("[Errno -2]"), TimeoutError()]
+SENT += map(answered, (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RemoteEntryNotFoundError))
+
+
+@pytest.mark.parametrize("error", SENT, ids=lambda error: type(error).__name__)
+def test_a_model_of_the_hub_is_asked_for_once(error: Exception, hub: Hub, tmp_path: Path) -> None:
     hub.error = error
-    line = f"model 'Org/Nope-3B' cannot be had from the hub: {why} at https://huggingface.co/Org/Nope-3B/resolve/main/"
+    place = f"{type(error).__name__} at https://huggingface.co/Org/Nope-3B/resolve/main/"
+    line = f"model 'Org/Nope-3B' cannot be had from the hub: {place}"
     assert refused(tmp_path, model="Org/Nope-3B") == f"{line}config.json; a gated or private model needs HF_TOKEN"
     assert hub.asked == [("Org/Nope-3B/resolve/main/config.json", preflight.SECONDS)]
     assert "datasets/Org/Nope" in preflight.ask("Org/Nope", "dataset", "README.md")
@@ -86,7 +80,7 @@ def test_an_adapters_base_is_asked_for_and_another_engine_wants_it_merged(hub: H
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Org/Base-3B"}))
-    hub.error = answered(errors.GatedRepoError, 403)
+    hub.error = answered(errors.GatedRepoError)
     assert refused(tmp_path, model=str(adapter)).startswith("model 'Org/Base-3B' cannot be had from the hub: Gated")
     run = config.build(OWN, "smoke", out=tmp_path / "run", overrides={"model": str(adapter), "engine": "vllm"})
     with pytest.MonkeyPatch.context() as installed, pytest.raises(ValueError, match="is an adapter; merge it with"):
@@ -94,16 +88,15 @@ def test_an_adapters_base_is_asked_for_and_another_engine_wants_it_merged(hub: H
         preflight.check(run)
 
 
-@pytest.mark.parametrize("field", ["engine", "track"])
-@pytest.mark.parametrize("value", ["vllm", "unsloth", "unsloth+vllm", "tensorboard", "trackio", "wandb"])
-def test_a_package_that_is_not_installed(
-    field: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+PACKAGES = {"engine": ("vllm", "unsloth", "unsloth+vllm"), "track": ("tensorboard", "trackio", "wandb")}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field in PACKAGES for value in PACKAGES[field]])
+def test_a_package_that_is_not_installed(field: str, value: str, tmp_path: Path, monkeypatch) -> None:
     missing = value.split("+")[-1]
-    if (missing in ("vllm", "unsloth")) is (field == "engine"):
-        monkeypatch.setattr(preflight, "find_spec", lambda package: None if package == missing else package)
-        line = f"{field} {value!r} needs the package {missing}, which is not installed"
-        assert refused(tmp_path, model="no such model", **{field: value}) == line
+    monkeypatch.setattr(preflight, "find_spec", lambda package: None if package == missing else package)
+    line = f"{field} {value!r} needs the package {missing}, which is not installed"
+    assert refused(tmp_path, model="no such model", **{field: value}) == line
 
 
 @pytest.mark.parametrize("name", ["missing", ".", "a/b/c"])
@@ -139,17 +132,3 @@ def test_a_folder_that_cannot_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(preflight.os, "access", lambda place, mode: False)  # root may write anywhere
     assert refused(tmp_path) == f"out must be a folder that can be written, and {tmp_path} is not"
     assert file.read_text() == "mine"
-
-
-def test_a_model_without_a_chat_template_is_named_when_it_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for file in (BACKBONES / "tiny").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "chat_template.jinja").unlink(missing_ok=True)
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    settings.pop("chat_template", None)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    monkeypatch.setattr("coevolve.policies.causal.AutoModelForCausalLM", None)  # the weights are not read
-    with pytest.raises(ValueError, match=r"^model '.*' cannot be loaded: its tokenizer has no chat template, [^\n]*$"):
-        load(str(tmp_path))
