@@ -99,7 +99,8 @@ def load_optimizer(path: Path, optimizer: "Optimizer") -> None:
     """
     import torch
 
-    optimizer.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    with path.open("rb") as file:  # of a path, torch would take the ending for the format
+        optimizer.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
 
 
 def _fingerprint(path: Path) -> dict[str, int | str]:

@@ -119,8 +119,9 @@ def test_a_damaged_run_never_starts_afresh(tmp_path, manifest):
         save(tmp_path, step, files(step))
     (tmp_path / "step-00000001" / MANIFEST).write_bytes(manifest)
     (tmp_path / "step-00000002").rename(tmp_path / "step-00000009")
-    with pytest.warns(UserWarning, match="is of step 2"), pytest.raises(FileNotFoundError, match="step-00000001"):
+    with warnings.catch_warnings(record=True) as said, pytest.raises(FileNotFoundError, match="step-00000001"):
         newest(tmp_path)
+    assert "is of step 2" in str(said[0].message) and "it cannot be read" in str(said[1].message)
 
 
 def test_a_damaged_checkpoint_is_replaced_and_a_whole_one_stays(tmp_path):
@@ -172,17 +173,17 @@ def steps(model, optimizer, count, seed):
 def test_an_optimizer_goes_on_bit_for_bit(tmp_path, make):
     model, optimizer = model_and(make)
     steps(model, optimizer, 3, seed=1)
-    save_optimizer(tmp_path / "optimizer", optimizer.state_dict())
+    save_optimizer(tmp_path / "shared.safetensors", optimizer.state_dict())
     twin, restored = model_and(make)
     twin.load_state_dict(model.state_dict())
     restored.param_groups[0]["lr"] = 99.0
-    load_optimizer(tmp_path / "optimizer", restored)
+    load_optimizer(tmp_path / "shared.safetensors", restored)
     assert restored.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]
     steps(model, optimizer, 3, seed=2)
     steps(twin, restored, 3, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
     with pytest.raises(ValueError, match="doesn't match the size"):
-        load_optimizer(tmp_path / "optimizer", make(torch.nn.Linear(3, 5).parameters()))
+        load_optimizer(tmp_path / "shared.safetensors", make(torch.nn.Linear(3, 5).parameters()))
 
 
 class Sneaky:

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants, errors
 
 from coevolve import config, preflight
-from tinyworld.recipe import BACKBONES
+from coevolve.policies import find
 
 CLOSED = "http://127.0.0.1:1/v1#judge-1"
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
@@ -69,7 +69,7 @@ def test_what_needs_no_hub_asks_none(hub: Hub, tmp_path: Path) -> None:
     (base / "refs").mkdir(parents=True), (base / "snapshots" / "abc").mkdir(parents=True)
     (base / "refs" / "main").write_text("abc")
     (base / "snapshots" / "abc" / "config.json").write_text("{}")
-    for name in ("tiny", str(BACKBONES / "tiny"), "Org/Here-3B"):
+    for name in ("tiny", str(find("tiny")), "Org/Here-3B"):
         preflight.model(name)
     assert hub.asked == []
     preflight.check(config.build(OWN, "smoke", out=tmp_path / "deep" / "run"))
