@@ -3,25 +3,26 @@
 Imports no torch, so a wrong field is reported before anything heavy loads.
 """
 
-import importlib
+import importlib.util
 import json
-import math
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from itertools import cycle
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from types import ModuleType
+from typing import Annotated, Any, get_type_hints
 
-from coevolve.advantages import ESTIMATORS, WITH_KL
-from coevolve.checks import among
-from coevolve.setups import SETUPS
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from coevolve.checks import among, typed
+from coevolve.choices import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS
+from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
 UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
-PRESETS_FILE = Path(__file__).with_name("presets.toml")
-METHODS = {  # what can be trained: a protocol, or a baseline that has its own way
+METHODS = {  # what can be trained by name: the papers' methods and their baselines
     "mae": "coevolve.papers.mae.method:MAE",
     "sage": "coevolve.papers.sage.method:SAGE",
     "spice": "coevolve.papers.spice.method:SPICE",
@@ -38,197 +39,149 @@ METHODS = {  # what can be trained: a protocol, or a baseline that has its own w
     "srt": "coevolve.baselines.srt:SRT",
     "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
 }
-ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
-KINDS = ("ppo", "importance", "reinforce")
-OLD = ("sampler", "learner")
-VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
-LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
+TRACKERS = ("", "tensorboard", "trackio", "wandb")
+
+Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+Lora = Annotated[
+    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
+    "[] or [rank at least 1, alpha, dropout below 1]",
+]
+Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each at least 0"]
 
 
 @dataclass(kw_only=True)
 class Run:
     """One training run. The protocol carries the paper's numbers; these are the trainer's."""
 
-    method: str  # name of the protocol
-    protocol: Any = field(repr=False)
+    method: str  # as it was asked for: a name in METHODS, path/file.py:Class or package.module:Class
+    protocol: Method = field(repr=False)
     out: Path
-    model: str | tuple[str, ...] = "tiny"  # embedded backbone or model folder; several: the policies' in turn
-    lora: tuple = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
-    engine: str = "torch"  # torch or vllm samples; unsloth and unsloth+vllm: Unsloth trains a LoRA adapter
+    model: Models = "tiny"  # embedded backbone, model folder, hub id or server; several: the policies' in turn
+    lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
+    engine: Annotated[str, ENGINES] = "torch"  # unsloth trains a LoRA adapter, vllm samples
     four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)
-    seed: int = 0
-    steps: int = 300
-    batch_size: int = 128  # episodes a step
-    learning_rate: float = 1e-6
-    weight_decay: float = 0.01
-    grad_clip: float = 1.0
-    loss: str = "ppo"
-    clip: tuple[float, float] = (0.2, 0.28)  # below and above ratio 1
-    old: str = "sampler"  # whose log-probabilities the ratio's old ones are; learner: recomputed before the step
+    seed: NonNegativeInt = 0
+    steps: NonNegativeInt = 300
+    batch_size: PositiveInt = 128  # episodes a step
+    learning_rate: PositiveFloat = 1e-6
+    weight_decay: NonNegativeFloat = 0.01
+    grad_clip: PositiveFloat = 1.0
+    loss: Annotated[str, LOSSES] = "ppo"
+    clip: Clip = (0.2, 0.28)  # below and above ratio 1
+    old: Annotated[str, OLD_LOGPROBS] = "sampler"  # source of the old log-probabilities
     entropy_coef: float = 0.001
-    length_norm: str = "token_mean"  # constant divides by max_tokens (DrGRPO)
-    temperature: float = 1.0
-    max_tokens: int = 8192
-    micro_tokens: int = 16384  # tokens in one forward and backward pass
-    eval_every: int = 20  # steps between looks at the validation split; 0: never
-    eval_items: int = 40  # items per family, validation and test
-    save_every: int = 20
-    keep_episodes: int = 2  # episodes a step that are recorded word for word
-    track: str = ""  # tensorboard, trackio or wandb beside the files
+    length_norm: Annotated[str, LENGTH_NORMS] = "token_mean"  # constant divides by max_tokens (DrGRPO)
+    temperature: PositiveFloat = 1.0
+    max_tokens: PositiveInt = 8192
+    micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
+    eval_every: NonNegativeInt = 20  # steps between looks at the validation split; 0: never
+    eval_items: PositiveInt = 40  # items per family, validation and test
+    save_every: PositiveInt = 20
+    keep_episodes: NonNegativeInt = 2  # episodes a step that are recorded word for word
+    track: Annotated[str, TRACKERS] = ""  # a sink for metrics beside the files
 
     def __post_init__(self) -> None:
-        for name, low in (
-            ("steps", 0),
-            ("batch_size", 1),
-            ("max_tokens", 1),
-            ("micro_tokens", 1),
-            ("eval_every", 0),
-            ("eval_items", 1),
-            ("save_every", 1),
-            ("keep_episodes", 0),
-            ("seed", 0),
-            ("weight_decay", 0),
-        ):
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        for name in ("learning_rate", "grad_clip", "temperature"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        _check_numbers("clip", self.clip, (0, 0), "[low, high], each at least 0")
-        if self.lora:
-            _check_numbers("lora", self.lora, (1, 0, 0), "[] or [rank at least 1, alpha, dropout below 1]")
-            if type(self.lora[0]) is not int or self.lora[2] >= 1:
-                raise ValueError(f"lora must be [] or [rank at least 1, alpha, dropout below 1], got {self.lora}")
-            if getattr(self.protocol, "lora_rank", 0):
-                raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
-        if self.method == "base" and self.steps:
-            raise ValueError(f"steps must be 0 for base, which trains nothing, got {self.steps}")
-        among("engine", self.engine, ENGINES)
+        """Bring every field into its type. Raises ValueError in one line for a wrong value or combination."""
+        for name, annotation in get_type_hints(Run, include_extras=True).items():
+            if name in settable(Run):
+                setattr(self, name, typed(name, getattr(self, name), annotation))
         if self.four_bit and not (self.lora and self.engine.startswith("unsloth")):
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
             raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
-        among("loss", self.loss, KINDS)
-        among("old", self.old, OLD)
-        among("length_norm", self.length_norm, LENGTH_NORMS)
-        among("track", self.track, ("", "tensorboard", "trackio", "wandb"))
-        if not self.model:
-            raise ValueError("model must be a name or a list of names, got none")
-        for name in getattr(self.protocol, "setups", ()):
-            among("setups", name, SETUPS)
-        among("estimator", getattr(self.protocol, "estimator", "task_relative"), ESTIMATORS)
-        if getattr(self.protocol, "kl_coef", 0.0):
-            among("estimator with a kl_coef", self.protocol.estimator, WITH_KL)
+        if self.lora and settings(self.protocol).get("lora_rank"):
+            raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
+        if self.steps and self.protocol.TRAINING.get("steps") == 0:
+            raise ValueError(f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}")
 
     def describe(self) -> dict[str, Any]:
-        """The whole configuration as plain values, the protocol's fields among them."""
-        mine = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("protocol", "out")}
+        """Return the whole configuration as plain values, the protocol's fields among them."""
+        mine = {name: getattr(self, name) for name in ("method", *settable(Run))}
         return {**mine, "protocol": settings(self.protocol)}
 
 
-def _check_numbers(name: str, values: Sequence, lows: Sequence[float], allowed: str) -> None:
-    numbers = len(values) == len(lows) and all(type(value) in (int, float) for value in values)
-    if not numbers or not all(value >= low for value, low in zip(values, lows, strict=True)):
-        raise ValueError(f"{name} must be {allowed}, got {list(values)}")
+def method(name: str) -> type[Method]:
+    """Return a method's class: one of METHODS, or your own as path/file.py:Class or package.module:Class.
+
+    Raises ValueError in one line when the file, the module or the class is missing, or is no Method.
+    """
+    if ":" not in name:
+        among("method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"])
+    place, _, wanted = METHODS.get(name, name).rpartition(":")
+    try:
+        module = _load(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except (FileNotFoundError, ModuleNotFoundError, ValueError) as error:
+        raise ValueError(f"method {name!r} cannot be loaded: {error}") from None
+    found = getattr(module, wanted, None)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise ValueError(f"method {name!r} cannot be loaded: {place} has no subclass of Method called {wanted!r}")
+    return found
 
 
-def method(name: str) -> type:
-    """The class of a method by its name."""
-    among("protocol", name, METHODS)
-    module, _, attribute = METHODS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+def _load(file: Path) -> ModuleType:
+    """Import a file once, under a name made from its path: the same in every process, so that classes pickle."""
+    name = str(file.resolve()).replace(".", "_")
+    if name not in sys.modules:
+        spec: Any = importlib.util.spec_from_file_location(name, file)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def settable(cls: type) -> dict[str, Any]:
-    """Fields of a dataclass that a configuration file can set, with their defaults; a world goes by its name."""
-    known = {}
-    for f in fields(cls):
-        if f.name not in ("protocol", "out", "method"):
-            known[f.name] = f.default if f.default is not MISSING else "tiny" if f.name == "world" else None
-    return known
+    """Return the fields of a Run or a method that a configuration can set, with their defaults (None where none)."""
+    own = [f for f in fields(cls) if f.init and f.name not in ("protocol", "out", "method")]
+    return {f.name: None if f.default is MISSING else f.default for f in own}
 
 
-def settings(protocol: Any) -> dict[str, Any]:
-    """A protocol's settable fields and their values."""
-    values = {name: getattr(protocol, name) for name in settable(type(protocol))} if is_dataclass(protocol) else {}
-    return values | ({"world": values["world"].name} if "world" in values else {})
+def settings(protocol: Method) -> dict[str, Any]:
+    """Return a method's settable fields and their values; a world goes by its name."""
+    return {name: getattr(protocol, name) for name in settable(type(protocol))} | {"world": protocol.world.name}
 
 
-def _coerce(cls: type, name: str, value: Any) -> Any:
-    """Check a value against its field's annotation; lists become tuples."""
-    hint = str if name == "world" else get_type_hints(cls)[name]
-    kinds = [get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else [hint])]
-    if isinstance(value, list) and tuple in kinds:
-        return tuple(value)
-    if type(value) is int and float in kinds:
-        return float(value)
-    if type(value) not in kinds:
-        allowed = " or ".join(kind.__name__.removesuffix("Type") for kind in kinds)
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}")
-    return value
+def presets() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the presets: by name and method (`all`: every method) the fields that differ from the defaults."""
+    return tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
 
 
-def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Sort overrides into the run's and the protocol's fields; raise ValueError for an unknown one."""
-    ours, theirs = settable(Run), settable(method(protocol))
-    mine, its = {}, {}
-    for name, value in overrides.items():
-        among("field", name, sorted({*ours, *theirs}))
-        if name in theirs:
-            its[name] = _coerce(method(protocol), name, value)
-        else:
-            mine[name] = _coerce(Run, name, value)
-    if "world" in its:
-        from published import world as dataworld  # only here: it brings every scorer
+def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: Mapping[str, Any] | None = None) -> Run:
+    """Make a checked Run of a method: the paper's defaults, then the preset's fields, then `overrides`.
 
-        its["world"] = dataworld.world(its["world"], protocol, its.get("paper"))
-    return mine, its
-
-
-def presets(path: Path = PRESETS_FILE) -> dict[str, dict[str, dict[str, Any]]]:
-    """Presets by name: for each method the fields that differ from the paper's defaults."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def build(
-    protocol: str, preset: str, *, seed: int = 0, out: str | Path, overrides: Mapping[str, Any] | None = None
-) -> Run:
-    """Make a checked Run: the paper's defaults, then the preset's fields, then `overrides`."""
-    known = presets()
-    among("preset", preset, known)
-    table = {**known[preset].get("all", {}), **known[preset].get(protocol, {}), **(overrides or {})}
-    mine, its = split(protocol, table)
-    mine = {"seed": seed, **training(method(protocol)), **mine}
-    return Run(method=protocol, protocol=method(protocol)(**its), out=Path(out), **mine)
-
-
-def training(cls: type) -> dict[str, Any]:
-    """The paper's values of the run's fields, where a method's paper has its own (its `TRAINING`)."""
-    return dict(getattr(cls, "TRAINING", {}))
-
-
-def check(protocol: str, overrides: Mapping[str, Any]) -> None:
-    """Raise ValueError with one line if a method does not take these fields or values."""
-    mine, its = split(protocol, overrides)
-    Run(method=protocol, protocol=method(protocol)(**its), out=Path("."), **{**training(method(protocol)), **mine})
-
-
-def assign(protocol: object, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return {policy: model} and the policies to train, as the protocol names them; models are dealt in turn.
-
-    A protocol without `policies` has one, "shared". Raises ValueError for more models than policies.
+    The preset "none" sets nothing. Raises ValueError in one line for an unknown name or field, or a wrong value.
     """
-    names = tuple(getattr(protocol, "policies", ("shared",)))
-    fixed, frozen = getattr(protocol, "models", {}), getattr(protocol, "frozen", ())
+    cls, tables = method(name), presets() | {"none": {}}
+    among("preset", preset, tables)
+    chosen = {"seed": seed, **tables[preset].get("all", {}), **tables[preset].get(name, {}), **(overrides or {})}
+    theirs, annotations = settable(cls), get_type_hints(cls, include_extras=True) | {"world": str}  # by its name
+    for key in chosen:
+        among("field", key, sorted({*settable(Run), *theirs}))
+    mine = {key: value for key, value in chosen.items() if key not in theirs}
+    protocol = cls(**{key: typed(key, chosen[key], annotations[key]) for key in chosen if key in theirs})
+    return Run(method=name, protocol=protocol, out=Path(out), **{**protocol.TRAINING, **mine})
+
+
+def check(name: str, overrides: Mapping[str, Any]) -> None:
+    """Raise ValueError in one line if a method does not take these fields or values."""
+    build(name, "none", out=".", overrides=overrides)
+
+
+def assign(protocol: Method, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return {policy: model} and the policies to train, as the method names them; models are dealt in turn.
+
+    Raises ValueError for more models than policies.
+    """
     given = [model] if isinstance(model, str) else list(model)
-    open_names = [name for name in names if name not in fixed]
-    if len(given) > max(1, len(open_names)):
-        raise ValueError(f"model must be one name or at most {len(open_names)} (one per policy), got {given}")
-    dealt = dict(zip(open_names, cycle(given), strict=False))
-    models = {name: fixed.get(name) or dealt[name] for name in names}
-    return models, tuple(name for name in names if name not in frozen)
+    free = [name for name in protocol.policies if name not in protocol.models]
+    if len(given) > max(1, len(free)):
+        raise ValueError(f"model must be one name or at most {len(free)} (one per policy), got {given}")
+    models = protocol.models | dict(zip(free, cycle(given), strict=False))
+    trained = tuple(name for name in protocol.policies if name not in protocol.frozen)
+    return {name: models[name] for name in protocol.policies}, trained
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
@@ -246,24 +199,17 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def differences(run: Run) -> list[tuple[str, Any, Any]]:
-    """Where a run departs from its paper: (field, the paper's value, the run's).
+    """Return where a run departs from its paper: (field, the paper's value, the run's); none without a paper.
 
-    The paper's values are the defaults, unless the method's `PAPER` says that they are not; its model is the one of
+    The paper's values are the defaults, but for what the method's TRAINING and PAPER say; its model is the one of
     the preset gpu.
     """
-    cls, gpu = type(run.protocol), presets()["gpu"]
-    paper = {**settable(Run), "model": gpu[run.method].get("model", gpu["all"]["model"]), **training(cls)}
-    paper |= settable(cls) | {name: value for name, value in REAL.items() if name in settable(cls)}
-    paper |= getattr(run.protocol, "PAPER", {})
+    if not run.protocol.paper:
+        return []
+    gpu = {**presets()["gpu"]["all"], **presets()["gpu"].get(run.method, {})}
+    paper = settable(Run) | {"model": gpu["model"], **run.protocol.TRAINING}
+    paper |= settable(type(run.protocol)) | REAL | dict(run.protocol.PAPER)
     mine = run.describe()
     mine |= mine.pop("protocol")
-    return [
-        (name, paper[name], mine[name])
-        for name in mine
-        if name in paper and name not in UNCOUNTED and mine[name] != paper[name]
-    ]
-
-
-def as_json(run: Run) -> str:
-    """The configuration as JSON text."""
-    return json.dumps(run.describe(), indent=1, default=lambda v: asdict(v) if is_dataclass(v) else str(v))
+    counted = [name for name in mine if name in paper and name not in UNCOUNTED]
+    return [(name, paper[name], mine[name]) for name in counted if mine[name] != paper[name]]

@@ -18,6 +18,7 @@ from coevolve import preflight, record
 from coevolve.config import Run
 from coevolve.method import Method
 from coevolve.score import tally
+from coevolve.track import tracker
 from coevolve.types import Outcome, Sample
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         log.step(steps, _validate(trainer, clock), clock.take())
         return
     with (
-        closing(record.tracker(run, trainer.ranks.first)) as sink,
+        tracker(run, trainer.ranks.first) as sink,
         tqdm(
             total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first
         ) as bar,

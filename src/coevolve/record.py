@@ -5,31 +5,20 @@ so the same run writes the same bytes; seconds go into timings.jsonl and summary
 """
 
 import csv
+import io
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from coevolve.files import LONE, write_atomically
 from coevolve.types import Outcome
 
 SCORE_FIELDS = (
-    "stage",
-    "setup",
-    "split",
-    "family",
-    "level",
-    "item",
-    "question",
-    "answer",
-    "correct",
-    "misconception",
-    "finished",
-    "tokens_in",
-    "tokens_out",
-)
-LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its JSON escape
+    "stage setup split family level item question answer correct misconception finished tokens_in tokens_out"
+).split()
 
 
 def clean(value: Any) -> Any:
@@ -44,26 +33,21 @@ def clean(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically: whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    text = json.dumps(clean(value), indent=1, ensure_ascii=False) + "\n"
-    temporary.write_text(text, encoding="utf-8", errors=LONE)
-    os.replace(temporary, path)
+    """Write a value as strict JSON, whole or not at all."""
+    write_atomically(path, json.dumps(clean(value), indent=1, ensure_ascii=False) + "\n")
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as strict JSON, one a line."""
+    return "".join(json.dumps(clean(row), ensure_ascii=False) + "\n" for row in rows)
 
 
 def keep_steps(path: Path, steps: int) -> None:
     """Drop the lines of steps that a resumed run will play again (a cut last line goes as well)."""
-    if not path.is_file():
-        return
-    kept = []
-    with path.open("rb") as file:  # bytes: the cut may be inside a character
-        for line in file:
-            if not line.endswith(b"\n") or json.loads(line)["step"] > steps:
-                break
-            kept.append(line)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(b"".join(kept))
-    os.replace(temporary, path)
+    if path.is_file():
+        with path.open("rb") as file:  # bytes: the cut may be inside a character
+            kept = takewhile(lambda line: line.endswith(b"\n") and json.loads(line)["step"] <= steps, file)
+            write_atomically(path, b"".join(kept))
 
 
 def mean_facts(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -102,9 +86,8 @@ class Recorder:
             keep_steps(out / f"{name}.jsonl", done or -1)  # from the start: not even the look before step 1
 
     def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        with (self.out / f"{name}.jsonl").open("a", encoding="utf-8", errors=LONE) as file:
-            for row in rows:
-                file.write(json.dumps(clean(row), ensure_ascii=False) + "\n")
+        with (self.out / f"{name}.jsonl").open("a", encoding="utf-8", errors=LONE, newline="") as file:
+            file.write(json_lines(rows))
 
     def step(self, step: int, metrics: Mapping[str, Any], seconds: Mapping[str, float]) -> None:
         """Append one line of metrics, and the step's seconds apart from them."""
@@ -115,23 +98,24 @@ class Recorder:
         """Append the first `keep` episodes of a step, word for word."""
         self._append("episodes", [describe(step, i, outcome) for i, outcome in enumerate(outcomes[:keep])])
 
-    def conversations(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write one line per test item that was discussed after training (see evaluate.conl.examine)."""
-        (self.out / "conversations.jsonl").unlink(missing_ok=True)
-        self._append("conversations", rows)
+    def rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write NAME.jsonl anew, one line a row."""
+        write_atomically(self.out / f"{name}.jsonl", json_lines(rows))
 
-    def scores(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write one line per evaluated item (SCORE_FIELDS)."""
-        temporary = self.out / ".scores.csv.tmp"
-        with temporary.open("w", encoding="utf-8", errors=LONE, newline="") as file:
-            writer = csv.DictWriter(file, SCORE_FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        os.replace(temporary, self.out / "scores.csv")
+    def scores(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write one line per evaluated item (SCORE_FIELDS); ValueError for a row with another field."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, SCORE_FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(self.out / "scores.csv", text.getvalue())
 
 
-def read(run: str | Path, name: str = "metrics"):
-    """Read metrics, timings, episodes or conversations of a run as a pandas DataFrame; scores as written."""
+def read(run: str | Path, name: str = "metrics") -> Any:
+    """Return metrics, timings, episodes, scores or a method's own rows of a run as a pandas DataFrame.
+
+    Raises ValueError when the run has not written them.
+    """
     import pandas
 
     path = Path(run) / (f"{name}.csv" if name == "scores" else f"{name}.jsonl")

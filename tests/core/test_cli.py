@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,82 +13,78 @@ from coevolve import config
 from coevolve.__main__ import main
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
+OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 PROBE = """
 import json, sys
 from coevolve.__main__ import main
-code = main(json.loads(sys.argv[1]))
-print(json.dumps([code, sorted({"torch", "transformers", "pandas"} & sys.modules.keys())]))
+codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
+print(json.dumps([codes, sorted({"torch", "transformers", "pandas"} & sys.modules.keys())]))
 """
 MISTAKES = {  # arguments after `train`, and what the line has to name
-    "protocol": (["nope", "--out", "run"], ["protocol must be one of", "mae,", "'nope'"]),
+    "method": (["nope", "--out", "run"], ["method must be one of", "mae,", "'nope'"]),
+    "file": (["./nope.py:Debate", "--out", "run"], ["method './nope.py:Debate' cannot be loaded", "No such file"]),
     "preset": (["mae", "--preset", "huge", "--out", "run"], ["preset must be one of", "quick,", "'huge'"]),
     "field": (["mae", "--out", "run", "stps=3"], ["field must be one of", "'stps'", "did you mean 'steps'?"]),
-    "value": (["mae", "--out", "run", "batch_size=0"], ["batch_size must be at least 1, got 0"]),
-    "type": (["mae", "--out", "run", "steps=many"], ["steps must be int, got 'many'"]),
-    "nothing": (["mae", "--out", "run", "steps=null"], ["steps must be int, got None"]),
+    "value": (["mae", "batch_size=0", "--out", "run"], ["batch_size must be greater than 0, got 0"]),
+    "type": (["mae", "--out", "run", "steps=many"], ["steps must be a valid integer, got 'many'"]),
     "choice": (["mae", "--out", "run", "setting=most"], ["setting must be one of zero, no, half, with", "'most'"]),
-    "seed": (["mae", "--out", "run", "--seed", "-1"], ["seed must be at least 0, got -1"]),
-    "pair": (["mae", "--out", "run", "--fast"], ["expected field=value, got '--fast'"]),
-    "model": (["mae", "--out", "run", "model=missing"], ["model must be one of tiny-small, tiny,", "'missing'"]),
-    "model folder": (["mae", "--out", "run", "model=."], ["model must be one of", "got '.'"]),
-    "out is a file": (["mae", "--out", "here/file", "model=here"], ["out must be a folder", "here/file"]),
-    "out in a file": (["mae", "--out", "here/file/run", "model=here"], ["out must be a folder", "here/file/run"]),
-    "out in /proc": (["mae", "--out", "/proc/nope/run", "model=here"], ["out must be a folder", "/proc/nope/run"]),
+    "seed": (["mae", "--out", "run", "--seed", "-1"], ["seed must be greater than or equal to 0, got -1"]),
+    "pair": (["mae", "--out", "run", "fast"], ["expected field=value, got 'fast'"]),
+    "own field": ([OWN, "--out", "run", "rounds=x"], ["rounds must be a valid integer, got 'x'"]),
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A working folder with what looks like a model, and a file."""
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "config.json").write_text("{}")
-    (tmp_path / "here" / "file").write_text("mine")
-    return tmp_path
-
-
-def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    wrong = json.dumps([["train", *arguments] for arguments, _ in MISTAKES.values()])
+    command = [sys.executable, "-c", PROBE, wrong]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert json.loads(done.stdout) == [[2] * len(MISTAKES), []], done.stderr
+    for line, (_, parts) in zip(done.stderr.splitlines(), MISTAKES.values(), strict=True):
+        assert line.startswith("coevolve: ") and all(part in line for part in parts), line
+    assert list(tmp_path.iterdir()) == []
 
 
-def files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+WHOLE = ["train", "mae", "--out", "x"]
+GRAMMAR = [[], ["train"], ["train", "mae"], ["fly"], [*WHOLE, "--seed", "x"], [*WHOLE, "--fast"]]
+GRAMMAR += [["export", "here", "steps=3", "--to", "x"], ["export", "here", "--to", "x", "--dtype", "int8"]]
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_nothing(name: str, folder: Path) -> None:
-    arguments, parts = MISTAKES[name]
-    before = files(folder)
-    done = python(folder, "-c", PROBE, json.dumps(["train", *arguments]))
-    assert json.loads(done.stdout) == [2, []], done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("coevolve: ") and all(part in line for part in parts), line
-    assert files(folder) == before and (folder / "here" / "file").read_text() == "mine"
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    locked = folder / "locked"
-    locked.mkdir(mode=0o500)
-    assert main(["train", "mae", "--out", str(locked), f"model={folder / 'here'}"]) == 2
-    assert "out must be a folder that can be written" in capsys.readouterr().err
-    assert list(locked.iterdir()) == []
-
-
-def test_the_module_is_the_command(folder: Path) -> None:
-    done = python(folder, "-m", "coevolve", "train", "nope", "--out", "run")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1 and "'nope'" in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [[], ["train"], ["train", "mae"], ["fly"], ["train", "mae", "--seed", "x"]])
+@pytest.mark.parametrize("arguments", GRAMMAR)
 def test_wrong_grammar_shows_the_usage(arguments: list[str], capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert end.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: coevolve")
+    assert main(arguments) == 2
+    assert "Usage: coevolve" in capsys.readouterr().err
+
+
+AGAIN = "coevolve: gone; the same command goes on from the last checkpoint\n"
+ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n"), (ConnectionError("gone"), 1, AGAIN)]
+
+
+@pytest.mark.parametrize(("error", "code", "line"), ENDS)
+def test_training_says_what_differs_then_trains_then_sums_up(
+    error: Exception,
+    code: int,
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    def train(run: config.Run) -> None:
+        print(f"training {run.protocol.solves} {run.seed}")
+        if error:
+            raise error
+        run.out.mkdir()
+        (run.out / "summary.json").write_text('{\n "steps": 2, "text": "a  b"}\n')
+
+    loop = ModuleType("coevolve.loop")
+    loop.train = train
+    monkeypatch.setitem(sys.modules, "coevolve.loop", loop)
+    monkeypatch.setattr("coevolve.loop", loop, raising=False)
+    assert main(["train", "mae", "solves=2", "--out", str(tmp_path / "run"), "seed=7"]) == code
+    said = capsys.readouterr()
+    *differs, training = [text for text in said.out.splitlines() if not text.startswith("{")]
+    assert "differs from the paper: solves 1 -> 2" in differs and training == "training 2 7"
+    assert said.err == line and said.out.endswith('{"steps": 2, "text": "a  b"}\n') is (code == 0)
 
 
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
@@ -98,10 +95,17 @@ def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFi
     assert rows["learning_rate"] == ["1e-06", str(config.presets()["quick"]["all"]["learning_rate"])]
     assert main(["fields", "mae", "--preset", "gpu"]) == 0
     assert "prompt               'compact'                'full'" in capsys.readouterr().out
+    assert main(["fields", OWN, "rounds=3"]) == 0
+    assert "rounds               2                        3\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["fields", "nope"], ["fields", "mae", "--preset", "none"]])
-def test_fields_of_nothing(arguments: list[str], capsys: pytest.CaptureFixture) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith("coevolve: p")
+def test_differences_are_a_table(capsys: pytest.CaptureFixture) -> None:
+    head = "| method | field | paper | here |\n|---|---|---|---|\n"
+    assert main(["differences", OWN]) == 0
+    assert capsys.readouterr().out == head
+    assert main(["differences", "mae", "--preset", "quick", 'train=["solver"]']) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(head) and "| mae | `train` | proposer, solver, judge | solver |\n" in said
+    assert main(["differences"]) == 0
+    methods = {line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[2:]}
+    assert methods <= {f"| {name}" for name in config.METHODS} and "| conl" in methods

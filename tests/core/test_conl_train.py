@@ -92,7 +92,7 @@ def test_the_baselines_run(method: str, fields: dict, tmp_path) -> None:
 
 
 def test_the_papers_training_values_are_kept() -> None:
-    paper = config.training(config.method("conl"))
+    paper = config.method("conl").TRAINING
     assert (paper["loss"], paper["length_norm"], paper["learning_rate"]) == ("importance", "token_sum", 3e-5)
     built = config.build("conl", "gpu", out=".")
     assert (built.loss, built.length_norm, built.protocol.estimator) == ("importance", "token_sum", "gae")

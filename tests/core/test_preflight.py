@@ -1,22 +1,17 @@
-"""What a run needs from outside: one line before anything loads, no folder left, the hub asked once."""
+"""What a run needs from outside: one line before anything loads, nothing written, the hub asked once."""
 
 import json
-import sys
 from pathlib import Path
 
 import huggingface_hub
-import mirror
 import pytest
 from huggingface_hub import constants, errors
 
 from coevolve import config, preflight
-from coevolve.__main__ import main
-from coevolve.policies import load
-from published import sources
-from published.data import benchmark
-from tinyworld.recipe import BACKBONES
+from coevolve.policies import find
 
 CLOSED = "http://127.0.0.1:1/v1#judge-1"
+OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 
 
 class Hub:
@@ -31,9 +26,9 @@ class Hub:
             raise self.error
 
 
-def refused(kind: type, status: int) -> Exception:
+def answered(kind: type) -> Exception:
     """An error of the hub with the answer that it came with."""
-    answer = type("Answer", (), {"status_code": status, "headers": {}, "request": None})()
+    answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
     return kind("no\nmore", response=answer)
 
 
@@ -42,155 +37,98 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
     made = Hub()
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", made)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(huggingface_hub.file_download.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
-    monkeypatch.delenv("COEVOLVE_DATA", raising=False)
     return made
 
 
-ANSWERS = {  # what the hub says of a model, and what the user reads
-    "none": (refused(errors.RepositoryNotFoundError, 401), "is no model of the hub, or a private one (set HF_TOKEN)"),
-    "gated": (
-        refused(errors.GatedRepoError, 403),
-        "is gated: accept its conditions on https://huggingface.co/Org/Nope-3B, then set HF_TOKEN",
-    ),
-    "no model": (refused(errors.RemoteEntryNotFoundError, 404), "holds no config.json"),
-    "nobody": (
-        errors.HTTPError("[Errno -2] Name or service not known"),
-        "is not in the cache, and the hub cannot be reached ([Errno -2] Name or service not known)",
-    ),
-    "too late": (TimeoutError(), "is not in the cache, and the hub cannot be reached (TimeoutError)"),
-}
+def refused(out: Path, method: str = OWN, **overrides: object) -> str:
+    """The one line with which a run is refused; nothing is made."""
+    run = config.build(method, "smoke", out=out / "deep" / "run", overrides=overrides)
+    with pytest.raises(ValueError) as error:
+        preflight.check(run)
+    assert "\n" not in str(error.value) and not (out / "deep").exists()
+    return str(error.value)
 
 
-@pytest.fixture
-def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model and no data may be read."""
-    import coevolve.loop  # noqa: F401
-
-    monkeypatch.setattr(sys.modules["coevolve.loop"], "Team", None)
-    monkeypatch.setattr("published.world.items", None)
-    monkeypatch.setattr("tinyworld.oracle.TinyWorld.items", None)
+SENT = [errors.OfflineModeIsEnabled("Cannot\nreach it."), errors.HTTPError("[Errno -2]"), TimeoutError()]
+SENT += map(answered, (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RemoteEntryNotFoundError))
 
 
-def said(out: Path, capsys: pytest.CaptureFixture, *fields: str) -> str:
-    """The one line that a run which cannot start prints; its folder, and the folders above it, are not made."""
-    assert main(["train", "mae", "--preset", "smoke", "--out", str(out / "deep" / "run"), *fields]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1 and captured.err.startswith("coevolve: ")
-    assert not (out / "deep").exists()
-    return captured.err
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.usefixtures("nothing_loads")
-def test_a_model_of_the_hub_is_asked_for_once(
-    name: str, hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    hub.error, line = ANSWERS[name]
-    assert f"model 'Org/Nope-3B' {line}" in said(tmp_path, capsys, "model=Org/Nope-3B", "world=data:gsm8k")
-    assert hub.asked == [("Org/Nope-3B/resolve/main/config.json", 10)]
-
-
-@pytest.mark.usefixtures("nothing_loads")
-def test_offline_is_said_as_such(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    hub.error = errors.OfflineModeIsEnabled("Cannot reach it.")
-    line = "is not in the cache, and HF_HUB_OFFLINE forbids asking the hub"
-    assert line in said(tmp_path, capsys, "model=Org/Nope-3B")
-    assert f"gsm8k {line}; a copy can stand in COEVOLVE_DATA/gsm8k" in said(tmp_path, capsys, "world=data:gsm8k")
+@pytest.mark.parametrize("error", SENT, ids=lambda error: type(error).__name__)
+def test_a_model_of_the_hub_is_asked_for_once(error: Exception, hub: Hub, tmp_path: Path) -> None:
+    hub.error = error
+    place = f"{type(error).__name__} at https://huggingface.co/Org/Nope-3B/resolve/main/"
+    line = f"model 'Org/Nope-3B' cannot be had from the hub: {place}"
+    assert refused(tmp_path, model="Org/Nope-3B") == f"{line}config.json; a gated or private model needs HF_TOKEN"
+    assert hub.asked == [("Org/Nope-3B/resolve/main/config.json", preflight.SECONDS)]
+    assert "datasets/Org/Nope" in preflight.ask("Org/Nope", "dataset", "README.md")
 
 
 def test_what_needs_no_hub_asks_none(hub: Hub, tmp_path: Path) -> None:
-    base = tmp_path / "cache" / "models--Org--Nope-3B"
+    base = tmp_path / "cache" / "models--Org--Here-3B"
     (base / "refs").mkdir(parents=True), (base / "snapshots" / "abc").mkdir(parents=True)
     (base / "refs" / "main").write_text("abc")
     (base / "snapshots" / "abc" / "config.json").write_text("{}")
-    preflight.model("tiny"), preflight.model(str(BACKBONES / "tiny")), preflight.model(CLOSED)
+    for name in ("tiny", str(find("tiny")), "Org/Here-3B"):
+        preflight.model(name)
     assert hub.asked == []
-    preflight.model("Org/Nope-3B")
-    assert len(hub.asked) == 1, "a configuration without weights is no model"
-    (base / "snapshots" / "abc" / "model.safetensors.index.json").write_text("{}")
-    preflight.model("Org/Nope-3B")
-    assert len(hub.asked) == 1
+    preflight.check(config.build(OWN, "smoke", out=tmp_path / "deep" / "run"))
+    assert not (tmp_path / "deep").exists()
 
 
-def test_an_adapters_base_is_asked_for(hub: Hub, tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Org/Base-3B"}))
-    hub.error = refused(errors.GatedRepoError, 403)
-    with pytest.raises(ValueError, match="^model 'Org/Base-3B' is gated"):
-        preflight.model(str(tmp_path))
+def test_an_adapters_base_is_asked_for_and_another_engine_wants_it_merged(hub: Hub, tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Org/Base-3B"}))
+    hub.error = answered(errors.GatedRepoError)
+    assert refused(tmp_path, model=str(adapter)).startswith("model 'Org/Base-3B' cannot be had from the hub: Gated")
+    run = config.build(OWN, "smoke", out=tmp_path / "run", overrides={"model": str(adapter), "engine": "vllm"})
+    with pytest.MonkeyPatch.context() as installed, pytest.raises(ValueError, match="is an adapter; merge it with"):
+        installed.setattr(preflight, "find_spec", lambda package: package)
+        preflight.check(run)
 
 
-def test_a_busy_hub_is_left_to_the_download(hub: Hub) -> None:
-    hub.error = refused(errors.HfHubHTTPError, 429)
-    preflight.model("Org/Nope-3B")
-    sources.check(benchmark("gsm8k"))
-    assert len(hub.asked) == 2
+PACKAGES = {"engine": ("vllm", "unsloth", "unsloth+vllm"), "track": ("tensorboard", "trackio", "wandb")}
 
 
-@pytest.mark.usefixtures("nothing_loads")
-def test_all_data_sets_are_asked_for_before_one_is_read(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
-    fields = "world=data:gsm8k,gpqa_main"
-    hub.error = refused(errors.GatedRepoError, 401)
-    page = "https://huggingface.co/datasets/Idavidrein/gpqa"
-    assert f"gpqa_main is gated: accept its conditions on {page}, then set HF_TOKEN" in said(tmp_path, capsys, fields)
-    hub.error = errors.HTTPError("nobody there")
-    line = said(tmp_path, capsys, fields)
-    assert "gpqa_main is not in the cache, and the hub cannot be reached (nobody there)" in line and "gated" not in line
-    assert [url for url, _ in hub.asked] == ["datasets/Idavidrein/gpqa/resolve/main/README.md"] * 2
-    (tmp_path / "datasets" / "Idavidrein___gpqa").mkdir(parents=True)
-    sources.check(benchmark("gpqa_main"))
-    assert len(hub.asked) == 2, "a set that an earlier run has downloaded is there"
-
-
-@pytest.mark.parametrize("kind", ["vllm", "unsloth", "unsloth+vllm"])
-@pytest.mark.usefixtures("nothing_loads")
-def test_an_engine_that_is_not_installed(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    missing = kind.split("+")[-1]
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field in PACKAGES for value in PACKAGES[field]])
+def test_a_package_that_is_not_installed(field: str, value: str, tmp_path: Path, monkeypatch) -> None:
+    missing = value.split("+")[-1]
     monkeypatch.setattr(preflight, "find_spec", lambda package: None if package == missing else package)
-    line = f"engine '{kind}' needs the package {missing}, which is not installed"
-    assert line in said(tmp_path, capsys, f"engine={kind}")
-    preflight.engine("torch")
+    line = f"{field} {value!r} needs the package {missing}, which is not installed"
+    assert refused(tmp_path, model="no such model", **{field: value}) == line
 
 
-@pytest.mark.usefixtures("nothing_loads")
-def test_a_server_that_nobody_keeps(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    line = said(tmp_path, capsys, f"judge_model={CLOSED}")
+@pytest.mark.parametrize("name", ["missing", ".", "a/b/c"])
+def test_a_model_that_is_nowhere(name: str, tmp_path: Path) -> None:
+    line = refused(tmp_path, model=name)
+    assert line.startswith("model must be one of tiny-small, tiny,") and line.endswith(f"got {name!r}")
+
+
+def test_a_server_that_nobody_keeps(tmp_path: Path) -> None:
+    line = refused(tmp_path, "mae", judge_model=CLOSED)
     assert f"model '{CLOSED}': no server answers at http://127.0.0.1:1/v1" in line
 
 
-def test_a_folder_made_for_a_run_that_does_not_start_is_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    def small(run: config.Run) -> None:
-        assert run.out.is_dir()
-        raise ValueError("model: the run wants about 60 GiB and this has 8")
+def test_a_worlds_own_check_is_asked(tmp_path: Path) -> None:
+    class Away:
+        name = "away"
 
-    monkeypatch.setattr("coevolve.policies.memory.check", small)
-    assert "the run wants about 60 GiB" in said(tmp_path, capsys)
-    (tmp_path / "mine").mkdir()
-    assert main(["train", "mae", "--preset", "smoke", "--out", str(tmp_path / "mine")]) == 2
-    assert (tmp_path / "mine").is_dir(), "a folder that was there stays"
+        def check(self) -> None:
+            raise ValueError("gsm8k cannot be had")
+
+    run = config.build(OWN, "smoke", out=tmp_path / "run")
+    run.protocol.world = Away()
+    with pytest.raises(ValueError, match="^gsm8k cannot be had$"):
+        preflight.check(run)
 
 
-def test_a_model_without_a_chat_template_is_named_when_it_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for file in (BACKBONES / "tiny").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "chat_template.jinja").unlink(missing_ok=True)
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    settings.pop("chat_template", None)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    monkeypatch.setattr("coevolve.policies.causal.AutoModelForCausalLM", None)  # the weights are not read
-    with pytest.raises(ValueError, match=r"^model '.*' cannot be loaded: its tokenizer has no chat template, [^\n]*$"):
-        load(str(tmp_path))
+def test_a_folder_that_cannot_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for out in (file, file / "run"):
+        with pytest.raises(ValueError, match=f"^out must be a folder that can be written, and {file} is not$"):
+            preflight.check(config.build(OWN, "smoke", out=out))
+    monkeypatch.setattr(preflight.os, "access", lambda place, mode: False)  # root may write anywhere
+    assert refused(tmp_path) == f"out must be a folder that can be written, and {tmp_path} is not"
+    assert file.read_text() == "mine"

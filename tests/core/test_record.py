@@ -5,8 +5,12 @@ import math
 from pathlib import Path
 
 import pytest
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
+from coevolve import config
+from coevolve.files import write_atomically
 from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, mean_facts, read, write_json
+from coevolve.track import tracker
 from coevolve.types import Outcome, Reply, Turn
 
 HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
@@ -14,7 +18,7 @@ HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
 
 def outcome(text: str = "<answer>2</answer>", **facts: object) -> Outcome:
     turn = Turn("solver", ({"role": "user", "content": "system"}, {"role": "user", "content": "solve 1+1"}), "shared")
-    return Outcome([Reply(turn, text, (1,), (5, 6, 7)).earns(0.5)], facts)
+    return Outcome([Reply(turn, text, (1,), (5, 6, 7)).earns(0.5)], facts=facts)
 
 
 def strict(line: str) -> dict:
@@ -28,28 +32,26 @@ def lines(path: Path) -> list[dict]:
     return [strict(line) for line in path.read_bytes().decode().split("\n")[:-1]]
 
 
-def test_values_become_strict_json() -> None:
+def test_values_become_strict_json(tmp_path: Path) -> None:
     value = {"a": math.nan, 1: [math.inf, -math.inf, 1.5], "c": (1, {"d": None}), "e": Path("x/y"), "f": True, "g": {3}}
     expected = {"a": None, "1": [None, None, 1.5], "c": [1, {"d": None}], "e": "x/y", "f": True, "g": [3]}
     assert clean(value) == expected
-    assert strict(json.dumps(clean(value))) == expected
+    write_json(tmp_path / "summary.json", value | {"text": HARD})
+    assert strict((tmp_path / "summary.json").read_text(encoding="utf-8")) == expected | {"text": HARD}
 
 
-def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "summary.json"
-    write_json(path, {"loss": math.nan, "text": HARD})
-    assert strict(path.read_text(encoding="utf-8")) == {"loss": None, "text": HARD}
-    before = path.read_bytes()
-
-    class Unspeakable:
-        def __str__(self) -> str:
-            raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        write_json(path, {"a": Unspeakable()})
-    assert path.read_bytes() == before
-    write_json(path, {})
-    assert path.read_text() == "{}\n" and [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+@pytest.mark.parametrize("content", ["new \ud800\r\n", b"\xff\x00new"])
+def test_a_file_is_the_old_one_or_the_new_one(content: str | bytes, tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with monkeypatch.context() as full:
+        full.setattr(Path, "replace", lambda *_: 1 / 0)  # the power goes before the rename
+        with pytest.raises(ZeroDivisionError):
+            write_atomically(path, content)
+    assert path.read_text() == "old"
+    write_atomically(path, content)
+    assert path.read_bytes() == (content if isinstance(content, bytes) else b"new \\ud800\r\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"], "what a crash left aside is used again"
 
 
 def rows(*steps: int) -> bytes:
@@ -89,27 +91,22 @@ def write(recorder: Recorder, *steps: int, seconds: float = 1.0) -> None:
         recorder.episodes(step, [outcome(HARD, step=step), outcome("second"), outcome("third")], 2)
 
 
-def content(folder: Path, *names: str) -> list[bytes]:
-    return [(folder / f"{name}.jsonl").read_bytes() for name in names]
+def content(folder: Path) -> list[bytes]:
+    return [(folder / f"{name}.jsonl").read_bytes() for name in ("metrics", "episodes")]
 
 
 def test_a_run_interrupted_anywhere_writes_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
     write(Recorder(tmp_path / "whole"), 0, 1, 2, 3, 4)
-    whole = content(tmp_path / "whole", "metrics", "episodes")
+    whole = content(tmp_path / "whole")
     write(Recorder(tmp_path / "cut"), 0, 1, 2, 3)
     for name in ("metrics", "episodes"):
         path = tmp_path / "cut" / f"{name}.jsonl"
         path.write_bytes(path.read_bytes()[:-9])
     write(Recorder(tmp_path / "cut", done=2), 3, 4, seconds=2.0)
-    assert content(tmp_path / "cut", "metrics", "episodes") == whole
+    assert content(tmp_path / "cut") == whole
     assert len(lines(tmp_path / "cut" / "timings.jsonl")) == 5
-
-
-def test_a_run_without_a_checkpoint_starts_from_an_empty_record(tmp_path: Path) -> None:
-    write(Recorder(tmp_path), 0, 1)
-    write(Recorder(tmp_path), 0)
-    assert [row["step"] for row in lines(tmp_path / "metrics.jsonl")] == [0]
-    assert [row["step"] for row in lines(tmp_path / "episodes.jsonl")] == [0, 0]
+    write(Recorder(tmp_path / "cut"), 0)  # without a checkpoint a run starts from an empty record
+    assert [len(lines(tmp_path / "cut" / f"{name}.jsonl")) for name in ("metrics", "episodes")] == [1, 2]
 
 
 def test_lines_of_a_run(tmp_path: Path) -> None:
@@ -118,15 +115,16 @@ def test_lines_of_a_run(tmp_path: Path) -> None:
     assert lines(recorder.out / "metrics.jsonl") == [{"step": 1, "reward": 1 / 3, "loss": None}]
     assert lines(recorder.out / "timings.jsonl") == [{"step": 1, "play": 1.0}]
     first, second = lines(recorder.out / "episodes.jsonl")
-    assert first == {
-        "step": 1,
-        "episode": 0,
-        "facts": {"step": 1},
-        "samples": [
-            {"role": "solver", "policy": "shared", "prompt": "solve 1+1", "text": HARD, "tokens": 3, "reward": 0.5}
-        ],
-    }
+    said = {"role": "solver", "policy": "shared", "prompt": "solve 1+1", "text": HARD, "tokens": 3, "reward": 0.5}
+    assert first == {"step": 1, "episode": 0, "facts": {"step": 1}, "samples": [said]}
     assert (second["episode"], second["samples"][0]["text"]) == (1, "second")
+
+
+def test_rows_of_a_methods_own_are_written_anew(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for rows in ([{"text": HARD}, {"loss": math.inf}], [{"said": [HARD], "n": 2}]):
+        recorder.rows("talks", rows)
+    assert lines(tmp_path / "talks.jsonl") == [{"said": [HARD], "n": 2}] and list(read(tmp_path, "talks")["n"]) == [2]
 
 
 def test_facts_are_averaged_over_the_episodes_that_have_them() -> None:
@@ -172,3 +170,28 @@ def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="surplus"):
         recorder.scores([rows[0] | {"surplus": 1}])
     assert (tmp_path / "scores.csv").read_bytes() == first
+
+
+def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    class Sink:
+        def __init__(self, project: str, **options: object) -> None:
+            told.extend([project, *options])
+
+        def __getattr__(self, verb: str) -> object:
+            return lambda *given: told.append((verb, *given))
+
+    def run(kind: str) -> config.Run:
+        own = f"{Path(__file__).with_name('own_method.py')}:Debate"
+        return config.build(own, "smoke", out=tmp_path, overrides={"track": kind})
+
+    assert {"tensorboard", "trackio", "wandb"} <= {*LOGGER_TYPE_TO_CLASS}
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "wandb", Sink)
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "tensorboard", Sink)
+    for kind, first in (("wandb", True), ("tensorboard", True), ("wandb", False), ("", True)):
+        with pytest.raises(KeyError), tracker(run(kind), first) as sink:
+            sink.log({"reward": 0.5}, 3)
+            raise KeyError("the sink is closed")
+    calls = [("start",), ("log", {"reward": 0.5}, 3), ("finish",)]
+    assert told == ["coevolve", "name", "config", *calls, "coevolve", "logging_dir", *calls]

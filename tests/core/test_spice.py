@@ -435,7 +435,7 @@ def test_the_papers_numbers() -> None:
         "trained",
         "group_mean",
     )
-    run_ = config.Run(method="spice", protocol=spice, out=Path("x"), **config.training(SPICE))
+    run_ = config.Run(method="spice", protocol=spice, out=Path("x"), **SPICE.TRAINING)
     assert (run_.steps, run_.batch_size, run_.learning_rate, run_.temperature) == (640, 128, 1e-6, 1.0)
     assert run_.length_norm == "constant"
     assert [name for name, *_ in config.differences(run_)] == ["model", "corpus", "prompt", "world"], "the tiny world's"
