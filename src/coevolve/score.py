@@ -1,6 +1,6 @@
-"""Scores policies on held-out items, of the tiny world or published: one row per item, exact verifiers.
+"""Scores policies on held-out items: one row per item, exact verifiers.
 
-Knows roles, set-ups and the oracle, not which engine answers.
+Knows roles, set-ups and a world that grades, not which engine answers.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,12 +8,9 @@ from dataclasses import replace
 
 from coevolve import setups
 from coevolve.driver import Engine, play
-from coevolve.setups import read_answer
-from coevolve.types import Role
-from published.grading import grade_all
-from published.rows import Item
-from tinyworld import tasks as tiny
-from tinyworld.tasks import Task
+from coevolve.setups import Room
+from coevolve.types import Outcome, Role
+from coevolve.worlds import Item, World
 
 FACTS = ("answer", "finished", "tokens_in", "tokens_out")  # of the set-up's episode that a row keeps
 
@@ -21,69 +18,52 @@ FACTS = ("answer", "finished", "tokens_in", "tokens_out")  # of the set-up's epi
 def score(
     engine: Engine,
     solver: Role,
-    tasks: Sequence[Task] | Sequence[Item],
+    items: Sequence[Item],
+    world: World,
     *,
-    read: Callable[[str], str | None] = read_answer,
+    read: setups.Read = setups.read_answer,
     temperature: float | None = None,
     key: tuple[int, ...] = (),
     setup: str = "vanilla",
     policies: Sequence[str] = (),
     prompt: str = "compact",
     folder: str | None = None,
-    play: Callable = play,
+    play: Callable[..., list[Outcome]] = play,
 ) -> list[dict[str, object]]:
-    """Answer every task under a set-up and verify exactly; return one row per task (see record.SCORE_FIELDS).
+    """Answer every item under a set-up and have the world grade it; return one row per item (see record.SCORE_FIELDS).
 
-    `temperature` None is the set-up's own (vanilla: greedy). With `policies`, item i is answered by policy i modulo
-    their number; the others follow it, in turn, in set-ups of several agents. `prompt` and `folder` choose the prompts
-    of later rounds; `play` is what plays the episodes. What no verifier can say (a judge's items, see
-    evaluate.judge) is None in `correct`. Raises ValueError for an unknown set-up and for a solver with other than one
-    placeholder.
+    `temperature` None is the item's own, else the set-up's (vanilla: greedy). With `policies`, item i is answered by
+    policy i modulo their number; the others follow it, in turn, in set-ups of several agents. `prompt` and `folder`
+    choose the prompts of later rounds; `play` is what plays the episodes. What no verifier can say is None in
+    `correct`. Raises ValueError for an unknown set-up and for a solver with other than one placeholder.
     """
-    play_out = setups.find(setup)
-    role = replace(solver, temperature=setups.TEMPERATURES[setup] if temperature is None else temperature)
-    team = [replace(role, policy=name) for name in policies or (role.policy,)]
-    seats = [team[start:] + team[:start] for start in range(len(team))]
-    episodes = [
-        play_out(_warmed(seats[item % len(team)], task, temperature), task.question, read, prompt=prompt, folder=folder)
-        for item, task in enumerate(tasks)
+    play_out, names = setups.find(setup), policies or (solver.policy,)
+    episodes = []
+    for number, item in enumerate(items):
+        heats = (temperature, item.temperature, setups.TEMPERATURES[setup])
+        heat = next(heat for heat in heats if heat is not None)
+        first = number % len(names)
+        agents = [replace(solver, policy=name, temperature=heat) for name in (*names[first:], *names[:first])]
+        episodes.append(play_out(Room(agents, item.question, read, prompt, folder)))
+    facts = [outcome.facts for outcome in play(episodes, engine, key)]
+    verdicts = world.grade([(item, found["answer"]) for item, found in zip(items, facts, strict=True)])
+    return [
+        {
+            "setup": setup,
+            "family": item.family,
+            "split": item.split,
+            "level": item.level,
+            "item": number,
+            "question": item.question,
+            "correct": None if correct is None else int(correct),
+            "misconception": int(not correct and found["answer"] is not None and found["answer"] == item.misconception),
+            **{name: found[name] for name in FACTS},
+        }
+        for number, (item, found, correct) in enumerate(zip(items, facts, verdicts, strict=True))
     ]
-    outcomes = play(episodes, engine, key)
-    verdicts = _graded(tasks, [outcome.facts["answer"] for outcome in outcomes])
-    rows = []
-    for item, (task, outcome, correct) in enumerate(zip(tasks, outcomes, verdicts, strict=True)):
-        facts = {name: outcome.facts[name] for name in FACTS}
-        published = isinstance(task, Item)
-        lured = not published and not correct and facts["answer"] == task.misconception
-        rows.append(
-            {
-                "setup": setup,
-                "family": task.family,
-                "split": task.meta.get("split", "test") if published else tiny.split(task.question),
-                "level": task.level,
-                "item": item,
-                "question": task.question,
-                "correct": None if correct is None else int(correct),
-                "misconception": int(lured),
-                **facts,
-            }
-        )
-    return rows
-
-
-def _warmed(agents: list[Role], task: Task | Item, told: float | None) -> list[Role]:
-    """The agents at the temperature that the task's paper asks for, unless the caller said one."""
-    heat = task.meta.get("temperature") if isinstance(task, Item) and told is None else None
-    return agents if heat is None else [replace(agent, temperature=heat) for agent in agents]
-
-
-def _graded(tasks: Sequence[Task | Item], answers: Sequence[str | None]) -> list[bool | None]:
-    if any(isinstance(task, Item) for task in tasks):
-        return [verdict.correct for verdict in grade_all(zip(tasks, answers, strict=True))]
-    return [tiny.right(task.question, answer) for task, answer in zip(tasks, answers, strict=True)]
 
 
 def tally(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     """Count right answers: {"k": right, "n": all that were scored}."""
-    scored = [int(row["correct"]) for row in rows if row["correct"] is not None]
-    return {"k": sum(scored), "n": len(scored)}
+    verdicts = [row["correct"] for row in rows if row["correct"] is not None]
+    return {"k": sum(map(int, verdicts)), "n": len(verdicts)}

@@ -4,84 +4,103 @@ The reward model of the original is replaced by the verifier (section 4.1.2 of C
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from coevolve.checks import at_least
-from coevolve.papers.comas.method import CoMAS, Discussion, quoted
+from coevolve.papers.comas.method import Discussion, quoted
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
 from coevolve.shares import mean
 from coevolve.types import Episode, Outcome, Reply
 from coevolve.worlds import World
-from tinyworld.oracle import TinyWorld
+
+
+@dataclass(frozen=True)
+class Played:
+    """One debate, for `MAPoRL.observe`; the lists of a round have an entry per agent."""
+
+    question: str
+    said: list[list[Reply]]
+    verdicts: list[list[bool | None]]
+
+    @property
+    def verified(self) -> bool:
+        """Whether there is a verdict on everything that was said."""
+        return all(verdict is not None for verdicts in self.verdicts for verdict in verdicts)
 
 
 @dataclass(kw_only=True)
 class MAPoRL(Discussion):
     """Multi-agent post-co-training by debate. The only RL baseline here that sees right and wrong."""
 
-    TRAINING: ClassVar[dict[str, Any]] = CoMAS.TRAINING
-
-    estimator: str = "reinforce_pp"
     agents: int = 2  # of the authors' configuration
     turns: int = 3  # rounds of the debate, of the authors' configuration
     discount: float = 0.3  # how much later rounds count, of the authors' configuration
     share: bool = True  # later rounds: the mean of all agents ("influence-aware"); False: one's own answers only
-    setups: tuple[str, ...] = ("vanilla", "consistency", "autogen", "debate")
-    prompt: str = "compact"
-    prompt_folder: str | None = None
-    world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least(self, agents=1, turns=1)
         if not 0 <= self.discount <= 1:
             raise ValueError(f"discount must be between 0 and 1, got {self.discount}")
-        self.solver, self.solution = self._role("solver"), self._role("solution")
+        self.solver, self.solution = self.role("solver"), self.role("solution")
 
     def episode(self, rng: Random) -> Episode:
         """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""
         question = rng.choice(self.questions)
         said: list[list[Reply]] = []
         for _ in range(self.turns):
-            shown = [self._seen(said[-1], agent) if said else "" for agent in range(self.agents)]
-            turns = [
-                self.solution(policy=name, problem=question, discussion=text)
-                for name, text in zip(self.policies, shown, strict=True)
-            ]
-            said.append((yield turns))
-        truths = [[self.world.right(question, boxed(reply.text)) for reply in replies] for replies in said]
-        if any(truth is None for row in truths for truth in row):  # nothing to verify against: nobody is paid
-            return Outcome([], {"question": question, "right": None})
-        values = [[float(truth) for truth in row] for row in truths]
+            shown = [seen(said[-1], agent) if said else "" for agent in range(self.agents)]
+            said.append(
+                (
+                    yield [
+                        self.solution(policy=policy, problem=question, discussion=discussion)
+                        for policy, discussion in zip(self.policies, shown, strict=True)
+                    ]
+                )
+            )
+        verdicts = [[self.world.right(question, boxed(reply.text)) for reply in replies] for replies in said]
+        played = Played(question, said, verdicts)
+        if not played.verified:  # nothing to verify against: nobody is paid
+            return Outcome(trace=played)
+        values = [[float(bool(verdict)) for verdict in round_] for round_ in verdicts]
         samples = [
             reply.earns(reward(values, turn, agent, self.discount, self.share))
             for turn, replies in enumerate(said)
             for agent, reply in enumerate(replies)
         ]
-        facts = {
-            "question": question,
-            "right": mean([v for row in values for v in row]),
-            "right_first": mean(values[0]),
-            "right_last": mean(values[-1]),
-            "interactions": self.agents * self.turns,
-            "tokens_out": sum(len(reply.ids) for replies in said for reply in replies),
-        }
-        return Outcome(samples, facts)
+        return Outcome(samples, trace=played)
 
-    @staticmethod
-    def _seen(replies: Sequence[Reply], agent: int) -> str:
-        order = [agent, *(i for i in range(len(replies)) if i != agent)]
-        return blocks.discussion((quoted(replies[i]), []) for i in order)
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """How right the agents were, and what it cost; only the question where there was nothing to verify against."""
+        played: Played = outcome.trace
+        if not played.verified:
+            return {"question": played.question, "right": None}
+        replies = [reply for round_ in played.said for reply in round_]
+        return {
+            "question": played.question,
+            "right": mean([verdict for verdicts in played.verdicts for verdict in verdicts]),
+            "right_first": mean(played.verdicts[0]),
+            "right_last": mean(played.verdicts[-1]),
+            "interactions": len(replies),
+            "tokens_out": sum(len(reply.ids) for reply in replies),
+        }
+
+
+def seen(replies: Sequence[Reply], agent: int) -> str:
+    """Return the last answers as an agent reads them: first its own, then the others'."""
+    others = [reply for other, reply in enumerate(replies) if other != agent]
+    return blocks.discussion((quoted(reply), []) for reply in (replies[agent], *others))
 
 
 def reward(values: Sequence[Sequence[float]], turn: int, agent: int, discount: float, share: bool) -> float:
-    """What an answer earns: its own verdict and the discounted ones after it, as a weighted mean.
+    """Return what an answer earns: its own verdict and the discounted ones after it, as a weighted mean.
 
     `values[t][a]` is the verdict of agent a in round t. With `share` a later round counts with the mean of all
     agents, so an answer is also paid for what the others make of it.
     """
-    later = [mean(row) if share else row[agent] for row in values[turn + 1 :]]
+    later = [sum(round_) / len(round_) if share else round_[agent] for round_ in values[turn + 1 :]]
     weights = [discount**k for k in range(len(later) + 1)]
     return sum(w * v for w, v in zip(weights, [values[turn][agent], *later], strict=True)) / sum(weights)
