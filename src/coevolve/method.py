@@ -16,13 +16,13 @@ from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
 from coevolve.types import Episode, Outcome, Role
+from coevolve.worlds import World
 
 if TYPE_CHECKING:
     from coevolve.config import Run
     from coevolve.driver import Engine
     from coevolve.policies.causal import Policy
     from coevolve.record import Recorder
-    from coevolve.worlds import World
 
 
 def named(world: str) -> Any:
@@ -44,7 +44,7 @@ class Method:
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: "World" = named("tiny")
+    world: World = named("tiny")
 
     def __post_init__(self) -> None:
         """Resolve the world's name. A subclass with a `__post_init__` of its own calls this one first."""
@@ -61,7 +61,7 @@ class Method:
         """Play one episode: yield turns, receive replies, return an Outcome. The one thing that must be written."""
         raise NotImplementedError(f"{type(self).__name__} must define episode(self, rng)")
 
-    def observe(self, outcome: Outcome, world: "World") -> dict[str, Any]:
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Return the facts to record about an episode: what `outcome.trace` shows, and what only an oracle can see."""
         return {}
 

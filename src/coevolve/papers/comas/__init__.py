@@ -1,1 +1,5 @@
-"""comas"""
+"""CoMAS, co-evolving multi-agent systems: agents discuss, and a scorer decides between solver and evaluator."""
+
+from coevolve.papers.comas.method import CoMAS
+
+__all__ = ["CoMAS"]

@@ -1,1 +1,5 @@
-"""conl"""
+"""CoNL, conversation for non-verifiable learning: personas propose, rank and criticise, revise, and rank again."""
+
+from coevolve.papers.conl.method import CoNL
+
+__all__ = ["CoNL"]

@@ -6,9 +6,17 @@ Pure functions of final scores and of who was right; `examine` plays conversatio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 from coevolve.driver import Engine, play
-from coevolve.types import Episode
+from coevolve.papers.conl import rewards
+from coevolve.papers.conl.reading import span
+from coevolve.parse import answer_line
+from coevolve.shares import mean
+from coevolve.worlds import World
+
+if TYPE_CHECKING:
+    from coevolve.papers.conl.method import CoNL, Conversation
 
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
 FIELDS = (
@@ -100,15 +108,51 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def examine(protocol: object, engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, object]]:
-    """Let the protocol discuss `per_family` test items of each family it trains on; one row of measures an item.
+def observed(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
+    """Return the facts of one conversation, see `Method.observe`.
 
-    Nothing is trained on: only the facts of the episodes are kept. The protocol gives `world`, `families`, `discuss`.
+    `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
     """
-    tasks = protocol.world.items("test", per_family, protocol.families)
-    episodes: list[Episode] = [protocol.discuss(task.question, Random(f"examine {i}")) for i, task in enumerate(tasks)]
-    rows = []
-    for item, (task, outcome) in enumerate(zip(tasks, play(episodes, engine, key), strict=True)):
-        facts = {name: value for name, value in outcome.facts.items() if name in FIELDS}
-        rows.append({"item": item, "family": task.family, "level": task.level, "question": task.question, **facts})
-    return rows
+    answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.proposals], talk.revised)]
+    before, after = ([world.right(talk.question, answer) for answer in given] for given in answers)
+    targets = [[critique.target for critique in written] for written in talk.critiques]
+    coin = Random(f"null {talk.question} {talk.before} {talk.after}")
+    swapped = [(b, a) if coin.random() < 0.5 else (a, b) for a, b in zip(talk.initial, talk.final, strict=True)]
+    null = [method.scores(votes) for votes in zip(*swapped, strict=True)]
+    agreement = method.agreement(talk)
+    return {
+        "question": talk.question,
+        "answers_before": answers[0],
+        "answers_after": answers[1],
+        "scores_before": talk.before,
+        "scores_after": talk.after,
+        **measures(talk.after, before, after),
+        "right_initial": mean(before),
+        "right_final": mean(after),
+        "r_sol": mean(talk.after),
+        "r_meta": mean(agreement),
+        "decided": mean([value is not None for value in agreement]),
+        "r_diag": mean([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
+        "r_diag_null": mean([rewards.expected_diagnostic(to, *null) for to in targets]),
+        "critiques": mean([len(to) for to in targets]),
+        "votes": mean([len(ranking.comparisons) for ranking in talk.final]),
+        "dropped_lines": mean([ranking.dropped for ranking in (*talk.initial, *talk.final)]),
+        "unrevised": mean([not span(reply.text, "revised_solution") for reply in talk.revisions]),
+        "tokens_turn": mean([len(reply.ids) for said in talk.rounds for reply in said]),
+    }
+
+
+def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, object]]:
+    """Let the method discuss `per_family` test items of each family it trains on; return the measures of each item.
+
+    Nothing is trained on: only the facts of the episodes are kept.
+    """
+    items = method.world.items("test", per_family, method.families)
+    outcomes = play([method.discuss(item.question) for item in items], engine, key)
+    found = []
+    for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
+        observations = method.observe(outcome, method.world)
+        facts = {name: value for name, value in observations.items() if name in FIELDS}
+        head = {"item": number, "family": item.family, "level": item.level, "question": item.question}
+        found.append({**head, **facts})
+    return found

@@ -1,28 +1,28 @@
 """CoNL: N personas of one policy propose, rank and criticise, revise, and rank again (section 3, Algorithm 1).
 
-Straight-line text code: reads replies, never tokens. What a vote or a critique is worth is in rewards/conl.py.
+Straight-line text code: reads replies, never tokens. What a vote or a critique is worth is in `rewards`.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among, at_least
 from coevolve.method import Method
-from coevolve.papers.conl import reading as rankings
-from coevolve.papers.conl import rewards as rewards
-from coevolve.papers.conl.examine import measures
+from coevolve.papers.conl import examine, reading, rewards
 from coevolve.papers.conl.reading import Critique, Ranking
 from coevolve.parse import answer_line, filled, tag
 from coevolve.prompts import blocks
-from coevolve.shares import mean
-from coevolve.types import Episode, Outcome, Reply, Role, Sample
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample
 from coevolve.worlds import World
-from tinyworld.oracle import TinyWorld
+
+if TYPE_CHECKING:
+    from coevolve.driver import Engine
+    from coevolve.record import Recorder
 
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")  # Appendix J
 FAMILIES = ("add", "sub", "mul", "prec", "eq", "mod", "rate", "unit", "fact", "div", "code", "ops")  # section 4.1
@@ -46,14 +46,17 @@ class Conversation:
     revised: list[str]  # the solutions that the final rankings were about
 
     @property
-    def replies(self) -> list[Reply]:
+    def rounds(self) -> list[list[Reply]]:
         """Everything the agents said, round by round."""
-        return [*self.proposals, *self.reviews, *self.revisions, *self.verdicts]
+        return [self.proposals, self.reviews, self.revisions, self.verdicts]
 
 
 @dataclass(kw_only=True)
 class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
+
+    paper: ClassVar[str] = "conl"
+    families: ClassVar[tuple[str, ...]] = FAMILIES
 
     TRAINING: ClassVar[dict[str, Any]] = {  # section 4.1, Appendix G; 100 steps on the axis of figure 3
         "steps": 100,
@@ -84,27 +87,126 @@ class CoNL(Method):
     memory: int = 8000  # solutions and critiques longer than this many characters are compressed; 0: never
     test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
     examined: int = 20  # test items per family that are discussed after training (Pass@1, Pass@K, Rank-rho, Table 4)
-    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
-    prompt: str = "compact"  # full for real models
-    prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: World = field(default_factory=TinyWorld, repr=False)
-
-    PROMPTS: ClassVar[str] = "conl"
-    families: ClassVar[tuple[str, ...]] = FAMILIES
-    read = staticmethod(answer_line)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least(self, agents=2, memory=0, examined=0, w_solution=0, w_diagnostic=0, w_consensus=0, judge_temperature=0)
         if not self.prior_variance > 0:
             raise ValueError(f"prior_variance must be above 0, got {self.prior_variance}")
         among("revision_reads", self.revision_reads, ("own", "all"))
         self.personas = [self._persona(PERSONAS[i % len(PERSONAS)]) for i in range(self.agents)]
-        self.proposal, self.revision = self._role("proposal"), self._role("revision")
-        self.review, self.verdict = (
-            self._role(name, temperature=self.judge_temperature) for name in ("review", "verdict")
-        )
-        self.compressors = {kind: self._role(f"compress_{kind}") for kind in ("solution", "critique")}
+        self.proposal, self.revision = self.role("proposal"), self.role("revision")
+        self.review = self.role("review", temperature=self.judge_temperature)
+        self.verdict = self.role("verdict", temperature=self.judge_temperature)
+        self.compress_solution = self.role("compress_solution")
+        self.compress_critique = self.role("compress_critique")
         self.solver = replace(self.proposal, prompt=self.proposal.prompt.replace("{persona}", self.personas[0]))
+
+    def episode(self, rng: Random) -> Episode:
+        """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
+        return (yield from self.discuss(rng.choice(self.questions)))  # 4
+
+    def discuss(self, question: str) -> Episode:
+        """Algorithm 1, lines 5 to 21, for a given query."""
+        talk = yield from self.converse(question)  # 5-14
+        return Outcome(self.paid(talk), trace=talk)  # 15-21
+
+    def converse(self, question: str) -> Dialogue[Conversation]:
+        """Play the four rounds (lines 5 to 14)."""
+        agents = list(enumerate(self.personas))
+        proposals = yield [self.proposal(persona=p, query=question) for _, p in agents]  # 8
+        initial = [reply.text for reply in proposals]
+        shown = yield from self.remember(self.compress_solution, "solution", initial)
+        reviews, first = yield from self.rank(self.review, "initial_ranking", question, shown)  # 9
+        critiques = [reading.critiques(reply.text, self.agents, i) for i, reply in enumerate(reviews)]
+        received = yield from self.received(critiques)
+        others = f"{blocks.solutions(shown)}\n" if self.revision_reads == "all" else ""
+        revisions = yield [
+            self.revision(
+                persona=p, query=question, solution=shown[i], critiques=others + blocks.critiques(received[i])
+            )
+            for i, p in agents
+        ]  # 10
+        tagged = [tag(reply.text, "revised_solution") for reply in revisions]
+        revised = [old if new is None else new for old, new in zip(initial, tagged, strict=True)]
+        shown = yield from self.remember(self.compress_solution, "solution", revised)
+        verdicts, last = yield from self.rank(self.verdict, "final_ranking", question, shown)  # 11
+        before, after = self.scores(first), self.scores(last)  # 13-14
+        return Conversation(
+            question, proposals, reviews, revisions, verdicts, first, critiques, last, before, after, revised
+        )
+
+    def rank(
+        self, role: Role, name: str, question: str, shown: Sequence[str]
+    ) -> Dialogue[tuple[list[Reply], list[Ranking]]]:
+        """Ask everybody for a ranking, all at once or (not blind) in turn; return replies and readable votes."""
+        replies: list[Reply] = []
+        votes: list[Ranking] = []
+        own = self.own_votes or self.agents == 2  # of two, the only pair includes oneself
+        while len(replies) < self.agents:
+            first = len(replies)
+            upto = self.agents if self.blind else first + 1
+            block = "\n".join([blocks.solutions(shown), *(spoken(i, name, ranking) for i, ranking in enumerate(votes))])
+            replies += yield [
+                role(persona=self.personas[i], agent=i, query=question, solutions=block) for i in range(first, upto)
+            ]
+            votes += [
+                reading.ranking(replies[i].text, name, self.agents, None if own else i) for i in range(first, upto)
+            ]
+        return replies, votes
+
+    def received(self, critiques: Sequence[Sequence[Critique]]) -> Dialogue[list[list[str]]]:
+        """Return, for each agent, the critiques about it as it will read them."""
+        flat = [critique for written in critiques for critique in written]
+        texts = yield from self.remember(self.compress_critique, "critique", [critique.text for critique in flat])
+        pairs = list(zip(flat, texts, strict=True))
+        return [[text for critique, text in pairs if critique.target == k] for k in range(self.agents)]
+
+    def remember(self, compress: Role, field: str, texts: Sequence[str]) -> Dialogue[list[str]]:
+        """The memory buffer (section 4.1): return texts as others will read them, long ones in a condensed version."""
+        long = [i for i, text in enumerate(texts) if self.memory and len(text) > self.memory]
+        kept = list(texts)
+        if long:
+            replies = yield [compress(**{field: quoted(texts[i])}) for i in long]
+            for i, reply in zip(long, replies, strict=True):
+                kept[i] = condensed(texts[i], reply.text)
+        return [quoted(text) for text in kept]
+
+    def scores(self, votes: Sequence[Ranking]) -> list[float]:
+        """The agents' Bradley-Terry qualities by everybody's votes (lines 13 and 14)."""
+        comparisons = [vote for ranking in votes for vote in ranking.comparisons]
+        return rewards.bradley_terry(comparisons, self.agents, self.prior_variance)
+
+    def agreement(self, talk: Conversation) -> list[float | None]:
+        """How far each agent's final votes agree with the majority (line 19)."""
+        votes = [ranking.comparisons for ranking in talk.final]
+        return [rewards.majority_alignment(mine, votes, self.leave_one_out) for mine in votes]
+
+    def paid(self, talk: Conversation) -> list[Sample]:
+        """Lines 16 to 20 and Table 1: each segment with its reward; None masks a segment."""
+        samples, siblings = [], talk.proposals[0].siblings
+        agreement = self.agreement(talk)
+        for i in range(self.agents):
+            solution = _times(self.w_solution, talk.after[i])  # 17
+            gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
+            diagnostic = _times(self.w_diagnostic, gain)  # 18
+            consensus = _times(self.w_consensus, agreement[i])  # 19
+            review, critiques = talk.reviews[i], tuple(critique.span for critique in talk.critiques[i])
+            samples += [
+                talk.proposals[i].earns({"initial_solution": solution}, siblings),
+                review.earns(
+                    {"initial_ranking": None, "critique": diagnostic if critiques else None},
+                    siblings,
+                    {"initial_ranking": _where(review, "initial_ranking"), "critique": critiques},
+                ),
+                _segment(talk.revisions[i], "revised_solution", solution),
+                _segment(talk.verdicts[i], "final_ranking", consensus, self.pay_thought),
+            ]
+        return samples
+
+    def read_answer(self, text: str) -> str | None:
+        """What a solution answers: what follows `ANSWER:` on the last such line."""
+        return answer_line(text)
 
     @cached_property
     def questions(self) -> list[str]:
@@ -123,138 +225,25 @@ class CoNL(Method):
         ablations = {"open": not self.blind, "own": self.own_votes, "all": self.revision_reads == "all"}
         names = [name for name, asked in ablations.items() if asked and self.prompt != "compact"]
         texts = [prompts.text("conl", f"ablations/{name}", folder=self.prompt_folder) for name in names]
-        return dict(pair.split("\n") for text in texts for pair in text.split("\n\n"))
+        pairs = [pair.split("\n") for text in texts for pair in text.split("\n\n")]
+        return {line: replacement for line, replacement in pairs}
 
-    def _role(self, prompt: str, name: str | None = None, **more: str | float | None) -> Role:
-        role = super()._role(prompt, name, **more)
+    def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
+        """The role that speaks a prompt, with the lines that an ablation changes; see `Method.role`."""
+        role = super().role(prompt, name, **more)
         return replace(role, prompt="\n".join(self._changed.get(line, line) for line in role.prompt.split("\n")))
 
-    def episode(self, rng: Random) -> Episode:
-        """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
-        return (yield from self.discuss(rng.choice(self.questions), rng))  # 4
+    def after_run(self, engine: "Engine", key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
+        """Discuss test items with the trained policy; conversations.jsonl and the summary hold the paper's measures."""
+        if not self.examined:
+            return {}
+        conversations = examine.examine(self, engine, self.examined, key)
+        log.rows("conversations", conversations)
+        return {"conversations": examine.totals(conversations)} if conversations else {}
 
-    def discuss(self, question: str, rng: Random) -> Episode:
-        """Algorithm 1, lines 5 to 21, for a given query."""
-        talk = yield from self.converse(question)  # 5-14
-        return Outcome(self._paid(talk), self._facts(talk, rng))  # 15-21
-
-    def converse(self, question: str) -> Episode:
-        """Play the four rounds (lines 5 to 14) and return the Conversation."""
-        agents = list(enumerate(self.personas))
-        proposals = yield [self.proposal(persona=p, query=question) for _, p in agents]  # 8
-        initial = [reply.text for reply in proposals]
-        shown = yield from self._remember("solution", initial)
-        reviews, first = yield from self._rank(self.review, "initial_ranking", question, shown)  # 9
-        critiques = [rankings.critiques(reply.text, self.agents, i) for i, reply in enumerate(reviews)]
-        received = yield from self._received(critiques)
-        others = f"{blocks.solutions(shown)}\n" if self.revision_reads == "all" else ""
-        revisions = yield [
-            self.revision(
-                persona=p, query=question, solution=shown[i], critiques=others + blocks.critiques(received[i])
-            )
-            for i, p in agents
-        ]  # 10
-        revised = [tag(reply.text, "revised_solution") for reply in revisions]
-        revised = [old if new is None else new for old, new in zip(initial, revised, strict=True)]
-        shown = yield from self._remember("solution", revised)
-        verdicts, last = yield from self._rank(self.verdict, "final_ranking", question, shown)  # 11
-        before, after = (self._scores(votes) for votes in (first, last))  # 13-14
-        return Conversation(
-            question, proposals, reviews, revisions, verdicts, first, critiques, last, before, after, revised
-        )
-
-    def _rank(self, role: Role, name: str, question: str, shown: Sequence[str]) -> Episode:
-        """Ask everybody for a ranking, all at once or (not blind) in turn; return replies and readable votes."""
-        replies: list[Reply] = []
-        votes: list[Ranking] = []
-        while len(replies) < self.agents:
-            block = "\n".join([blocks.solutions(shown), *(_spoken(i, name, its) for i, its in enumerate(votes))])
-            upto = self.agents if self.blind else len(replies) + 1
-            replies += yield [
-                role(persona=self.personas[i], agent=i, query=question, solutions=block)
-                for i in range(len(replies), upto)
-            ]
-            own = self.own_votes or self.agents == 2  # of two, the only pair includes oneself
-            votes += [
-                rankings.ranking(replies[i].text, name, self.agents, None if own else i)
-                for i in range(len(votes), upto)
-            ]
-        return replies, votes
-
-    def _received(self, critiques: Sequence[Sequence[Critique]]) -> Episode:
-        """Return, for each agent, the critiques about it as it will read them."""
-        flat = [critique for its in critiques for critique in its]
-        texts = yield from self._remember("critique", [critique.text for critique in flat])
-        pairs = list(zip(flat, texts, strict=True))
-        return [[text for critique, text in pairs if critique.target == k] for k in range(self.agents)]
-
-    def _remember(self, kind: str, texts: Sequence[str]) -> Episode:
-        """The memory buffer (section 4.1): return texts as others will read them, long ones in a condensed version."""
-        long = [i for i, text in enumerate(texts) if self.memory and len(text) > self.memory]
-        kept = list(texts)
-        if long:
-            replies = yield [self.compressors[kind](**{kind: quoted(texts[i])}) for i in long]
-            for i, reply in zip(long, replies, strict=True):
-                kept[i] = condensed(texts[i], reply.text)
-        return [quoted(text) for text in kept]
-
-    def _scores(self, votes: Sequence[Ranking]) -> list[float]:
-        comparisons = [vote for its in votes for vote in its.comparisons]
-        return rewards.bradley_terry(comparisons, self.agents, self.prior_variance)
-
-    def _paid(self, talk: Conversation) -> list[Sample]:
-        """Lines 16 to 20 and Table 1: each segment with its reward; None masks a segment."""
-        samples, conversation = [], talk.proposals[0].turn.key[:-1]
-        votes = [ranking.comparisons for ranking in talk.final]
-        for i in range(self.agents):
-            solution = _times(self.w_solution, talk.after[i])  # 17
-            gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
-            diagnostic = _times(self.w_diagnostic, gain)  # 18
-            agreement = rewards.majority_alignment(votes[i], votes, self.leave_one_out)
-            consensus = _times(self.w_consensus, agreement)  # 19
-            review, revision, verdict = talk.reviews[i], talk.revisions[i], talk.verdicts[i]
-            critiques = tuple(critique.span for critique in talk.critiques[i])
-            samples += [
-                talk.proposals[i].earns({"initial_solution": solution}, conversation),
-                review.earns(
-                    {"initial_ranking": None, "critique": diagnostic if critiques else None},
-                    conversation,
-                    {"initial_ranking": _where(review, "initial_ranking"), "critique": critiques},
-                ),
-                _segment(revision, "revised_solution", solution, conversation),
-                _segment(verdict, "final_ranking", consensus, conversation, self.pay_thought),
-            ]
-        return samples
-
-    def _facts(self, talk: Conversation, rng: Random) -> dict[str, Any]:
-        """What the learner does not see: the oracle's view, the scores, the null level of the diagnostic reward."""
-        answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.proposals], talk.revised)]
-        rights = [[self.world.right(talk.question, a) for a in its] for its in answers]
-        votes = [ranking.comparisons for ranking in talk.final]
-        targets = [[c.target for c in its] for its in talk.critiques]
-        swapped = [(b, a) if rng.random() < 0.5 else (a, b) for a, b in zip(talk.initial, talk.final, strict=True)]
-        null = [self._scores(its) for its in zip(*swapped, strict=True)]
-        agreement = [rewards.majority_alignment(its, votes, self.leave_one_out) for its in votes]
-        return {
-            "question": talk.question,
-            "answers_before": answers[0],
-            "answers_after": answers[1],
-            "scores_before": talk.before,
-            "scores_after": talk.after,
-            **measures(talk.after, *rights),
-            "right_initial": mean(rights[0]),
-            "right_final": mean(rights[1]),
-            "r_sol": mean(talk.after),
-            "r_meta": mean(agreement),
-            "decided": mean([value is not None for value in agreement]),
-            "r_diag": mean([rewards.diagnostic(its, talk.before, talk.after) for its in targets]),
-            "r_diag_null": mean([rewards.expected_diagnostic(its, *null) for its in targets]),
-            "critiques": mean([len(its) for its in targets]),
-            "votes": mean([len(its) for its in votes]),
-            "dropped_lines": mean([r.dropped for r in (*talk.initial, *talk.final)]),
-            "unrevised": mean([not _where(reply, "revised_solution") for reply in talk.revisions]),
-            "tokens_turn": mean([len(reply.ids) for reply in talk.replies]),
-        }
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """The oracle's view of the conversation, its scores, and the null level of the diagnostic reward."""
+        return examine.observed(self, outcome.trace, world)
 
 
 def quoted(text: str) -> str:
@@ -276,24 +265,24 @@ def condensed(original: str, summary: str) -> str:
     return "\n".join([*lines, f"ANSWER: {answer}"])
 
 
-def _spoken(agent: int, name: str, votes: Ranking) -> str:
+def spoken(agent: int, name: str, votes: Ranking) -> str:
     """How a ranking is shown to those who speak later (the ablation without blind ranking)."""
     lines = [f"Agent {a} > Agent {b}" for a, b, weight in votes.comparisons if weight == 1]
     lines += [f"Agent {a} = Agent {b}" for a, b, weight in votes.comparisons if weight != 1 and a < b]
     return "\n".join([f"Agent {agent}<{name}>", *lines, f"</{name}>"])
 
 
-def _where(reply: Reply, name: str) -> tuple[rankings.Span, ...]:
-    found = rankings.span(reply.text, name)
+def _where(reply: Reply, name: str) -> tuple[reading.Span, ...]:
+    found = reading.span(reply.text, name)
     return () if found is None else (found,)
 
 
-def _segment(reply: Reply, name: str, reward: float | None, group: tuple, before: bool = False) -> Sample:
+def _segment(reply: Reply, name: str, reward: float | None, before: bool = False) -> Sample:
     """A reply with one paid segment, `before` from the reply's start; without that segment nothing is paid."""
     spans = _where(reply, name)
     if before:
         spans = tuple((0, end) for _, end in spans)
-    return reply.earns({name: reward if spans else None}, group, {name: spans})
+    return reply.earns({name: reward if spans else None}, reply.siblings, {name: spans})
 
 
 def _times(weight: float, reward: float | None) -> float | None:

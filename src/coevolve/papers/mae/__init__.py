@@ -1,1 +1,5 @@
-"""mae"""
+"""MAE, Multi-Agent Evolve: one model proposes questions, solves them and judges both."""
+
+from coevolve.papers.mae.method import MAE
+
+__all__ = ["MAE"]

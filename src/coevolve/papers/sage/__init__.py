@@ -1,1 +1,5 @@
-"""sage"""
+"""SAGE: Challenger, Planner, Solver and Critic around a verifier that decides what is right."""
+
+from coevolve.papers.sage.method import SAGE
+
+__all__ = ["SAGE"]

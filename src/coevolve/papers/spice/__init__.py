@@ -1,1 +1,5 @@
-"""spice"""
+"""SPICE, self-play in corpus environments: a Challenger with a document asks, a Reasoner without it answers."""
+
+from coevolve.papers.spice.method import SPICE
+
+__all__ = ["SPICE"]

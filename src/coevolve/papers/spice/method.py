@@ -3,33 +3,31 @@
 One episode is one document: lines 5 to 20. Reads replies, never tokens; gold answers go to the verifier only.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from coevolve.checks import among, at_least
 from coevolve.method import Method
-from coevolve.papers.spice import rewards as rewards
+from coevolve.papers.spice import rewards
+from coevolve.papers.spice.observed import observed
 from coevolve.papers.spice.reading import (
     ANSWER_TYPES,
     BOOLEANS,
-    FAULTS,
     MCQ,
     Question,
-    options,
     read_format,
     read_free,
     read_mcq,
+    stem,
 )
 from coevolve.parse import boxed
 from coevolve.shares import mean
-from coevolve.types import Episode, Outcome, Reply, Turn
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
-from published import corpus
-from tinyworld.oracle import TinyWorld
 
 FREE = "free"
 TASK_TYPES = ("mcq", FREE)
@@ -43,11 +41,46 @@ Attempt = tuple[Reply, Question | str]  # what was said, and the task or the nam
 Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: could not be scored)
 
 
+class Corpus(Protocol):
+    """Documents to draw from."""
+
+    unreadable: int  # files and lines that hold no readable text
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+
+    def sample(self, rng: Random) -> str:
+        """Draw a document uniformly, cut to the corpus's limit."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of task that suits a document (Figure 9)."""
+
+    form: str  # MCQ or free
+    answer_type: str | None = None  # of a free task
+    readable: bool | None = None  # whether the choice could be read; None: nobody was asked
+
+
+@dataclass(frozen=True)
+class Played:
+    """One document, for `SPICE.observe`."""
+
+    document: str | None
+    form: Form
+    attempts: list[Attempt]
+    tasks: list[Question]  # the valid ones among the attempts that were kept
+    answers: list[list[Answer]]  # to each task
+    rates: list[float | None]  # the pass rate of each task
+    chosen: int | None  # the task that the Reasoner learns from
+
+
 @dataclass(kw_only=True)
 class SPICE(Method):
     """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
 
-    PROMPTS: ClassVar[str] = "spice"
+    paper: ClassVar[str] = "spice"
+    seeded: ClassVar[bool] = False
 
     TRAINING: ClassVar[dict[str, Any]] = {  # section 3.1 and Appendix 8; clip and length norm: Oat's DrGRPO
         "steps": 640,
@@ -79,23 +112,22 @@ class SPICE(Method):
     template: str = "chat"  # the Reasoner's prompt; conversation: Figure 8's form for models that continue texts
     snapshots: tuple[int, ...] = ()  # steps after which the policies are kept (Figures 3, 5 and 6)
     estimator: str = "group_mean"  # Equations 3 and 4: DrGRPO
-    prompt: str = "compact"  # full for real models
-    prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
+        from published import corpus
+
+        super().__post_init__()
         self._check()
         if isinstance(self.corpus, PathLike):
             self.corpus = fspath(self.corpus)
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
-        self.source = corpus.find(self.corpus, self.documents, limit)
-        self.solver = self._role(TEMPLATES[self.template], "reasoner")
+        self.source: Corpus | None = corpus.find(self.corpus, self.documents, limit)
+        self.solver = self.role(TEMPLATES[self.template], "reasoner")
         speaks = "challenger" if self.challenger == "fixed" else "shared"
-        self.select = self._role("format", policy=speaks)
-        self.ask = {
-            form: self._role(name, "challenger", policy=speaks)
-            for form, name in ((MCQ, "challenger_mcq"), (FREE, "challenger_free"), (None, "challenger_alone"))
-        }
+        self.select = self.role("format", policy=speaks)
+        self.ask_mcq = self.role("challenger_mcq", "challenger", policy=speaks)
+        self.ask_free = self.role("challenger_free", "challenger", policy=speaks)
+        self.ask_alone = self.role("challenger_alone", "challenger", policy=speaks)
         self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS  # the tiny backbone's words
 
     def _check(self) -> None:
@@ -111,11 +143,109 @@ class SPICE(Method):
         if any(type(step) is not int or step < 1 for step in self.snapshots):
             raise ValueError(f"snapshots must be steps of at least 1, got {list(self.snapshots)}")
 
-    read = staticmethod(boxed)
+    def episode(self, rng: Random) -> Episode:
+        """Play lines 5 to 20 of Algorithm 1 for one document."""
+        document = self.source.sample(rng) if self.source else None  # 5
+        form, attempts = yield from self.challenge(document, rng)  # 6
+        taken = subsample(attempts, self.group, rng)  # 7
+        tasks = [task for _, task in taken if isinstance(task, Question)]  # 8
+        answers = yield from self.answer(tasks)  # 9
+        rates = [pass_rate(group) for group in answers]
+        samples = self.challenger_samples(taken, rates)  # 10-13
+        teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
+        chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
+        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group
+            samples += [
+                reply.earns(rewards.reasoner_reward(correct), reply.siblings)
+                for reply, correct in answers[chosen]
+                if correct is not None
+            ]
+        return Outcome(samples, trace=Played(document, form, attempts, tasks, answers, rates, chosen))
 
-    def fetch(self) -> None:
-        """Make sure that the corpus is here, streaming it if it is on the hub; ValueError when it cannot be had."""
-        len(self.source or ())
+    def challenger_samples(self, taken: Sequence[Attempt], rates: Sequence[float | None]) -> list[Any]:
+        """Lines 10 to 13: pay every attempt by its task's pass rate; a task that nothing could score earns nothing."""
+        if self.challenger != "trained":
+            return []
+        samples, left = [], iter(rates)
+        for reply, task in taken:
+            rate = next(left) if isinstance(task, Question) else None
+            if rate is not None or not isinstance(task, Question):
+                reward = rewards.challenger_reward(self.reward, rate, self.penalty)
+                samples.append(reply.earns(reward, reply.siblings))
+        return samples
+
+    def choose_form(self, document: str | None, rng: Random) -> Dialogue[Form]:
+        """Choose the form of the task and its answer type (Appendix 11); an unreadable choice is drawn.
+
+        Without a document the form is free and the answer type random.
+        """
+        if document is None:
+            return Form(FREE, rng.choice(ANSWER_TYPES))
+        if FREE not in self.task_types:
+            return Form(MCQ)
+        reply = yield self.select(document=document)
+        chosen = read_format(reply.text)
+        readable = chosen is not None
+        if chosen is None:
+            chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
+        if chosen[0] == MCQ and "mcq" in self.task_types:
+            return Form(MCQ, None, readable)
+        return Form(FREE, chosen[1] or "String", readable)  # what suits multiple choice holds names, not numbers
+
+    def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[Form, list[Attempt]]]:
+        """Line 6: choose a form, then attempt tasks G at a time until one is valid or N is reached."""
+        form = yield from self.choose_form(document, rng)
+        turn = self.challenger_turn(document, form)
+        attempts: list[Attempt] = []
+        while len(attempts) < self.attempts and not any(isinstance(task, Question) for _, task in attempts):
+            replies = yield [turn] * min(self.group, self.attempts - len(attempts))
+            attempts += [(reply, self.read_task(reply.text, form)) for reply in replies]
+        return form, attempts
+
+    def challenger_turn(self, document: str | None, form: Form) -> Turn:
+        """What the Challenger is asked."""
+        if document is None:
+            return self.ask_alone(answer_type=form.answer_type)
+        if form.form == MCQ:
+            return self.ask_mcq(document=document)
+        return self.ask_free(document=document, answer_type=form.answer_type)
+
+    def read_task(self, text: str, form: Form) -> Question | str:
+        """Read a task, or return the name of the rule that it breaks."""
+        return read_mcq(text) if form.form == MCQ else read_free(text, form.answer_type, self.booleans)
+
+    def answer(self, tasks: Sequence[Question]) -> Dialogue[list[list[Answer]]]:
+        """Line 9: ask the Reasoner each task G times, without the document; return the answers of each task.
+
+        With `reuse` equal tasks are asked once and share their answers.
+        """
+        asked = list(dict.fromkeys(tasks)) if self.reuse else list(tasks)
+        if not asked:  # an episode may not yield an empty list
+            return []
+        repeated = [task for task in asked for _ in range(self.group)]
+        replies = yield [self.solver(question=task.text) for task in repeated]
+        verdicts = self.verify([(task, boxed(reply.text)) for task, reply in zip(repeated, replies, strict=True)])
+        scored = list(zip(replies, verdicts, strict=True))
+        groups = [scored[i : i + self.group] for i in range(0, len(scored), self.group)]
+        return [groups[asked.index(task)] for task in tasks] if self.reuse else groups
+
+    def verify(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
+        """Verdicts on answers to tasks (section 2.5); equal pairs are verified once."""
+        kinds = {MCQ: "choice", **VERIFIERS[self.verifier]}
+        wanted = [(kinds.get(task.kind, "exact"), answer, task.gold) for task, answer in pairs]
+        distinct = list(dict.fromkeys(wanted))
+        verdicts = verify_many(distinct) if self.verifier == "math" else [verify(*item) for item in distinct]
+        known = {item: verdict.correct for item, verdict in zip(distinct, verdicts, strict=True)}
+        return [known[item] for item in wanted]
+
+    def held_out(self, task: Question) -> bool:
+        """Whether a task is a validation or test question: it may measure a Challenger, never train a Reasoner."""
+        asked = {text for text in (task.text, stem(task)) if self.world.valid(text) is not False}  # None: nobody knows
+        return any(map(self.world.held_out, asked))
+
+    def read_answer(self, text: str) -> str | None:
+        r"""What the Reasoner answers: the content of the last \boxed{...}."""
+        return boxed(text)
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -127,134 +257,24 @@ class SPICE(Method):
         """The policy that asks and is not trained."""
         return ("challenger",) if self.challenger == "fixed" else ()
 
-    def measure(self) -> dict[str, float]:
+    def before_run(self) -> None:
+        """Make sure that the corpus is here, streaming it if it is on the hub; ValueError when it cannot be had."""
+        len(self.source or ())
+
+    def after_step(self, step: int, keep: Callable[[str], None]) -> None:
+        """Keep the policies of the steps in `snapshots`."""
+        if step in self.snapshots:
+            keep(f"snapshots/{step}")
+
+    def measure(self) -> dict[str, float | None]:
         """Size of the corpus, and how many of its files and lines could not be read."""
         if self.source is None:
             return {}
         return {"corpus_documents": len(self.source), "corpus_unreadable": self.source.unreadable}
 
-    def episode(self, rng: Random) -> Episode:
-        """Play lines 5 to 20 of Algorithm 1 for one document."""
-        document = self.source.sample(rng) if self.source else None  # 5
-        attempts, facts = yield from self.challenge(document, rng)  # 6
-        taken = subsample(attempts, self.group, rng)  # 7
-        tasks = [task for _, task in taken if isinstance(task, Question)]  # 8
-        answers = yield from self.answer(tasks)  # 9
-        rates = [pass_rate(its) for its in answers]
-        own = taken[0][0].turn.key[:-1]  # group: this document's, for each role its own
-        samples, paid = [], iter(rates)
-        for reply, task in taken:
-            rate = next(paid) if isinstance(task, Question) else None
-            if rate is not None or not isinstance(task, Question):  # a task that nothing could score earns nothing
-                samples.append(reply.earns(rewards.challenger_reward(self.reward, rate, self.penalty), own))  # 10-13
-        if self.challenger != "trained":
-            samples = []
-        open_ = [i for i, task in enumerate(tasks) if rates[i] is not None and not self._held_out(task)]
-        chosen = rng.choice(open_) if open_ else None  # 16; all invalid: no Reasoner group
-        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group
-            samples += [
-                reply.earns(rewards.reasoner_reward(correct), own)
-                for reply, correct in answers[chosen]
-                if correct is not None
-            ]
-        facts |= self._facts(document, attempts, tasks, answers, rates)
-        if chosen is not None:
-            facts |= {"question": tasks[chosen].text, "gold": tasks[chosen].gold, "right": rates[chosen]}
-        return Outcome(samples, facts)
-
-    def challenge(self, document: str | None, rng: Random) -> Episode:
-        """Line 6: choose a form, then attempt tasks G at a time until one is valid or N is reached.
-
-        Returns the attempts and the facts of the choice. Without a document the form is free and the answer type
-        random.
-        """
-        form, kind, facts = yield from self._form(document, rng)
-        if document is None:
-            turn = self.ask[None](answer_type=kind)
-        elif form == MCQ:
-            turn = self.ask[MCQ](document=document)
-        else:
-            turn = self.ask[FREE](document=document, answer_type=kind)
-        attempts: list[Attempt] = []
-        while len(attempts) < self.attempts and not any(isinstance(task, Question) for _, task in attempts):
-            replies = yield [turn] * min(self.group, self.attempts - len(attempts))
-            attempts += [(reply, self._read(reply.text, form, kind)) for reply in replies]
-        return attempts, facts
-
-    def _form(self, document: str | None, rng: Random) -> Episode:
-        """The form of the task, its answer type, and whether the choice was readable (Appendix 11)."""
-        if document is None:
-            return FREE, rng.choice(ANSWER_TYPES), {}
-        if FREE not in self.task_types:
-            return MCQ, None, {"mcq": 1.0}
-        reply = yield self.select(document=document)
-        chosen = read_format(reply.text)
-        facts = {"format_unreadable": float(chosen is None)}
-        if chosen is None:
-            chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
-        form, kind = chosen if chosen[0] == FREE or "mcq" in self.task_types else (FREE, None)
-        if form == FREE and kind is None:
-            kind = "String"  # what suits multiple choice holds names rather than numbers
-        return form, kind, facts | {"mcq": float(form == MCQ)}
-
-    def _read(self, text: str, form: str, kind: str | None) -> Question | str:
-        return read_mcq(text) if form == MCQ else read_free(text, kind, self.booleans)
-
-    def answer(self, tasks: Sequence[Question]) -> Episode:
-        """Line 9: ask the Reasoner each task G times, without the document; return the answers of each task.
-
-        With `reuse` equal tasks are asked once and share their answers.
-        """
-        asked = list(dict.fromkeys(tasks)) if self.reuse else list(tasks)
-        if not asked:  # an episode may not yield an empty list
-            return []
-        turns: list[Turn] = [self.solver(question=task.text) for task in asked for _ in range(self.group)]
-        replies = yield turns
-        golds = [task for task in asked for _ in range(self.group)]
-        verdicts = self._verify([(task, boxed(reply.text)) for task, reply in zip(golds, replies, strict=True)])
-        scored = list(zip(replies, verdicts, strict=True))
-        groups = [scored[i : i + self.group] for i in range(0, len(scored), self.group)]
-        return [groups[asked.index(task)] for task in tasks] if self.reuse else groups
-
-    def _verify(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
-        kinds = {MCQ: "choice", **VERIFIERS[self.verifier]}
-        items = list(dict.fromkeys((kinds.get(task.kind, "exact"), answer, task.gold) for task, answer in pairs))
-        verdicts = verify_many(items) if self.verifier == "math" else [verify(*item) for item in items]
-        known = {item: verdict.correct for item, verdict in zip(items, verdicts, strict=True)}
-        return [known[kinds.get(task.kind, "exact"), answer, task.gold] for task, answer in pairs]
-
-    def _held_out(self, task: Question) -> bool:
-        """Whether a task is a validation or test question: it may measure a Challenger, never train a Reasoner."""
-        stem = options(task.text)[0] if task.kind == MCQ else task.text
-        asked = {text for text in (task.text, stem) if self.world.valid(text) is not False}  # None: nobody knows
-        return any(map(self.world.held_out, asked))
-
-    def _facts(
-        self,
-        document: str | None,
-        attempts: Sequence[Attempt],
-        tasks: Sequence[Question],
-        answers: Sequence[Sequence[Answer]],
-        rates: Sequence[float | None],
-    ) -> dict[str, Any]:
-        """What happened, and what the oracle of the tiny world says about it."""
-        faults = [task for _, task in attempts if isinstance(task, str)]
-        stems = [options(task.text)[0] if task.kind == MCQ else task.text for task in tasks]
-        verdicts = [correct for its in answers for _, correct in its]
-        facts: dict[str, Any] = {"attempts": len(attempts), "valid": 1 - len(faults) / len(attempts)}
-        facts |= {f"fault/{name}": faults.count(name) / len(attempts) for name in FAULTS}
-        facts |= {
-            "pass_rate": mean(rates),
-            "unscored": mean([correct is None for correct in verdicts]),
-            "distinct": len({*tasks}) / len(tasks) if tasks else None,
-            "gold_right": mean([self.world.right(task.text, task.gold) for task in tasks]),
-            "level": mean([self.world.level(task.text) for task in tasks]),
-            "grounded": mean([stem in document for stem in stems]) if document else None,
-            "document": document,
-            "questions": [task.text for task in tasks],
-            "golds": [task.gold for task in tasks],
-        }
-        return facts
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """How asking and answering went, and what the oracle says about the tasks."""
+        return observed(outcome.trace, world)
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:

@@ -1,7 +1,7 @@
 """What SPICE's Challenger says (Figures 9 and 10) as a checked question, or the name of the rule that it breaks.
 
 Every function is total and takes linear time; no text is evaluated. A question holds the gold answer; who may
-see it is the protocol's business.
+see it is the method's business.
 """
 
 import json
@@ -146,7 +146,7 @@ def options(question: str) -> tuple[str, dict[str, str]] | None:
     A letter before ")" is a mark at the start of a line, else outside of parentheses, else wherever it stands: the
     first of these readings that gives A to D counts.
     """
-    marks = next((its for its in _readings(question) if "".join(mark[1] for mark in its) == LETTERS), None)
+    marks = next((marks for marks in _readings(question) if "".join(mark[1] for mark in marks) == LETTERS), None)
     if marks is None:
         return None
     ends = [mark.start() for mark in marks[1:]] + [len(question)]
@@ -154,6 +154,12 @@ def options(question: str) -> tuple[str, dict[str, str]] | None:
     stem = question[: marks[0].start()].strip()
     distinct = len({part.casefold() for part in parts.values()}) == len(LETTERS)
     return (stem, parts) if stem and distinct and all(parts.values()) else None
+
+
+def stem(task: Question) -> str:
+    """What a task asks: its text, without the options of a multiple-choice task."""
+    parts = options(task.text) if task.kind == MCQ else None
+    return task.text if parts is None else parts[0]
 
 
 def _readings(question: str) -> Iterator[list[re.Match[str]]]:

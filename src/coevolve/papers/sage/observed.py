@@ -1,0 +1,75 @@
+"""What is recorded about SAGE's episodes: how each role did, by the verifier and by the oracle."""
+
+from typing import TYPE_CHECKING, Any
+
+from coevolve.parse import score_value
+from coevolve.shares import agrees, mean, number
+from coevolve.worlds import World
+
+if TYPE_CHECKING:
+    from coevolve.papers.sage.method import SAGE, Challenge, Played
+
+
+def observed(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
+    """Return the facts of one episode, see `Method.observe`."""
+    return {
+        "accepted": float(played.challenge.accepted),
+        "reward_challenger": played.r_challenger,
+        "proposal": played.challenge.question,
+        "reference": played.reference,
+        **_challenge(method, played.challenge, world),
+        **_solving(method, played, world),
+        **_speech(played),
+    }
+
+
+def _challenge(method: "SAGE", challenge: "Challenge", world: World) -> dict[str, Any]:
+    """What a challenge is worth, and what the oracle says about it."""
+    question, kind, verifier = challenge.task
+    if question is None:
+        return {"parsed": 0.0, "verifier_valid": 0.0}
+    well_formed = world.valid(question)
+    solved = mean([world.right(question, method.read_answer(attempt.text)) for attempt in challenge.attempts])
+    return {
+        "parsed": 1.0,
+        "verifier_valid": float(challenge.valid),
+        "quality": challenge.quality,
+        "difficulty": challenge.difficulty,
+        "kind": kind,
+        "true_difficulty": None if solved is None else 1 - solved,
+        "valid": number(well_formed),
+        "level": world.level(question),
+        "critic_question_right": agrees(challenge.quality, well_formed),
+        "gold_right": None if kind is None or verifier is None else number(world.sound(question, kind, verifier)),
+    }
+
+
+def _solving(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
+    """How planning and solving went."""
+    questions = [question for question, *_ in played.drawn]
+    answers = [method.read_answer(reply.text) for reply in played.replies]
+    truths = [world.right(question, answer) for question, answer in zip(questions, answers, strict=True)]
+    planned = [(q, plan) for q, plan in zip(questions, played.plans, strict=True) if plan.score is not None]
+    fits = [None if plan.text is None else world.fits(q, plan.text) for q, plan in planned]
+    verdicts = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
+    return {
+        "plan_quality": mean([plan.score for plan in played.plans]),
+        "plan_right": mean(fits),
+        "plan_used": mean([method.used(plan) is not None for _, plan in planned]),
+        "critic_plan_right": mean([agrees(plan.score, fit) for (_, plan), fit in zip(planned, fits, strict=True)]),
+        "answered": mean([answer is not None for answer in answers]),
+        "verified": mean(played.correct),
+        "right": mean(truths),
+        "unscored": mean([value is None for value in played.correct]),
+        "verifier_right": mean([agrees(value, truth) for value, truth in verdicts]),
+    }
+
+
+def _speech(played: "Played") -> dict[str, float | None]:
+    """Shares of everything said that holds no text, and of the Critic's judgements that hold no score."""
+    plans = [plan.reply for plan in played.plans if plan.reply is not None]
+    said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
+    return {
+        "empty": mean([not reply.text.strip() for reply in said]),
+        "unreadable": mean([score_value(reply.text) is None for reply in played.judged]),
+    }

@@ -1,0 +1,165 @@
+"""One run in memory: policies with their optimisers, an engine, and a method. Text and tensors meet here.
+
+Everything random depends on (seed, step, episode, turn), so the same run gives the same bytes.
+"""
+
+import json
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy
+import torch
+
+from coevolve import checkpoint, record
+from coevolve.advantages import WITH_VALUES
+from coevolve.config import Run, assign
+from coevolve.engines import connect
+from coevolve.learner import learn
+from coevolve.policies import memory
+from coevolve.policies.team import Team
+from coevolve.ranks import Ranks
+from coevolve.score import score
+from coevolve.types import Outcome
+
+COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
+EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
+SPLITS = ("validation", "test")
+
+
+class Trainer:
+    """Plays, learns, scores, saves and resumes one run."""
+
+    def __init__(self, run: Run):
+        """Load the policies; ValueError in one line, before any model loads, when data or memory do not suffice."""
+        method = run.protocol
+        self.run, self.method, self.ranks = run, method, Ranks()
+        self.items = {split: method.world.items(split, run.eval_items) for split in SPLITS}
+        memory.check(run)
+        self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
+        random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
+        models, trained = assign(method, run.model)
+        self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
+        if method.kl_coef:
+            self.team.remember()
+        if method.estimator in WITH_VALUES:
+            self.team.expect()
+        self.team.optimize(run.learning_rate, run.weight_decay)
+        self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
+
+    def play(self, step: int) -> list[Outcome]:
+        """Play the step's episodes and commit what they add to the pools, in episode order."""
+        run = self.run
+        episodes = [self.method.observed(random.Random(f"{run.seed}/{step}/{i}")) for i in range(run.batch_size)]
+        outcomes = self.ranks.play(episodes, self.engine, (run.seed, step))
+        for name, pool in self.method.pools.items():
+            pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
+        return outcomes
+
+    def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        """Take one optimiser step per trained policy on everything it said that earned something.
+
+        With several policies a metric is their mean (counts: their sum), and `tokens/NAME`, `entropy/NAME`
+        are each one's own.
+        """
+        run = self.run
+        learnt = {}
+        self.engine.rest()
+        for number, name in enumerate(self.team.trained):
+            samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
+            if not samples:
+                continue
+            torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
+            learnt[name] = learn(
+                self.team.policies[name],
+                self.team.optimizers[name],
+                samples,
+                estimator=self.method.estimator,
+                kind=run.loss,
+                clip=run.clip,
+                old=run.old,
+                entropy_coef=run.entropy_coef,
+                length_norm=run.length_norm,
+                length_constant=float(run.max_tokens),
+                grad_clip=run.grad_clip,
+                temperature=run.temperature,
+                micro_tokens=run.micro_tokens,
+                reference=self.team.references.get(name),
+                kl_coef=self.method.kl_coef,
+                value=self.team.values.get(name),
+                ranks=self.ranks,
+            )
+        if not self.team.finite():
+            raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
+        self.engine.sync()
+        return merge(learnt) | self.ranks.totals(self.engine.costs())
+
+    def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
+        """Answer the items of a split under an inference set-up; see `score.score`."""
+        method = self.method
+        return score(
+            self.engine,
+            method.answering,
+            self.items[split],
+            method.world,
+            read=method.read_answer,
+            key=self.key(),
+            setup=setup,
+            policies=method.scored,
+            prompt=method.prompt,
+            folder=method.prompt_folder,
+            play=self.ranks.play,
+        )
+
+    def key(self, *more: int) -> tuple[int, ...]:
+        """The key of evaluation episodes."""
+        return (self.run.seed, EVALUATION, *more)
+
+    def save(self, step: int) -> None:
+        """Write a checkpoint of everything the next step depends on."""
+        pools = {name: pool.items for name, pool in self.method.pools.items()}
+        files = {
+            "policy": self.team.save,
+            "optimizers": partial(self.team.save_optimizers, states=self.team.optimizer_states()),
+            "pools.json": json.dumps(pools).encode(),
+            "config.json": json.dumps(record.clean(self.run.describe())).encode(),
+        }
+        self.ranks.alone(lambda: checkpoint.save(self.run.out / "checkpoints", step, files))
+
+    def keep(self, name: str) -> None:
+        """Write the trained policies into a folder of the run's."""
+        self.ranks.alone(lambda: self.team.save(self.run.out / name))
+
+    def resume(self) -> int:
+        """Load the newest whole checkpoint, if there is one, and return the steps done."""
+        found = checkpoint.newest(self.run.out / "checkpoints")
+        if found is None:
+            return 0
+        step, folder = found
+        self._same_run(json.loads((folder / "config.json").read_text(encoding="utf-8")), folder)
+        self.team.restore(folder / "policy")
+        self.engine.sync()
+        self.team.restore_optimizers(folder / "optimizers")
+        for name, items in json.loads((folder / "pools.json").read_text(encoding="utf-8")).items():
+            self.method.pools[name].reset(tuple(item) if isinstance(item, list) else item for item in items)
+        return step
+
+    def _same_run(self, saved: Mapping[str, object], folder: Path) -> None:
+        mine = json.loads(json.dumps(record.clean(self.run.describe())))
+        free = ("steps", "keep_episodes", "track", "save_every")  # may change without changing what is learnt
+        changed = [name for name in mine if name not in free and saved.get(name) != mine[name]]
+        if changed:
+            raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
+
+
+def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Join the policies' learning metrics: counts add up, everything else is averaged."""
+    if len(learnt) < 2:
+        return dict(next(iter(learnt.values()), {}))
+    names = next(iter(learnt.values()))
+    total = {name: sum(metrics[name] for metrics in learnt.values()) for name in names}
+    joined = {name: value if name in COUNTS else value / len(learnt) for name, value in total.items()}
+    joined |= {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}
+    return joined
