@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from coevolve import prompts
 from coevolve.checks import among
@@ -22,14 +22,6 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, T, Turn
 Read = Callable[[str], str | None]
 ACCEPTED = re.compile(r": right\W*$", re.IGNORECASE)
 SHOWN_ROUNDS = 2  # how far back a discussion goes: CoMAS's horizon (Table 2)
-TEMPERATURES = {  # where votes or personas need variety: CoMAS's evaluation temperature (Table 2)
-    "vanilla": 0.0,
-    "consistency": 0.7,
-    "autogen": 0.0,
-    "debate": 0.7,
-    "self_refine": 0.0,
-    "top_ranked": 0.7,
-}
 LIMITS = {"compact": 64, "full": 4096}  # tokens a reply in `ask`; CoMAS, Table 2
 SEATS = 4  # of a table, unless told otherwise (CoNL, section 4.1 and appendix E)
 
@@ -124,12 +116,6 @@ class Room:
         return self.outcome(answer, answers=answers, votes=votes)
 
 
-def _check(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
-
-
 def vanilla(room: Room) -> Episode:
     """Ask once."""
     (reply,) = yield from room.hear(room.solve())
@@ -138,7 +124,6 @@ def vanilla(room: Room) -> Episode:
 
 def consistency(room: Room, samples: int = 5) -> Episode:
     """Self-Consistency: sample several times and take the majority (CoNL, appendix E: 5 samples)."""
-    _check(samples=samples)
     replies = yield from room.hear(*map(room.solve, range(samples)))
     return room.voted([room.read(reply.text) for reply in replies])
 
@@ -148,7 +133,6 @@ def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
 
     CoNL, appendix E: 4 agents, 3 rounds. (MASLab, which CoMAS uses: 3 agents, 2 rounds, a model sums up.)
     """
-    _check(seats=seats, rounds=rounds)
     replies = yield from room.hear(*map(room.solve, range(seats)))
     for _ in range(rounds - 1):
         shown = [blocks.discussion([(room.shown(reply), ())]) for reply in replies]
@@ -162,7 +146,6 @@ def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
 
 def self_refine(room: Room, iterations: int = 3) -> Episode:
     """Self-Refine: criticise one's own solution and write it anew (CoNL, appendix E: 3 iterations, the last counts)."""
-    _check(iterations=iterations)
     return (yield from _revise(room, iterations, "feedback", critic=0))
 
 
@@ -171,7 +154,6 @@ def autogen(room: Room, turns: int = 3) -> Episode:
 
     The assistant speaks at most 3 times, as in MASLab, which CoMAS uses (section 4.1); no code is executed.
     """
-    _check(turns=turns)
     return (yield from _revise(room, turns - 1, "proxy", critic=1, accepted=ACCEPTED))
 
 
@@ -197,7 +179,6 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
     """
     from coevolve.papers.conl.method import CoNL
 
-    _check(seats=seats)
     table = CoNL(agents=seats, prompt=room.prompt, prompt_folder=room.folder)
     talk = yield from room.host(table.converse(room.question))
     answers = [answer_line(text) for text in talk.revised]
@@ -205,12 +186,10 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
 
 
 SETUPS: dict[str, Callable[..., Episode]] = {
-    "vanilla": vanilla,
-    "consistency": consistency,
-    "autogen": autogen,
-    "debate": debate,
-    "self_refine": self_refine,
-    "top_ranked": top_ranked,
+    play_out.__name__: play_out for play_out in (vanilla, consistency, autogen, debate, self_refine, top_ranked)
+}
+TEMPERATURES = {  # 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2)
+    name: 0.7 if name in ("consistency", "debate", "top_ranked") else 0.0 for name in SETUPS
 }
 
 
@@ -230,24 +209,18 @@ def limit(setup: str, prompt: str = "compact", seats: int = SEATS) -> int:
 
 
 class Speaker(Protocol):
-    """A model that answers turns in batches, such as a Policy."""
+    """A model that answers turns in batches: a Policy or a Team."""
 
     def generate(self, turns: list[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
         """Answer turns, in their order."""
 
 
-@runtime_checkable
-class Speakers(Speaker, Protocol):
-    """Several policies, such as a Team: those that are trained take the seats in turn."""
-
-    trained: Sequence[str]
-
-
 def ask(
-    speaker: Engine | Speaker | Speakers,
+    speaker: Engine | Speaker,
     question: str | Sequence[str],
     setup: str = "vanilla",
     *,
+    policies: Sequence[str] = (),
     solver: Role | None = None,
     read: Read = read_answer,
     prompt: str = "compact",
@@ -259,18 +232,21 @@ def ask(
 ) -> Any:
     """Answer one question, or a list of them, under a set-up; return the facts (a dict), or a list of them.
 
-    `solver` (default: MAE's) and `read` belong together; `prompt="full"` is for real models. `numbers` are the
-    set-up's own: samples, seats, rounds, iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a
-    reply's; the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished`
-    False, and there is a warning.
+    The `policies` of a Team take the seats in turn (default: the one of the solver). `solver` (default: MAE's) and
+    `read` belong together; `prompt="full"` is for real models. `numbers` are the set-up's own: samples, seats, rounds,
+    iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a reply's; the answer depends on all
+    replies of a conversation, so one that was cut off makes the fact `finished` False, and there is a warning.
     """
     engine = speaker if isinstance(speaker, Engine) else Batched(partial(speaker.generate, max_tokens=64))
     play_out = find(setup)
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
     solver = solver or prompts.load("mae", "solver", prompt, folder=folder)
     heat = TEMPERATURES[setup] if temperature is None else temperature
     most = max_tokens or solver.max_tokens or limit(setup, prompt, numbers.get("seats", SEATS))
-    names = speaker.trained if isinstance(speaker, Speakers) else [solver.policy]
-    solvers = [replace(solver, policy=name, temperature=heat, max_tokens=most) for name in names]
+    solver = replace(solver, temperature=heat, max_tokens=most)
+    solvers = [replace(solver, policy=name) for name in policies or (solver.policy,)]
     questions = [question] if isinstance(question, str) else question
     episodes = [play_out(Room(solvers, one, read, prompt, folder), **numbers) for one in questions]
     facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]

@@ -29,17 +29,6 @@ STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 MODE_OF = {family: mode for mode, families in MODES.items() for family in families}
 
 
-@dataclass(frozen=True)
-class Played:
-    """One proposal and the tasks solved after it, for `AZR.observe`."""
-
-    mode: str
-    question: str | None  # of the proposal
-    rate: float | None  # of attempts that solve the proposal; None: it is no task of this mode
-    r_proposer: float
-    rights: list[bool]
-
-
 @dataclass(kw_only=True)
 class AZR(Method):
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++).
@@ -105,7 +94,7 @@ class AZR(Method):
         samples = [proposal.earns(r_proposer, f"propose {mode}")]
         for reply, right in zip(replies, rights, strict=True):
             samples.append(reply.earns(solver_reward(right, self.format(reply.text)), f"solve {mode}"))
-        return Outcome(samples, {mode: buffer.added}, Played(mode, question, rate, r_proposer, rights))
+        return Outcome(samples, {mode: buffer.added}, (mode, question, rate, r_proposer, rights))
 
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""
@@ -129,14 +118,14 @@ class AZR(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing and solving went."""
-        played: Played = outcome.trace
+        mode, question, rate, r_proposer, rights = outcome.trace
         return {
-            "valid": float(played.rate is not None),
-            "right": sum(played.rights) / len(played.rights),
-            "reward_proposer": played.r_proposer,
-            "difficulty": None if played.rate is None else 1 - played.rate,
-            "proposal": played.question,
-            "mode": played.mode,
+            "valid": float(rate is not None),
+            "right": sum(rights) / len(rights),
+            "reward_proposer": r_proposer,
+            "difficulty": None if rate is None else 1 - rate,
+            "proposal": question,
+            "mode": mode,
         }
 
 

@@ -6,9 +6,8 @@ The only method of that comparison that is told which answers are right.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coevolve.baselines.srt import AnswerRewards, Played
+from coevolve.baselines.srt import AnswerRewards
 from coevolve.shares import number
-from coevolve.worlds import World
 
 
 @dataclass(kw_only=True)
@@ -18,7 +17,3 @@ class GroundTruth(AnswerRewards):
     def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
         """Pay 1 for a right answer, 0 for a wrong one, nothing where no verifier can tell."""
         return [number(self.world.right(question, answer)) for answer in answers]
-
-    def rights(self, played: Played, world: World) -> Sequence[float | None]:
-        """Return what was paid: the same verdicts."""
-        return played.rewards

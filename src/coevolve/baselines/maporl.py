@@ -12,23 +12,9 @@ from coevolve.checks import at_least
 from coevolve.papers.comas.method import Discussion, quoted
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
-from coevolve.shares import mean
+from coevolve.shares import mean, number
 from coevolve.types import Episode, Outcome, Reply
 from coevolve.worlds import World
-
-
-@dataclass(frozen=True)
-class Played:
-    """One debate, for `MAPoRL.observe`; the lists of a round have an entry per agent."""
-
-    question: str
-    said: list[list[Reply]]
-    verdicts: list[list[bool | None]]
-
-    @property
-    def verified(self) -> bool:
-        """Whether there is a verdict on everything that was said."""
-        return all(verdict is not None for verdicts in self.verdicts for verdict in verdicts)
 
 
 @dataclass(kw_only=True)
@@ -49,43 +35,34 @@ class MAPoRL(Discussion):
 
     def episode(self, rng: Random) -> Episode:
         """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""
-        question = rng.choice(self.questions)
+        _, question = rng.choice(self.training)
         said: list[list[Reply]] = []
         for _ in range(self.turns):
-            shown = [seen(said[-1], agent) if said else "" for agent in range(self.agents)]
-            said.append(
-                (
-                    yield [
-                        self.solution(policy=policy, problem=question, discussion=discussion)
-                        for policy, discussion in zip(self.policies, shown, strict=True)
-                    ]
-                )
-            )
-        verdicts = [[self.world.right(question, boxed(reply.text)) for reply in replies] for replies in said]
-        played = Played(question, said, verdicts)
-        if not played.verified:  # nothing to verify against: nobody is paid
-            return Outcome(trace=played)
-        values = [[float(bool(verdict)) for verdict in round_] for round_ in verdicts]
-        samples = [
-            reply.earns(reward(values, turn, agent, self.discount, self.share))
-            for turn, replies in enumerate(said)
-            for agent, reply in enumerate(replies)
-        ]
-        return Outcome(samples, trace=played)
+            turns = []
+            for agent, policy in enumerate(self.policies):
+                discussion = seen(said[-1], agent) if said else ""
+                turns.append(self.solution(policy=policy, problem=question, discussion=discussion))
+            said.append((yield turns))
+        values = [[number(self.world.right(question, boxed(reply.text))) for reply in replies] for replies in said]
+        samples = []
+        if all(None not in verdicts for verdicts in values):  # nobody is paid where there is nothing to verify against
+            for turn, replies in enumerate(said):
+                for agent, reply in enumerate(replies):
+                    samples.append(reply.earns(reward(values, turn, agent, self.discount, self.share)))
+        return Outcome(samples, trace=(question, said, values))
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How right the agents were, and what it cost; only the question where there was nothing to verify against."""
-        played: Played = outcome.trace
-        if not played.verified:
-            return {"question": played.question, "right": None}
-        replies = [reply for round_ in played.said for reply in round_]
+        """How right the agents were and what it cost; only the question where nobody was paid."""
+        question, said, values = outcome.trace
+        if not outcome.samples:
+            return {"question": question, "right": None}
         return {
-            "question": played.question,
-            "right": mean([verdict for verdicts in played.verdicts for verdict in verdicts]),
-            "right_first": mean(played.verdicts[0]),
-            "right_last": mean(played.verdicts[-1]),
-            "interactions": len(replies),
-            "tokens_out": sum(len(reply.ids) for reply in replies),
+            "question": question,
+            "right": mean([value for verdicts in values for value in verdicts]),
+            "right_first": mean(values[0]),
+            "right_last": mean(values[-1]),
+            "interactions": len(outcome.samples),
+            "tokens_out": sum(len(reply.ids) for replies in said for reply in replies),
         }
 
 
@@ -95,12 +72,12 @@ def seen(replies: Sequence[Reply], agent: int) -> str:
     return blocks.discussion((quoted(reply), []) for reply in (replies[agent], *others))
 
 
-def reward(values: Sequence[Sequence[float]], turn: int, agent: int, discount: float, share: bool) -> float:
+def reward(values: Sequence[Sequence[Any]], turn: int, agent: int, discount: float, share: bool) -> float:
     """Return what an answer earns: its own verdict and the discounted ones after it, as a weighted mean.
 
-    `values[t][a]` is the verdict of agent a in round t. With `share` a later round counts with the mean of all
-    agents, so an answer is also paid for what the others make of it.
+    `values[t][a]` is the verdict of agent a in round t, 1.0 or 0.0. With `share` a later round counts with the mean
+    of all agents, so an answer is also paid for what the others make of it.
     """
-    later = [sum(round_) / len(round_) if share else round_[agent] for round_ in values[turn + 1 :]]
+    later = [mean(verdicts) if share else verdicts[agent] for verdicts in values[turn + 1 :]]
     weights = [discount**k for k in range(len(later) + 1)]
     return sum(w * v for w, v in zip(weights, [values[turn][agent], *later], strict=True)) / sum(weights)

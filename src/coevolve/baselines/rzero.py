@@ -34,26 +34,14 @@ ORDERS = 4  # n-grams up to this length
 Vote = tuple[str | None, float]  # the majority's answer to a question, and its share of all answers
 
 
-@dataclass(frozen=True)
-class Played:
-    """One episode, for `RZero.observe`."""
-
-    asked: int  # how many questions were asked for
-    valid: list[str]
-    votes: list[Vote]  # on each valid question
-    taught: list[int]  # the valid questions that the Solver learns from
-
-
 @dataclass(kw_only=True)
 class RZero(Method):
     """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
 
     paper: ClassVar[str] = "spice"
     seeded: ClassVar[bool] = False
-    TRAINING: ClassVar[Mapping[str, Any]] = {  # steps: those of the other rows; R-Zero counts five long iterations
-        **{name: value for name, value in SPICE.TRAINING.items() if name != "length_norm"},
-    }
-    PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5
+    TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
+    PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows
 
     rollouts: int = 4  # questions to one prompt: a GRPO group (Table 5)
     requests: int = 1  # prompts of an episode; their questions together are what repetition is counted among
@@ -100,7 +88,7 @@ class RZero(Method):
         for i in taught:
             for reply in groups[i]:
                 samples.append(reply.earns(self.solver_reward(reply, votes[i][0]), (reply.siblings, i)))
-        return Outcome(samples, trace=Played(len(asked), valid, votes, taught))
+        return Outcome(samples, trace=(len(asked), valid, votes, taught))
 
     def challenger_reward(self, rate: float, repeats: float) -> float:
         """Return what a valid question earns: its uncertainty less the penalty for repetition, never below 0."""
@@ -134,25 +122,25 @@ class RZero(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How many questions were valid and taught, and whether the majorities were right."""
-        played: Played = outcome.trace
-        labels = [label for label, _ in played.votes]
+        asked, valid, votes, taught = outcome.trace
+        labels = [world.right(q, label) for q, (label, _) in zip(valid, votes, strict=True)]
         return {
-            "valid": len(played.valid) / played.asked,
-            "taught": len(played.taught) / played.asked,
-            "agreement": mean([rate for _, rate in played.votes]),
-            "gold_right": mean([world.right(q, label) for q, label in zip(played.valid, labels, strict=True)]),
-            "questions": played.valid,
+            "valid": len(valid) / asked,
+            "taught": len(taught) / asked,
+            "agreement": mean([rate for _, rate in votes]),
+            "gold_right": mean(labels),
+            "questions": valid,
         }
 
 
 def majority(answers: Sequence[str | None]) -> Vote:
-    """Return the answer given most often, in `normal` spelling, and its share of all answers; (None, 0.0) without any."""
+    """Return the answer given most often, in `normal` spelling, and its share of all; (None, 0.0) without any."""
     label, votes = setups.majority(None if answer is None else normal(answer) for answer in answers)
     return label, votes / max(1, len(answers))
 
 
 def bleu(text: str, reference: str) -> float:
-    """Return the sentence BLEU of two questions over words and single digits, smoothed with 0.1 for an order without a match.
+    """Return the sentence BLEU of two questions over words and single digits, smoothed with 0.1.
 
     The highest order is the length of the shorter text, at most 4, so equal texts give 1.
     """

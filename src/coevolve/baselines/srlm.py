@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from coevolve.policies.causal import Policy
 
 
-@dataclass(frozen=True)
-class Graded:
-    """A question with its best and worst answer; None where the model tells none apart."""
-
-    question: str
-    pair: tuple[str, str] | None
-
-
 @dataclass(kw_only=True)
 class SRLM(Table1):
     """Iterated DPO on self-graded pairs; `fit` takes the place of the training loop."""
@@ -57,23 +49,23 @@ class SRLM(Table1):
 
     def episode(self, rng: Random) -> Episode:
         """Answer one question several times, judge each answer, and pair the best with the worst."""
-        _, question = rng.choice(self.rows)
+        _, question = rng.choice(self.training)
         replies = yield [self.solver(question=question)] * self.candidates
         judges = [self.judge(problem=question, solution=quoted(reply)) for reply in replies]
         verdicts = yield [judge for judge in judges for _ in range(self.judgements)]
         scores = [extract_score(verdict.text) for verdict in verdicts]
         means = [mean(scores[i : i + self.judgements]) for i in range(0, len(scores), self.judgements)]
         rated = [(score, reply.text) for score, reply in zip(means, replies, strict=True) if score is not None]
-        return Outcome(trace=Graded(question, preference(rated)))
+        return Outcome(trace=(question, preference(rated)))
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Whether there is a pair, and which of the two answers are right."""
-        graded: Graded = outcome.trace
-        rights = [number(world.right(graded.question, boxed(text))) for text in graded.pair or ()]
+        question, pair = outcome.trace
+        rights = [number(world.right(question, boxed(text))) for text in pair or ()]
         return {
-            "question": graded.question,
-            "paired": float(graded.pair is not None),
-            "pair": graded.pair,
+            "question": question,
+            "paired": float(pair is not None),
+            "pair": pair,
             "chosen_right": rights[0] if rights else None,
             "rejected_right": rights[1] if rights else None,
         }
@@ -85,12 +77,12 @@ class SRLM(Table1):
         graded = [outcome.trace for outcome in play(episodes, engine, (run.seed, iteration))]
         return [
             {
-                "prompt": list(self.solver(question=one.question).messages),
-                "chosen": [message("assistant", one.pair[0])],
-                "rejected": [message("assistant", one.pair[1])],
+                "prompt": list(self.solver(question=question).messages),
+                "chosen": [message("assistant", pair[0])],
+                "rejected": [message("assistant", pair[1])],
             }
-            for one in graded
-            if one.pair
+            for question, pair in graded
+            if pair
         ]
 
     def fit(self, policy: "Policy", run: "Run") -> int:

@@ -21,16 +21,6 @@ from coevolve.worlds import World
 FORMS = ("single", "multi")
 
 
-@dataclass(frozen=True)
-class Played:
-    """One question, for `observe`; the lists of a round have an entry per agent."""
-
-    question: str
-    rounds: list[list[Reply]]
-    answers: list[str | None]
-    rewards: list[float | None]
-
-
 @dataclass(kw_only=True)
 class AnswerRewards(Method):
     """CoNL's personas answer one of its questions; what an agent's answer earns is paid for all that it said."""
@@ -66,7 +56,7 @@ class AnswerRewards(Method):
             for reply, reward in zip(replies, rewards, strict=True)
             if reward is not None
         ]
-        return Outcome(samples, trace=Played(question, rounds, answers, rewards))
+        return Outcome(samples, trace=(question, rounds, answers, rewards))
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Return the rounds that were said and every agent's solution: CoNL's round 0 alone."""
@@ -82,18 +72,14 @@ class AnswerRewards(Method):
         """Return the answer line of a reply."""
         return answer_line(text)
 
-    def rights(self, played: Played, world: World) -> Sequence[float | None]:
-        """Return the oracle's verdict on each answer."""
-        return [world.right(played.question, answer) for answer in played.answers]
-
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
-        played: Played = outcome.trace
+        question, rounds, answers, _ = outcome.trace
         return {
-            "question": played.question,
-            "answers": played.answers,
-            "right_final": mean(self.rights(played, world)),
-            "tokens_turn": mean([len(reply.ids) for replies in played.rounds for reply in replies]),
+            "question": question,
+            "answers": answers,
+            "right_final": mean([world.right(question, answer) for answer in answers]),
+            "tokens_turn": mean([len(reply.ids) for replies in rounds for reply in replies]),
         }
 
 

@@ -12,21 +12,10 @@ from coevolve.papers.comas.method import Table1
 from coevolve.parse import boxed
 from coevolve.setups import majority
 from coevolve.shares import mean, number
-from coevolve.types import Episode, Outcome, Reply
+from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
 
 DUMMY = 0.0  # pays everybody the same within a baseline of its own, so it teaches nothing
-
-
-@dataclass(frozen=True)
-class Played:
-    """One question, for `TTRL.observe`."""
-
-    question: str
-    votes: bool  # whether answers to it can be voted on
-    replies: list[Reply]
-    answers: list[str | None]
-    label: str | None
 
 
 @dataclass(kw_only=True)
@@ -50,7 +39,7 @@ class TTRL(Table1):
 
     def episode(self, rng: Random) -> Episode:
         """Ask one question many times, and pay the first `samples` answers by the vote of all."""
-        domain, question = rng.choice(self.rows)
+        domain, question = rng.choice(self.training)
         votes = domain in self.voting
         replies = yield [self.solver(question=question)] * (self.votes if votes else self.samples)
         answers = [boxed(reply.text) for reply in replies]
@@ -61,16 +50,17 @@ class TTRL(Table1):
                 samples.append(reply.earns(float(answer is not None and answer == label)))
             else:
                 samples.append(reply.earns(DUMMY, "dummy"))
-        return Outcome(samples, trace=Played(question, votes, replies, answers, label))
+        return Outcome(samples, trace=(domain, question, replies, answers))
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How right the answers and their majority were, and what they cost."""
-        played: Played = outcome.trace
+        domain, question, replies, answers = outcome.trace
+        voted, (label, _) = domain in self.voting, majority(answers)
         return {
-            "question": played.question,
-            "right": mean([world.right(played.question, answer) for answer in played.answers]),
-            "voted": float(played.votes),
-            "majority_right": number(world.right(played.question, played.label)) if played.votes else None,
-            "interactions": len(played.replies),
-            "tokens_out": sum(len(reply.ids) for reply in played.replies),
+            "question": question,
+            "right": mean([world.right(question, answer) for answer in answers]),
+            "voted": float(voted),
+            "majority_right": number(world.right(question, label)) if voted else None,
+            "interactions": len(replies),
+            "tokens_out": sum(len(reply.ids) for reply in replies),
         }
