@@ -50,7 +50,9 @@ def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
     assert [(s.role, s.reward, s.group) for s in outcome.samples] == [
         ("proposal", reward, (1, 0)) for reward in (1.0, 0.0, 1.0, 0.0)
     ]
-    assert texts(asked)[:2] == [f"{persona} propose<question>train 2+3</question>" for persona in ("analyst", "creator")]
+    assert texts(asked)[:2] == [
+        f"{persona} propose<question>train 2+3</question>" for persona in ("analyst", "creator")
+    ]
     assert list(outcome.facts.items()) == [
         ("question", "train 2+3"),
         ("answers", ["6", "5", "6", "7"]),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from coevolve import prompts
 from coevolve.checks import among, at_least
 from coevolve.method import Method
-from coevolve.papers.conl import examine, reading, rewards
+from coevolve.papers.conl import observed, reading, rewards
 from coevolve.papers.conl.reading import Critique, Ranking
 from coevolve.parse import answer_line, filled, tag
 from coevolve.prompts import blocks
@@ -237,13 +237,13 @@ class CoNL(Method):
         """Discuss test items with the trained policy; conversations.jsonl and the summary hold the paper's measures."""
         if not self.examined:
             return {}
-        conversations = examine.examine(self, engine, self.examined, key)
+        conversations = observed.examine(self, engine, self.examined, key)
         log.rows("conversations", conversations)
-        return {"conversations": examine.totals(conversations)} if conversations else {}
+        return {"conversations": observed.totals(conversations)} if conversations else {}
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the conversation, its scores, and the null level of the diagnostic reward."""
-        return examine.observed(self, outcome.trace, world)
+        return observed.facts_of(self, outcome.trace, world)
 
 
 def quoted(text: str) -> str:

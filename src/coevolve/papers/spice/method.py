@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from coevolve.checks import among, at_least
 from coevolve.method import Method
 from coevolve.papers.spice import rewards
-from coevolve.papers.spice.observed import observed
+from coevolve.papers.spice.observed import facts_of
 from coevolve.papers.spice.reading import (
     ANSWER_TYPES,
     BOOLEANS,
@@ -58,7 +58,7 @@ class Form:
     """The form of task that suits a document (Figure 9)."""
 
     form: str  # MCQ or free
-    answer_type: str | None = None  # of a free task
+    answer_type: str = ""  # of a free task; empty for multiple choice
     readable: bool | None = None  # whether the choice could be read; None: nobody was asked
 
 
@@ -189,7 +189,7 @@ class SPICE(Method):
         if chosen is None:
             chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
         if chosen[0] == MCQ and "mcq" in self.task_types:
-            return Form(MCQ, None, readable)
+            return Form(MCQ, "", readable)
         return Form(FREE, chosen[1] or "String", readable)  # what suits multiple choice holds names, not numbers
 
     def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[Form, list[Attempt]]]:
@@ -274,7 +274,7 @@ class SPICE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How asking and answering went, and what the oracle says about the tasks."""
-        return observed(outcome.trace, world)
+        return facts_of(outcome.trace, world)
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:
