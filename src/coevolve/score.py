@@ -66,4 +66,4 @@ def score(
 def tally(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     """Count right answers: {"k": right, "n": all that were scored}."""
     verdicts = [row["correct"] for row in rows if row["correct"] is not None]
-    return {"k": sum(map(int, verdicts)), "n": len(verdicts)}
+    return {"k": verdicts.count(1), "n": len(verdicts)}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from coevolve import prompts
 from coevolve.checks import among
-from coevolve.driver import Batched, Engine, play
+from coevolve.driver import Batched, Engine, play, turns_of
 from coevolve.parse import answer_line, boxed, tag
 from coevolve.prompts import blocks
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, T, Turn
@@ -77,7 +77,7 @@ class Room:
 
     def hear(self, *turns: Turn) -> Dialogue[list[Reply]]:
         """Ask turns, all at once, and return and remember the replies."""
-        said = yield [*turns]
+        said: list[Reply] = yield [*turns]
         self.heard.extend(said)
         return said
 
@@ -86,9 +86,10 @@ class Room:
         said: list[Reply] | None = None
         while True:
             try:
-                asked = talk.send(said)
+                asked = turns_of(talk.send(said), "a conversation")
             except StopIteration as stop:
-                return stop.value
+                result: T = stop.value
+                return result
             said = yield from self.hear(*(self.seated(turn, seat) for seat, turn in enumerate(asked)))
 
     def answer(self, reply: Reply) -> str | None:
@@ -160,7 +161,8 @@ def autogen(room: Room, turns: int = 3) -> Episode:
 def _revise(room: Room, revisions: int, script: str, critic: int, accepted: re.Pattern[str] | None = None) -> Episode:
     """Solve, then hear feedback and solve again, `revisions` times or until the feedback accepts the solution."""
     (reply,) = yield from room.hear(room.solve())
-    answers, rounds = [room.answer(reply)], []
+    answers = [room.answer(reply)]
+    rounds: list[tuple[str, list[str]]] = []
     for _ in range(revisions):
         solution, before = room.shown(reply), blocks.discussion(rounds[-SHOWN_ROUNDS:])
         (feedback,) = yield from room.hear(room.speak(critic, script, solution=solution, discussion=before))

@@ -48,14 +48,8 @@ def test_ttrl_pays_the_first_samples_by_the_vote_of_all() -> None:
     outcome, asked = played(TTRL(votes=5, samples=3, world=Toy()), [*boxes(3, 2), "2", *boxes(3, 3)])
     assert texts(asked) == ["solve box<question>MATH?</question>"] * 5
     assert [(s.reward, s.group) for s in outcome.samples] == [(1.0, None), (0.0, None), (0.0, None)]
-    assert list(outcome.facts.items()) == [
-        ("question", "MATH?"),
-        ("right", pytest.approx(1 / 5)),
-        ("voted", 1.0),
-        ("majority_right", 0.0),
-        ("interactions", 5),
-        ("tokens_out", 0),
-    ]
+    assert " ".join(outcome.facts) == "question right voted majority_right interactions tokens_out"
+    assert [*outcome.facts.values()] == ["MATH?", pytest.approx(1 / 5), 1.0, 0.0, 5, 0]
     assert earned(played(TTRL(votes=2, samples=2, world=Toy()), ["2", "2"])[0]) == [0.0, 0.0], "no answer parses"
 
 
@@ -87,14 +81,8 @@ def test_a_debate_by_hand() -> None:
     outcome = steps.outcome
     assert earned(outcome) == pytest.approx([(1 + 0.3 * 0.5) / 1.3, 0.3 * 0.5 / 1.3, 1.0, 0.0])
     assert [sample.policy for sample in outcome.samples] == ["agent_1", "agent_2"] * 2
-    assert list(outcome.facts.items()) == [
-        ("question", "MATH?"),
-        ("right", 0.5),
-        ("right_first", 0.5),
-        ("right_last", 0.5),
-        ("interactions", 4),
-        ("tokens_out", 0),
-    ]
+    assert " ".join(outcome.facts) == "question right right_first right_last interactions tokens_out"
+    assert [*outcome.facts.values()] == ["MATH?", 0.5, 0.5, 0.5, 4, 0]
 
 
 def test_a_question_without_a_verifier_pays_nobody() -> None:
@@ -122,13 +110,8 @@ def test_srlm_averages_readable_judgements() -> None:
     outcome, asked = played(SRLM(candidates=3, judgements=2, world=Toy()), [*boxes(2, 3, 4), *scores])
     shown = [rf"score<question>MATH?</question><solution>\boxed{{{n}}}</solution>" for n in (2, 2, 3, 3, 4, 4)]
     assert texts(asked[3:]) == shown and outcome.samples == []
-    assert list(outcome.facts.items()) == [
-        ("question", "MATH?"),
-        ("paired", 1.0),
-        ("pair", (r"\boxed{2}", r"\boxed{3}")),
-        ("chosen_right", 1.0),
-        ("rejected_right", 0.0),
-    ]
+    assert " ".join(outcome.facts) == "question paired pair chosen_right rejected_right"
+    assert [*outcome.facts.values()] == ["MATH?", 1.0, (r"\boxed{2}", r"\boxed{3}"), 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

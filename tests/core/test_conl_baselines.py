@@ -53,14 +53,8 @@ def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
     assert texts(asked)[:2] == [
         f"{persona} propose<question>train 2+3</question>" for persona in ("analyst", "creator")
     ]
-    assert list(outcome.facts.items()) == [
-        ("question", "train 2+3"),
-        ("answers", ["6", "5", "6", "7"]),
-        ("majority_share", 0.5),
-        ("majority_right", 0.0),
-        ("right_final", 0.25),
-        ("tokens_turn", 0.0),
-    ]
+    assert " ".join(outcome.facts) == "question answers majority_share majority_right right_final tokens_turn"
+    assert [*outcome.facts.values()] == ["train 2+3", ["6", "5", "6", "7"], 0.5, 0.0, 0.25, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Base(Method):
     def __post_init__(self) -> None:
         among("paper", self.paper, PAPERS)
         super().__post_init__()
-        self.method = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
+        self.method: Method = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
         self.solver = self.method.solver
 
     def read_answer(self, text: str) -> str | None:

@@ -80,4 +80,5 @@ def reward(values: Sequence[Sequence[Any]], turn: int, agent: int, discount: flo
     """
     later = [mean(verdicts) if share else verdicts[agent] for verdicts in values[turn + 1 :]]
     weights = [discount**k for k in range(len(later) + 1)]
-    return sum(w * v for w, v in zip(weights, [values[turn][agent], *later], strict=True)) / sum(weights)
+    total = sum(weight * value for weight, value in zip(weights, [values[turn][agent], *later], strict=True))
+    return float(total / sum(weights))

@@ -46,7 +46,8 @@ class SFT(Method):
         from datasets import Dataset
         from peft import LoraConfig
         from transformers import Trainer
-        from trl import SFTConfig, SFTTrainer
+        from trl.trainer.sft_config import SFTConfig
+        from trl.trainer.sft_trainer import SFTTrainer
 
         class OnCPU(SFTTrainer):
             """TRL's fused loss is a CUDA kernel; anywhere else the model's own loss takes its place."""
@@ -67,5 +68,6 @@ class SFT(Method):
             )
             trainer.train()
         if adapter:
-            policy.replace(trainer.model.merge_and_unload())
+            tuned: Any = trainer.model
+            policy.replace(tuned.merge_and_unload())
         return trainer.state.global_step

@@ -97,7 +97,8 @@ class SRLM(Table1):
     def _prefer(self, policy: "Policy", run: "Run", pairs: list[dict[str, list[dict[str, str]]]]) -> int:
         from datasets import Dataset
         from peft import PeftModel
-        from trl import DPOConfig, DPOTrainer
+        from trl.trainer.dpo_config import DPOConfig
+        from trl.trainer.dpo_trainer import DPOTrainer
 
         model, reference = copy.deepcopy(policy.model), copy.deepcopy(policy.model)
         if isinstance(reference, PeftModel):  # TRL makes a reference only of an adapter called "default"
