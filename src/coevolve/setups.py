@@ -39,7 +39,7 @@ def majority(answers: Iterable[str | None]) -> tuple[str | None, int]:
 
 @dataclass(frozen=True)
 class Room:
-    """Who sits at the table, what is asked, which prompts the later rounds use, and what was said so far."""
+    """One conversation: who sits at the table, what is asked, which prompts later rounds use, what was said so far."""
 
     agents: Sequence[Role]
     question: str

@@ -115,27 +115,20 @@ def test_srlm_averages_readable_judgements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "field", "value"),
+    ("method", "field", "values"),
     [
-        (TTRL, "votes", 0),
-        (TTRL, "samples", 65),
-        (TTRL, "samples", 0),
-        (TTRL, "voting", ("Math",)),
-        (MAPoRL, "agents", 0),
-        (MAPoRL, "turns", 0),
-        (MAPoRL, "discount", 1.5),
-        (MAPoRL, "discount", -0.1),
-        (SRLM, "iterations", 0),
-        (SRLM, "questions", 0),
-        (SRLM, "candidates", 1),
-        (SRLM, "judgements", 0),
-        (SRLM, "dpo_batch", 0),
-        (SRLM, "dpo_beta", 0.0),
+        *((TTRL, field, values) for field, values in {"votes": [0], "samples": [65, 0]}.items()),
+        *((MAPoRL, field, values) for field, values in {"agents": [0], "turns": [0], "discount": [1.5, -0.1]}.items()),
+        *((SRLM, field, [0]) for field in ("iterations", "questions", "judgements", "dpo_batch", "dpo_beta")),
+        (SRLM, "candidates", [1]),
     ],
 )
-def test_a_wrong_field_is_named(method: type, field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"^{field} must be .* got {value if field != 'voting' else 'Math'!r}"):
-        method(**{field: value})
+def test_a_wrong_field_is_named(method: type, field: str, values: list[float]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{field} must be .* got {value}"):
+            method(**{field: value})
+    with pytest.raises(ValueError, match="^voting must be some of .*, got 'Math'"):
+        TTRL(voting=("Math",))
 
 
 def test_the_plain_head_gives_the_models_log_probabilities() -> None:

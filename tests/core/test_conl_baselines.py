@@ -60,7 +60,6 @@ def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
 @pytest.mark.parametrize(
     ("answers", "rewards"),
     [
-        (["5", "5", "5", "5"], [1.0] * 4),
         (["5", "6", "7", "8"], [1.0, 0.0, 0.0, 0.0]),
         (["6", "5", "5", "6"], [1.0, 0.0, 0.0, 1.0]),
         (["", "5", "", ""], [0.0, 1.0, 0.0, 0.0]),

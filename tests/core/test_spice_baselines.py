@@ -122,19 +122,10 @@ def test_cluster_shares() -> None:
     assert shares([alike[0]] * 3, 0.0, 3) == [1.0] * 3
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("rollouts", 0),
-        ("requests", 0),
-        ("answers", 0),
-        ("band", 0.6),
-        ("similarity", -0.1),
-        ("accuracy_weight", 1.1),
-        ("repetition", -1.0),
-        ("template", "base"),
-    ],
-)
+WRONG = {"rollouts": 0, "requests": 0, "answers": 0, "band": 0.6, "similarity": -0.1, "repetition": -1.0}
+
+
+@pytest.mark.parametrize(("field", "value"), [*WRONG.items(), ("accuracy_weight", 1.1), ("template", "base")])
 def test_a_wrong_field_of_rzero_is_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"^{field} must .* got {value!r}"):
         RZero(**{field: value})
