@@ -12,8 +12,8 @@ from nbclient import NotebookClient
 from scripted import Scripted
 
 from coevolve import policies, prompts
+from coevolve.held_out import score, tally
 from coevolve.policies.team import Team
-from coevolve.score import score, tally
 from coevolve.setups import LIMITS, SETUPS, ask, limit
 from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
