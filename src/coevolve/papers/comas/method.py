@@ -5,14 +5,14 @@ tokens; which models the agents are is not its business.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
 from coevolve.checks import among, at_least
-from coevolve.method import Method
+from coevolve.method import Method, training
 from coevolve.papers.comas import rewards
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
@@ -50,19 +50,7 @@ class Table1(Method):
 
     paper: ClassVar[str] = "comas"
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # Table 2; 2,000 questions in batches of 64 are 31 steps (Table 6)
-        "steps": 31,
-        "batch_size": 64,
-        "learning_rate": 1e-6,
-        "weight_decay": 0.0,
-        "grad_clip": 1.0,
-        "loss": "ppo",
-        "clip": (0.2, 0.2),
-        "entropy_coef": 0.0,
-        "length_norm": "token_mean",
-        "temperature": 1.0,
-        "max_tokens": 4096,
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
 
     setups: tuple[str, ...] = ("vanilla", "consistency", "autogen", "debate")  # of the final scoring (section 4.1.2)
     estimator: str = "reinforce_pp"  # Eq. 10 over an agent's whole buffer

@@ -4,7 +4,7 @@ Straight-line text code: reads replies, never tokens. What a vote or a critique 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among, at_least
-from coevolve.method import Method
+from coevolve.method import Method, training
 from coevolve.papers.conl import observed, reading, rewards
 from coevolve.papers.conl.reading import Critique, Ranking
 from coevolve.parse import answer_line, filled, tag
@@ -58,13 +58,7 @@ class CoNL(Method):
     paper: ClassVar[str] = "conl"
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # section 4.1, Appendix G; 100 steps on the axis of figure 3
-        "steps": 100,
-        "learning_rate": 3e-5,
-        "loss": "importance",
-        "length_norm": "token_sum",
-        "entropy_coef": 0.0,
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
     PAPER: ClassVar[dict[str, Any]] = {  # where our default is another: Appendix G, section 4.1, section 3.2
         "estimator": "gae",

@@ -20,21 +20,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
 FIELDS = (
-    "item",
-    "family",
-    "level",
-    "question",
-    "answers_before",
-    "answers_after",
-    "scores_before",
-    "scores_after",
-    "pass_1",
-    "pass_k",
-    "rank_rho",
-    *COUNTS,
-    "r_diag",
-    "r_diag_null",
-    "r_meta",
+    *("item", "family", "level", "question", "answers_before", "answers_after", "scores_before", "scores_after"),
+    *("pass_1", "pass_k", "rank_rho", *COUNTS, "r_diag", "r_diag_null", "r_meta"),
 )
 
 

@@ -3,7 +3,7 @@
 Straight-line text code: reads replies, never tokens; what decides about answers is the verifier, never the Critic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from coevolve import verify
 from coevolve.checks import among, at_least
-from coevolve.method import Method
+from coevolve.method import Method, training
 from coevolve.papers.sage import rewards, verifier
 from coevolve.papers.sage.observed import facts_of
 from coevolve.papers.sage.rewards import KINDS
@@ -74,18 +74,7 @@ class SAGE(Method):
 
     paper: ClassVar[str] = "sage"
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # Table 4; loss and clip as verl has them, which the paper builds on
-        "steps": 200,
-        "batch_size": 128,
-        "learning_rate": 3e-6,
-        "temperature": 0.6,
-        "max_tokens": 8192,
-        "lora": (128, 256, 0.05),  # the table prints a dropout of 0.95, which leaves one number in twenty: read as 0.05
-        "loss": "ppo",
-        "clip": (0.2, 0.2),
-        "entropy_coef": 0.0,
-        "length_norm": "token_mean",
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
 
     PAPER: ClassVar[dict[str, Any]] = {"lora": (128, 256, 0.95), "literal_norm": True}  # printed; ours is another
 
