@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from coevolve.types import Episode, Outcome, Reply, Turn
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Answers turns in any order: `submit` hands one in, `poll` returns those that are finished."""
 

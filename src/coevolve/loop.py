@@ -16,8 +16,8 @@ from tqdm.auto import tqdm
 
 from coevolve import preflight, record
 from coevolve.config import Run
+from coevolve.held_out import tally
 from coevolve.method import Method
-from coevolve.score import tally
 from coevolve.track import tracker
 from coevolve.types import Outcome, Sample
 

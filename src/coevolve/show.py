@@ -1,16 +1,17 @@
 """Turns, replies, outcomes and token credit as HTML, Markdown and plain text for notebooks and terminals.
 
 Uses only tags and inline styles that JupyterLab keeps in an untrusted notebook, and sets no text colour: it
-reads on light and dark pages. All text that a model wrote goes through `escape`. Knows no model, no paper.
+reads on light and dark pages. All text goes into a page through `element`, which escapes it. Knows no model, no paper.
 """
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from coevolve.types import Outcome, Reply, Reward, Sample, Turn
+from coevolve.segments import segments
+from coevolve.types import Outcome, Reply, Sample, Turn
 
 PRE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
 CELL = "text-align:left;vertical-align:top;padding:0.1em 0.8em"
@@ -35,6 +36,10 @@ class Shown:
         return self.text
 
 
+class Markup(str):
+    """HTML that `element` made; any other string is text."""
+
+
 def visible(text: str) -> str:
     r"""Spell out every character that is not printable (`\x1b`, `\u202e`), except line feed and tab."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -43,6 +48,13 @@ def visible(text: str) -> str:
 def escape(text: object) -> str:
     """Return text that HTML shows literally, in elements and attributes, with hidden characters visible."""
     return html.escape(visible(str(text)), quote=True)
+
+
+def element(name: str, *content: str, **attributes: str) -> Markup:
+    """Return an HTML element; content that is no Markup is escaped, and so are attributes (empty ones left out)."""
+    inside = "".join(part if isinstance(part, Markup) else escape(part) for part in content)
+    marks = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items() if value)
+    return Markup(f"<{name}{marks}>{inside}</{name}>")
 
 
 def fenced(text: str) -> str:
@@ -54,9 +66,14 @@ def fenced(text: str) -> str:
 
 def turns(turns: Sequence[Turn]) -> Shown:
     """Show what each role will read, one fold per turn with the first one open."""
-    folds = [_fold(_asks(turn), _messages(turn), i == 0) for i, turn in enumerate(turns)]
-    texts = [f"{visible(_asks(turn))}\n{_indent(_prompt(turn))}" for turn in turns]
-    return Shown(_block(folds), "\n\n".join(texts))
+    entries = []
+    for turn in turns:
+        notes = [turn.role, f"policy {turn.policy}"]
+        notes += [f"temperature {turn.temperature:g}"] if turn.temperature is not None else []
+        notes += [f"at most {turn.max_tokens} tokens"] if turn.max_tokens is not None else []
+        text = "\n".join(f"{message['role']}: {message['content']}" for message in turn.messages)
+        entries.append((" · ".join(notes), text, _messages(turn)))
+    return _folded(entries)
 
 
 def replies(
@@ -68,42 +85,35 @@ def replies(
 
     `samples` are matched to replies by identity; `advantages` holds one list of token values per sample.
     """
-    earned = list(samples or [])
-    if advantages is not None and len(advantages) != len(earned):
-        raise ValueError(f"advantages must hold one list per sample: {len(earned)} samples, {len(advantages)} lists")
-    rows = []
+    earned = list(zip(samples or (), per_sample(samples or (), advantages), strict=True))
+    entries = []
     for reply in replies:
-        mine = [i for i, sample in enumerate(earned) if sample.reply is reply]
-        notes = [_says(reply)]
-        for i in mine:
-            notes.append(f"reward {_reward(earned[i].reward)}")
-            if advantages is not None and advantages[i]:
-                notes.append(f"advantage {signed(sum(advantages[i]) / len(advantages[i]))}")
-        if samples is not None and not mine:
-            notes.append("earns nothing")
-        rows.append((" · ".join(notes), reply))
-    folds = [_fold(head, _pre(reply.text) + _read(reply), i == 0) for i, (head, reply) in enumerate(rows)]
-    return Shown(_block(folds), "\n\n".join(f"{visible(head)}\n{_indent(reply.text)}" for head, reply in rows))
+        notes = []
+        for sample, values in earned:
+            if sample.reply is reply:
+                notes += [rewards(sample), *([f"advantage {signed(sum(values) / len(values))}"] if values else [])]
+        if samples is not None and not notes:
+            notes = ["earns nothing"]
+        body = pre(reply.text) + _fold("what it read", _messages(reply.turn))
+        entries.append((" · ".join([_says(reply), *notes]), reply.text, body))
+    return _folded(entries)
 
 
 def outcome(outcome: Outcome) -> Shown:
     """Show an episode's end: its facts as a table, then every sample with its reward and group."""
-    facts = [(str(name), _fact(value)) for name, value in outcome.facts.items()]
-    heads = [
-        f"{_says(sample.reply)} · reward {_reward(sample.reward)}"
-        + ("" if sample.group is None else f" · group {_short(str(sample.group))}")
-        for sample in outcome.samples
+    facts = {str(name): f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in outcome.facts.items()}
+    lines = [
+        element("tr", element("th", name, style=CELL), element("td", element("code", fact), style=CELL))
+        for name, fact in facts.items()
     ]
-    pairs = list(zip(heads, outcome.samples, strict=True))
-    folds = [_fold(head, _pre(sample.reply.text)) for head, sample in pairs]
-    cells = "".join(
-        f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}"><code>{escape(fact)}</code></td></tr>'
-        for name, fact in facts
-    )
-    table = f"<table>{cells}</table>" if cells else ""
-    lines = [visible(f"{name}: {fact}") for name, fact in facts]
-    lines += [f"{visible(head)}\n{_indent(sample.reply.text)}" for head, sample in pairs]
-    return Shown(_block([table, *folds]), "\n".join(lines))
+    entries = []
+    for sample in outcome.samples:
+        group = str(sample.group) if len(str(sample.group)) <= 60 else f"{str(sample.group)[:59]}…"
+        notes = [_says(sample.reply), rewards(sample)] + ([] if sample.group is None else [f"group {group}"])
+        entries.append((" · ".join(notes), sample.reply.text, pre(sample.reply.text)))
+    shown = _folded(entries, first_open=False)
+    text = "\n".join([*(visible(f"{name}: {fact}") for name, fact in facts.items()), shown.text])
+    return Shown(element("div", *([element("table", *lines)] if lines else []), Markup(shown.html)), text)
 
 
 def credit(sample: Sample, values: Sequence[float]) -> Shown:
@@ -114,51 +124,49 @@ def credit(sample: Sample, values: Sequence[float]) -> Shown:
     reply = sample.reply
     if not len(values) == len(reply.ids) == len(reply.ends):
         raise ValueError(f"values must hold one number per token: {len(reply.ids)} tokens, {len(values)} values")
-    peak = max((abs(value) for value in values), default=0.0) or 1.0
-    starts = (0, *reply.ends[:-1]) if reply.ends else ()
-    tokens = list(enumerate(zip(starts, reply.ends, reply.ids, values, strict=True)))
-    spans, text = [], []
-    for sign, run in groupby(tokens, key=lambda token: _sign(token[1][3])):
-        spans.append(f"<sup>{sign}</sup>")
-        text.append(f"[{sign}]")
-        for index, (start, end, token_id, value) in run:
-            piece = reply.text[start:end] or EMPTY
+    peak = max(map(abs, values), default=0.0) or 1.0
+    marked, text = [], ""
+    tokens = enumerate(zip(reply.ids, token_texts(reply), values, strict=True))
+    for sign, run in groupby(tokens, key=lambda token: "+" if token[1][2] > 0 else "-" if token[1][2] < 0 else "0"):
+        marked.append(element("sup", sign))
+        text += f"[{sign}]"
+        for index, (token_id, piece, value) in run:
             colour = f"rgba({NEGATIVE if value < 0 else POSITIVE},{0.6 * abs(value) / peak:.2f})"
-            title = escape(f"token {index}, id {token_id}, credit {signed(value)}")
-            spans.append(f'<span title="{title}" style="background-color:{colour}">{escape(piece)}</span>')
-            text.append(visible(piece))
-    head = f"{_says(reply)} · reward {_reward(sample.reward)} · full colour is {peak:.3g}"
-    body = f'<pre style="{PRE}">{"".join(spans)}</pre>'
-    return Shown(_block([_fold(head, body, True)]), f"{visible(head)}\n{_indent(''.join(text))}")
+            title = f"token {index}, id {token_id}, credit {signed(value)}"
+            marked.append(element("span", piece, title=title, style=f"background-color:{colour}"))
+            text += piece
+    head = f"{_says(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
+    return _folded([(head, text, element("pre", *marked, style=PRE))])
 
 
-def _sign(value: float) -> str:
-    return "+" if value > 0 else "-" if value < 0 else "0"
+def per_sample(samples: Sequence[Sample], advantages: Sequence[Sequence] | None) -> Sequence[Sequence | None]:
+    """Return the advantages of every sample, or None for each; ValueError for another number of lists."""
+    if advantages is None:
+        return [None] * len(samples)
+    if len(advantages) != len(samples):
+        raise ValueError(f"advantages must hold one list per sample: {len(samples)} samples, {len(advantages)} lists")
+    return advantages
+
+
+def token_texts(reply: Reply) -> list[str]:
+    """Return the characters that each token completes, a mark for a token that completes none."""
+    starts = (0, *reply.ends[:-1])
+    return [reply.text[start:end] or EMPTY for start, end in zip(starts, reply.ends, strict=False)]
+
+
+def rewards(sample: Sample) -> str:
+    """Return what a sample earned, by segment where it is paid by segment."""
+    return "reward " + ", ".join(f"{name} {signed(value)}".strip() for name, value in segments(sample).items())
 
 
 def signed(value: float | None) -> str:
-    """A reward or an advantage as text; None is masked."""
+    """Return a reward or an advantage as text; None is masked."""
     return "masked" if value is None else f"{value:+.3g}"
 
 
-def _reward(reward: Reward) -> str:
-    if not isinstance(reward, Mapping):
-        return signed(reward)
-    return ", ".join(f"{tag} {signed(value)}" for tag, value in reward.items())
-
-
-def _fact(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def _asks(turn: Turn) -> str:
-    limits = [f"temperature {turn.temperature:g}"] if turn.temperature is not None else []
-    limits += [f"at most {turn.max_tokens} tokens"] if turn.max_tokens is not None else []
-    return " · ".join([turn.role, f"policy {turn.policy}", *limits])
+def pre(text: str) -> Markup:
+    """Return text as it is: inside <pre> and <code> a notebook page does not typeset $...$ as mathematics."""
+    return element("pre", text or EMPTY, style=PRE)
 
 
 def _says(reply: Reply) -> str:
@@ -166,30 +174,19 @@ def _says(reply: Reply) -> str:
     return f"{reply.turn.role} · policy {reply.turn.policy} · {size}"
 
 
-def _prompt(turn: Turn) -> str:
-    return "\n".join(f"{message['role']}: {message['content']}" for message in turn.messages)
+def _messages(turn: Turn) -> Markup:
+    return Markup("".join(element("b", m["role"]) + pre(m["content"]) for m in turn.messages))
 
 
-def _messages(turn: Turn) -> str:
-    return "".join(f"<b>{escape(m['role'])}</b>{_pre(m['content'])}" for m in turn.messages)
+def _fold(head: str, body: str, is_open: bool = False) -> Markup:
+    summary = element("summary", element("code", head))
+    return element("details", summary, Markup(body), open="open" if is_open else "")
 
 
-def _read(reply: Reply) -> str:
-    return _fold("what it read", _messages(reply.turn))
-
-
-def _pre(text: str) -> str:
-    # Inside <pre> and <code> a notebook page does not typeset $...$ as mathematics.
-    return f'<pre style="{PRE}">{escape(text) or EMPTY}</pre>'
-
-
-def _fold(head: str, body: str, is_open: bool = False) -> str:
-    return f"<details{' open' if is_open else ''}><summary><code>{escape(head)}</code></summary>{body}</details>"
-
-
-def _block(parts: Sequence[str]) -> str:
-    return f"<div>{''.join(parts)}</div>"
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in visible(text).split("\n"))
+def _folded(entries: Iterable[tuple[str, str, str]], first_open: bool = True) -> Shown:
+    """Show entries one below the other: a heading, text, and the HTML to unfold."""
+    folds, texts = [], []
+    for number, (head, text, body) in enumerate(entries):
+        folds.append(_fold(head, body, first_open and number == 0))
+        texts.append("\n    ".join([head, *text.split("\n")]))
+    return Shown(element("div", *folds), visible("\n\n".join(texts)))

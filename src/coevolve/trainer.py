@@ -17,11 +17,11 @@ from coevolve import checkpoint, record
 from coevolve.advantages import WITH_VALUES
 from coevolve.config import Run, assign
 from coevolve.engines import connect
+from coevolve.held_out import score
 from coevolve.learner import learn
 from coevolve.policies import memory
 from coevolve.policies.team import Team
 from coevolve.ranks import Ranks
-from coevolve.score import score
 from coevolve.types import Outcome
 
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
@@ -97,7 +97,7 @@ class Trainer:
         return merge(learnt) | self.ranks.totals(self.engine.costs())
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
-        """Answer the items of a split under an inference set-up; see `score.score`."""
+        """Answer the items of a split under an inference set-up; see `held_out.score`."""
         method = self.method
         return score(
             self.engine,

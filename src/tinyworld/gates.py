@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from coevolve import prompts
 from coevolve.driver import Batched
+from coevolve.held_out import score, tally
 from coevolve.papers.conl import reading as rankings
 from coevolve.prompts import blocks
-from coevolve.score import score, tally
 from coevolve.types import Reply, Turn
 from tinyworld import conversations
 from tinyworld import tasks as tiny

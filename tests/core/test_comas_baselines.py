@@ -1,11 +1,11 @@
 """CoMAS's baselines by hand: TTRL's vote, MAPoRL's debate and discounted verdicts, SRLM's pairs and DPO steps."""
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
 
 import pytest
 import torch
+from scripted import begun, earned, played, texts
 from test_learn import policy_of
 
 from coevolve import config, policies
@@ -13,13 +13,12 @@ from coevolve.baselines import maporl, ttrl
 from coevolve.baselines.maporl import MAPoRL
 from coevolve.baselines.srlm import SRLM, _plain_head, preference
 from coevolve.baselines.ttrl import TTRL
-from coevolve.driver import Batched, Steps, play
+from coevolve.driver import Batched, play
 from coevolve.policies.adapters import attach
-from coevolve.types import Outcome, Reply, Turn
 
 
 class Toy:
-    """A question that can be voted on and one that cannot; both have the answer 2."""
+    """A question per domain; the answer to each is 2, and nobody knows that of the open one."""
 
     def __init__(self, *domains: str):
         self.domains = domains or ("MATH",)
@@ -31,73 +30,34 @@ class Toy:
         return None if question == "open?" else answer == "2"
 
 
-def run(protocol: object, say: Callable[[Turn, int], str], seed: int = 0) -> tuple[Outcome, list[Turn]]:
-    asked: list[Turn] = []
-
-    def generate(turns: list[Turn]) -> list[Reply]:
-        replies = [Reply(turn, say(turn, len(asked) + i)) for i, turn in enumerate(turns)]
-        asked.extend(turns)
-        return replies
-
-    return play([protocol.episode(Random(seed))], Batched(generate))[0], asked
+def boxes(*answers: object) -> list[str]:
+    return [rf"\boxed{{{answer}}}" for answer in answers]
 
 
-def text(turn: Turn) -> str:
-    return turn.messages[0]["content"]
-
-
-@pytest.mark.parametrize("cls", [TTRL, MAPoRL, SRLM])
-def test_all_train_with_reinforce_on_comas_s_questions_and_read_boxes(cls: type) -> None:
-    assert cls.TRAINING == config.method("comas").TRAINING
-    protocol = cls(world=Toy())
-    assert protocol.read(r"\boxed{7}") == "7"
-    assert text(protocol.solver(question="q")) == "solve box<question>q</question>"
-    assert getattr(protocol, "estimator", "reinforce_pp") == "reinforce_pp"
-
-
-def test_majority_by_hand() -> None:
-    assert ttrl.majority(["2", "3", None, "3", None, None]) == ("3", 2)
-    assert ttrl.majority(["3", "2", "2", "3"]) == ("3", 2), "the earliest of equals"
-    assert ttrl.majority([None, None]) == (None, 0) == ttrl.majority([])
+@pytest.mark.parametrize("method", [TTRL, MAPoRL, SRLM])
+def test_all_train_with_reinforce_on_comas_s_questions_and_read_boxes(method: type) -> None:
+    comas = config.method("comas")
+    assert method.TRAINING == comas.TRAINING and method.paper == comas.paper == "comas"
+    assert method().setups == comas().setups == ("vanilla", "consistency", "autogen", "debate")
+    baseline = method(world=Toy())
+    assert baseline.read_answer(r"\boxed{7}") == "7" and baseline.estimator == "reinforce_pp"
+    assert texts([baseline.solver(question="q")]) == ["solve box<question>q</question>"]
 
 
 def test_ttrl_pays_the_first_samples_by_the_vote_of_all() -> None:
-    said = [r"\boxed{3}", r"\boxed{2}", "2", r"\boxed{3}", r"\boxed{3}"]
-    outcome, asked = run(TTRL(votes=5, samples=3, world=Toy()), lambda turn, i: said[i])
-    assert [text(turn) for turn in asked] == ["solve box<question>MATH?</question>"] * 5
+    outcome, asked = played(TTRL(votes=5, samples=3, world=Toy()), [*boxes(3, 2), "2", *boxes(3, 3)])
+    assert texts(asked) == ["solve box<question>MATH?</question>"] * 5
     assert [(s.reward, s.group) for s in outcome.samples] == [(1.0, None), (0.0, None), (0.0, None)]
-    facts = outcome.facts
-    assert (facts["right"], facts["majority_right"], facts["voted"]) == (pytest.approx(1 / 5), 0.0, 1.0)
-
-
-def test_ttrl_pays_nobody_when_no_answer_parses() -> None:
-    outcome, _ = run(TTRL(votes=2, samples=2, world=Toy()), lambda turn, i: "2")
-    assert [s.reward for s in outcome.samples] == [0.0, 0.0]
+    assert " ".join(outcome.facts) == "question right voted majority_right interactions tokens_out"
+    assert [*outcome.facts.values()] == ["MATH?", pytest.approx(1 / 5), 1.0, 0.0, 5, 0]
+    assert earned(played(TTRL(votes=2, samples=2, world=Toy()), ["2", "2"])[0]) == [0.0, 0.0], "no answer parses"
 
 
 def test_ttrl_gives_dummy_rewards_where_there_is_no_vote() -> None:
-    outcome, asked = run(
-        TTRL(votes=5, samples=2, voting=("sums",), world=Toy("sums", "KodCode")), lambda turn, i: r"\boxed{2}", seed=1
-    )
-    assert text(asked[0]) == "solve box<question>sums?</question>"
-    outcome, asked = run(TTRL(votes=5, samples=2, voting=(), world=Toy()), lambda turn, i: rf"\boxed{{{i}}}")
+    outcome, asked = played(TTRL(votes=5, samples=2, voting=(), world=Toy()), boxes(2, 3))
     assert len(asked) == 2, "no votes are bought"
     assert {(s.reward, s.group) for s in outcome.samples} == {(ttrl.DUMMY, "dummy")}
     assert (outcome.facts["voted"], outcome.facts["majority_right"]) == (0.0, None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"votes": 0}, "votes"),
-        ({"votes": 4, "samples": 5}, "samples"),
-        ({"samples": 0}, "samples"),
-        ({"voting": ("Math",)}, "voting"),
-    ],
-)
-def test_ttrl_names_a_wrong_field(fields: dict, name: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must be "):
-        TTRL(**fields)
 
 
 def test_maporl_s_reward_by_hand() -> None:
@@ -111,37 +71,23 @@ def test_maporl_s_reward_by_hand() -> None:
 
 
 def test_a_debate_by_hand() -> None:
-    steps = Steps(MAPoRL(turns=2, world=Toy()).episode(Random(0)), Batched(lambda turns: []))
-    assert [(turn.policy, text(turn)) for turn in steps.asked] == [
-        (f"agent_{k}", "solve box<question>MATH?</question>") for k in (1, 2)
-    ]
+    steps = begun(MAPoRL(turns=2, world=Toy()))
+    head = "solve box<question>MATH?</question>"
+    assert texts(steps.asked) == [head] * 2 and [turn.policy for turn in steps.asked] == ["agent_1", "agent_2"]
     steps.answer([r"\boxed{2}", r"\boxed{3}</solution>"])
     first, second = r"<solution>\boxed{2}</solution>", r"<solution>\boxed{3}&lt;/solution></solution>"
-    assert [text(turn) for turn in steps.asked] == [
-        f"solve box<question>MATH?</question>{first}\n{second}",
-        f"solve box<question>MATH?</question>{second}\n{first}",
-    ]
+    assert texts(steps.asked) == [f"{head}{first}\n{second}", f"{head}{second}\n{first}"]
     steps.answer([r"\boxed{2}", "no idea"])
-    earned = [(s.policy, s.reward) for s in steps.outcome.samples]
-    assert earned == [
-        ("agent_1", pytest.approx((1 + 0.3 * 0.5) / 1.3)),
-        ("agent_2", pytest.approx(0.3 * 0.5 / 1.3)),
-        ("agent_1", 1.0),
-        ("agent_2", 0.0),
-    ]
-    facts = steps.outcome.facts
-    assert (facts["right"], facts["right_first"], facts["right_last"], facts["interactions"]) == (0.5, 0.5, 0.5, 4)
+    outcome = steps.outcome
+    assert earned(outcome) == pytest.approx([(1 + 0.3 * 0.5) / 1.3, 0.3 * 0.5 / 1.3, 1.0, 0.0])
+    assert [sample.policy for sample in outcome.samples] == ["agent_1", "agent_2"] * 2
+    assert " ".join(outcome.facts) == "question right right_first right_last interactions tokens_out"
+    assert [*outcome.facts.values()] == ["MATH?", 0.5, 0.5, 0.5, 4, 0]
 
 
 def test_a_question_without_a_verifier_pays_nobody() -> None:
-    outcome, _ = run(MAPoRL(world=Toy("open")), lambda turn, i: r"\boxed{2}")
-    assert outcome.samples == [] and outcome.facts["right"] is None
-
-
-@pytest.mark.parametrize(("field", "value"), [("agents", 0), ("turns", 0), ("discount", 1.5), ("discount", -0.1)])
-def test_maporl_names_a_wrong_field(field: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"^{field} must be .* got {value}"):
-        MAPoRL(**{field: value})
+    outcome, _ = played(MAPoRL(world=Toy("open")), lambda turn: r"\boxed{2}")
+    assert outcome.samples == [] and outcome.facts == {"question": "open?", "right": None}
 
 
 @pytest.mark.parametrize(
@@ -160,30 +106,29 @@ def test_the_best_is_preferred_to_the_worst(rated: list[tuple[float, str]], pair
 
 
 def test_srlm_averages_readable_judgements() -> None:
-    steps = Steps(SRLM(candidates=3, judgements=2, world=Toy()).episode(Random(0)), Batched(lambda turns: []))
-    steps.answer([r"\boxed{2}", r"\boxed{3}", r"\boxed{4}"])
-    asked = [text(turn) for turn in steps.asked]
-    assert asked == [rf"score<question>MATH?</question><solution>\boxed{{{n}}}</solution>" for n in (2, 2, 3, 3, 4, 4)]
-    steps.answer(["<score>3</score>", "?", "<score>3</score>", "<score>1</score>", "?", "3"])  # 3, 2, unrated
-    facts = steps.outcome.facts
-    assert facts["pair"] == (r"\boxed{2}", r"\boxed{3}") and steps.outcome.samples == []
-    assert (facts["paired"], facts["chosen_right"], facts["rejected_right"]) == (1.0, 1.0, 0.0)
+    scores = ["<score>3</score>", "?", "<score>3</score>", "<score>1</score>", "?", "3"]  # 3, 2, unrated
+    outcome, asked = played(SRLM(candidates=3, judgements=2, world=Toy()), [*boxes(2, 3, 4), *scores])
+    shown = [rf"score<question>MATH?</question><solution>\boxed{{{n}}}</solution>" for n in (2, 2, 3, 3, 4, 4)]
+    assert texts(asked[3:]) == shown and outcome.samples == []
+    assert " ".join(outcome.facts) == "question paired pair chosen_right rejected_right"
+    assert [*outcome.facts.values()] == ["MATH?", 1.0, (r"\boxed{2}", r"\boxed{3}"), 1.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("method", "field", "values"),
     [
-        ("iterations", 0),
-        ("questions", 0),
-        ("candidates", 1),
-        ("judgements", 0),
-        ("dpo_batch", 0),
-        ("dpo_beta", 0.0),
+        *((TTRL, field, values) for field, values in {"votes": [0], "samples": [65, 0]}.items()),
+        *((MAPoRL, field, values) for field, values in {"agents": [0], "turns": [0], "discount": [1.5, -0.1]}.items()),
+        *((SRLM, field, [0]) for field in ("iterations", "questions", "judgements", "dpo_batch", "dpo_beta")),
+        (SRLM, "candidates", [1]),
     ],
 )
-def test_srlm_names_a_wrong_field(field: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"^{field} must be .* got {value}"):
-        SRLM(**{field: value})
+def test_a_wrong_field_is_named(method: type, field: str, values: list[float]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{field} must be .* got {value}"):
+            method(**{field: value})
+    with pytest.raises(ValueError, match="^voting must be some of .*, got 'Math'"):
+        TTRL(voting=("Math",))
 
 
 def test_the_plain_head_gives_the_models_log_probabilities() -> None:
@@ -202,22 +147,22 @@ def test_dpo_makes_the_chosen_answer_likelier(adapted: bool) -> None:
     policy = policies.load("tiny-small")
     if adapted:
         policy = attach(policy, ["shared"], 4, 8, 0.0, source="tiny-small")["shared"]
-    protocol = SRLM(questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8, world=Toy())
-    rows = [[{"role": "assistant", "content": answer}] for answer in (r"\boxed{yes}", r"\boxed{no}")]
-    pair = {"prompt": list(protocol.solver(question="MATH?").messages), "chosen": rows[0], "rejected": rows[1]}
-    protocol.pairs = lambda policy, run, iteration: [pair] * 24
-    before = margin(policy, protocol)
+    method = SRLM(questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8, world=Toy())
+    chosen, rejected = ([{"role": "assistant", "content": answer}] for answer in boxes("yes", "no"))
+    pair = {"prompt": list(method.solver(question="MATH?").messages), "chosen": chosen, "rejected": rejected}
+    method.pairs = lambda policy, run, iteration: [pair] * 24
+    before = margin(policy, method)
     run = config.build("srlm", "smoke", out=".", overrides={"learning_rate": 2e-2 if adapted else 1e-3})
-    assert protocol.fit(policy, run) == 2 * 24 / 8
-    assert margin(policy, protocol) > before + 1
-    assert policy.generate([protocol.solver(question="1+1")], 0.0, 8)[0].text, "the policy still speaks"
+    assert method.fit(policy, run) == 2 * 24 / 8
+    assert margin(policy, method) > before + 1
+    assert policy.generate([method.solver(question="1+1")], 0.0, 8)[0].text, "the policy still speaks"
 
 
-def margin(policy: object, protocol: SRLM) -> float:
+def margin(policy: object, method: SRLM) -> float:
     from coevolve.losses import selective_logprobs
 
-    prompt = policy.render(protocol.solver(question="MATH?").messages)
-    rows = [(prompt, policy.tokenizer(answer).input_ids) for answer in (r"\boxed{yes}", r"\boxed{no}")]
+    prompt = policy.render(method.solver(question="MATH?").messages)
+    rows = [(prompt, policy.tokenizer(answer).input_ids) for answer in boxes("yes", "no")]
     with torch.no_grad():
         states = [policy.states([row]) for row in rows]
         good, bad = (selective_logprobs(hidden, policy.head_VH, targets).sum().item() for hidden, targets in states)
@@ -225,12 +170,12 @@ def margin(policy: object, protocol: SRLM) -> float:
 
 
 def test_self_graded_pairs_of_the_tiny_backbone_are_mostly_right() -> None:
-    policy, protocol = policies.load("tiny"), SRLM(questions=40)
+    policy, method = policies.load("tiny"), SRLM(questions=40)
     run = config.build("srlm", "quick", out=".")
-    rows = protocol.pairs(policy, run, 1)
-    assert 10 < len(rows) <= 40 and rows == protocol.pairs(policy, run, 1)
+    pairs = method.pairs(policy, run, 1)
+    assert 10 < len(pairs) <= 40 and pairs == method.pairs(policy, run, 1)
     engine = Batched(partial(policy.generate, temperature=1.0, max_tokens=64))
-    outcomes = play([protocol.episode(Random(i)) for i in range(40)], engine, (0, 1))
-    chosen = [o.facts["chosen_right"] for o in outcomes if o.facts["paired"]]
-    rejected = [o.facts["rejected_right"] for o in outcomes if o.facts["paired"]]
-    assert sum(chosen) / len(chosen) > 0.6 > 0.2 > sum(rejected) / len(rejected)
+    outcomes = play([method.observed(Random(i)) for i in range(40)], engine, (0, 1))
+    paired = [outcome.facts for outcome in outcomes if outcome.facts["paired"]]
+    chosen, rejected = (sum(facts[name] for facts in paired) for name in ("chosen_right", "rejected_right"))
+    assert chosen / len(paired) > 0.6 > 0.2 > rejected / len(paired)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coevolve import show
+from coevolve import show, show_segments
 from coevolve.types import Outcome, Reply, Turn
 
 LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
-HOSTILE = [row["input"] for row in map(json.loads, LINES) if row["kind"] == "html_text"]
+HOSTILE = [line["input"] for line in map(json.loads, LINES) if line["kind"] == "html_text"]
 HOSTILE += [
     "\u202eevil\u2066",
     "a\x00b\x9bc\u2028d\ud800",
@@ -19,16 +19,9 @@ HOSTILE += [
     "```\n<b>\n````",
     "$x$ &lt;",
 ]
-TAGS = {"div", "details", "summary", "table", "tr", "th", "td", "pre", "span", "sup", "b", "code"}
-STYLES = {
-    "background-color",
-    "white-space",
-    "overflow-wrap",
-    "margin",
-    "text-align",
-    "vertical-align",
-    "padding",
-}
+TAGS = set("div details summary table tr th td pre span sup b code p".split())
+STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
+STYLES |= {"border-bottom", "max-width"}
 
 
 class Page(HTMLParser):
@@ -67,8 +60,10 @@ def everything(text: str) -> list[show.Shown]:
     return [
         show.turns([reply.turn]),
         show.replies([reply], [sample], [[0.5] * len(text)]),
-        show.outcome(Outcome([sample], {text: text, "list": [text]})),
-        show.credit(sample, [(-1.0) ** i for i in range(len(text))]),
+        show.outcome(Outcome([sample], facts={text: text, "list": [text]})),
+        show.credit(sample, [1.0] * len(text)),
+        show_segments.paid(reply.earns({text: 0.5})),
+        show_segments.conversation([sample], title=text),
     ]
 
 
@@ -78,15 +73,12 @@ def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
         page = Page(shown._repr_html_())
         assert page.tags <= TAGS and not page.open
         assert {name for name, _ in page.attributes} <= {"open", "style", "title"}
-        for name, value in page.attributes:
-            if name == "style":
-                assert {rule.split(":")[0] for rule in value.split(";")} <= STYLES
-        assert "<script" not in shown.html.lower() and "var(" not in shown.html
+        styles = [value for name, value in page.attributes if name == "style"]
+        assert {rule.split(":")[0] for style in styles for rule in style.split(";")} <= STYLES
         for hidden in (shown.html, shown.text, shown._repr_markdown_()):
             assert all(c.isprintable() or c in "\n\t" for c in hidden)
             hidden.encode("utf-8")
-        assert show.visible(text) in page.text or "credit" in shown.html
-    assert show.visible(text) in re.sub(r"[+-]", "", Page(everything(text)[3].html).text) or re.search(r"[+-]", text)
+        assert show.visible(text) in page.text
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -96,15 +88,17 @@ def test_markdown_fence_holds(text: str) -> None:
     assert not any(line.strip().startswith(last) for line in lines[1:-1])
 
 
-def test_visible_and_escape_by_hand() -> None:
+def test_what_is_visible_and_escaped_by_hand() -> None:
     assert show.visible("a\x1b[31m\u202e\u200b\r\n\té 中") == "a\\x1b[31m\\u202e\\u200b\\r\n\té 中"
     assert show.escape("<a href='x'>&\"") == "&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;"
+    inner = show.element("b", "<i>")
+    assert show.element("p", inner, "<i>", title='"', style="") == '<p title="&quot;"><b>&lt;i&gt;</b>&lt;i&gt;</p>'
 
 
 def test_turns_open_the_first_and_tell_limits() -> None:
     turns = [Turn("judge", ({"role": "user", "content": "grade"},), "frozen", 32, 0.0), spoken("b").turn]
     shown = show.turns(turns)
-    assert shown.html.count("<details") == 2 and shown.html.count("<details open>") == 1
+    assert shown.html.count("<details") == 2 and shown.html.count("<details open") == 1
     assert str(shown).startswith("judge · policy frozen · temperature 0 · at most 32 tokens\n    user: grade")
 
 
@@ -121,21 +115,20 @@ def test_replies_tell_reward_advantage_and_length() -> None:
 
 
 def test_outcome_lists_facts_and_samples() -> None:
-    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], {"rate": 1 / 3}))
+    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], facts={"rate": 1 / 3}))
     assert ">rate</th>" in shown.html and ">0.3333</code></td>" in shown.html
-    assert "reward a masked, b -0.5 · group q1" in str(shown)
-    assert repr(shown) == str(shown) == shown.text
+    assert str(shown).startswith("rate: 0.3333\nsolver · policy yes")
+    assert "reward a masked, b -0.5 · group q1" in repr(shown)
     assert "group " + "q" * 59 + "…" in str(show.outcome(Outcome([spoken("yes").earns(1.0, "q" * 90)])))
     assert Page(show.outcome(Outcome()).html).text == ""
 
 
 def test_credit_marks_signs_and_scales_colours() -> None:
-    turn = Turn("solver", ())
-    reply = Reply(turn, "ab<c", ids=(1, 2, 3, 4, 5), ends=(1, 2, 2, 4, 4))
+    reply = Reply(Turn("solver", ()), "ab<c", ids=(1, 2, 3, 4, 5), ends=(1, 2, 2, 4, 4))
     shown = show.credit(reply.earns(1.0), [1.0, 0.5, -2.0, 0.0, 0.0])
     assert re.findall(r"<sup>(.)</sup>", shown.html) == ["+", "-", "0"]
     assert "rgba(0,114,178,0.30)" in shown.html and "rgba(213,94,0,0.60)" in shown.html
     assert 'title="token 1, id 2, credit +0.5"' in shown.html
-    assert str(shown).endswith("[+]ab[-]▯[0]&lt;c▯".replace("&lt;", "<"))
+    assert str(shown).endswith("[+]ab[-]▯[0]<c▯")
     with pytest.raises(ValueError, match="5 tokens, 1 values"):
         show.credit(reply.earns(1.0), [1.0])

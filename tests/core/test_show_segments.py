@@ -1,4 +1,4 @@
-"""The view of who was paid for what: every token is there once, escaped, with its segment, reward and advantage."""
+"""The view of who was paid for what: every token is there once, with its segment, reward and advantage."""
 
 import html
 import re
@@ -12,46 +12,35 @@ from coevolve.types import Reply, Sample, Turn
 TEXT = "a<b>&é🙂 c"
 
 
-def sample(text: str = TEXT, role: str = "review", reward: float | None = 0.5) -> Sample:
-    ids = tuple(range(len(text) + 1))
-    reply = Reply(Turn(role, ()), text, (1,), ids, (0.0,) * len(ids), (*range(1, len(text) + 1), len(text)))
-    return reply.earns(
-        {"critique": reward, "initial_ranking": None}, "g", {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
-    )
-
-
-def titles(shown: object) -> list[str]:
-    return [html.unescape(title) for title in re.findall(r'title="([^"]*)"', shown.html)]
+def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
+    ids = tuple(range(len(TEXT) + 1))
+    reply = Reply(Turn(role, ()), TEXT, (1,), ids, (0.0,) * len(ids), (*range(1, len(TEXT) + 1), len(TEXT)))
+    spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
+    return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
 
 
 def test_every_token_is_shown_once_with_its_segment_reward_and_advantage() -> None:
-    one = sample()
-    advantages = [0.25, 0.25, 0.25, *[None] * 7]
-    shown = paid(one, advantages)
-    notes = titles(shown)
-    assert len(notes) == len(one.reply.ids) == 10
+    shown = paid(sample(), [0.25, 0.25, 0.25, *[None] * 7])
+    notes = [html.unescape(title) for title in re.findall(r'title="([^"]*)"', shown.html)]
+    assert len(notes) == 10
     assert notes[0] == "token 0: critique, reward +0.5, advantage +0.25"
     assert notes[3] == "token 3: no segment, advantage masked"
     assert notes[5] == "token 5: initial_ranking, reward masked, advantage masked"
-    body = re.sub(r"<[^>]*>", "", shown.html)
-    assert html.unescape(body) == TEXT + "▯"
-    assert shown.text == "[critique +0.5: a<b]>&[initial_ranking masked: é🙂] c"
-
-
-def test_paid_segments_are_filled_and_masked_ones_underlined() -> None:
+    assert html.unescape(re.sub(r"<[^>]*>", "", shown.html)) == TEXT + "▯"
+    assert shown.text == "[critique +0.5: a<b]>&[initial_ranking masked: é🙂] c▯"
     spans = re.findall(r"<span[^>]*>", paid(sample()).html)
-    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7
-    assert ["dotted" in span for span in spans] == [False] * 5 + [True] * 2 + [False] * 3
+    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid segments are filled"
+    assert ["dotted" in span for span in spans] == [False] * 5 + [True] * 2 + [False] * 3, "masked ones underlined"
 
 
 def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
-    samples = [sample(role=role, reward=reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
+    samples = [sample(role, reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
     shown = conversation(samples, segment_centred(samples), "two & two")
     assert shown.html.count("<tr>") == 3 and shown.html.count("<td") == 6 and "two &amp; two" in shown.html
     assert "critique, reward +1, advantage +0.5" in shown.html and "advantage -0.5" in shown.html
-    assert shown.text.splitlines()[0] == "two & two" and "agent 1, verdict: critique +1" in shown.text
+    assert shown.text.splitlines()[0] == "two & two"
+    assert "agent 1, verdict: reward critique +1, initial_ranking masked" in shown.text
     assert list(legend(samples)) == ["critique", "initial_ranking"]
-    assert "<script" not in conversation([sample("<script>alert(1)</script>")]).html
 
 
 def test_a_plain_reward_is_one_segment() -> None:

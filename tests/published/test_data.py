@@ -8,7 +8,7 @@ import pytest
 
 from coevolve import setups
 from coevolve.driver import Batched
-from coevolve.score import score, tally
+from coevolve.held_out import score, tally
 from coevolve.types import Reply, Role
 from published import data, rows
 from published.grading import grade

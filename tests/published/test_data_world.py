@@ -9,11 +9,11 @@ import mirror
 import pytest
 
 from coevolve.driver import Batched, play
+from coevolve.held_out import score, tally
 from coevolve.papers.comas.method import CoMAS
 from coevolve.papers.conl.method import CoNL
 from coevolve.papers.mae.method import MAE
 from coevolve.papers.sage.method import SAGE
-from coevolve.score import score, tally
 from coevolve.types import Reply, Role
 from coevolve.worlds import World
 from published import data

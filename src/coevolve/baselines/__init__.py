@@ -1,1 +1,1 @@
-"""Baselines of the papers' tables, each with the same interface as a protocol or its own way to train."""
+"""Baselines of the papers' tables: methods like the papers' own, some with a trainer of TRL's."""

@@ -1,13 +1,12 @@
-"""The untrained model: a protocol without episodes, so that every row of a table is a run."""
+"""The untrained model: a method without episodes, so that every line of a table is a run."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from coevolve import config
 from coevolve.checks import among
 from coevolve.method import Method
-from coevolve.worlds import World
-from tinyworld.oracle import TinyWorld
 
 PAPERS = ("mae", "sage", "spice", "comas", "conl")
 
@@ -16,17 +15,17 @@ PAPERS = ("mae", "sage", "spice", "comas", "conl")
 class Base(Method):
     """Evaluate the model as it comes, asked the way one paper asks."""
 
-    TRAINING: ClassVar[dict[str, Any]] = {"steps": 0}
+    seeded: ClassVar[bool] = False
+    TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 0}
 
-    paper: str = "mae"  # whose solver prompt and answer format
-    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
-    prompt: str = "compact"
-    prompt_folder: str | None = None
-    world: World = field(default_factory=TinyWorld, repr=False)
+    paper: str = "mae"  # type: ignore[misc]  # whose solver prompt and answer format
 
     def __post_init__(self) -> None:
         among("paper", self.paper, PAPERS)
-        protocol = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
-        self.solver = protocol.solver
-        if hasattr(protocol, "read"):
-            self.read = protocol.read
+        super().__post_init__()
+        self.method: Method = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
+        self.solver = self.method.solver
+
+    def read_answer(self, text: str) -> str | None:
+        """Return what a reply answers, in the paper's form."""
+        return self.method.read_answer(text)

@@ -7,8 +7,8 @@ the Solver learns to agree with its own majority. Both are trained with GRPO in 
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from random import Random
 from typing import Any, ClassVar
@@ -18,37 +18,30 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from coevolve import setups
 from coevolve.checks import among, at_least
 from coevolve.method import Method
-from coevolve.papers.spice.method import TEMPLATES
+from coevolve.papers.spice.method import SPICE, TEMPLATES
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, Question, read_free
 from coevolve.papers.spice.rewards import uncertainty
 from coevolve.parse import boxed
 from coevolve.shares import mean
-from coevolve.types import Episode, Outcome
+from coevolve.types import Episode, Outcome, Reply
 from coevolve.verify.plain import normal
 from coevolve.worlds import World
-from tinyworld.oracle import TinyWorld
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 ORDERS = 4  # n-grams up to this length
+
+
+Vote = tuple[str | None, float]  # the majority's answer to a question, and its share of all answers
 
 
 @dataclass(kw_only=True)
 class RZero(Method):
     """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
 
-    PROMPTS: ClassVar[str] = "spice"
-
-    TRAINING: ClassVar[dict[str, Any]] = {  # steps: those of the other rows; R-Zero counts five long iterations
-        "steps": 640,
-        "batch_size": 128,
-        "learning_rate": 1e-6,
-        "temperature": 1.0,
-        "loss": "ppo",
-        "clip": (0.2, 0.2),
-        "entropy_coef": 0.0,
-    }
-
-    PAPER: ClassVar[dict[str, Any]] = {"steps": "5 long iterations"}  # Table 5
+    paper: ClassVar[str] = "spice"
+    seeded: ClassVar[bool] = False
+    TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
+    PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows
 
     rollouts: int = 4  # questions to one prompt: a GRPO group (Table 5)
     requests: int = 1  # prompts of an episode; their questions together are what repetition is counted among
@@ -60,24 +53,18 @@ class RZero(Method):
     accuracy_weight: float = 0.9  # of the Solver's reward; the rest is its format (R-Zero's released code)
     estimator: str = "task_relative"  # within a group that is GRPO: mean and standard deviation
     template: str = "chat"
-    prompt: str = "compact"
-    prompt_folder: str | None = None
-    world: World = field(default_factory=TinyWorld, repr=False)
-
-    policies: ClassVar[tuple[str, ...]] = ("solver", "challenger")
-    scored: ClassVar[tuple[str, ...]] = ("solver",)  # who answers the held-out items
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least(self, rollouts=1, requests=1, answers=1)
         for name, high in (("band", 0.5), ("similarity", 1), ("accuracy_weight", 1), ("repetition", math.inf)):
-            if not 0 <= getattr(self, name) <= high:
-                raise ValueError(f"{name} must lie between 0 and {high}, got {getattr(self, name)}")
+            value = vars(self)[name]
+            if not 0 <= value <= high:
+                raise ValueError(f"{name} must lie between 0 and {high}, got {value}")
         among("template", self.template, TEMPLATES)
-        self.solver = self._role(TEMPLATES[self.template], "solver", policy="solver")
-        self.ask = self._role("challenger_alone", "challenger", policy="challenger")
+        self.solver = self.role(TEMPLATES[self.template], "solver", policy="solver")
+        self.ask = self.role("challenger_alone", "challenger", policy="challenger")
         self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS
-
-    read = staticmethod(boxed)
 
     def episode(self, rng: Random) -> Episode:
         """Ask `requests` times `rollouts` questions, answer each, pay the Challenger and teach the Solver."""
@@ -89,50 +76,71 @@ class RZero(Method):
         replies = (yield [self.solver(question=q) for q in valid for _ in range(self.answers)]) if valid else []
         groups = [replies[i : i + self.answers] for i in range(0, len(replies), self.answers)]
         votes = [majority([boxed(reply.text) for reply in group]) for group in groups]
-        repeats = iter(shares(valid, self.similarity, len(asked)))
-        rates = iter([rate for _, rate in votes])
-        own = asked[0].turn.key[:-1]
+        repeats = shares(valid, self.similarity, len(asked))
         samples = []
+        earned = iter([self.challenger_reward(rate, repeat) for (_, rate), repeat in zip(votes, repeats, strict=True)])
         for i, (reply, task) in enumerate(zip(asked, tasks, strict=True)):
-            paid = self.invalid
-            if isinstance(task, Question):
-                paid = max(0.0, uncertainty(next(rates)) - self.repetition * next(repeats))
-            samples.append(reply.earns(paid, (*own, i // self.rollouts)))
-        taught = [i for i, (label, rate) in enumerate(votes) if label and abs(rate - 0.5) <= self.band]
-        taught = [i for i in taught if self.world.valid(valid[i]) is False or not self.world.held_out(valid[i])]
+            reward = next(earned) if isinstance(task, Question) else self.invalid
+            samples.append(reply.earns(reward, (reply.siblings, i // self.rollouts)))
+        taught = [
+            i for i, (question, vote) in enumerate(zip(valid, votes, strict=True)) if self.teaches(question, vote)
+        ]
         for i in taught:
             for reply in groups[i]:
-                answer = boxed(reply.text)
-                agrees = answer is not None and normal(answer) == votes[i][0]
-                paid = self.accuracy_weight * agrees + (1 - self.accuracy_weight) * (answer is not None)
-                samples.append(reply.earns(paid, (*own, i)))
-        return Outcome(samples, self._facts(tasks, valid, votes, taught))
+                samples.append(reply.earns(self.solver_reward(reply, votes[i][0]), (reply.siblings, i)))
+        return Outcome(samples, trace=(len(asked), valid, votes, taught))
 
-    def _facts(
-        self,
-        tasks: Sequence[Question | str],
-        valid: Sequence[str],
-        votes: Sequence[tuple[str | None, float]],
-        taught: Sequence[int],
-    ) -> dict[str, Any]:
-        labels = [self.world.right(text, label) for text, (label, _) in zip(valid, votes, strict=True)]
+    def challenger_reward(self, rate: float, repeats: float) -> float:
+        """Return what a valid question earns: its uncertainty less the penalty for repetition, never below 0."""
+        return max(0.0, uncertainty(rate) - self.repetition * repeats)
+
+    def teaches(self, question: str, vote: Vote) -> bool:
+        """Whether the Solver learns from a question: one that divides it, and is not held out."""
+        label, rate = vote
+        allowed = self.world.valid(question) is False or not self.world.held_out(question)
+        return bool(label) and abs(rate - 0.5) <= self.band and allowed
+
+    def solver_reward(self, reply: Reply, label: str | None) -> float:
+        """Return what an answer earns: for agreeing with the majority, and for its form."""
+        answer = boxed(reply.text)
+        agrees = answer is not None and normal(answer) == label
+        return self.accuracy_weight * agrees + (1 - self.accuracy_weight) * (answer is not None)
+
+    def read_answer(self, text: str) -> str | None:
+        r"""Return the content of the last \boxed{...}."""
+        return boxed(text)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Two policies, both trained."""
+        return ("solver", "challenger")
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The Solver answers the held-out questions."""
+        return ("solver",)
+
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """How many questions were valid and taught, and whether the majorities were right."""
+        asked, valid, votes, taught = outcome.trace
+        labels = [world.right(q, label) for q, (label, _) in zip(valid, votes, strict=True)]
         return {
-            "valid": len(valid) / len(tasks),
-            "taught": len(taught) / len(tasks),
+            "valid": len(valid) / asked,
+            "taught": len(taught) / asked,
             "agreement": mean([rate for _, rate in votes]),
             "gold_right": mean(labels),
-            "questions": list(valid),
+            "questions": valid,
         }
 
 
-def majority(answers: Sequence[str | None]) -> tuple[str | None, float]:
-    """The answer given most often, in `normal` spelling, and its share of all answers; (None, 0.0) without any."""
+def majority(answers: Sequence[str | None]) -> Vote:
+    """Return the answer given most often, in `normal` spelling, and its share of all; (None, 0.0) without any."""
     label, votes = setups.majority(None if answer is None else normal(answer) for answer in answers)
     return label, votes / max(1, len(answers))
 
 
 def bleu(text: str, reference: str) -> float:
-    """Sentence BLEU of two questions over words and single digits, smoothed with 0.1 for an order without a match.
+    """Return the sentence BLEU of two questions over words and single digits, smoothed with 0.1.
 
     The highest order is the length of the shorter text, at most 4, so equal texts give 1.
     """
@@ -147,7 +155,7 @@ def bleu(text: str, reference: str) -> float:
 
 
 def shares(questions: Sequence[str], similarity: float, batch: int) -> list[float]:
-    """Each question's cluster size over the batch's size: R-Zero's repetition penalty.
+    """Return each question's cluster size over the batch's size: R-Zero's repetition penalty.
 
     Clusters are agglomerative with average linkage on 1 - BLEU (both ways, averaged), cut at `similarity`.
     """

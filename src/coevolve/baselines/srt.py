@@ -4,8 +4,8 @@ SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes o
 a ranking reward, a diagnostic reward or credit by segment.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, ClassVar
 
@@ -15,87 +15,106 @@ from coevolve.papers.conl.method import CoNL
 from coevolve.parse import answer_line
 from coevolve.setups import majority
 from coevolve.shares import mean, number
-from coevolve.types import Episode, Outcome, Reply
+from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
-from tinyworld.oracle import TinyWorld
 
 FORMS = ("single", "multi")
 
 
-class Tabled(Method):
-    """CoNL's personas, questions and training configuration, for whoever has CoNL's fields of these names."""
+@dataclass(kw_only=True)
+class AnswerRewards(Method):
+    """CoNL's personas answer one of its questions; what an agent's answer earns is paid for all that it said."""
 
-    TRAINING: ClassVar[dict[str, Any]] = CoNL.TRAINING
-    PAPER: ClassVar[dict[str, Any]] = {"test_time": True}
-    judge_temperature: ClassVar[float | None] = None  # a field of those whose agents rank each other
-    read = staticmethod(answer_line)
+    paper: ClassVar[str] = "conl"
+    TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
+    PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
+
+    agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
+    estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
+    test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.table = CoNL(
             agents=self.agents,
             test_time=self.test_time,
             prompt=self.prompt,
             prompt_folder=self.prompt_folder,
             world=self.world,
-            judge_temperature=self.judge_temperature,
         )
         self.solver = self.table.solver
 
+    def episode(self, rng: Random) -> Episode:
+        """Have all agents answer one question, and pay them; the agents of a round share a baseline."""
+        question = rng.choice(self.table.questions)
+        rounds, solutions = yield from self.solve(question)
+        answers = [answer_line(solution) for solution in solutions]
+        rewards = self.rewards(question, answers)
+        samples = [
+            reply.earns(reward, reply.siblings)
+            for replies in rounds
+            for reply, reward in zip(replies, rewards, strict=True)
+            if reward is not None
+        ]
+        return Outcome(samples, trace=(question, rounds, answers, rewards))
+
+    def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
+        """Return the rounds that were said and every agent's solution: CoNL's round 0 alone."""
+        table = self.table
+        replies = yield [table.proposal(persona=persona, query=question) for persona in table.personas]
+        return [replies], [reply.text for reply in replies]
+
+    def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
+        """Return what each agent's answer earns; None: nothing, and it is not trained on."""
+        raise NotImplementedError
+
+    def read_answer(self, text: str) -> str | None:
+        """Return the answer line of a reply."""
+        return answer_line(text)
+
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
+        question, rounds, answers, _ = outcome.trace
+        return {
+            "question": question,
+            "answers": answers,
+            "right_final": mean([world.right(question, answer) for answer in answers]),
+            "tokens_turn": mean([len(reply.ids) for replies in rounds for reply in replies]),
+        }
+
 
 @dataclass(kw_only=True)
-class SRT(Tabled):
+class SRT(AnswerRewards):
     """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
 
     form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation
-    agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
-    estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
     judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
-    test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
-    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring
-    prompt: str = "compact"
-    prompt_folder: str | None = None
-    world: World = field(default_factory=TinyWorld, repr=False)
 
     def __post_init__(self) -> None:
         among("form", self.form, FORMS)
         super().__post_init__()
+        self.table = replace(self.table, judge_temperature=self.judge_temperature)
 
-    def episode(self, rng: Random) -> Episode:
-        """Answer one question N times, alone or in conversation, and pay everybody who is with the majority."""
-        question = rng.choice(self.table.questions)
-        if self.form == "multi":
-            talk = yield from self.table.converse(question)
-            rounds = [talk.proposals, talk.reviews, talk.revisions, talk.verdicts]
-            answers = [answer_line(text) for text in talk.revised]
-        else:
-            rounds = [(yield solutions(self.table, question))]
-            answers = [answer_line(reply.text) for reply in rounds[0]]
-        winner, votes = majority(answers)
-        rewards = [float(answer is not None and answer == winner) for answer in answers]
-        rights = [self.world.right(question, answer) for answer in answers]
-        facts = {
-            "question": question,
-            "answers": answers,
+    def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
+        """Solve alone, or in conversation and then revise."""
+        if self.form == "single":
+            return (yield from super().solve(question))
+        talk = yield from self.table.converse(question)
+        return talk.rounds, talk.revised
+
+    def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
+        """Pay everybody who is with the majority."""
+        winner, _ = majority(answers)
+        return [float(answer is not None and answer == winner) for answer in answers]
+
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """How large the majority was and whether it was right, beside what was answered."""
+        facts = super().observe(outcome, world)
+        winner, votes = majority(facts["answers"])
+        return {
+            "question": facts["question"],
+            "answers": facts["answers"],
             "majority_share": votes / self.agents,
-            "majority_right": number(self.world.right(question, winner)),
-            "right_final": mean(rights),
+            "majority_right": number(world.right(facts["question"], winner)),
+            **facts,
         }
-        return Outcome(pay(rounds, rewards), facts | tokens_of(rounds))
-
-
-def solutions(table: CoNL, question: str) -> list:
-    """Ask every persona for an independent solution (CoNL's round 0 alone)."""
-    return [table.proposal(persona=persona, query=question) for persona in table.personas]
-
-
-def pay(rounds: Sequence[Sequence[Reply]], rewards: Sequence[float | None]) -> list:
-    """Give agent i its one reward for all it said, none for None; the agents of a round share a baseline."""
-    group = rounds[0][0].turn.key[:-1]
-    paid = [(reply, reward) for said in rounds for reply, reward in zip(said, rewards, strict=True)]
-    return [reply.earns(reward, group) for reply, reward in paid if reward is not None]
-
-
-def tokens_of(rounds: Sequence[Sequence[Reply]]) -> dict[str, float]:
-    """Mean tokens per turn, as CoNL's episodes report them."""
-    lengths = [len(reply.ids) for said in rounds for reply in said]
-    return {"tokens_turn": sum(lengths) / len(lengths)}

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coevolve.checks import among
 from coevolve.papers.spice.method import SPICE
 
 
@@ -9,13 +10,12 @@ from coevolve.papers.spice.method import SPICE
 class StrongChallenger(SPICE):
     """SPICE in which another model is the Challenger and only the Reasoner is trained (section 3.1)."""
 
-    challenger: str = "fixed"
+    challenger: str = "fixed"  # the strong model is not trained
     strong: str = "Qwen/Qwen3-32B"  # the paper's Qwen3-32B-Instruct; a backbone, a model folder or a hub id
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.challenger != "fixed":
-            raise ValueError(f"challenger must be fixed, got {self.challenger!r}: the strong model is not trained")
+        among("challenger", self.challenger, ("fixed",))
 
     @property
     def models(self) -> dict[str, str]:

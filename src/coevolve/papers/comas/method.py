@@ -45,30 +45,36 @@ class Round:
 
 
 @dataclass(kw_only=True)
-class Discussion(Method):
-    """CoMAS's questions, agents and answers, for whoever trains several agents on them."""
+class Table1(Method):
+    """What the trained methods of CoMAS's Table 1 share: questions, configuration, set-ups and how answers are read."""
 
     paper: ClassVar[str] = "comas"
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
 
-    agents: int = 4  # l (section 4.1.1)
     setups: tuple[str, ...] = ("vanilla", "consistency", "autogen", "debate")  # of the final scoring (section 4.1.2)
     estimator: str = "reinforce_pp"  # Eq. 10 over an agent's whole buffer
 
     @cached_property
-    def questions(self) -> list[str]:
-        """The training questions."""
-        return [question for _, question in self.world.training()]
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The agents u_1 to u_l, each with weights of its own."""
-        return tuple(f"agent_{k + 1}" for k in range(self.agents))
+    def training(self) -> list[tuple[str, str]]:
+        """The training questions with their domains."""
+        return self.world.training()
 
     def read_answer(self, text: str) -> str | None:
         r"""What a solution answers: the content of the last \boxed{...}."""
         return boxed(text)
+
+
+@dataclass(kw_only=True)
+class Discussion(Table1):
+    """Several agents, each with weights of its own."""
+
+    agents: int = 4  # l (section 4.1.1)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The agents u_1 to u_l."""
+        return tuple(f"agent_{k + 1}" for k in range(self.agents))
 
 
 @dataclass(kw_only=True)
@@ -99,7 +105,7 @@ class CoMAS(Discussion):
 
     def episode(self, rng: Random) -> Episode:
         """Discuss one question `reuse` times, m rounds each, and pay everybody (sections 3.1 and 3.2)."""
-        q = rng.choice(self.questions)
+        _, q = rng.choice(self.training)
         histories: list[list[Round]] = [[] for _ in range(self.reuse)]  # h_q of each discussion
         rounds: list[Round] = []
         for _ in range(self.m):
