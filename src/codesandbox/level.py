@@ -3,7 +3,6 @@
 COEVOLVE_SANDBOX is one of NAMES; unset takes the best of `namespaces` and `kernel`, and refuses below.
 """
 
-import atexit
 import os
 import shutil
 import sys
@@ -11,7 +10,7 @@ import tempfile
 import threading
 
 from codesandbox.guarded import wire
-from codesandbox.pool import Pool, SandboxError
+from codesandbox.pool import Limits, Pool, SandboxError
 
 NAMES = {"refuse": 0, "process": 1, "kernel": 2, "namespaces": 3, "external": 4}
 VARIABLE = "COEVOLVE_SANDBOX"
@@ -46,19 +45,20 @@ def solve(path):  # what it managed to do to this machine
     return done
 """
 _pools: dict[str, Pool] = {}
-_lock = threading.RLock()
+_lock = threading.Lock()
 
 
 def _answer(pool: Pool, program: str, text: str, cpu: float = 3.0, memory: int = 1024) -> tuple[str, list]:
-    """Why a probe's process ended, and the frames it sent after its start."""
-    inputs = (("call", "solve", wire.encode(((text,), {}))), ("end",))
-    child = pool.run(["calls", program, False], inputs, cpu=cpu, wall=3.0, memory=memory)
-    return child.why, child.frames[2:] if child.frames[:2] == [["guarded"], ["ready"]] else ["no start"]
+    """Why a probe's process ended, and the frames it wrote after its start."""
+    call = ["call", "solve", wire.encode(((text,), {}))]
+    ran = pool.run(Limits(cpu, 3.0, memory), [["calls", program, False], call])
+    (frames,) = ran.frames
+    return ran.why, frames[1:] if all(ran.guarded) and frames[:1] == [["ready"]] else ["no start"]
 
 
 def reached(pool: Pool) -> int:
     """Level that the servers of this pool really give: 0 when they cannot run or bound even what they should."""
-    with tempfile.TemporaryDirectory(prefix="coevolve-probe-") as folder:
+    with tempfile.TemporaryDirectory(prefix="codesandbox-probe-") as folder:
         if os.geteuid() == 0:
             os.chmod(folder, 0o777)  # for the user that programs run as: only the guard is to stop the probe
         path = os.path.join(folder, "probe")
@@ -99,32 +99,8 @@ def _choose() -> Pool:
 
 def programs() -> Pool:
     """The servers that run programs, started and tested on first use. Raises SandboxError where none may run."""
+    asked = os.environ.get(VARIABLE, "")
     with _lock:
-        name = f"programs {os.environ.get(VARIABLE, '')}"
-        if name not in _pools:
-            _pools[name] = _choose()
-        return _pools[name]
-
-
-def formulas() -> Pool:
-    """The servers that compare formulas, warm with math-verify; guarded by the kernel where it can, else by limits."""
-    with _lock:
-        if "formulas" not in _pools:
-            if not sys.platform.startswith("linux"):
-                raise SandboxError("formulas are compared in guarded processes, which exist on Linux only")
-            pools = (Pool(level, math=True) for level in (2, 1))
-            works = (pool for pool in pools if ["end"] in pool.run(["math", "1", "1"], (), 9.0, 9.0, 1024).frames)
-            if (pool := next(works, None)) is None:
-                raise SandboxError("the processes that compare formulas start but give no answer")
-            _pools["formulas"] = pool
-        return _pools["formulas"]
-
-
-@atexit.register
-def close() -> None:
-    """Stop all idle servers."""
-    for pool in _pools.values():
-        pool.close()
-
-
-os.register_at_fork(after_in_child=_pools.clear)  # a forked process must not talk to its parent's servers
+        if asked not in _pools:
+            _pools[asked] = _choose()
+        return _pools[asked]
