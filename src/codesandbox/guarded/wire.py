@@ -16,7 +16,7 @@ KINDS = {tag: kind for kind, tag in TAGS.items()}
 SCALARS = {
     str: str.__str__,
     int: lambda value: ["i", hex(int.__int__(value))],
-    float: lambda value: ["r", float.hex(value)],
+    float: lambda value: ["r", float.hex(float.__add__(value, 0.0))],  # -0.0 is 0.0
     bytes: lambda value: ["b", bytes.hex(value)],
     bytearray: lambda value: ["y", bytearray.hex(value)],
 }
