@@ -13,33 +13,23 @@ pytestmark = pytest.mark.usefixtures("landlock")
     [
         ("assert f(3) == 9", "pass"),
         ("assert f(3) == 9\nassert f(-2) == 4, 'square'", "pass"),
-        ("assert f(3) == 9.0", "pass"),
         ("assert f(3) == 8", "wrong"),
-        ("assert f(2) == 4\nassert f(3) == 8", "wrong"),
         # these run in a second process
         ("for i in range(5):\n    assert f(i) == i * i", "pass"),
         ("for i in range(5):\n    assert f(i) == i", "wrong"),
         ("def check(g):\n    assert g(2) == 4\n    assert g(-3) == 9\ncheck(f)", "pass"),
         ("assert f(x=3) == 9", "pass"),
         ("import math\nassert math.isclose(f(0.5), 0.25)", "pass"),
-        ("assert f(2) == 4 and f(3) == 9", "pass"),
         ("try:\n    f('a')\nexcept TypeError:\n    pass\nelse:\n    assert False", "pass"),
         ("assert f(2j) == -4", "unscored"),
-        (
-            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"
-            "if __name__ == '__main__': unittest.main()",
-            "pass",
-        ),
+        ("import unittest as u\nclass T(u.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\nu.main()", "pass"),
         ("f(1)\nwhile True: pass", "timeout"),
         # faults of the tests
         ("assert f(3) ==", "unscored"),
-        ("assert 1 == 1", "unscored"),
         ("import nowhere\nassert f(3) == 9 == 9", "unscored"),
-        ("while True: f", "unscored"),
         ("x = [0] * 10**9\nf(1)", "unscored"),
         ("", "unscored"),
         ("(" * 50_000, "unscored"),
-        ("\x00", "unscored"),
         ("-" * 20_000 + "f(1)", "unscored"),
     ],
 )
@@ -54,10 +44,7 @@ def test_tests(tests, verdict):
         ("def f(x): return None", "wrong"),
         ("def f(x): raise ValueError('no')", "error"),
         ("def f(x", "error"),
-        ("", "error"),
         ("def f(x):\n    while True: pass", "timeout"),
-        ("import os\ndef f(x): os._exit(0)", "error"),
-        ("def f(x): return object()", "error"),
         ("def f(x): return 'y' * 2_000_000", "error"),
         ("class Any:\n    def __eq__(self, other): return True\ndef f(x): return Any()", "error"),
         ("import builtins, sys\nbuiltins.AssertionError = ValueError\nsys.exit = None\ndef f(x): return -1", "wrong"),
@@ -72,7 +59,6 @@ def test_a_wrong_program_against_tests_that_run(program, verdict):
     "program",
     [
         # leaves after it has claimed to be ready; answers what takes the tests too long to look at; answers unasked
-        "send(['ready'])\nos._exit(0)",
         "send(['ready'], ['end'])\nos._exit(0)",
         "send(b'x')",
         "def f(x):\n    send(['v', ['s', [['i', hex(i * (2**61 - 1))] for i in range(9000)]]])\n    time.sleep(9)",
@@ -92,11 +78,9 @@ def send(*frames):
             except OSError: pass
 """
     tests = "import time\ntime.sleep(0.2)\nfor i in range(1, 4):\n    assert f(i) == i * i"
-    for said in (
-        run_tests(send + program, tests, cpu_seconds=0.3, wall_seconds=1.0),
-        run_calls(send + program, "f", [(1,)], [1], cpu_seconds=0.3, wall_seconds=1.0),
-    ):
-        assert said.correct is False, said
+    limits = {"cpu_seconds": 0.3, "wall_seconds": 1.0}
+    assert run_tests(send + program, tests, **limits).correct is False
+    assert run_calls(send + program, "f", [(1,)], [1], **limits).correct is False
 
 
 def test_the_tests_are_not_in_the_candidates_memory():
@@ -110,26 +94,17 @@ def f(x):
     assert run_tests(program, tests).verdict == "pass"
 
 
-def test_an_entry_is_the_only_name_that_asks_the_candidate():
-    assert run_tests(SQUARE, "g = f\nassert g(2) == 4", entry="f").verdict == "pass"
-    assert run_tests(SQUARE, "assert h(f(2)) == 4", entry="f").verdict == "unscored"  # h is nobody's
-
-
 @pytest.mark.parametrize(
     ("tests", "valid"),
     [
         ("assert f(3) == 9", True),
-        ("assert g('ab') == 'ba'\nassert g('') == ''", True),
         ("for i in [1]: assert f(i) == i", True),
-        ("assert f(3) == None", False),
         ("f(3)", False),
         ("assert f(3) ==", False),
-        ("assert True", False),
         ("", False),
         ("assert f(3) is None", False),
         ("assert False", False),
         ("import nowhere\nassert f(1) == f(2) + 1", False),
-        ("while True: f(1)", False),
         ("assert len(f(3)) == 2", True),
     ],
 )
@@ -137,7 +112,9 @@ def test_valid_tests(tests, valid):
     assert valid_tests(tests) is valid
 
 
-def test_valid_tests_must_use_the_entry():
+def test_an_entry_is_the_only_name_that_asks_the_candidate():
+    assert run_tests(SQUARE, "g = f\nassert g(2) == 4", entry="f").verdict == "pass"
+    assert run_tests(SQUARE, "assert h(f(2)) == 4", entry="f").verdict == "unscored"  # h is nobody's
     assert valid_tests("assert f(1) == 2", entry="f") and not valid_tests("assert g(1) == 2", entry="f")
 
 
@@ -156,26 +133,15 @@ def test_tests_are_read_here_without_being_run():
     [
         ("x.sort()", "x = [3, 1]\nf(x)\nassert x == [1, 3]", "pass"),
         ("pass", "x = [3, 1]\nf(x)\nassert x == [1, 3]", "wrong"),
-        ("return sorted(x)", "x = [3, 1]\nf(x)\nassert x == [1, 3]", "wrong"),
         ("return sorted(x)", "x = [3, 1]\nassert f(x) == [1, 3] and x == [3, 1]", "pass"),
         ("x.sort(); return x", "x = [3, 1]\nassert f(x) == [1, 3] and x == [3, 1]", "wrong"),
         ("x.sort()", "x = y = [3, 1]\nf(x=x)\nassert y == [1, 3] and y is x", "pass"),
-        ("pass", "x = [3, 1]\nf(x=x)\nassert x == [1, 3]", "wrong"),
         ("x['a'] = x.pop('b')", "d = {'b': [1]}\nf(d)\nassert d == {'a': [1]}", "pass"),
         ("y.add(len(x)); y.discard(5)", "s = {5}\nf('ab', y=s)\nassert s == {2}", "pass"),
         ("y.reverse()", "b = bytearray(b'ab')\nf(1, b)\nassert b == b'ba'", "pass"),
-        ("pass", "b = bytearray(b'ab')\nf(1, b)\nassert b == b'ba'", "wrong"),
-        ("x.append(object())", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "error"),
         ("x.append(x)", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "error"),
         ("x.extend([1] * 100_000)", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "wrong"),
-        (
-            "import collections\n    return collections.Counter(x)",
-            "for word in ['aab']: assert f(word)['a'] == 2",
-            "pass",
-        ),
         ("yield from range(x)", "assert list(f(3)) == [0, 1, 2]", "pass"),
-        ("yield x", "assert f(3) == [3] or False", "wrong"),
-        ("yield from range(x)", "assert list(f(3)) == [0, 1]", "wrong"),
         ("return range(x)", "assert sum(f(4)) == 6", "pass"),
         ("while True: yield x", "assert list(f(3)) == [0, 1, 2]", "error"),
     ],
@@ -192,48 +158,33 @@ STACK = """class Stack:
 """
 OBJECTS = [
     "s = Stack()\ns.push(1)\nassert s.kept == [1]",
-    "Stack().pop()",
     "s = Stack()\ns.pop()",
     "class T:\n    def run(self):\n        self.s = Stack()\n        self.s.push(1)",
     "assert f(3).name == 'x'",
-    "assert f(3)[0].name == 'x'",
     "assert Stack.kind == 1",
     "assert isinstance(f(1), Stack)",
     "assert f(lambda x: x, [1]) == [1]",
-    "def g(x): return x\nassert f(g, [1]) == [1]",
-    "f(len, ['a'])",
     "assert f(Stack()) == 0",
-    "class N: pass\nassert f(N()) == 0",
-    "assert next(f(3)) == 0",
     "g = f(3)\nassert next(g) == 0",
     "import asyncio\nassert asyncio.run(f(3)) == 0",
     "assert f(3)(4) == 7",
-    "g = f(3)\nassert g(4) == 7",
     "with f(3) as x: assert x",
     "try: f(1)\nexcept Oops: pass",
     "@f\ndef g(): return 1\nassert g() == 1",
-    "class B(Stack): pass\nassert B().x",
     "f.cache_clear()",
     "import pytest\nwith pytest.raises(Oops): f(1)",
     "a, b = f(3)\nassert a.name == 'x'",
-    "for x in f(3): assert x.name == 'x'",
     "assert [x.name for x in f(3)] == ['x']",
-    "@f(3)\ndef g(): pass",
 ]
 DATA = [
     "assert f('ab').strip().split() == ['ab']",
-    "assert sorted(f(3)) == [1]",
     "s = f('a')\nassert s.upper() == 'A'",
     "assert list(map(f, [1])) == [2]",
-    "assert f(*[1], **{'a': 2}) == 3",
     "check = f\nassert check(3) == 9",
-    "for x in f(3): assert x",
     "assert f.__name__ == 'f'",
     "d = f(3)\nd['a'].append(1)",
     "assert Diff([1], [2]) == {1}",
     "import math\nassert math.isclose(f(x=[1, (2,)]), 2.0)",
-    "assert f(f(3)) == 81",
-    "assert {}.get(f(1)) is None",
     "def check(g):\n    assert g(2) == 4\ncheck(f)",
     "for input in [1]: assert f(input) == 2",
     "def run(x): assert x == 9\nrun(f(3))",
