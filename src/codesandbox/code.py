@@ -34,7 +34,7 @@ def _ending(ran: Ran, child: int = 0) -> tuple[str, str]:
     """Verdict and detail when a process of the run went wrong; an empty verdict when it ended in order."""
     frames, why = ran.frames[child], ran.why if ran.child == child else ""
     if ran.failed:
-        return "unscored", f"the sandbox gave no answer ({ran.why or 'not guarded'})"
+        return "unscored", f"the sandbox gave no answer ({ran.why})"
     if why in ("timeout", "output"):
         return why, "over the limit"
     failed = next((frame for frame in frames if frame[0] == "x"), None)
@@ -43,8 +43,7 @@ def _ending(ran: Ran, child: int = 0) -> tuple[str, str]:
         shown = "".join(c if c.isprintable() else " " for c in f"{name}: {text}"[:400])  # it goes into logs
         return {"MemoryError": "memory", "TooLargeError": "output"}.get(name, "error"), shown
     if why or frames[-1:] != [["end"]]:
-        signal = ran.signals[child]
-        return "error", why or (f"signal {signal}" if signal else "the program left without an answer")
+        return "error", why or "the program left without an answer"
     return "", ""
 
 

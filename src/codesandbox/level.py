@@ -14,24 +14,24 @@ from codesandbox.pool import Limits, Pool, SandboxError
 
 NAMES = {"refuse": 0, "process": 1, "kernel": 2, "namespaces": 3, "external": 4}
 VARIABLE = "COEVOLVE_SANDBOX"
-HONEST = """
-import glob, math
+PROBES = """
+import glob, math, os, socket
 from dataclasses import dataclass
 @dataclass
 class Point:
     x: int
-def solve(text):
-    with open("note.txt", "w") as file: file.write(text)
+def honest(path):
+    with open("note.txt", "w") as file: file.write("abc")
     with open("note.txt") as file: return [Point(math.gcd(12, 18)).x, file.read()]
-"""
-SPIN = "def solve(text):\n    while True: pass\n"
-GROW = "def solve(text):\n    kept = []\n    while True: kept.append(bytearray(1 << 20))\n"
-LEAVE = "import os\ndef solve(text): os._exit(0)\n"
-ESCAPE = """
-import os, socket
+def spin(path):
+    while True: pass
+def grow(path):
+    kept = []
+    while True: kept.append(bytearray(1 << 20))
+def leave(path): os._exit(0)
 def fork(path):
     if os.fork() == 0: os._exit(0)
-def solve(path):  # what it managed to do to this machine
+def escape(path):  # what it managed to do to this machine
     done = []
     for name, attempt in {
         "fork": fork, "run": lambda path: os.posix_spawn("/bin/true", ["true"], {}),
@@ -44,16 +44,15 @@ def solve(path):  # what it managed to do to this machine
         done.append(name)
     return done
 """
+NORMAL = Limits()
 _pools: dict[str, Pool] = {}
 _lock = threading.Lock()
 
 
-def _answer(pool: Pool, program: str, text: str, cpu: float = 3.0, memory: int = 1024) -> tuple[str, list]:
-    """Why a probe's process ended, and the frames it wrote after its start."""
-    call = ["call", "solve", wire.encode(((text,), {}))]
-    ran = pool.run(Limits(cpu, 3.0, memory), [["calls", program, False], call])
-    (frames,) = ran.frames
-    return ran.why, frames[1:] if all(ran.guarded) and frames[:1] == [["ready"]] else ["no start"]
+def _probe(pool: Pool, name: str, path: str, limits: Limits = NORMAL) -> tuple[str, list]:
+    """Why the process of one of the PROBES ended, and the frames it wrote after its start."""
+    ran = pool.run(limits, [["calls", PROBES, False], ["call", name, wire.encode(((path,), {}))]])
+    return ran.why, ran.frames[0][1:] if ran.frames[0][:1] == [["ready"]] else ["no start"]
 
 
 def reached(pool: Pool) -> int:
@@ -65,12 +64,12 @@ def reached(pool: Pool) -> int:
         with open(path, "w"):
             os.chmod(path, 0o666)
         runs = (
-            _answer(pool, HONEST, "abc") == ("", [["v", wire.encode([6, "abc"])], ["end"]])
-            and _answer(pool, SPIN, "", cpu=0.2) == ("timeout", [])
-            and _answer(pool, GROW, "", memory=256) == ("", [["x", "MemoryError", ""], ["end"]])
-            and _answer(pool, LEAVE, "") == ("", [])
+            _probe(pool, "honest", path) == ("", [["v", wire.encode([6, "abc"])], ["end"]])
+            and _probe(pool, "spin", path, Limits(cpu_seconds=0.2)) == ("timeout", [])
+            and _probe(pool, "grow", path, Limits(memory_mb=256)) == ("", [["x", "MemoryError", ""], ["end"]])
+            and _probe(pool, "leave", path) == ("", [])
         )
-        guarded = runs and _answer(pool, ESCAPE, path) == ("", [["v", wire.encode([])], ["end"]])
+        guarded = runs and _probe(pool, "escape", path) == ("", [["v", wire.encode([])], ["end"]])
     return pool.level if guarded else int(runs)
 
 

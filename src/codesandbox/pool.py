@@ -7,17 +7,15 @@ import atexit
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from codesandbox.guarded import folders, wire
@@ -27,7 +25,6 @@ START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from guarded.server im
 FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8")
 MEMORY = "/scratch"  # where a server in namespaces has its own file system
 STARTUP = 60  # seconds
-SILENT = 20, 60  # times the wall limit, and seconds besides, after which a server that says nothing is given up
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
 
 
@@ -46,18 +43,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a job. Of each process: the signal that ended it, whether it was guarded, what it wrote."""
+    """What became of a job: why it was ended, which process was the reason, and the frames of each process."""
 
-    why: str  # why the job was ended: timeout, output, threads, starved, orphan, lost; empty: it ended by itself
-    child: int  # the process that was the reason
-    signals: list[int]
-    guarded: list[bool]
+    why: str  # timeout, output, threads; a fault of the machine; empty: it ended by itself
+    child: int
     frames: list[list[list]]
 
     @property
     def failed(self) -> bool:
         """Whether the machine failed, which says nothing about the job."""
-        return self.why in ("lost", "starved", "orphan") or not all(self.guarded)
+        return self.why in ("lost", "starved", "orphan", "unguarded")
 
 
 def cores() -> int:
@@ -120,8 +115,11 @@ class Server:
         finally:
             there.close()
             os.close(caller)
-        ready, _, _ = select.select([self.socket], [], [], STARTUP)
-        if not ready or self.socket.recv(16) != b"ready":
+        self.socket.settimeout(STARTUP)
+        ready = b""
+        with contextlib.suppress(OSError):
+            ready = self.socket.recv(16)
+        if not ready:
             self.stop()
             why = self.process.stderr.read(4096).decode(errors="replace").strip().rpartition("\n")[2]
             raise SandboxError(f"the sandbox server did not start: {why or f'nothing heard in {STARTUP} s'}")
@@ -129,15 +127,14 @@ class Server:
 
     def run(self, limits: Limits, children: int, files: list[int]) -> dict:
         """Have one job done and return the server's report. Of two children each gets every second file."""
-        order = {"cpu": limits.cpu_seconds, "wall": limits.wall_seconds, "memory": limits.memory_mb}
-        times, seconds = SILENT
-        self.socket.settimeout(times * limits.wall_seconds + seconds)
+        order = asdict(limits) | {"children": children}
+        self.socket.settimeout(60 + 20 * limits.wall_seconds)  # well after a server that lives has answered
         try:
-            socket.send_fds(self.socket, [json.dumps(order | {"children": children}).encode()], files)
+            socket.send_fds(self.socket, [json.dumps(order).encode()], files)
             return json.loads(self.socket.recv(4096))
         except (OSError, ValueError):
             self.stop()
-            return {"why": "lost", "child": 0, "signals": [0] * children, "guarded": [False] * children}
+            return {"why": "lost", "child": 0}
 
     def stop(self) -> None:
         """End the server and whatever it runs, and remove its folder."""
@@ -156,17 +153,19 @@ class Pool:
         self.level, self.function, self.warm = level, function, warm
         self.reported = level  # 4 where the operator vouches for the machine
         self.size = max(2, cores())
-        self.forget()
-        _POOLS.add(self)
+        self._renew()
+        atexit.register(self.close)
 
-    def forget(self) -> None:
-        """Start anew, without the servers: a forked process must not talk to its parent's."""
+    def _renew(self) -> None:
+        self.owner = os.getpid()  # a forked process must not talk to its parent's servers
         self.idle: list[Server] = []
         self.free = threading.Semaphore(self.size)
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[Server]:
         """Borrow a server, waiting until one is free. One that has ended or is left in doubt is replaced."""
+        if self.owner != os.getpid():
+            self._renew()
         with self.free:
             server = self.idle.pop() if self.idle else None
             if server and server.process.poll() is not None:
@@ -198,23 +197,5 @@ class Pool:
 
     def close(self) -> None:
         """Stop the idle servers."""
-        while self.idle:
+        while self.idle and self.owner == os.getpid():
             self.idle.pop().stop()
-
-
-_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
-
-
-@atexit.register
-def close() -> None:
-    """Stop all idle servers."""
-    for pool in list(_POOLS):
-        pool.close()
-
-
-def _forget() -> None:
-    for pool in _POOLS:
-        pool.forget()
-
-
-os.register_at_fork(after_in_child=_forget)

@@ -25,21 +25,12 @@ class Trusted:
     """The function named `module:function`, in servers that have imported it and called it with `warm` once.
 
     The function takes plain data and returns a bool, a text or None. It may read whatever `sys.path` names. Where the
-    kernel can, a process is guarded as programs are at level 2, else by limits only. Limits hold for each call; a
-    call that has no processor for long is `lost`. Raises SandboxError, at the first call, where nothing can run.
+    kernel can, a process is guarded as programs are at level 2, else by limits only. `limits` (see `Limits`) hold for
+    each call; a call that has no processor for long is `lost`. Raises SandboxError, at the first call, where nothing can run.
     """
 
-    def __init__(
-        self,
-        function: str,
-        *,
-        cpu_seconds: float = 1.0,
-        wall_seconds: float = 5.0,
-        memory_mb: int = 1024,
-        warm: Sequence[tuple] = (),
-    ) -> None:
-        self.function, self.warm = function, warm
-        self.limits = Limits(cpu_seconds, wall_seconds, memory_mb)
+    def __init__(self, function: str, *, warm: Sequence[tuple] = (), **limits: float) -> None:
+        self.function, self.warm, self.limits = function, warm, Limits(**limits)
         self._pool: Pool | None = None
         self._lock = threading.Lock()
 
@@ -54,7 +45,7 @@ class Trusted:
             raise SandboxError("guarded processes exist on Linux only")
         for level in (2, 1):
             pool = Pool(level, self.function, self.warm)
-            if all(pool.run(Limits(60, 60), [["trusted", None]]).guarded):
+            if not pool.run(self.limits, [["trusted", None]]).failed:
                 return pool
         raise SandboxError(f"{self.function}: the processes that call it start but give no answer")
 

@@ -46,7 +46,8 @@ def places(landlock):
         patch.setattr(level, "_pools", {})  # servers of these tests' own, with that home
         patch.chdir(f"{folder}/checkout")
         yield found
-        pool.close()
+        for servers in level._pools.values():
+            servers.close()
 
 
 def seals(paths, renew=False) -> list[tuple]:

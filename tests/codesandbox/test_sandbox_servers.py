@@ -31,18 +31,18 @@ class Broken:
 
     level = reported = 2
 
-    def __init__(self, why="", guarded=True, frames=()):
-        self.ran = pool.Ran(why, 0, [0], [guarded], [list(frames)])
+    def __init__(self, why="", frames=()):
+        self.ran = pool.Ran(why, 0, [list(frames)])
 
     def run(self, *args, **kwargs):
         return self.ran
 
 
-@pytest.mark.parametrize(("why", "guarded"), [("lost", True), ("starved", True), ("orphan", True), ("", False)])
-def test_a_fault_of_the_machine_is_unscored(monkeypatch, why, guarded):
-    monkeypatch.setattr(level, "programs", lambda: Broken(why, guarded, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
+@pytest.mark.parametrize("why", ["lost", "starved", "orphan", "unguarded"])
+def test_a_fault_of_the_machine_is_unscored(monkeypatch, why):
+    monkeypatch.setattr(level, "programs", lambda: Broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
     said = judged()
-    assert (said.verdict, said.correct) == ("unscored", None) and (why or "not guarded") in said.detail
+    assert (said.verdict, said.correct) == ("unscored", None) and why in said.detail
 
 
 def test_the_self_test_believes_nothing():
@@ -139,9 +139,10 @@ def test_a_forked_process_starts_servers_of_its_own():
 
 CALLER = """
 import json, os, threading, time
-from codesandbox import Trusted, level, pool, run_calls
-assert run_calls("def f(): return 1", "f", [()], [1]).verdict == "pass" and Trusted("os.path:isabs")("/").value
-servers = [server for pool in pool._POOLS for server in pool.idle]
+from codesandbox import Trusted, level, run_calls
+isabs = Trusted("os.path:isabs")
+assert run_calls("def f(): return 1", "f", [()], [1]).verdict == "pass" and isabs("/").value
+servers = [*level.programs().idle, *isabs._pool.idle]
 spin = "def f():\\n    while True: pass"
 long = {"cpu_seconds": 50, "wall_seconds": 60}
 threading.Thread(target=run_calls, args=(spin, "f", [()], [1]), kwargs=long).start()

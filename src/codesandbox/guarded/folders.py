@@ -30,4 +30,4 @@ def sweep(path: str) -> None:
         os.rmdir(path)
     except OSError:
         for command in (["chmod", "-R", "u+rwx", path], ["rm", "-rf", path]):
-            os.waitpid(os.posix_spawnp(command[0], command, {}, setsid=True), 0)
+            os.waitpid(os.posix_spawnp(command[0], command, {}), 0)

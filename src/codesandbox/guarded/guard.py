@@ -147,12 +147,12 @@ def give_up(uid: int | None) -> None:
 def enter(level: int, scratch: str, paths: list[tuple[int, bool]], uid: int | None, cpu: float, memory_mb: int) -> None:
     """Guard this process for good, after `give_up`. Raises OSError where the kernel cannot; the caller must then stop.
 
-    `level` 1 sets limits only. `uid` is whom root became. The kernel's own CPU limit comes late: the server looks more
-    often. The hard memory limit leaves room to report a MemoryError.
+    `level` 1 sets limits only. `uid` is whom root became. The kernel's own CPU limit is for what escapes the server, which
+    looks itself. The hard memory limit leaves room to report a MemoryError.
     """
     mega = 1 << 20
     limits = {
-        resource.RLIMIT_CPU: int(cpu) + 2,
+        resource.RLIMIT_CPU: int(cpu) + 10,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_AS: (memory_mb + 64) * mega,
         resource.RLIMIT_FSIZE: FILES_MB * mega,
