@@ -16,25 +16,18 @@ NAMES = {"refuse": 0, "process": 1, "kernel": 2, "namespaces": 3, "external": 4}
 VARIABLE = "COEVOLVE_SANDBOX"
 PROBES = """
 import glob, math, os, socket
-from dataclasses import dataclass
-@dataclass
-class Point:
-    x: int
 def honest(path):
     with open("note.txt", "w") as file: file.write("abc")
-    with open("note.txt") as file: return [Point(math.gcd(12, 18)).x, file.read()]
+    with open("note.txt") as file: return [math.gcd(12, 18), file.read()]
 def spin(path):
     while True: pass
 def grow(path):
     kept = []
     while True: kept.append(bytearray(1 << 20))
-def leave(path): os._exit(0)
-def fork(path):
-    if os.fork() == 0: os._exit(0)
 def escape(path):  # what it managed to do to this machine
     done = []
     for name, attempt in {
-        "fork": fork, "run": lambda path: os.posix_spawn("/bin/true", ["true"], {}),
+        "fork": lambda path: os.fork() or os._exit(0), "run": lambda path: os.posix_spawn("/bin/true", ["true"], {}),
         "signal": lambda path: os.kill(os.getppid(), 0), "connect": lambda path: socket.socket(),
         "read": lambda path: open(path).read(), "write": lambda path: open(path + ".new", "w"),
         "mode": lambda path: os.chmod(path, 0o777),
@@ -67,14 +60,13 @@ def reached(pool: Pool) -> int:
             _probe(pool, "honest", path) == ("", [["v", wire.encode([6, "abc"])], ["end"]])
             and _probe(pool, "spin", path, Limits(cpu_seconds=0.2)) == ("timeout", [])
             and _probe(pool, "grow", path, Limits(memory_mb=256)) == ("", [["x", "MemoryError", ""], ["end"]])
-            and _probe(pool, "leave", path) == ("", [])
         )
         guarded = runs and _probe(pool, "escape", path) == ("", [["v", wire.encode([])], ["end"]])
     return pool.level if guarded else int(runs)
 
 
-def _choose() -> Pool:
-    asked, why = os.environ.get(VARIABLE, ""), ""
+def _choose(asked: str) -> Pool:
+    why = ""
     if not sys.platform.startswith("linux"):
         raise SandboxError("programs written by a model run on Linux only: the guard is made of Landlock and seccomp")
     for level in {"": (3, 2), "external": (3, 2, 1), "refuse": ()}.get(asked, (NAMES.get(asked),)):
@@ -100,6 +92,5 @@ def programs() -> Pool:
     """The servers that run programs, started and tested on first use. Raises SandboxError where none may run."""
     asked = os.environ.get(VARIABLE, "")
     with _lock:
-        if asked not in _pools:
-            _pools[asked] = _choose()
+        _pools[asked] = _pools.get(asked) or _choose(asked)
         return _pools[asked]

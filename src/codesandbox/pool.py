@@ -22,7 +22,7 @@ from codesandbox.guarded import folders, wire
 
 HERE = Path(__file__).parent
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from guarded.server import main; sys.path.pop(0); main()"
-FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8")
+FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8", "-c", START)
 MEMORY = "/scratch"  # where a server in namespaces has its own file system
 STARTUP = 60  # seconds
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
@@ -99,8 +99,7 @@ class Server:
         options = {"level": level, "base": self.folder or MEMORY, "paths": modules, "function": function, "warm": warm}
         self.socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         caller = os.pidfd_open(os.getpid())  # readable for the server when we are gone, however we went
-        python = os.path.realpath(sys.executable)
-        line = [*(_namespaces() if level == 3 else []), python, *FLAGS, "-c", START, str(HERE)]
+        line = [*(_namespaces() if level == 3 else []), os.path.realpath(sys.executable), *FLAGS, str(HERE)]
         try:
             self.process = subprocess.Popen(
                 [*line, str(there.fileno()), str(caller), json.dumps(options)],

@@ -25,9 +25,8 @@ def _assert(node: ast.stmt) -> tuple[str, tuple, object] | None:
     """(function, arguments, expected value) of `assert f(data, ...) == data`, None for any other statement."""
     match node:
         case ast.Assert(test=ast.Compare(left=call, ops=[ast.Eq()], comparators=[value])):
-            match call:
-                case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                    return name, tuple(map(ast.literal_eval, args)), ast.literal_eval(value)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords:
+                return call.func.id, tuple(map(ast.literal_eval, call.args)), ast.literal_eval(value)
     return None
 
 
@@ -47,12 +46,10 @@ def _parts(node: ast.AST | None) -> list[ast.AST | None]:
 
 def _defined(node: ast.AST) -> str:
     """Name that this node gives a meaning to, empty where it gives none."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-            return name
-        case ast.alias(name=name, asname=other):
-            return (other or name).split(".")[0]
-    return node.name if isinstance(node, DEFINITIONS) else ""
+    if isinstance(node, (ast.Name, ast.keyword)):
+        return node.id if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)) else ""
+    name = getattr(node, "asname", None) or getattr(node, "name", None) or getattr(node, "arg", None)
+    return name.split(".")[0] if isinstance(name, str) else ""
 
 
 def free_names(tests: str) -> list[str]:
@@ -69,9 +66,9 @@ class _Uses:
     def __init__(self, tree: ast.Module, names: list[str]) -> None:
         self.nodes, self.names = list(ast.walk(tree)), set(names)
         self.classes = {node.name for node in self.nodes if isinstance(node, ast.ClassDef)}
-        self.own = {node.name for node in self.nodes if isinstance(node, DEFINITIONS)}
+        own = {node.name for node in self.nodes if isinstance(node, DEFINITIONS)}
         variables = {_defined(node) for node in self.nodes if isinstance(node, (ast.Name, ast.arg))}
-        self.live = self.names | self.own | (set(dir(builtins)) - variables)  # functions and classes
+        self.live = self.names | own | (set(dir(builtins)) - variables)  # functions and classes
         self.kept: dict[str, str] = {}  # variables and attributes that hold an answer: who gave it
         for node in self.nodes:
             giver = self.giver(getattr(node, "value", None) or getattr(node, "iter", None))
@@ -109,7 +106,7 @@ class _Uses:
                     return any(map(self.no_data, args))
                 if last in KINDS:
                     return any(self.named(part) for arg in args for part in _parts(arg))
-                lazy = last in LAZY and last not in self.own and args and self.giver(args[0])
+                lazy = last in LAZY and args and self.giver(args[0])
                 return bool(self.giver(func) or lazy)
             case ast.Attribute(value=value, attr=attr) if self.named(value):
                 return attr not in ("__name__", "__call__")

@@ -26,7 +26,8 @@ class Trusted:
 
     The function takes plain data and returns a bool, a text or None. It may read whatever `sys.path` names. Where the
     kernel can, a process is guarded as programs are at level 2, else by limits only. `limits` (see `Limits`) hold for
-    each call; a call that has no processor for long is `lost`. Raises SandboxError, at the first call, where nothing can run.
+    each call; a call that has no processor for long is `lost`. Raises SandboxError, at the first call, where nothing
+    can run.
     """
 
     def __init__(self, function: str, *, warm: Sequence[tuple] = (), **limits: float) -> None:
@@ -36,8 +37,7 @@ class Trusted:
 
     def _started(self) -> Pool:
         with self._lock:
-            if self._pool is None:
-                self._pool = self._choose()
+            self._pool = self._pool or self._choose()
             return self._pool
 
     def _choose(self) -> Pool:

@@ -128,25 +128,6 @@ def test_the_whole_corpus_is_held(asked, name, listeners, places, monkeypatch):
     held(name, listeners, places)
 
 
-def test_secrets_whose_place_is_known_stay_untouched_and_unread(places):
-    sealed, folders = seals(places, renew=True), sorted({str(path.parent) for path in places})
-    program = """import os
-def solve(folders):
-    done = [os.path.expanduser("~")]
-    for folder in folders:
-        for one in (os.listdir, os.rmdir, lambda at: open(at + "/canary").read(), lambda at: open(at + "/new", "w"),
-                    lambda at: open(at + "/.canary", "a"), lambda at: os.remove(at + "/.netrc"),
-                    lambda at: os.rename(at + "/canary.py", at + "/x"), lambda at: os.mkdir(at + "/new")):
-            try: done.append([folder, one(folder)])
-            except OSError: pass
-    return done
-"""
-    home = str(places[0].parent)
-    assert run_calls(program, "solve", [(folders,)], [[home]]).verdict == "pass"
-    assert seals(places) == sealed and not [*Path(home).rglob("new"), *Path.cwd().rglob("new")]
-    assert {path.read_text() for path in places} == {"SECRET-CANARY"}
-
-
 ESCAPES = {
     "change a file": """lambda: os.chmod(path, 0o777), lambda: os.truncate(path, 0), lambda: os.utime(path),
         lambda: os.chown(path, 1, 1), lambda: os.link(path, "l"), lambda: os.rename(path, "r"), lambda: os.unlink(path),

