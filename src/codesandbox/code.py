@@ -11,8 +11,6 @@ from codesandbox import level, texts
 from codesandbox.guarded import wire
 from codesandbox.pool import Limits, Ran, memory_file, spread
 
-STDOUT = 64 << 10
-
 
 @dataclass(frozen=True)
 class CodeResult:
@@ -47,9 +45,8 @@ def _ending(ran: Ran, child: int = 0) -> tuple[str, str]:
     return "", ""
 
 
-def _calls(
-    program: str, calls: Sequence[tuple[str, tuple]], expected: Sequence, strict: bool, tolerance: float, limits: Limits
-) -> CodeResult:
+def _calls(program: str, calls: list, expected: Sequence, strict: bool, tolerance: float, limits: Limits) -> CodeResult:
+    """Judge calls, each a function's name and a tuple of arguments."""
     wanted = [wire.encode(value, not strict) for value in expected]
     questions = [["call", entry, wire.encode((args, {}), carry=True)] for entry, args in calls]
     pool = level.programs()
@@ -102,7 +99,7 @@ def run_stdio(program: str, stdin: str, expected: str, **limits: float) -> CodeR
     with memory_file(stdin.encode()) as given, memory_file() as printed:
         ran = pool.run(Limits(**limits), [["stdio", program]], files=(given, printed))
         size = os.fstat(printed).st_size
-        room = STDOUT + 2 * len(expected.encode())
+        room = (64 << 10) + 2 * len(expected.encode())
         text = os.pread(printed, room, 0).decode(errors="replace")
     verdict, detail = _ending(ran)
     if verdict != "unscored" and size > room:
@@ -115,7 +112,7 @@ def run_stdio(program: str, stdin: str, expected: str, **limits: float) -> CodeR
 def _tested(program: str, tests: str, names: list[str], limits: Limits) -> CodeResult:
     """Run the tests in one process that asks the program in another."""
     pool = level.programs()
-    ran = pool.run(limits, [["tests", tests, names]], [["asked", program]])
+    ran = pool.run(limits, [["tests", tests, names]], [["calls", program, False]])
     verdict, detail = _ending(ran)
     if ["fled"] in ran.frames[0] or ran.child == 1:  # the program left, garbled an answer or broke a limit
         verdict, detail = _ending(ran, child=1)

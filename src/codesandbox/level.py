@@ -37,14 +37,13 @@ def escape(path):  # what it managed to do to this machine
         done.append(name)
     return done
 """
-NORMAL = Limits()
 _pools: dict[str, Pool] = {}
 _lock = threading.Lock()
 
 
-def _probe(pool: Pool, name: str, path: str, limits: Limits = NORMAL) -> tuple[str, list]:
+def _probe(pool: Pool, name: str, path: str, **limits: float) -> tuple[str, list]:
     """Why the process of one of the PROBES ended, and the frames it wrote after its start."""
-    ran = pool.run(limits, [["calls", PROBES, False], ["call", name, wire.encode(((path,), {}))]])
+    ran = pool.run(Limits(**limits), [["calls", PROBES, False], ["call", name, wire.encode(((path,), {}))]])
     return ran.why, ran.frames[0][1:] if ran.frames[0][:1] == [["ready"]] else ["no start"]
 
 
@@ -58,8 +57,8 @@ def reached(pool: Pool) -> int:
             os.chmod(path, 0o666)
         runs = (
             _probe(pool, "honest", path) == ("", [["v", wire.encode([6, "abc"])], ["end"]])
-            and _probe(pool, "spin", path, Limits(cpu_seconds=0.2)) == ("timeout", [])
-            and _probe(pool, "grow", path, Limits(memory_mb=256)) == ("", [["x", "MemoryError", ""], ["end"]])
+            and _probe(pool, "spin", path, cpu_seconds=0.2) == ("timeout", [])
+            and _probe(pool, "grow", path, memory_mb=256) == ("", [["x", "MemoryError", ""], ["end"]])
         )
         guarded = runs and _probe(pool, "escape", path) == ("", [["v", wire.encode([])], ["end"]])
     return pool.level if guarded else int(runs)

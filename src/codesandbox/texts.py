@@ -106,8 +106,7 @@ class _Uses:
                     return any(map(self.no_data, args))
                 if last in KINDS:
                     return any(self.named(part) for arg in args for part in _parts(arg))
-                lazy = last in LAZY and args and self.giver(args[0])
-                return bool(self.giver(func) or lazy)
+                return bool(self.giver(func) or (last in LAZY and args and self.giver(args[0])))
             case ast.Attribute(value=value, attr=attr) if self.named(value):
                 return attr not in ("__name__", "__call__")
             case ast.Attribute(value=value, attr=attr) if giver := self.giver(value):

@@ -133,7 +133,6 @@ def test_tests_are_read_here_without_being_run():
         ("y.reverse()", "b = bytearray(b'ab')\nf(1, b)\nassert b == b'ba'", "pass"),
         ("x.append(x)", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "error"),
         ("x.extend([1] * 100_000)", "x = [3, 1]\nf(x)\nassert x == [3, 1]", "wrong"),
-        ("yield from range(x)", "assert list(f(3)) == [0, 1, 2]", "pass"),
         ("while True: yield x", "assert list(f(3)) == [0, 1, 2]", "error"),
     ],
 )
@@ -159,7 +158,6 @@ OBJECTS = [
     "g = f(3)\nassert next(g) == 0",
     "import asyncio\nassert asyncio.run(f(3)) == 0",
     "assert f(3)(4) == 7",
-    "with f(3) as x: assert x",
     "try: f(1)\nexcept Oops: pass",
     "@f\ndef g(): return 1\nassert g() == 1",
     "import pytest\nwith pytest.raises(Oops): f(1)",
@@ -169,7 +167,6 @@ DATA = [
     "assert f('ab').strip().split() == ['ab']",
     "assert list(map(f, [1])) == [2]",
     "check = f\nassert check(3) == 9",
-    "assert f.__name__ == 'f'",
     "d = f(3)\nd['a'].append(1)",
     "assert Diff([1], [2]) == {1}",
     "import math\nassert math.isclose(f(x=[1, (2,)]), 2.0)",

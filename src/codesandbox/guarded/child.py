@@ -84,15 +84,12 @@ def _calls(program: str, questions: BinaryIO, answers: int, results: int, encode
             fail(answers, error)
 
 
-def _restore(value: object, tree: object) -> None:
+def _restore(value: list | bytearray | dict | set, tree: object) -> None:
     """Give an argument of the tests the content that the candidate left in its copy, if that is another."""
-    if wire.encode(value, carry=True) == tree:
-        return
-    if isinstance(value, (list, bytearray)):
-        value[:] = wire.decode(tree)
-    elif isinstance(value, (dict, set)):
+    if wire.encode(value, carry=True) != tree:
         value.clear()
-        value.update(wire.decode(tree))
+        fill = value.extend if isinstance(value, (list, bytearray)) else value.update
+        fill(wire.decode(tree))
 
 
 class _Candidate:
@@ -136,8 +133,9 @@ class _Candidate:
 def play(trusted: Callable | None, job: int, results: int, link: int) -> None:
     """Do one job, the first line of the file `job`, and write frames to `results`: in the end `end` or a failure.
 
-    ["calls", program, loose] and lines of calls; ["asked", program] and ["tests", tests, names], over `link`;
-    ["stdio", program], on files 0 and 1; ["trusted", arguments], for the function that the server is warm with.
+    ["calls", program, loose], with calls on further lines, or over `link` where there is one; ["tests", tests, names],
+    which asks over `link`; ["stdio", program], on files 0 and 1; ["trusted", arguments], for the function that the
+    server is warm with.
     """
     random.seed(0)
     builtins.exit = builtins.quit = sys.exit
@@ -146,9 +144,8 @@ def play(trusted: Callable | None, job: int, results: int, link: int) -> None:
     kind, text, *rest = wire.frame(given.readline())
     try:
         if kind == "calls":
-            _calls(text, given, results, results, wire.Encoder(loose=rest[0]))
-        elif kind == "asked":
-            _calls(text, open(link, "rb", closefd=False), link, results, wire.Encoder(carry=True))
+            questions, answers = (given, results) if link < 0 else (open(link, "rb", closefd=False), link)
+            _calls(text, questions, answers, results, wire.Encoder(loose=rest[0], carry=link >= 0))
         elif kind == "tests":
             candidate = _Candidate(link, results)
             _script(text, {name: candidate.function(name) for name in rest[0]})

@@ -92,8 +92,7 @@ class Server:
         scratch = os.path.join(self.base, str(next(self.numbers)))
         os.mkdir(scratch, 0o700)
         uid = None if self.uid is None else self.uid + index
-        if uid is not None:
-            os.chown(scratch, uid, uid)
+        os.chown(scratch, uid or -1, uid or -1)  # -1: as it is
         guarded, tell = os.pipe()
         server = os.getpid()
         pid = os.fork()

@@ -11,7 +11,7 @@ LIMIT = 1 << 20  # bytes of results that one run may send
 INPUT = 1 << 26  # bytes of one value that the caller may send
 DEPTH = 60
 TAGS = {list: "l", tuple: "t", set: "s", frozenset: "f"}
-KINDS = {tag: kind for kind, tag in TAGS.items()}
+KINDS = {tag: kind for kind, tag in TAGS.items()} | {"g": lambda parts: iter(list(parts))}
 # Trees of the plain types without parts. The types' own methods are called, so a derived class cannot lie.
 SCALARS = {
     str: str.__str__,
@@ -84,8 +84,6 @@ def decode(tree: object) -> object:
         return {decode(key): decode(item) for key, item in body}
     if tag in KINDS:
         return KINDS[tag](map(decode, body))
-    if tag == "g":
-        return iter([decode(item) for item in body])
     if tag == "i":
         return int(body, 16)
     return float.fromhex(body) if tag == "r" else {"b": bytes, "y": bytearray}[tag].fromhex(body)
