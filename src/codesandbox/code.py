@@ -1,4 +1,4 @@
-"""Programs that a model wrote, judged: a fresh guarded process runs them, data comes back, the trainer compares.
+"""Programs that a model wrote, judged: a fresh guarded process runs them, data comes back, the caller compares.
 
 Expected values never enter the process of the candidate. See docs/verifiers.md for levels and limits.
 """
@@ -9,10 +9,7 @@ from dataclasses import dataclass
 
 from codesandbox import level, texts
 from codesandbox.guarded import wire
-from codesandbox.pool import Child, Pool, SandboxError, attend, spread
-
-__all__ = ["CodeResult", "SandboxError", "run_calls", "run_many", "run_stdio", "run_tests", "valid_tests"]
-STDOUT = 64 << 10
+from codesandbox.pool import Limits, Ran, memory_file, spread
 
 
 @dataclass(frozen=True)
@@ -31,43 +28,34 @@ class CodeResult:
         return None if self.verdict == "unscored" else self.verdict == "pass"
 
 
-def _ending(child: Child) -> tuple[str, str]:
-    """Verdict and detail when the run itself went wrong; an empty verdict when it ended in order."""
-    frames = child.frames
-    if child.why in ("lost", "starved", "orphan") or not frames or frames[0] != ["guarded"]:
-        return "unscored", f"the sandbox gave no answer ({child.why or 'not guarded'})"
-    if child.why in ("timeout", "output"):
-        return child.why, "over the limit"
-    if child.detail:
-        return ("output" if child.detail == "output" else "error"), child.detail
+def _ending(ran: Ran, child: int = 0) -> tuple[str, str]:
+    """Verdict and detail when a process of the run went wrong; an empty verdict when it ended in order."""
+    frames, why = ran.frames[child], ran.why if ran.child == child else ""
+    if ran.failed:
+        return "unscored", f"the sandbox gave no answer ({ran.why})"
+    if why in ("timeout", "output"):
+        return why, "over the limit"
     failed = next((frame for frame in frames if frame[0] == "x"), None)
     if failed is not None:
         name, text = failed[1:3] if [type(part) for part in failed] == [str] * 3 else ("garbled", "")
         shown = "".join(c if c.isprintable() else " " for c in f"{name}: {text}"[:400])  # it goes into logs
         return {"MemoryError": "memory", "TooLargeError": "output"}.get(name, "error"), shown
-    if child.why or frames[-1] != ["end"]:
-        return "error", child.why or "the program left without an answer"
+    if why or frames[-1:] != [["end"]]:
+        return "error", why or "the program left without an answer"
     return "", ""
 
 
-def _calls(
-    pool: Pool,
-    program: str,
-    calls: Sequence[tuple[str, tuple]],
-    expected: Sequence,
-    strict: bool,
-    tolerance: float,
-    limits: dict,
-) -> CodeResult:
+def _calls(program: str, calls: list, expected: Sequence, strict: bool, tolerance: float, limits: Limits) -> CodeResult:
+    """Judge calls, each a function's name and a tuple of arguments."""
     wanted = [wire.encode(value, not strict) for value in expected]
-    inputs = [("call", entry, wire.encode((args, {}), carry=True)) for entry, args in calls]
-    child = pool.run(["calls", program, not strict], (*inputs, ("end",)), **limits)
-    verdict, detail = _ending(child)
-    found = child.frames[2:-1]
+    questions = [["call", entry, wire.encode((args, {}), carry=True)] for entry, args in calls]
+    pool = level.programs()
+    ran = pool.run(limits, [["calls", program, not strict], *questions])
+    verdict, detail = _ending(ran)
+    found = ran.frames[0][1:-1]
     passed = sum(
-        frame[0] == "v" and wire.near(want, frame[1], tolerance)
+        frame[0] == "v" and len(frame) == 2 and wire.near(want, frame[1], tolerance)
         for want, frame in zip(wanted, found, strict=False)
-        if len(frame) == 2
     )
     if not verdict:
         verdict = "error" if len(found) != len(wanted) else "pass" if passed == len(wanted) else "wrong"
@@ -80,31 +68,21 @@ def run_calls(
     calls: Sequence[tuple],
     expected: Sequence,
     *,
-    cpu_seconds: float = 3.0,
-    wall_seconds: float = 4.0,
-    memory_mb: int = 1024,
     strict: bool = True,
     tolerance: float = 0.0,
+    **limits: float,
 ) -> CodeResult:
     """Call the function `entry` of the program with each tuple of arguments; compare with the expected values.
 
     `strict` asks for the same builtin types all the way down, otherwise Python's == decides; floats may differ by
-    `tolerance`, absolute or relative. Limits hold for all calls together. Raises SandboxError where programs may not
-    run, TypeError when arguments or expected values are not plain data.
+    `tolerance`, absolute or relative. `limits` are `cpu_seconds`, `wall_seconds` and `memory_mb` of all calls together
+    (see `Limits`). Raises SandboxError where programs may not run, TypeError when arguments or expected values are not
+    plain data.
     """
     if len(calls) != len(expected) or not calls:
         raise ValueError(f"{len(calls)} calls and {len(expected)} expected values: allowed is one each, at least one")
-    limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
     pairs = [(entry, tuple(args)) for args in calls]
-    return _calls(level.programs(), program, pairs, expected, strict, tolerance, limits)
-
-
-def _file(data: bytes) -> int:
-    fd = os.memfd_create("coevolve", os.MFD_CLOEXEC)
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    return _calls(program, pairs, expected, strict, tolerance, Limits(**limits))
 
 
 def _lines(text: str) -> list[str]:
@@ -112,30 +90,18 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip(" \t\r\f\v") for line in text.removesuffix("\n").split("\n")]
 
 
-def run_stdio(
-    program: str,
-    stdin: str,
-    expected: str,
-    *,
-    cpu_seconds: float = 3.0,
-    wall_seconds: float = 4.0,
-    memory_mb: int = 1024,
-) -> CodeResult:
+def run_stdio(program: str, stdin: str, expected: str, **limits: float) -> CodeResult:
     """Run the program as a script with this standard input; its standard output must be the expected text.
 
-    White space at line ends and the last newline are ignored, nothing else. Raises SandboxError as `run_calls`.
+    White space at line ends and the last newline are ignored, nothing else. Limits and errors as for `run_calls`.
     """
     pool = level.programs()
-    given, printed = _file(stdin.encode()), _file(b"")
-    try:
-        child = pool.run(["stdio", program], (), cpu_seconds, wall_seconds, memory_mb, (given, printed))
+    with memory_file(stdin.encode()) as given, memory_file() as printed:
+        ran = pool.run(Limits(**limits), [["stdio", program]], files=(given, printed))
         size = os.fstat(printed).st_size
-        room = STDOUT + 2 * len(expected.encode())
+        room = (64 << 10) + 2 * len(expected.encode())
         text = os.pread(printed, room, 0).decode(errors="replace")
-    finally:
-        os.close(given)
-        os.close(printed)
-    verdict, detail = _ending(child)
+    verdict, detail = _ending(ran)
     if verdict != "unscored" and size > room:
         verdict, detail = "output", f"{size} bytes on standard output"
     elif not verdict:
@@ -143,50 +109,22 @@ def run_stdio(
     return CodeResult(verdict, int(verdict == "pass"), 1, pool.reported, detail)
 
 
-def _tested(pool: Pool, program: str, tests: str, names: list[str], limits: dict) -> CodeResult:
-    """Run the tests in one process and the program in another, and carry questions and answers between them."""
-    asked = answered = 0
-    with pool.take(2) as servers:
-        candidate = Child(servers[0], ["asked", program], **limits)
-        asker = Child(servers[1], ["tests", tests, names], **limits)
-
-        def carry() -> None:
-            nonlocal asked, answered
-            for frame in asker.fresh():
-                if frame[0] == "call":
-                    asked += 1
-                    candidate.send(*frame)
-            for frame in candidate.fresh():
-                if frame[0] in ("v", "x"):
-                    answered += 1
-                    asker.send(*frame)
-            for one, other in ((asker, candidate), (candidate, asker)):
-                if one.why is not None and other.why is None:
-                    other.stop()
-
-        attend([candidate, asker], carry)
-    verdict, detail = _ending(asker)
-    failure, why = _ending(candidate)
-    fled = candidate.why != "stopped" or candidate.detail  # it ended before the tests did, or had to be stopped
-    if failure == "unscored" or (verdict and (fled or answered < asked)):
-        slow = failure == "error" and verdict == "timeout"  # both clocks ran out, the tests' first
-        verdict, detail = ("timeout" if slow else failure or "error"), why  # the program's fault
-    elif not asked or verdict == "unscored":
+def _tested(program: str, tests: str, names: list[str], limits: Limits) -> CodeResult:
+    """Run the tests in one process that asks the program in another."""
+    pool = level.programs()
+    ran = pool.run(limits, [["tests", tests, names]], [["calls", program, False]])
+    verdict, detail = _ending(ran)
+    if ["fled"] in ran.frames[0] or ran.child == 1:  # the program left, garbled an answer or broke a limit
+        verdict, detail = _ending(ran, child=1)
+        verdict = verdict or "error"
+    elif ["asked"] not in ran.frames[0]:
         verdict, detail = "unscored", f"the tests are at fault: {detail or 'they call nothing'}"
     elif detail.startswith("AssertionError"):
         verdict = "wrong"
     return CodeResult(verdict or "pass", int(not verdict), 1, pool.reported, detail)
 
 
-def run_tests(
-    program: str,
-    tests: str,
-    *,
-    entry: str | None = None,
-    cpu_seconds: float = 3.0,
-    wall_seconds: float = 4.0,
-    memory_mb: int = 1024,
-) -> CodeResult:
+def run_tests(program: str, tests: str, *, entry: str | None = None, **limits: float) -> CodeResult:
     """Judge a program by assert-style tests that may themselves be a model's work.
 
     Lines `assert f(data) == data` become calls; anything else runs in a second sandboxed process, where `entry`, or
@@ -202,20 +140,23 @@ def run_tests(
     where an argument is a lambda, a function or class by name, or an object made in place; and where a candidate's name
     has its attributes read or is an exception, a base class, a decorator or the class of an `isinstance`.
     """
-    limits = {"cpu": cpu_seconds, "wall": wall_seconds, "memory": memory_mb}
-    pool = level.programs()
+    bounds = Limits(**limits)
     if asserts := texts.literal_asserts(tests):
         pairs = [(name, args) for name, args, _ in asserts]
         try:
-            return _calls(pool, program, pairs, [value for *_, value in asserts], False, 0.0, limits)
+            return _calls(program, pairs, [value for *_, value in asserts], False, 0.0, bounds)
         except (TypeError, wire.TooLargeError):
             pass  # literals that messages do not carry: complex numbers, a megabyte of text
     names = [entry] if entry else texts.free_names(tests)
     if not names:
-        return CodeResult("unscored", 0, 1, pool.reported, "the tests do not parse or use no function of the program")
-    if line := texts.beyond_data(tests, names):
-        return CodeResult("unscored", 0, 1, pool.reported, f"line {line} of the tests needs more than plain data")
-    return _tested(pool, program, tests, names, limits)
+        return _unscored("the tests do not parse or use no function of the program")
+    if texts.beyond_data(tests, names):
+        return _unscored("the tests need more than plain data")
+    return _tested(program, tests, names, bounds)
+
+
+def _unscored(why: str) -> CodeResult:
+    return CodeResult("unscored", 0, 1, level.programs().reported, why)
 
 
 def valid_tests(tests: str, entry: str | None = None) -> bool:

@@ -3,7 +3,6 @@
 COEVOLVE_SANDBOX is one of NAMES; unset takes the best of `namespaces` and `kernel`, and refuses below.
 """
 
-import atexit
 import os
 import shutil
 import sys
@@ -11,31 +10,24 @@ import tempfile
 import threading
 
 from codesandbox.guarded import wire
-from codesandbox.pool import Pool, SandboxError
+from codesandbox.pool import Limits, Pool, SandboxError
 
 NAMES = {"refuse": 0, "process": 1, "kernel": 2, "namespaces": 3, "external": 4}
 VARIABLE = "COEVOLVE_SANDBOX"
-HONEST = """
-import glob, math
-from dataclasses import dataclass
-@dataclass
-class Point:
-    x: int
-def solve(text):
-    with open("note.txt", "w") as file: file.write(text)
-    with open("note.txt") as file: return [Point(math.gcd(12, 18)).x, file.read()]
-"""
-SPIN = "def solve(text):\n    while True: pass\n"
-GROW = "def solve(text):\n    kept = []\n    while True: kept.append(bytearray(1 << 20))\n"
-LEAVE = "import os\ndef solve(text): os._exit(0)\n"
-ESCAPE = """
-import os, socket
-def fork(path):
-    if os.fork() == 0: os._exit(0)
-def solve(path):  # what it managed to do to this machine
+PROBES = """
+import glob, math, os, socket
+def honest(path):
+    with open("note.txt", "w") as file: file.write("abc")
+    with open("note.txt") as file: return [math.gcd(12, 18), file.read()]
+def spin(path):
+    while True: pass
+def grow(path):
+    kept = []
+    while True: kept.append(bytearray(1 << 20))
+def escape(path):  # what it managed to do to this machine
     done = []
     for name, attempt in {
-        "fork": fork, "run": lambda path: os.posix_spawn("/bin/true", ["true"], {}),
+        "fork": lambda path: os.fork() or os._exit(0), "run": lambda path: os.posix_spawn("/bin/true", ["true"], {}),
         "signal": lambda path: os.kill(os.getppid(), 0), "connect": lambda path: socket.socket(),
         "read": lambda path: open(path).read(), "write": lambda path: open(path + ".new", "w"),
         "mode": lambda path: os.chmod(path, 0o777),
@@ -46,36 +38,34 @@ def solve(path):  # what it managed to do to this machine
     return done
 """
 _pools: dict[str, Pool] = {}
-_lock = threading.RLock()
+_lock = threading.Lock()
 
 
-def _answer(pool: Pool, program: str, text: str, cpu: float = 3.0, memory: int = 1024) -> tuple[str, list]:
-    """Why a probe's process ended, and the frames it sent after its start."""
-    inputs = (("call", "solve", wire.encode(((text,), {}))), ("end",))
-    child = pool.run(["calls", program, False], inputs, cpu=cpu, wall=3.0, memory=memory)
-    return child.why, child.frames[2:] if child.frames[:2] == [["guarded"], ["ready"]] else ["no start"]
+def _probe(pool: Pool, name: str, path: str, **limits: float) -> tuple[str, list]:
+    """Why the process of one of the PROBES ended, and the frames it wrote after its start."""
+    ran = pool.run(Limits(**limits), [["calls", PROBES, False], ["call", name, wire.encode(((path,), {}))]])
+    return ran.why, ran.frames[0][1:] if ran.frames[0][:1] == [["ready"]] else ["no start"]
 
 
 def reached(pool: Pool) -> int:
     """Level that the servers of this pool really give: 0 when they cannot run or bound even what they should."""
-    with tempfile.TemporaryDirectory(prefix="coevolve-probe-") as folder:
+    with tempfile.TemporaryDirectory(prefix="codesandbox-probe-") as folder:
         if os.geteuid() == 0:
             os.chmod(folder, 0o777)  # for the user that programs run as: only the guard is to stop the probe
         path = os.path.join(folder, "probe")
         with open(path, "w"):
             os.chmod(path, 0o666)
         runs = (
-            _answer(pool, HONEST, "abc") == ("", [["v", wire.encode([6, "abc"])], ["end"]])
-            and _answer(pool, SPIN, "", cpu=0.2) == ("timeout", [])
-            and _answer(pool, GROW, "", memory=256) == ("", [["x", "MemoryError", ""], ["end"]])
-            and _answer(pool, LEAVE, "") == ("", [])
+            _probe(pool, "honest", path) == ("", [["v", wire.encode([6, "abc"])], ["end"]])
+            and _probe(pool, "spin", path, cpu_seconds=0.2) == ("timeout", [])
+            and _probe(pool, "grow", path, memory_mb=256) == ("", [["x", "MemoryError", ""], ["end"]])
         )
-        guarded = runs and _answer(pool, ESCAPE, path) == ("", [["v", wire.encode([])], ["end"]])
+        guarded = runs and _probe(pool, "escape", path) == ("", [["v", wire.encode([])], ["end"]])
     return pool.level if guarded else int(runs)
 
 
-def _choose() -> Pool:
-    asked, why = os.environ.get(VARIABLE, ""), ""
+def _choose(asked: str) -> Pool:
+    why = ""
     if not sys.platform.startswith("linux"):
         raise SandboxError("programs written by a model run on Linux only: the guard is made of Landlock and seccomp")
     for level in {"": (3, 2), "external": (3, 2, 1), "refuse": ()}.get(asked, (NAMES.get(asked),)):
@@ -99,32 +89,7 @@ def _choose() -> Pool:
 
 def programs() -> Pool:
     """The servers that run programs, started and tested on first use. Raises SandboxError where none may run."""
+    asked = os.environ.get(VARIABLE, "")
     with _lock:
-        name = f"programs {os.environ.get(VARIABLE, '')}"
-        if name not in _pools:
-            _pools[name] = _choose()
-        return _pools[name]
-
-
-def formulas() -> Pool:
-    """The servers that compare formulas, warm with math-verify; guarded by the kernel where it can, else by limits."""
-    with _lock:
-        if "formulas" not in _pools:
-            if not sys.platform.startswith("linux"):
-                raise SandboxError("formulas are compared in guarded processes, which exist on Linux only")
-            pools = (Pool(level, math=True) for level in (2, 1))
-            works = (pool for pool in pools if ["end"] in pool.run(["math", "1", "1"], (), 9.0, 9.0, 1024).frames)
-            if (pool := next(works, None)) is None:
-                raise SandboxError("the processes that compare formulas start but give no answer")
-            _pools["formulas"] = pool
-        return _pools["formulas"]
-
-
-@atexit.register
-def close() -> None:
-    """Stop all idle servers."""
-    for pool in _pools.values():
-        pool.close()
-
-
-os.register_at_fork(after_in_child=_pools.clear)  # a forked process must not talk to its parent's servers
+        _pools[asked] = _pools.get(asked) or _choose(asked)
+        return _pools[asked]

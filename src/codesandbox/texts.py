@@ -4,77 +4,76 @@ import ast
 import builtins
 import re
 
-LONGEST = 20_000  # characters that the trainer itself is willing to parse
+LONGEST = 20_000  # characters that the caller itself is willing to parse
 PLAIN = (bool, int, float, str, bytes, bytearray, list, tuple, set, frozenset, dict)
 METHODS = {name for kind in PLAIN for name in dir(kind)}
 CLASS = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 LAZY = ("next", "islice", "run")  # what is done with an endless iterator, and with a coroutine
 KINDS = ("isinstance", "issubclass", "raises", "assertRaises", "assertIsInstance")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _parsed(text: str) -> ast.Module:
+    """Syntax tree of a text, empty when that does not parse."""
     try:
-        return ast.parse(text) if len(text) <= LONGEST else None
+        return ast.parse(text if len(text) <= LONGEST else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+        return ast.Module([], [])
 
 
 def _assert(node: ast.stmt) -> tuple[str, tuple, object] | None:
     """(function, arguments, expected value) of `assert f(data, ...) == data`, None for any other statement."""
     match node:
-        case ast.Assert(
-            test=ast.Compare(
-                left=ast.Call(func=ast.Name(id=name), args=args, keywords=[]), ops=[ast.Eq()], comparators=[value]
-            )
-        ):
-            return name, tuple(ast.literal_eval(arg) for arg in args), ast.literal_eval(value)
+        case ast.Assert(test=ast.Compare(left=call, ops=[ast.Eq()], comparators=[value])):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords:
+                return call.func.id, tuple(map(ast.literal_eval, call.args)), ast.literal_eval(value)
     return None
 
 
 def literal_asserts(tests: str) -> list[tuple[str, tuple, object]]:
     """(function, arguments, expected value) of each statement, empty unless all are `assert f(data) == data`."""
-    tree = _parsed(tests)
     try:
-        found = [_assert(node) for node in tree.body] if tree else []
+        found = [_assert(node) for node in _parsed(tests).body]
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError):
         return []
     return [] if None in found else found
 
 
+def _parts(node: ast.AST | None) -> list[ast.AST | None]:
+    """Elements of a tuple or list as it is written, else the node itself."""
+    return getattr(node, "elts", [node])
+
+
+def _defined(node: ast.AST) -> str:
+    """Name that this node gives a meaning to, empty where it gives none."""
+    if isinstance(node, (ast.Name, ast.keyword)):
+        return node.id if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)) else ""
+    name = getattr(node, "asname", None) or getattr(node, "name", None) or getattr(node, "arg", None)
+    return name.split(".")[0] if isinstance(name, str) else ""
+
+
 def free_names(tests: str) -> list[str]:
     """Names that the tests use, do not define and do not get from Python; empty when they do not parse."""
-    used, own = set(), set(dir(builtins))
-    try:
-        for node in ast.walk(_parsed(tests) or ast.Module([], [])):
-            if isinstance(node, ast.Name):
-                (used if isinstance(node.ctx, ast.Load) else own).add(node.id)
-            elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-                own.add(node.name)
-            elif isinstance(node, ast.arg):
-                own.add(node.arg)
-            elif isinstance(node, ast.alias):
-                own.add((node.asname or node.name).split(".")[0])
-            elif isinstance(node, ast.ExceptHandler) and node.name:
-                own.add(node.name)
-    except RecursionError:
-        return []
-    return sorted(name for name in used - own if not name.startswith("__"))
+    nodes = list(ast.walk(_parsed(tests)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    free = used - set(map(_defined, nodes)) - set(dir(builtins))
+    return sorted(name for name in free if not name.startswith("__"))
 
 
 class _Uses:
-    """What tests do with functions of the candidate (`names`) and with what those return."""
+    """What tests do with functions of the candidate (`names`) and with answers, which is what those return."""
 
     def __init__(self, tree: ast.Module, names: list[str]) -> None:
         self.nodes, self.names = list(ast.walk(tree)), set(names)
-        defined = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
-        self.own = {node.name: type(node) for node in self.nodes if isinstance(node, defined)}
-        self.variables = {node.id for node in self.nodes if isinstance(node, ast.Name) and type(node.ctx) is ast.Store}
-        self.variables |= {node.arg for node in self.nodes if isinstance(node, ast.arg)}
+        self.classes = {node.name for node in self.nodes if isinstance(node, ast.ClassDef)}
+        own = {node.name for node in self.nodes if isinstance(node, DEFINITIONS)}
+        variables = {_defined(node) for node in self.nodes if isinstance(node, (ast.Name, ast.arg))}
+        self.live = self.names | own | (set(dir(builtins)) - variables)  # functions and classes
         self.kept: dict[str, str] = {}  # variables and attributes that hold an answer: who gave it
         for node in self.nodes:
             giver = self.giver(getattr(node, "value", None) or getattr(node, "iter", None))
             for target in getattr(node, "targets", [getattr(node, "target", None)]) if giver else ():
-                self.kept |= {ast.unparse(part): giver for part in getattr(target, "elts", [target]) if part}
+                self.kept |= {ast.unparse(part): giver for part in _parts(target) if part}
 
     def named(self, node: ast.AST | None) -> bool:
         """Whether the node is the name of something of the candidate's."""
@@ -86,58 +85,46 @@ class _Uses:
             node = node.value
         if isinstance(node, ast.Call) and self.named(node.func):
             return node.func.id
-        held = isinstance(node, (ast.Name, ast.Attribute)) and bool(self.kept)
-        return self.kept.get(ast.unparse(node), "") if held else ""
+        return self.kept.get(ast.unparse(node), "") if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
     def no_data(self, node: ast.AST) -> bool:
         """Whether an argument is a function, a class or an object of one."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            made = self.own.get(node.func.id) is ast.ClassDef
-            return made or (self.named(node.func) and bool(CLASS.fullmatch(node.func.id)))
-        if isinstance(node, ast.Name):
-            builtin = hasattr(builtins, node.id) and node.id not in self.variables
-            return self.named(node) or node.id in self.own or builtin
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return name in self.classes or (name in self.names and bool(CLASS.fullmatch(name)))
+            case ast.Name(id=name):
+                return name in self.live
         return isinstance(node, ast.Lambda)
 
-    def of_call(self, node: ast.Call) -> bool:
-        """Whether a call needs more than data, by what it calls or by its arguments."""
-        args = [*node.args, *(word.value for word in node.keywords)]
-        if self.named(node.func):
-            return any(map(self.no_data, args))
-        last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        kinds = [part for arg in args if last in KINDS for part in getattr(arg, "elts", [arg])]
-        return bool(
-            self.giver(node.func)
-            or any(map(self.named, kinds))
-            or (last in LAZY and last not in self.own and args and self.giver(args[0]))
-        )
-
-    def of_node(self, node: ast.AST) -> bool:
+    def needs_objects(self, node: ast.AST) -> bool:
         """Whether this place needs more than calls with data that are answered with data."""
         match node:
-            case ast.Call():
-                return self.of_call(node)
-            case ast.Attribute(value=value, attr=attr):
-                giver = self.giver(value)
-                own = self.named(value) and attr not in ("__name__", "__call__")
-                return own or bool(giver and (attr not in METHODS or CLASS.fullmatch(giver)))
+            case ast.Call(func=func, args=args, keywords=words):
+                args = [*args, *(word.value for word in words)]
+                last = getattr(func, "attr", getattr(func, "id", ""))
+                if self.named(func):
+                    return any(map(self.no_data, args))
+                if last in KINDS:
+                    return any(self.named(part) for arg in args for part in _parts(arg))
+                return bool(self.giver(func) or (last in LAZY and args and self.giver(args[0])))
+            case ast.Attribute(value=value, attr=attr) if self.named(value):
+                return attr not in ("__name__", "__call__")
+            case ast.Attribute(value=value, attr=attr) if giver := self.giver(value):
+                return attr not in METHODS or bool(CLASS.fullmatch(giver))
             case ast.ExceptHandler(type=kind):
-                return any(map(self.named, getattr(kind, "elts", [kind])))
+                return any(map(self.named, _parts(kind)))
             case ast.ClassDef() | ast.FunctionDef():
                 parts = [*getattr(node, "bases", ()), *node.decorator_list]
                 return any(self.named(part) or self.giver(part) for part in parts)
-            case ast.With(items=items):
-                return any(self.giver(item.context_expr) for item in items)
-            case ast.Await(value=value):
+            case ast.withitem(context_expr=value) | ast.Await(value=value):
                 return bool(self.giver(value))
         return False
 
 
-def beyond_data(tests: str, names: list[str]) -> int:
-    """Line of the tests that needs more of these names than calls with data that are answered with data; 0: none."""
+def beyond_data(tests: str, names: list[str]) -> bool:
+    """Whether the tests need more of these names than calls with data that are answered with data."""
     try:
-        tree = _parsed(tests)
-        uses = _Uses(tree, names) if tree else None
-        return next((getattr(node, "lineno", 1) for node in uses.nodes if uses.of_node(node)), 0) if uses else 0
+        uses = _Uses(_parsed(tests), names)
+        return any(map(uses.needs_objects, uses.nodes))
     except RecursionError:
-        return 0
+        return False

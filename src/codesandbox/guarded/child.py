@@ -1,4 +1,4 @@
-"""The untrusted side of the wire: loads one program, calls it, sends back data. Runs guarded, in a process of its own.
+"""The untrusted side: loads one program, calls it, writes down data. Runs guarded, in a process of its own.
 
 This is the only place where a model's text is executed.
 """
@@ -10,46 +10,31 @@ import random
 import resource
 import sys
 from _thread import allocate_lock  # importing threading would make every fork dearer
+from collections.abc import Callable
 from types import ModuleType
+from typing import BinaryIO
 
 from . import wire
 
-CHANGED = (list, dict, set, bytearray)  # arguments that a call may change in place
+MUTABLE = (list, dict, set, bytearray)
 
 
-class Channel:
-    """Blocking frames over the socket to the trainer; what comes from there is trusted."""
+def say(fd: int, *frame: object) -> None:
+    """Write one frame."""
+    data = memoryview(wire.line(*frame))
+    while data:
+        data = data[os.write(fd, data) :]
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.frames = wire.Frames(wire.INPUT)
-        self.waiting: list[list] = []
-        self.lock = allocate_lock()
 
-    def read(self) -> list:
-        """Next frame."""
-        while not self.waiting:
-            data = os.read(self.fd, 1 << 16)
-            if not data:
-                os._exit(0)
-            self.waiting += self.frames.feed(data)
-        return self.waiting.pop(0)
-
-    def write(self, *frame: object) -> None:
-        """Send one frame."""
-        data = memoryview(wire.pack(list(frame)))
-        while data:
-            data = data[os.write(self.fd, data) :]
-
-    def fail(self, error: BaseException) -> None:
-        """Send the exception's name and the start of its message."""
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # a MemoryError must still fit into a message
-        try:
-            text = str(error)[:300]
-        except BaseException:  # noqa: BLE001 a model's exception may do anything
-            text = ""
-        self.write("x", type(error).__name__, text)
+def fail(fd: int, error: BaseException) -> None:
+    """Write the exception's name and the start of its message."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # a MemoryError must still fit into a message
+    try:
+        text = str(error)[:300]
+    except BaseException:  # noqa: BLE001 a model's exception may do anything
+        text = ""
+    say(fd, "x", type(error).__name__, text)
 
 
 def _load(program: str, name: str, names: dict[str, object]) -> dict[str, object]:
@@ -60,8 +45,13 @@ def _load(program: str, name: str, names: dict[str, object]) -> dict[str, object
     return module.__dict__
 
 
-def _finish() -> None:
-    """What the interpreter does when a script ends: wait for threads, run atexit functions, flush."""
+def _script(program: str, names: dict[str, object]) -> None:
+    """Run the text as a script to its end, with what the interpreter does then: threads, atexit functions, flush."""
+    try:
+        _load(program, "__main__", names)
+    except SystemExit as leave:
+        if leave.code not in (None, 0):
+            raise
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
@@ -69,105 +59,102 @@ def _finish() -> None:
     sys.__stdout__.flush()  # the same file, unless the script put another one in its place
 
 
-def _script(channel: Channel, program: str, name: str, names: dict[str, object]) -> None:
-    """Run the text as a script; ends with the frame `end` or with an exception."""
-    try:
-        _load(program, name, names)
-    except SystemExit as leave:
-        if leave.code not in (None, 0):
-            raise
-    _finish()
-    channel.write("end")
+def _named(args: tuple, kwargs: dict) -> dict[str, object]:
+    """Arguments of a call by name, or by position as text."""
+    return {str(index): value for index, value in enumerate(args)} | kwargs
 
 
-def _changes(sent: list, args: tuple, kwargs: dict) -> dict:
-    """Arguments that a call has changed in place, by position or name. Raises TypeError on what is no data now."""
-    (_, ((_, before), (_, named))) = sent
-    pairs = [*enumerate(args), *kwargs.items()]
-    trees = [*before, *(tree for _, tree in named)]
-    encode = wire.Encoder(wire.INPUT, carry=True)
+def _calls(program: str, questions: BinaryIO, answers: int, results: int, encode: wire.Encoder) -> None:
+    """Load the program, then answer calls while there are any. A failing call does not stop the next one.
 
-    def changed(value: object, tree: list) -> bool:  # the size first: what has grown beyond measure costs nothing
-        return (type(value) is not bytearray and len(value) != len(tree[1])) or encode(value) != tree
-
-    return {
-        key: value
-        for (key, value), tree in zip(pairs, trees, strict=True)
-        if type(value) in CHANGED and changed(value, tree)
-    }
-
-
-def _calls(channel: Channel, program: str, encode: wire.Encoder) -> None:
-    """Load the program, then answer calls until told to end. A failing call does not stop the next one.
-
-    Answers that are carried on, to tests, have the changed arguments with them.
+    Answers that are carried on, to tests, have the arguments with them that the call may have changed.
     """
     names = _load(program, "candidate", {})
-    channel.write("ready")
-    while (frame := channel.read())[0] == "call":
+    say(results, "ready")
+    for text in questions:
+        _, entry, sent = wire.frame(text)
         try:
-            args, kwargs = wire.decode(frame[2])
-            answer = [encode(names[frame[1]](*args, **kwargs))]
-            if encode.carry and (changes := _changes(frame[2], args, kwargs)):
-                answer.append(encode(changes))
-            channel.write("v", *answer)
+            args, kwargs = wire.decode(sent)
+            answer = [encode(names[entry](*args, **kwargs))]
+            if encode.carry:
+                mutable = {key: value for key, value in _named(args, kwargs).items() if type(value) in MUTABLE}
+                answer.append({key: wire.encode(value, carry=True) for key, value in mutable.items()})
+            say(answers, "v", *answer)
         except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
-            channel.fail(error)
-    channel.write("end")
+            fail(answers, error)
 
 
-def _restore(old: object, new: object) -> None:
-    """Give an argument of the tests the content that the candidate left in its copy."""
-    if isinstance(old, (list, bytearray)):
-        old[:] = new
-    elif isinstance(old, (dict, set)):
-        old.clear()
-        old.update(new)
+def _restore(value: list | bytearray | dict | set, tree: object) -> None:
+    """Give an argument of the tests the content that the candidate left in its copy, if that is another."""
+    if wire.encode(value, carry=True) != tree:
+        value.clear()
+        fill = value.extend if isinstance(value, (list, bytearray)) else value.update
+        fill(wire.decode(tree))
 
 
-def _ask(channel: Channel, name: str):
-    """Stand in for a function of the candidate, which lives in another process."""
+class _Candidate:
+    """The program that tests ask, which lives in another process; `results` learn that it was asked, or has fled."""
 
-    def function(*args: object, **kwargs: object) -> object:
-        with channel.lock:
-            channel.write("call", name, wire.encode((args, kwargs), carry=True))
-            frame = channel.read()
-        if frame[0] == "v":
-            for key, value in wire.decode(frame[2]).items() if len(frame) > 2 else ():
-                _restore(kwargs[key] if isinstance(key, str) else args[key], value)
-            return wire.decode(frame[1])
-        kind = getattr(builtins, frame[1], RuntimeError)
-        raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError)(frame[2])
+    def __init__(self, link: int, results: int) -> None:
+        self.link, self.results = link, results
+        self.answers = open(link, "rb", closefd=False)
+        self.asked = False
+        self.lock = allocate_lock()
 
-    function.__name__ = name
-    return function
+    def exchange(self, *question: object) -> list:
+        """Ask, and return the answer's frame. Ends this process where the answer is none."""
+        with self.lock:
+            if not self.asked:
+                say(self.results, "asked")
+            self.asked = True
+            try:
+                say(self.link, *question)
+                return wire.frame(self.answers.readline(wire.INPUT))
+            except (OSError, ValueError):
+                say(self.results, "fled")
+                os._exit(0)
+
+    def function(self, name: str) -> Callable:
+        """Return what stands in for the candidate's function of this name."""
+
+        def function(*args: object, **kwargs: object) -> object:
+            answer = self.exchange("call", name, wire.encode((args, kwargs), carry=True))
+            if answer[0] == "v":
+                for key, tree in answer[2].items():
+                    _restore(_named(args, kwargs)[key], tree)
+                return wire.decode(answer[1])
+            kind = getattr(builtins, answer[1], RuntimeError)
+            raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError)(answer[2])
+
+        function.__name__ = name
+        return function
 
 
-def play(channel: Channel, job: list) -> None:
-    """Do one job.
+def play(trusted: Callable | None, job: int, results: int, link: int) -> None:
+    """Do one job, the first line of the file `job`, and write frames to `results`: in the end `end` or a failure.
 
-    ["calls", program, loose], ["asked", program], ["stdio", program], ["tests", tests, names], ["math", gold, answer].
+    ["calls", program, loose], with calls on further lines, or over `link` where there is one; ["tests", tests, names],
+    which asks over `link`; ["stdio", program], on files 0 and 1; ["trusted", arguments], for the function that the
+    server is warm with.
     """
     random.seed(0)
     builtins.exit = builtins.quit = sys.exit
     sys.argv = ["candidate.py"]
+    given = open(job, "rb")
+    kind, text, *rest = wire.frame(given.readline())
     try:
-        if job[0] == "calls":
-            _calls(channel, job[1], wire.Encoder(loose=job[2]))
-        elif job[0] == "asked":
-            _calls(channel, job[1], wire.Encoder(carry=True))
-        elif job[0] == "stdio":
+        if kind == "calls":
+            questions, answers = (given, results) if link < 0 else (open(link, "rb", closefd=False), link)
+            _calls(text, questions, answers, results, wire.Encoder(loose=rest[0], carry=link >= 0))
+        elif kind == "tests":
+            candidate = _Candidate(link, results)
+            _script(text, {name: candidate.function(name) for name in rest[0]})
+        elif kind == "stdio":
             sys.stdin = sys.__stdin__ = open(0, closefd=False)  # files of this run; otherwise they are /dev/null
             sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-            _script(channel, job[1], "__main__", {})
-        elif job[0] == "tests":
-            _script(channel, job[1], "__main__", {name: _ask(channel, name) for name in job[2]})
+            _script(text, {})
         else:
-            from . import equal
-
-            channel.write("gold", equal.readable(job[1], tried=job[2] is None))
-            if job[2] is not None:
-                channel.write("v", equal.equal(job[1], job[2]))
-            channel.write("end")
+            say(results, "v", wire.Encoder()(trusted(*wire.decode(text))))
+        say(results, "end")
     except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
-        channel.fail(error)
+        fail(results, error)

@@ -1,10 +1,12 @@
-"""A warm fork server: one guarded child a job, watched, killed, swept up. It never sees a program or a result.
+"""A warm fork server: guarded children for each job, watched, killed, swept up. It never sees a program or a result.
 
-The trainer hands over a socket for each job; the child reads its program from it and answers on it.
+The caller hands over open files for each job; the children read their programs from them and answer in them.
 """
 
 import contextlib
 import gc
+import importlib
+import itertools
 import json
 import os
 import resource
@@ -14,23 +16,31 @@ import socket
 import stat
 import sys
 import time
-from functools import partial
 from typing import NamedTuple
 
 from . import child, folders, guard
 
 PRELOAD = """bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools math
     operator re statistics string textwrap typing""".split()
-TICK_MS = 50
+TICK = 0.05  # seconds
+PATIENCE = 10  # times the wall limit that a job may take on a machine that has no processor for it
 SCRATCH_MB, ENTRIES = 64, 1000
 # A /proc of another process namespace counts other processes.
 PROC = "/proc" if os.path.exists("/proc/self") and os.readlink("/proc/self") == str(os.getpid()) else "/nowhere"
 
 
-def _usage(pid: int, scratch: str) -> str:
-    """Name what a running child has too much of: `output` or `threads`, empty when nothing."""
-    count, size = folders.size(scratch, ENTRIES)
-    with contextlib.suppress(OSError), os.scandir(f"{PROC}/{pid}/fd") as entries:
+class Running(NamedTuple):
+    """A child at work, the folder that it may write in, and a pipe on which it says that it has guarded itself."""
+
+    pid: int
+    scratch: str
+    guarded: int
+
+
+def _usage(running: Running) -> str:
+    """Name what a child has too much of: `output` or `threads`, empty when nothing."""
+    count, size = folders.size(running.scratch, ENTRIES)
+    with contextlib.suppress(OSError), os.scandir(f"{PROC}/{running.pid}/fd") as entries:
         for entry in entries:  # files that are deleted but still open
             with contextlib.suppress(OSError):
                 seen = entry.stat()
@@ -38,7 +48,7 @@ def _usage(pid: int, scratch: str) -> str:
     if count > ENTRIES or size > SCRATCH_MB << 20:
         return "output"
     with contextlib.suppress(OSError):
-        return "threads" if len(os.listdir(f"{PROC}/{pid}/task")) > guard.THREADS else ""
+        return "threads" if len(os.listdir(f"{PROC}/{running.pid}/task")) > guard.THREADS else ""
     return ""
 
 
@@ -49,176 +59,134 @@ def _cpu(pid: int) -> float:
     return 0.0
 
 
-def _starved(pid: int, wall: float, cpu: float) -> bool:
-    """Whether the machine, not the program, used up the time: most of it spent waiting for a processor."""
+def _waited(pid: int) -> float:
+    """Seconds that a process was ready to run and others had the processor."""
     with contextlib.suppress(OSError), open(f"{PROC}/{pid}/schedstat") as file:
-        return int(file.read().split()[1]) > 0.75e9 * wall and _cpu(pid) < 0.25 * cpu
-    return False
-
-
-class Waiting(NamedTuple):
-    """A child that waits for its job on a socket of its own."""
-
-    pid: int
-    scratch: str
-    channel: socket.socket
+        return int(file.read().split()[1]) / 1e9
+    return 0.0
 
 
 class Server:
-    """Serves one trainer until it ends; `options` are level, base (folder), homes, paths (readable), math."""
+    """Serves one caller until it ends; `options` are level, base (folder), paths (readable), function, warm."""
 
-    def __init__(self, control: int, parent: int, options: dict) -> None:
+    def __init__(self, control: int, caller: int, options: dict) -> None:
         self.control = socket.socket(fileno=control)
-        self.parent = parent
+        self.caller = caller
         self.level, self.base = options["level"], options["base"]
-        self.paths = guard.opened([*guard.readable(), *options["paths"]])
-        self.math = options["math"]
-        self.waiting: Waiting | None = None
-        self.chores: list = []  # what to do while nobody asks: calls that make later children faster
-        if self.math:
-            from . import equal
-
-            self.chores = [partial(equal.equal, *pair) for pair in equal.WARM]
-        gc.collect()
+        self.paths = [*guard.readable(), *options["paths"]]
+        self.numbers = itertools.count()
+        self.trusted = None
+        if options["function"]:
+            module, _, name = options["function"].partition(":")
+            self.trusted = getattr(importlib.import_module(module), name)
+        for args in options["warm"]:
+            self.trusted(*args)
         gc.freeze()  # so that children share this memory longer
         self.uid = None
-        if os.geteuid() == 0 and all(guard.others_reach(path) for path in (os.__file__, self.base, *options["homes"])):
-            self.uid = guard.UID + os.getpid() % 1000  # so that nobody else's processes count
+        homes = (os.path.dirname(os.__file__), sys.base_prefix, self.base, *options["paths"])
+        if os.geteuid() == 0 and all(map(guard.others_reach, homes)):
+            self.uid = guard.UID + 2 * (os.getpid() % 500)  # so that nobody else's processes count
 
-    def _fork(self) -> Waiting:
-        """Start a child that waits for its job: fork, session and user are then seen to while nobody asks."""
-        scratch = os.path.join(self.base, "job")
+    def _start(self, index: int, limits: dict, fds: list[int]) -> Running:
+        """Fork a child, the first or second of a job, that guards itself and then does its part."""
+        scratch = os.path.join(self.base, str(next(self.numbers)))
         os.mkdir(scratch, 0o700)
-        if self.uid is not None:
-            os.chown(scratch, self.uid, self.uid)
-        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        uid = None if self.uid is None else self.uid + index
+        os.chown(scratch, uid or -1, uid or -1)  # -1: as it is
+        guarded, tell = os.pipe()
         server = os.getpid()
         pid = os.fork()
         if pid:
-            there.close()
-            return Waiting(pid, scratch, here)
+            os.close(tell)
+            return Running(pid, scratch, guarded)
         try:
-            here.close()
             os.setsid()
             os.chdir(scratch)
             os.environ["TMPDIR"] = scratch
-            guard.give_up(self.uid)
+            guard.give_up(uid)
             if os.getppid() != server:
                 return  # it died before its death became the signal to die
-            message, fds, _, _ = socket.recv_fds(there, 4096, 4)
-            if fds:
-                self._play(scratch, json.loads(message), fds)
+            job, results, *more = fds
+            for target, fd in enumerate(more if len(more) == 2 else ()):
+                os.dup2(fd, target)  # standard input and output of a script
+            guard.enter(self.level, scratch, self.paths, uid, limits["cpu_seconds"], limits["memory_mb"])
+            os.write(tell, b"!")
+            for last, fd in itertools.pairwise(sorted([2, *fds, 256])):
+                os.closerange(last + 1, fd)
+            child.play(self.trusted, job, results, more[-1] if more else -1)
         finally:
             os._exit(0)
 
-    def _play(self, scratch: str, limits: dict, fds: list[int]) -> None:
-        """Guard this process for good, close what is not the job's, and do the job."""
-        for target, fd in enumerate(fds[1:]):
-            os.dup2(fd, target)
-        guard.enter(self.level, scratch, self.paths, self.uid, limits["cpu"], limits["memory"])
-        os.closerange(3, fds[0])
-        os.closerange(fds[0] + 1, 256)
-        channel = child.Channel(fds[0])
-        channel.write("guarded")
-        child.play(channel, channel.read())
+    def _watch(self, children: list[Running], limits: dict) -> tuple[str, int]:
+        """Wait for the first child's end, or until a child or the caller makes it necessary to end them all.
 
-    def _started(self, limits: dict, fds: list[int]) -> tuple[int, str]:
-        """Hand a job to the child that waits, or to a new one when there is none or it has been killed."""
-        while True:
-            waiting, self.waiting = self.waiting or self._fork(), None
-            try:
-                socket.send_fds(waiting.channel, [json.dumps(limits).encode()], fds)
-                return waiting.pid, waiting.scratch
-            except OSError:
-                os.waitpid(waiting.pid, 0)
-                os.rmdir(waiting.scratch)
-            finally:
-                waiting.channel.close()
-
-    def _watch(self, pid: int, scratch: str, limits: dict) -> tuple[str, bool]:
-        """Wait for the child's end. Returns why it must be killed (empty: it ended) and whether the trainer lives."""
-        process = os.pidfd_open(pid)
-        poll = select.poll()
-        for fd in (process, self.control.fileno(), self.parent):
-            poll.register(fd, select.POLLIN)
-        deadline = time.monotonic() + limits["wall"]
+        Returns why (empty: the first child ended by itself) and which child was the reason. Time counts unless it was
+        spent waiting for a processor, so that a busy machine changes no verdict.
+        """
+        first = os.pidfd_open(children[0].pid)
+        start = time.monotonic()
         try:
             while True:
-                left = deadline - time.monotonic()
-                ready = [fd for fd, _ in poll.poll(max(0, min(TICK_MS, left * 1000)))]
-                if self.parent in ready or (self.control.fileno() in ready and not self.control.recv(16)):
-                    return "orphan", False
-                if self.control.fileno() in ready:
-                    return "stopped", True
-                if process in ready:
-                    return "", True
-                if _cpu(pid) > limits["cpu"]:
-                    return "timeout", True
-                if left <= 0:  # algebra never sleeps: what it did not get, others had
-                    starved = self.math or _starved(pid, limits["wall"], limits["cpu"])
-                    return "starved" if starved else "timeout", True
-                if why := _usage(pid, scratch):
-                    return why, True
+                ready, _, _ = select.select([first, self.control, self.caller], [], [], TICK)
+                if ready:
+                    return ("" if first in ready else "orphan"), 0
+                for index, running in enumerate(children):
+                    if _cpu(running.pid) > limits["cpu_seconds"]:
+                        return "timeout", index
+                    if why := _usage(running):
+                        return why, index
+                passed = time.monotonic() - start
+                if passed - sum(_waited(running.pid) for running in children) > limits["wall_seconds"]:
+                    return "timeout", 0
+                if passed > PATIENCE * limits["wall_seconds"]:
+                    return "starved", 0
         finally:
-            os.close(process)
+            os.close(first)
 
-    def _job(self, limits: dict, fds: list[int]) -> bool:
-        """Run one child to its end, report, and say whether the trainer is still there."""
-        pid, scratch = self._started(limits, fds)
-        for fd in fds:
+    def _job(self, limits: dict, fds: list[int]) -> dict:
+        """Run one job to its end and say how it ended. Two children share the files and get a link to each other."""
+        count = limits["children"]
+        parts = [fds[index::count] for index in range(count)]
+        if count == 2:
+            for part, end in zip(parts, socket.socketpair(), strict=True):
+                part.append(end.detach())
+        children = [self._start(index, limits, part) for index, part in enumerate(parts)]
+        for fd in itertools.chain(*parts):
             os.close(fd)
-        why, alive = self._watch(pid, scratch, limits)
-        for target in (-pid, pid):
-            with contextlib.suppress(OSError):
-                os.kill(target, signal.SIGKILL)
-        _, status, used = os.wait4(pid, 0)
-        cpu = used.ru_utime + used.ru_stime
-        why = why or _usage(0, scratch) or ("timeout" if os.WIFSIGNALED(status) and cpu > limits["cpu"] else "")
-        gone = os.path.join(self.base, "gone")
-        os.rename(scratch, gone)
-        if why != "output":  # a large folder may take longer than the trainer waits for a verdict
-            folders.sweep(gone)
-        if alive:
-            report = {"why": why, "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}
-            self.control.send(json.dumps(report).encode())
-        if why == "output":
-            folders.sweep(gone)
-        return alive
+        why, reason = self._watch(children, limits)
+        for index, running in enumerate(children):
+            for target in (-running.pid, running.pid):
+                with contextlib.suppress(OSError):
+                    os.kill(target, signal.SIGKILL)
+            os.waitpid(running.pid, 0)
+            if os.read(running.guarded, 1) != b"!":
+                why = "unguarded"
+            os.close(running.guarded)
+            if not why and (why := _usage(running)):
+                reason = index
+            folders.sweep(running.scratch)
+        return {"why": why, "child": reason}
 
     def serve(self) -> None:
-        """Take jobs until the trainer closes the socket or dies."""
+        """Take jobs until the caller closes the socket or dies."""
         self.control.send(b"ready")
-        poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.register(self.parent, select.POLLIN)
-        alive = True
-        while alive:
-            ready = [fd for fd, _ in poll.poll(None if self.waiting else 0)]
-            if not ready:
-                if self.chores:
-                    self.chores.pop()()
-                    gc.freeze()
-                else:
-                    self.waiting = self._fork()
-                continue
-            if self.parent in ready:
-                break
-            message, fds, _, _ = socket.recv_fds(self.control, 4096, 4)
+        while self.caller not in select.select([self.control, self.caller], [], [])[0]:
+            message, fds, _, _ = socket.recv_fds(self.control, 4096, 6)
             if not message:
                 break
-            if fds:  # anything else is a late request to stop a job that had ended
-                alive = self._job(json.loads(message), fds)
+            report = self._job(json.loads(message), fds)
+            with contextlib.suppress(OSError):
+                self.control.send(json.dumps(report).encode())
         folders.sweep(self.base)
 
 
 def main() -> None:
-    """Start from the command line: control socket, parent's pidfd, options as JSON."""
+    """Start from the command line: control socket, caller's pidfd, options as JSON."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # short of memory, the machine ends programs before it ends the trainer
-    options = json.loads(sys.argv[3])
+        file.write("1000")  # short of memory, the machine ends programs before it ends the caller
     for name in PRELOAD:
         __import__(name)
-    server = Server(int(sys.argv[1]), int(sys.argv[2]), options)
+    server = Server(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))
     os.dup2(1, 2)
     server.serve()

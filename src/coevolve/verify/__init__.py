@@ -1,13 +1,12 @@
 """Exact verifiers behind one call, for answers of each of KINDS. Nothing a model wrote is evaluated here."""
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from codesandbox import code
-from codesandbox.pool import SandboxError, cores, spread
 from coevolve.verify import maths, plain
 
-__all__ = ["KINDS", "SandboxError", "Verdict", "valid", "verify", "verify_many"]
+__all__ = ["KINDS", "Verdict", "valid", "verify", "verify_many"]
 KINDS = ("math", "choice", "exact", "alias", "float", "code")
 
 
@@ -45,11 +44,12 @@ def _texts(gold: object) -> list[str]:
 
 
 def _program(answer: str, gold: str | Mapping) -> Verdict:
+    from codesandbox import run_calls, run_stdio, run_tests
+
     if isinstance(gold, str):
-        result = code.run_tests(answer, gold)
+        result = run_tests(answer, gold)
     else:
-        run = code.run_stdio if "stdin" in gold else code.run_calls
-        result = run(answer, **gold)
+        result = (run_stdio if "stdin" in gold else run_calls)(answer, **gold)
     return Verdict(result.verdict, result.detail, result.level)
 
 
@@ -58,7 +58,7 @@ def verify(kind: str, answer: object, gold: object, *, tolerance: float = 1e-6) 
 
     `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact` or `alias`: a text or any of a
     list of them; `float`: a number within `tolerance`, absolute or relative; `code`: a program, with gold as tests
-    (text) or as the arguments of `code.run_calls` or `code.run_stdio`. Other types are compared as their str(). Raises
+    (text) or as the arguments of `run_calls` or `run_stdio`. Other types are compared as their str(). Raises
     ValueError on an unknown kind, SandboxError where programs may not run.
     """
     _known(kind)
@@ -91,10 +91,13 @@ def valid(kind: str, gold: object) -> bool:
     if kind == "math":
         return maths.valid(_text(gold))
     if kind == "code":
-        return code.valid_tests(gold) if isinstance(gold, str) else bool(gold)
+        from codesandbox import valid_tests
+
+        return valid_tests(gold) if isinstance(gold, str) else bool(gold)
     return gold is not None and any(_texts(gold))
 
 
 def verify_many(items: Sequence[tuple[str, object, object]]) -> list[Verdict]:
     """Verify many (kind, answer, gold) at once, as many as there are cores; the same order comes back."""
-    return spread(lambda item: verify(*item), items, cores())
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(lambda item: verify(*item), items))

@@ -1,19 +1,29 @@
 """Formulas compared by math-verify, bounded: cheap exact checks first, then one guarded process for each pair."""
 
-import contextlib
+import functools
 import re
-import time
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from codesandbox import level
 from coevolve import parse
 from coevolve.verify import plain
 
+if TYPE_CHECKING:
+    from codesandbox import Trusted
+
 CHARACTERS, DIGITS, DEPTH = 512, 60, 24  # longer, deeper: no answer to a question but a way to keep us busy
-CPU, MEMORY_MB = 1.0, 900  # of a process
-TIME, GOLD = 2.2, 0.2  # seconds of a whole call (a busy machine adds some); of those for a second look at the gold
 DIGIT_RUN = re.compile(rf"[0-9]{{{DIGITS + 1}}}")
 WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
+# The parser learns by doing: pairs that each server compares once, before its forks need them.
+WARM = (
+    (r"\frac{1}{2}", "0.5"),
+    ("x^2-1", "(x-1)(x+1)"),
+    (r"2\sqrt{3}", r"\sqrt{12}"),
+    ("(1,2)", "(2, 1)"),
+    (r"\{1,2\}", "3,2"),
+    ("[1,2)", "(1,2]"),
+    ("x=5", "5"),
+    (r"\frac{\pi}{2}", "10^{-3}"),
+)
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
 
 
@@ -57,32 +67,20 @@ def _cheap(gold: str, answer: str) -> bool | None:
     return False if all(units) and units[0][2] != units[1][2] else None
 
 
-def _until() -> float:
-    """When a call that begins now has to end; the very first starts the servers, before its time is counted."""
-    level.formulas()
-    return time.monotonic() + TIME
+@functools.cache
+def _equal() -> "Trusted":
+    from codesandbox import Trusted
+
+    return Trusted("coevolve.verify.formulas:equal", cpu_seconds=1.0, wall_seconds=5.0, memory_mb=900, warm=WARM)
 
 
-def _run(gold: str, answer: str | None, until: float) -> tuple[str, dict[str, object]]:
-    """Compare in one process, again if the machine failed it and there is time. Returns why it ended, what it said."""
-    why, frames = "starved", []
-    for _ in range(2):
-        if why in ("lost", "starved") and (left := until - time.monotonic()) > 0:
-            thread = ThreadPoolExecutor(1)  # it sees to the process also when we no longer wait
-            job = thread.submit(level.formulas().run, ["math", gold, answer], (), CPU, left, MEMORY_MB)
-            thread.shutdown(wait=False)
-            with contextlib.suppress(TimeoutError):
-                why, frames = job.result(left).why, job.result().frames
-    return why, {frame[0]: frame[1] if len(frame) > 1 else None for frame in frames}
-
-
-def valid(gold: str, until: float | None = None) -> bool:
+def valid(gold: str) -> bool:
     """Whether a gold answer can be compared with at all: short enough, and math-verify reads it in time."""
     gold = content(gold) or ""
     if refusal(gold):
         return False
     plainly = plain.rational(gold) is not None or bool(WORDS.fullmatch(plain.bare(gold)))
-    return plainly or _run(gold, None, until or _until())[1].get("gold") is True
+    return plainly or _equal()(gold, None).value is True
 
 
 def compare(answer: str, gold: str) -> tuple[str, str]:
@@ -94,14 +92,9 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
         return "wrong", why
     if (cheap := _cheap(wanted, found)) is not None:
         return ("pass" if cheap else "wrong"), ""
-    until = _until()
-    why, frames = _run(wanted, found, until - GOLD)
-    if frames.get("gold") is not True or why in ("lost", "starved"):
-        return "unscored", f"the gold answer could not be read ({why or frames.get('x') or 'not a formula'})"
-    if "v" in frames and "end" in frames:
-        return ("pass" if frames["v"] is True else "wrong"), ""
-    if why == "timeout" and not valid(wanted, until):
-        return "unscored", "the gold answer takes too long"
-    failed = str(frames.get("x", ""))
-    verdict = why if why in ("timeout", "output") else "memory" if failed == "MemoryError" else "error"
-    return verdict, failed or why
+    said = _equal()(wanted, found)
+    if said.why == "lost" or (said.why and not valid(wanted)) or (not said.why and said.value is None):
+        return "unscored", f"the gold answer could not be read ({said.detail or 'not a formula'})"
+    if said.why:
+        return said.why, said.detail
+    return ("pass" if said.value else "wrong"), ""

@@ -1,9 +1,9 @@
 # MUST {"kind": "call", "verdict": ["wrong", "error", "output"], "wall_s": 4.0, "note": "huge frame"}
-import json, os, struct
+import json, os
 def send(*frames):
     for frame in frames:
         data = frame if isinstance(frame, bytes) else json.dumps(frame).encode()
-        data = struct.pack(">I", len(data)) + data
+        data = data + b"\n"
         for fd in range(3, 64):
             try: os.write(fd, data)
             except OSError: pass

@@ -1,47 +1,36 @@
 """Hostile and honest programs against the sandbox: a corpus with its invariants, and every door one by one."""
 
-import contextlib
 import json
 import os
 import resource
+import select
 import shutil
 import socket
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
-from codesandbox import level, pool
-from codesandbox.code import run_calls, run_stdio
-from codesandbox.guarded import guard, wire
+from codesandbox import level, pool, run_calls, run_stdio
+from codesandbox.guarded import wire
 
-CORPUS = sorted((Path(__file__).parents[1] / "data" / "hostile_programs").rglob("*.py"))
-AT_THE_DEFAULTS = ("a01_eq_true", "b01_spin", "b03_sleep", "b04_list_bomb", "c04_network")
+CORPUS = {path.stem: path for path in (Path(__file__).parents[1] / "data" / "hostile_programs").rglob("*.py")}
+# One program for each way to fake success (a), use up resources (b) or reach the host (c), and honest ones (d).
+SAMPLE = """a01_eq_true a03_sys_exit_import a06_write_all_fds a07_frames a12_stdio_marker a_forged_end a_reads_ahead
+    a_rewrites_answers b01_spin b03_sleep b04_list_bomb b08_fork_bomb b11_disk_fill b16_stdio_flood b_deep_folders
+    b_deleted_files c02_kill_parent c03_read_secrets c04_network d01_plain d04_recursion d_threads""".split()
+BOUNDED = {"kernel": CORPUS, "process": [name for name in CORPUS if name[0] in "ad"]}  # the rest may harm this machine
 PLAIN = "def solve(xs):\n    return sum(x * x for x in xs)\n"
 CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
 EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
-SECRETS = [
-    "home/.canary",
-    "home/.canary2",
-    "home/.netrc",
-    "home/.ssh/key",
-    "home/.cache/huggingface/token",
-    "checkout/canary",
-    "checkout/src/canary.py",
-]
+SECRETS = """home/.canary home/.canary2 home/.netrc home/.ssh/key home/.cache/huggingface/token
+    checkout/canary checkout/src/canary.py""".split()
 HOME = Path.home()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def places():
-    """A home folder and a checkout with secrets in them, which programs are told of and only the guard protects.
-
-    The guard is the default one, which needs nothing installed. Skips where the kernel has no Landlock.
-    """
-    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
-        pytest.skip("no Landlock here")
+def places(landlock):
+    """A home folder and a checkout with secrets in them, which programs are told of and only the guard protects."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         found = [Path(folder, name) for name in SECRETS]
         for path in found:
@@ -52,78 +41,51 @@ def places():
             path.chmod(0o777)
         patch.setenv(level.VARIABLE, "kernel")
         patch.setenv("HOME", f"{folder}/home")
+        patch.setenv("HF_TOKEN", "SECRET-CANARY")
         patch.setitem(pool.ENVIRONMENT, "HOME", f"{folder}/home")
         patch.setattr(level, "_pools", {})  # servers of these tests' own, with that home
         patch.chdir(f"{folder}/checkout")
         yield found
-        level.close()
+        for servers in level._pools.values():
+            servers.close()
 
 
-def seal(paths) -> None:
-    """Give files times that reading or writing them changes, also where reading is not always noted."""
-    for path in paths:
+def seals(paths, renew=False) -> list[tuple]:
+    """When each file was read and written, and its mode and size; from times that any reading changes, if renewed."""
+    for path in paths if renew else ():
         os.utime(path, (1, 2))
-
-
-def seals(paths) -> list[tuple]:
-    """When each file was read and written, and its mode and size."""
     return [(at.st_atime, at.st_mtime, at.st_mode, at.st_size) for at in map(os.stat, paths)]
 
 
 @pytest.fixture(scope="module")
 def listeners():
     """TCP and UDP on one free port, which programs get for the one that the corpus names; they must hear nothing."""
-    while True:
-        found = [socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
-        found[0].bind(("127.0.0.1", 0))
-        with contextlib.suppress(OSError):  # taken for UDP: another one
-            found[1].bind(found[0].getsockname())
-            break
-    found[0].listen()
-    for ear in found:
-        ear.setblocking(False)
-    yield found
-    for ear in found:
-        ear.close()
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        udp.bind(tcp.getsockname())
+        yield tcp, udp
 
 
-@pytest.fixture(scope="module")
-def canary():
-    """A file like those that programs look for, under the name they look for where it is free."""
-    path = Path("/tmp/canary_tmp")
-    mine = not path.exists()
-    if mine:
-        path.write_text("SECRET-CANARY")
-    yield path
-    if mine:
-        path.unlink()
+@pytest.fixture
+def canary(tmp_path):
+    """A secret outside, in a folder that everybody may use."""
+    path = tmp_path / "canary"
+    path.write_text("SECRET-CANARY")
+    return path
 
 
-def left() -> int:
-    """Number of processes below the servers of the programs, besides the child with which each waits for its next."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError, ValueError):
-            parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
-    below = new = {server.process.pid for server in level.programs().idle}
-    while new := {pid for pid, parent in parents.items() if parent in new}:
-        below = below | new
-    return len(below) - 2 * len(level.programs().idle)
+def judge(program: str, **limits):
+    """Run one program as the corpus asks."""
+    if '"kind": "stdio"' in program:
+        return run_stdio(program, "1 2 3\n", "14", **limits)
+    return run_calls(program, "solve", CALLS, EXPECTED, **limits)
 
 
-def judge(program: str, kind: str, **limits):
-    """Run one program as the corpus asks; again when the machine had no time for it. Each call has to end in time."""
-    level.programs()  # the self-test comes before any clock
-    for _ in range(3):
-        start = time.monotonic()
-        if kind == "call":
-            said = run_calls(program, "solve", CALLS, EXPECTED, **limits)
-        else:
-            said = run_stdio(program, "1 2 3\n", "14", **limits)
-        assert time.monotonic() - start < limits.get("wall_seconds", 4.0) + 1, said
-        if "starved" not in said.detail:
-            break
-    return said
+def left() -> list[str]:
+    """Children of the servers, and what is left in their folders: nothing, while no program runs."""
+    servers = level.programs().idle
+    children = [Path(f"/proc/{s.process.pid}/task/{s.process.pid}/children").read_text() for s in servers]
+    return [*filter(None, children), *(str(path) for s in servers for path in Path(s.folder).iterdir())]
 
 
 def state() -> tuple:
@@ -133,59 +95,37 @@ def state() -> tuple:
 
 
 def test_the_corpus_is_there():
-    assert len(CORPUS) >= 81 and {path.stem for path in CORPUS} >= {*AT_THE_DEFAULTS}
-    (network,) = (path for path in CORPUS if path.stem == "c04_network")
-    assert network.read_text().count("18099))") == 3, "the port that a test's listeners take the place of"
+    assert len(CORPUS) >= 83 and CORPUS.keys() >= {*SAMPLE}
+    assert CORPUS["c04_network"].read_text().count("18099))") == 3, "the port that the listeners take the place of"
 
 
-@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_corpus(path, listeners, canary, places, monkeypatch):
-    seal(places)
-    monkeypatch.setenv("HF_TOKEN", "SECRET-CANARY")
-    program = path.read_text().replace("18099", str(listeners[0].getsockname()[1]))
+def held(name, listeners, places):
+    """Run a program of the corpus: its verdict is allowed and nothing of it is left or known anywhere."""
+    program = CORPUS[name].read_text().replace("18099", str(listeners[0].getsockname()[1]))
     must = json.loads(program.partition("\n")[0].removeprefix("# MUST "))
-    as_they_are = must["verdict"] == ["pass"] or path.stem in AT_THE_DEFAULTS
-    before, secret, sealed = state(), canary.read_bytes(), seals(places)
-    around = sorted(places[0].parents[1].rglob("*"))
+    limits = {} if must["verdict"] == ["pass"] else {"cpu_seconds": 1.0, "wall_seconds": 2.0}
+    before, sealed, around = state(), seals(places, renew=True), sorted(places[0].parents[1].rglob("*"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    limits = {} if as_they_are else {"cpu_seconds": 0.7, "wall_seconds": 1.5}  # the rest only shows that there are some
-    said = judge(program, must["kind"], **limits)
-    assert said.verdict in must["verdict"], said
-    assert "SECRET" not in repr(said)
-    time.sleep(0.15)
-    while left() < 0:  # a server is about to fork the child that waits; the test's own time limit ends this
-        time.sleep(0.01)
-    assert left() == 0 and state() == before
+    said = judge(program, **limits)
+    assert said.verdict in must["verdict"] and "SECRET" not in repr(said), said
+    assert left() == [] and state() == before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 64 << 10
-    for ear in listeners:
-        with pytest.raises(BlockingIOError):
-            ear.accept() if ear.type == socket.SOCK_STREAM else ear.recv(16)
-    assert canary.read_bytes() == secret and seals(places) == sealed
-    assert sorted(places[0].parents[1].rglob("*")) == around
+    assert select.select(listeners, [], [], 0)[0] == []
+    assert seals(places) == sealed and sorted(places[0].parents[1].rglob("*")) == around
     assert not [*Path("/tmp").glob("pwned*"), *HOME.glob("pwned*")]
-    assert judge(PLAIN, "call").verdict == "pass"
-    folders = [Path(server.folder) for server in level.programs().idle if server.folder]
-    assert {path.name for folder in folders for path in folder.rglob("*")} <= {"job"}, "the next one's, empty"
+    assert judge(PLAIN).verdict == "pass"
 
 
-def test_secrets_whose_place_is_known_stay_untouched_and_unread(places):
-    seal(places)
-    sealed, folders = seals(places), sorted({str(path.parent) for path in places})
-    program = """import os
-def solve(folders):
-    done = [os.path.expanduser("~")]
-    for folder in folders:
-        for one in (os.listdir, os.rmdir, lambda at: open(at + "/canary").read(), lambda at: open(at + "/new", "w"),
-                    lambda at: open(at + "/.canary", "a"), lambda at: os.remove(at + "/.netrc"),
-                    lambda at: os.rename(at + "/canary.py", at + "/x"), lambda at: os.mkdir(at + "/new")):
-            try: done.append([folder, one(folder)])
-            except OSError: pass
-    return done
-"""
-    home = str(places[0].parent)
-    assert run_calls(program, "solve", [(folders,)], [[home]]).verdict == "pass"
-    assert seals(places) == sealed and not [*Path(home).rglob("new"), *Path.cwd().rglob("new")]
-    assert {path.read_text() for path in places} == {"SECRET-CANARY"}
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_of_the_corpus_is_held(name, listeners, places):
+    held(name, listeners, places)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("asked", "name"), [(asked, name) for asked in BOUNDED for name in sorted(BOUNDED[asked])])
+def test_the_whole_corpus_is_held(asked, name, listeners, places, monkeypatch):
+    monkeypatch.setenv(level.VARIABLE, asked)
+    held(name, listeners, places)
 
 
 ESCAPES = {
@@ -255,13 +195,13 @@ def solve(number):
 
 def test_no_state_is_left_for_the_next_program():
     spoil = "import builtins, json, sys\nbuiltins.sum = lambda xs: 14\njson.dumps = sys.modules['math'] = None\n"
-    assert judge(spoil + "open('m.py', 'w').write('x')", "call").verdict == "error"
+    assert judge(spoil + "open('m.py', 'w').write('x')").verdict == "error"
     program = "import json, math, os\njson.dumps(math.pi)\nassert os.listdir('.') == []\n" + PLAIN
-    assert judge(program, "call").verdict == "pass"
+    assert judge(program).verdict == "pass"
 
 
 def test_programs_are_repeatable():
     program = "import random\ndef solve(xs): return [random.random(), list({'a', 'b', 'c', 'd'})]"
-    inputs = (("call", "solve", wire.encode((([],), {}))), ("end",))
-    runs = [level.programs().run(["calls", program, False], inputs, 3.0, 4.0, 1024).frames for _ in range(2)]
-    assert runs[0] == runs[1] and runs[0][2][0] == "v"
+    job = [["calls", program, False], ["call", "solve", wire.encode((([],), {}))]]
+    first, second = (level.programs().run(pool.Limits(), job).frames for _ in range(2))
+    assert first == second and first[0][1][0] == "v"

@@ -1,0 +1,186 @@
+"""Programs judged by calls and by standard output: values, verdicts, limits."""
+
+from functools import partial
+
+import pytest
+
+from codesandbox import run_calls, run_many, run_stdio, run_tests
+
+SQUARE = "def f(x):\n    return x * x\n"
+pytestmark = pytest.mark.usefixtures("landlock")
+
+
+def judged(program, expected, **options):
+    return run_calls(program, "f", [(3,)], [expected], **options)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected", "strict", "loose"),
+    [
+        ("9", 9, True, True),
+        ("9.0", 9, False, True),
+        ("True", 1, False, True),
+        ("[1, (2, 'x')]", [1, (2, "x")], True, True),
+        ("(1, 2)", [1, 2], False, False),
+        ("{1, 2}", {2, 1}, True, True),
+        ("frozenset({1})", {1}, False, True),
+        ("{1: {2.0}}", {1: {2}}, False, True),
+        ("b'ab'", b"ab", True, True),
+        ("-0.0", 0.0, True, True),
+        ("float('nan')", float("nan"), True, True),
+        ("10**400", 10**400, True, True),
+        ("0.1 + 0.2", 0.3, False, False),
+        ("'\\ud800'", "\ud800", True, True),
+    ],
+)
+def test_values_come_back_as_data_and_are_compared_here(expression, expected, strict, loose):
+    program = f"def f(x): return {expression}"
+    assert judged(program, expected).verdict == ("pass" if strict else "wrong")
+    assert judged(program, expected, strict=False).verdict == ("pass" if loose else "wrong")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "tolerance", "right"),
+    [
+        (1.0000001, 1.0, 1e-6, True),
+        ([0.1 + 0.2, "a"], [0.3, "a"], 1e-9, True),
+        ({"k": 2.5000001}, {"k": 2.5}, 1e-6, True),
+        (3, 4, 10.0, False),
+        (1e308, float("inf"), 1e-6, False),
+        (["r", "0x1"], ["r", "0x2"], 5.0, False),
+    ],
+)
+def test_floats_within_a_tolerance(value, expected, tolerance, right):
+    program = f"inf = float('inf')\ndef f(x): return {value!r}"
+    assert (judged(program, expected, tolerance=tolerance).verdict == "pass") is right
+
+
+CLASSES = """
+from collections import Counter, namedtuple
+from enum import IntEnum
+Pair, Size = namedtuple("Pair", "a b"), IntEnum("Size", "SMALL LARGE")
+class Liar:
+    def lie(self, *args): return 9
+    __eq__ = __ne__ = __lt__ = lambda self, other: True
+    __len__ = __index__ = __int__ = __hash__ = bit_length = lie
+    __iter__ = items = keys = lambda self: iter([9])
+    __getitem__ = copy = __str__ = __repr__ = __float__ = hex = lie
+I, F, S, B, L, T, E, D = (type("Liar", (Liar, base), {})
+                          for base in (int, float, str, bytes, list, tuple, set, dict))
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected", "other"),
+    [
+        ("Counter('aab')", {"a": 2, "b": 1}, {"a": 2}),
+        ("Pair(1, [2])", (1, [2]), [1, [2]]),
+        ("[Size.LARGE]", [2], [1]),
+        # the content counts, not what methods say of it
+        ("F(2.0)", 2, 9),
+        ("E([1, 2])", {1, 2}, {9}),
+        ("D(a=1)", {"a": 1}, {9: 9}),
+        ("[L([I(1)])]", [[1]], [[9]]),
+        ("bytearray(b'ab')", b"ab", b"9"),
+    ],
+)
+def test_classes_of_plain_data_count_as_the_data_in_them(expression, expected, other):
+    program = f"{CLASSES}def f(x): return {expression}"
+    assert run_tests(program, f"assert f(3) == {expected!r}").verdict == "pass"
+    assert run_tests(program, f"assert f(3) == {other!r}").verdict == "wrong"
+    assert judged(program, expected).verdict == ("wrong" if "bytearray" in expression else "error")
+
+
+@pytest.mark.parametrize(
+    ("expression", "verdict"),
+    [
+        ("S('a' * 2_000_000)", "output"),
+        ("I(1 << 9_000_000)", "output"),
+        ("Liar()", "error"),
+        ("type('C', (), {'__class__': dict})()", "error"),
+    ],
+)
+def test_classes_of_plain_data_are_as_bounded_as_the_data(expression, verdict):
+    assert judged(f"{CLASSES}def f(x): return {expression}", 9, strict=False).verdict == verdict
+
+
+def test_every_call_counts_and_a_failing_one_does_not_stop_the_next():
+    said = run_calls("def f(x): return 6 // x", "f", [(1,), (0,), (2,), (3,)], [6, 0, 3, 9])
+    assert (said.verdict, said.passed, said.total, said.correct) == ("error", 2, 4, False)
+    assert said.detail.startswith("ZeroDivisionError")
+    assert run_calls(SQUARE, "f", [(1,), (2,), (3,)], [1, 5, 9]).passed == 2
+
+
+def test_arguments_are_fresh_for_every_call_but_the_program_keeps_its_state():
+    program = "seen = []\ndef f(x):\n    x.append(1)\n    seen.append(len(x))\n    return list(seen)"
+    assert run_calls(program, "f", [([],), ([],)], [[1], [1, 1]]).verdict == "pass"
+    assert run_tests("def f(x): return list(x)", "assert f({'b': 1, 'a': 2}) == ['b', 'a']").verdict == "pass"
+
+
+def test_the_callers_errors_are_raised():
+    for calls, expected in (([], []), ([(1,)], []), ([(1,)], [1, 2])):
+        with pytest.raises(ValueError, match="allowed is one each"):
+            run_calls(SQUARE, "f", calls, expected)
+    with pytest.raises(TypeError, match="only plain data"):
+        run_calls(SQUARE, "f", [(object(),)], [1])
+    with pytest.raises(TypeError, match="seconds"):
+        run_stdio("", "", "", seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        ("def f(x):\n    while True: pass", "timeout"),
+        ("import time\ndef f(x): time.sleep(60)", "timeout"),
+        ("def f(x): return [0] * 10**9", "memory"),
+        ("def f(x): return 'a' * 2_000_000", "output"),
+        ("def f(x): a = []; a.append(a); return a", "output"),
+        ("def f(x): return object()", "error"),
+        ("raise SystemExit(0)", "error"),
+        ("import os\nos._exit(0)", "error"),
+        ("def f(x): raise KeyboardInterrupt", "error"),
+        ("def f(x):\n    return f(x)", "error"),
+        ("import os\ndef f(x): os.kill(os.getpid(), 9)", "error"),
+    ],
+)
+def test_verdicts(program, verdict):
+    said = judged(program, 9, cpu_seconds=1.0, wall_seconds=1.5, memory_mb=256)
+    assert (said.verdict, said.passed) == (verdict, 0)
+
+
+def test_details_are_short_and_printable():
+    said = judged("def f(x): raise ValueError('\\x1b[2J\\ud800' + 'y' * 10**6)", 9)
+    assert said.detail.isprintable() and said.detail.startswith("ValueError") and len(said.detail) <= 400
+
+
+@pytest.mark.parametrize(
+    ("program", "expected", "right"),
+    [
+        ("print(int(input()) + 1)", "4", True),
+        ("print('4  ')", "4\n", True),
+        ("print(4); print()", "4", False),
+        ("print(4)\nraise ValueError", "4", False),
+        ("print(4)\nimport os; os._exit(0)", "4", False),
+        ("import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print(4))).start()", "4", True),
+        ("import atexit\natexit.register(print, 4)", "4", True),
+        ("import io, sys\na, sys.stdout = sys.stdout, io.StringIO()\na.write('4')", "4", True),
+        ("print(sum(int(line) for line in open(0)) + 1)", "4", True),
+    ],
+)
+def test_scripts(program, expected, right):
+    said = run_stdio(program, "3\n", expected)
+    assert (said.verdict == "pass") is right, said
+
+
+def test_a_script_may_print_as_much_as_is_expected_and_little_more():
+    text = "y" * 200_000
+    assert run_stdio("print('y' * 200_000)", "", text).verdict == "pass"
+    assert run_stdio("print('y' * 200_000)", "", "y").verdict == "output"
+    assert run_stdio("while True: print('y' * 1000)", "", "y").verdict == "output"
+
+
+def test_many_at_once_come_back_in_order():
+    jobs = [partial(judged, f"def f(x): return {i}", i) for i in range(10)]
+    jobs.insert(3, partial(run_tests, SQUARE, "for i in [2]: assert f(i) == 4"))
+    jobs.insert(5, partial(judged, "def f(x):\n    while True: pass", 9, cpu_seconds=0.2))
+    assert [said.verdict for said in run_many(jobs)] == ["timeout" if i == 5 else "pass" for i in range(12)]

@@ -1,0 +1,207 @@
+"""The servers behind the sandbox: levels, faults, trusted calls, what a dying caller leaves, what messages are."""
+
+import contextlib
+import functools
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from codesandbox import SandboxError, Trusted, level, pool, run_calls
+from codesandbox.guarded import wire
+
+SRC = Path(__file__).parents[2] / "src"
+SQUARE = "def f(x):\n    return x * x\n"
+pytestmark = pytest.mark.usefixtures("landlock")
+
+
+def judged(program=SQUARE, expected=9):
+    return run_calls(program, "f", [(3,)], [expected])
+
+
+class Broken:
+    """A pool whose processes all say the same."""
+
+    level = reported = 2
+
+    def __init__(self, why="", frames=()):
+        self.ran = pool.Ran(why, 0, [list(frames)])
+
+    def run(self, *args, **kwargs):
+        return self.ran
+
+
+@pytest.mark.parametrize("why", ["lost", "starved", "orphan", "unguarded"])
+def test_a_fault_of_the_machine_is_unscored(monkeypatch, why):
+    monkeypatch.setattr(level, "programs", lambda: Broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
+    said = judged()
+    assert (said.verdict, said.correct) == ("unscored", None) and why in said.detail
+
+
+def test_the_self_test_believes_nothing():
+    assert level.reached(Broken(frames=[["ready"], ["v", "anything"], ["end"]])) == 0
+    bare = pool.Pool(1)
+    assert level.reached(bare) == 1
+    bare.level = 2  # claims more than its servers give
+    assert level.reached(bare) == 1
+    bare.close()
+
+
+@pytest.mark.parametrize(("name", "reported"), [("process", 1), ("kernel", 2), ("namespaces", 3), ("external", 4)])
+def test_a_level_is_asked_for_by_name(monkeypatch, name, reported):
+    if name == "namespaces" and not shutil.which("bwrap"):
+        pytest.skip("no bubblewrap here")
+    monkeypatch.setenv(level.VARIABLE, name)
+    assert (judged().verdict, judged().level) == ("pass", reported)
+
+
+@pytest.mark.parametrize("name", ["refuse", "strong", "2"])
+def test_other_names_refuse_in_one_line(monkeypatch, name):
+    monkeypatch.setenv(level.VARIABLE, name)
+    with pytest.raises(SandboxError, match=f"{level.VARIABLE}='{name}'.*kernel") as raised:
+        judged()
+    assert "\n" not in str(raised.value)
+
+
+def test_where_nothing_can_be_guarded_nothing_runs_unasked(monkeypatch):
+    monkeypatch.delenv(level.VARIABLE, raising=False)
+    monkeypatch.setattr(level, "_pools", {})
+    monkeypatch.setattr(level, "reached", lambda servers: 1)
+    with pytest.raises(SandboxError, match="reached level 1 of 2"):
+        judged()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    for ask in (judged, Trusted("os.path:isabs")):
+        with pytest.raises(SandboxError, match="Linux only"):
+            ask("/")
+
+
+def test_a_server_that_does_not_start_says_why():
+    with pytest.raises(SandboxError, match="did not start: ModuleNotFoundError: No module named 'nowhere'"):
+        Trusted("nowhere:function")()
+
+
+TRUSTED = """
+import os, time
+def echo(value): return value if value != [] else [1]
+def spin():
+    while True: pass
+def grow(): return [0] * 10**9
+def write(path): open(path, "w")
+def leave(): os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "why"),
+    [
+        (("echo", "text"), "text", ""),
+        (("echo", None), None, ""),
+        (("echo", []), None, "error"),
+        (("spin",), None, "timeout"),
+        (("grow",), None, "memory"),
+        (("write", "/tmp/pwned_trusted"), None, "error"),
+        (("leave",), None, "error"),
+    ],
+)
+def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call, value, why):
+    (tmp_path / "trusted_module.py").write_text(TRUSTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    tmp_path.chmod(0o755)
+    name, *args = call
+    function = Trusted(f"trusted_module:{name}", cpu_seconds=0.5, wall_seconds=1.0, memory_mb=512)
+    said = function(*args)
+    assert (said.value, said.why) == (value, why), said
+    with pytest.raises(TypeError, match="only plain data"):
+        function(object())
+
+
+def test_a_killed_server_is_replaced():
+    servers = level.programs()
+    judged()
+    os.killpg(servers.idle[-1].process.pid, signal.SIGKILL)
+    servers.idle[-1].process.wait()
+    assert judged().verdict == "pass"
+
+
+def test_a_forked_process_starts_servers_of_its_own():
+    judged()
+    with multiprocessing.get_context("fork").Pool(1) as other:
+        assert other.apply(judged).verdict == "pass"
+    assert judged().verdict == "pass"
+
+
+CALLER = """
+import json, os, threading, time
+from codesandbox import Trusted, level, run_calls
+isabs = Trusted("os.path:isabs")
+assert run_calls("def f(): return 1", "f", [()], [1]).verdict == "pass" and isabs("/").value
+servers = [*level.programs().idle, *isabs._pool.idle]
+spin = "def f():\\n    while True: pass"
+long = {"cpu_seconds": 50, "wall_seconds": 60}
+threading.Thread(target=run_calls, args=(spin, "f", [()], [1]), kwargs=long).start()
+time.sleep(0.3)
+holder = os.fork()  # keeps our ends of the sockets open, as a data loader would
+if holder == 0:
+    time.sleep(120)
+    os._exit(0)
+print(json.dumps([holder, [server.process.pid for server in servers], [server.folder for server in servers]]), flush=True)
+time.sleep(120)
+"""
+
+
+def processes() -> dict[int, int]:
+    """Parent of every process."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def test_a_killed_caller_leaves_no_process_and_no_folder():
+    line = [sys.executable, "-c", CALLER]
+    with subprocess.Popen(line, env=os.environ | {"PYTHONPATH": str(SRC)}, stdout=subprocess.PIPE) as caller:
+        holder, servers, folders = json.loads(caller.stdout.readline())
+        caller.kill()
+    while set(servers) & processes().keys() or any(map(os.path.exists, filter(None, folders))):
+        time.sleep(0.05)  # the test's own time limit ends this; the holder still lives
+    assert holder in processes() and not set(servers) & set(processes().values())
+    os.kill(holder, signal.SIGKILL)
+
+
+def test_the_server_is_a_fresh_interpreter_without_the_package():
+    program = (
+        "import sys\ndef f(x): return [name for name in sys.modules if name.startswith(('torch', 'coev', 'codes'))]"
+    )
+    assert judged(program, []).verdict == "pass"
+
+
+def test_lines_are_refused_unless_they_are_frames():
+    assert wire.frames(b'["v", ["a"]]\n["end"]\n') == [["v", ["a"]], ["end"]]
+    numbers = (b'["v", 1]', b'["v", 1.5]', b'["v", NaN]')
+    for bad in (*numbers, b"{}", b"[]", b"[1]", b"\xff", b"x", b'[["v"]]', b"[" * 10**5, b'["v"', b"\x00" * 9):
+        assert wire.frames(b'["v", "a"]\n' + bad + b'\n["end"]\n') == [["v", "a"], ["x", "garbled", ""]]
+
+
+def test_trees_by_hand():
+    tree = [None, True, ["i", "-0x5"], ["t", [["r", "0x1.8000000000000p+0"]]], "x", ["b", "01"]]
+    assert wire.encode([None, True, -5, (1.5,), "x", b"\x01"]) == ["l", tree]
+    assert wire.encode({"b": 1, "a": 2}) == ["d", [["a", ["i", "0x2"]], ["b", ["i", "0x1"]]]]
+    assert wire.encode({8, 0}) == wire.encode({0, 8}) != wire.encode(frozenset({0, 8}))  # they iterate differently
+    assert wire.encode([True, 1.0], loose=True) == wire.encode([1, 1]) and wire.encode(1.5, loose=True)[0] == "r"
+    value = {"k": [1, (2.5, {3}), None], (1, frozenset({2})): b"z"}
+    assert wire.decode(wire.encode(value)) == value
+    for big in ("x" * 101, b"x" * 101, 1 << 404, [0] * 30, list("x" * 30), {i: i for i in range(30)}):
+        with pytest.raises(wire.TooLargeError):
+            wire.Encoder(room=100)(big)
+    with pytest.raises(wire.TooLargeError):
+        wire.encode(functools.reduce(lambda deep, _: [deep], range(70), []))
+    with pytest.raises(TypeError, match="not Path"):
+        wire.encode(type("Path", (int,), {})(3))
