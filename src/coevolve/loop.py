@@ -106,12 +106,9 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         trainer.engine.sync()
         log.step(steps, _validate(trainer, clock), clock.take())
         return
-    with (
-        tracker(run, trainer.ranks.first) as sink,
-        tqdm(
-            total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first
-        ) as bar,
-    ):
+    first = trainer.ranks.first
+    bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not first)
+    with tracker(run, first) as sink, bar:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)
