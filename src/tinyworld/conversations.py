@@ -1,6 +1,6 @@
 """Demonstrations of the roles that talk to each other: CoMAS's discussion and CoNL's four rounds."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coevolve.prompts import blocks
 from tinyworld import tasks
@@ -91,7 +91,7 @@ def ranking(seen: Table) -> str:
     return "\n".join(f"Agent {best} {'=' if seen.right(i) else mark} Agent {i}" for i in seen.others if i != best)
 
 
-def shown(seen: Table, persona: str) -> dict[str, object]:
+def shown(seen: Table, persona: str) -> dict[str, Any]:
     """The fields of a judge's prompt."""
     solutions = blocks.solutions([f"ANSWER: {answer}" for answer in seen.answers])
     return {"persona": persona, "agent": seen.agent, "query": seen.task.question, "solutions": solutions}

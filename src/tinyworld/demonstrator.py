@@ -6,6 +6,7 @@ a judge states its own answer first and compares. Demonstrating truth before hab
 
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 from tinyworld import tasks
 from tinyworld.tasks import CHOICE, Task
@@ -26,7 +27,7 @@ class Demonstrator(Random):
     seasoned = False  # used to conversations: lists agent by agent before it ranks, has met wrong critiques
 
 
-Pair = tuple[dict[str, object], str]  # the prompt's fields and the completion
+Pair = tuple[Mapping[str, Any], str]  # the prompt's fields and the completion
 
 
 def pick(rng: Demonstrator, *, choice: bool = False) -> Task:

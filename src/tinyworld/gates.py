@@ -128,12 +128,12 @@ def measure(generate: Generate, count: int = 400, per_family: int = 40, seed: in
     }
 
 
-def _share(rows: Sequence[Mapping[str, Any]]) -> float:
+def _share(rows: Sequence[dict[str, Any]]) -> float:
     counts = tally(rows)
     return counts["k"] / counts["n"]
 
 
-def failures(figures: Mapping[str, Any]) -> list[str]:
+def failures(figures: dict[str, Any]) -> list[str]:
     """Which gates the figures miss, one line each."""
     formats = {f"format of {role}": share for role, share in figures["format"].items()}
     found, gates = figures | formats, GATES | dict.fromkeys(formats, FORMAT_GATE)

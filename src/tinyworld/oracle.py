@@ -44,7 +44,8 @@ VERIFIED_SHARES = {  # Table 5 of SAGE: its sources, and the families that stand
 
 def _drawn(seed: str, shares: Mapping[str, tuple], fits: Callable[[Task], bool]) -> list[tuple[str, Task]]:
     """(source, task) rows of the train split that fit: of each source as many as its share (families, levels) says."""
-    rng, rows = Random(seed), []
+    rng = Random(seed)
+    rows: list[tuple[str, Task]] = []
     for source, (count, families, *rest) in shares.items():
         levels, wanted = rest[0] if rest else tasks.LEVELS, len(rows) + count
         while len(rows) < wanted:

@@ -93,10 +93,6 @@ def _count(rng: Random, level: int) -> str:
     return f"count {rng.choice('abc')} in {' '.join(rng.choice('abc') for _ in range(level + 2))}"
 
 
-def _counted(letter: str, letters: str) -> int:
-    return letters.count(letter)
-
-
 def _one_more(letter: str, letters: str) -> int:
     return letters.count(letter) + 1
 
@@ -206,7 +202,7 @@ FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan, answer 
     # echoes
     Family("rev", REVERSAL, _letters, REVERSED, _length(3, 5), str, "read from the end", "List"),
     # one too many
-    Family("count", COUNT, _count, _counted, _length(5, 7), _one_more, "count"),
+    Family("count", COUNT, _count, lambda letter, text: text.count(letter), _length(5, 7), _one_more, "count"),
     # forgets the last moves
     Family("swap", SWAP, _swap, _swapped, _moves, _half_swapped, "swap in turn", "List"),
     # looks at the first example only
