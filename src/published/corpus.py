@@ -15,7 +15,7 @@ from random import Random
 from typing import Protocol
 
 from published.textfiles import TEXT_FIELDS, FileCorpus, cache_folder, lacking
-from tinyworld import tasks as tiny
+from tinyworld import documents as tiny
 
 FAMILIES = {  # the tiny stand-ins of Appendix 8's two halves: Nemotron-CC-Math and NaturalReasoning
     "math": ("add", "sub", "mul", "prec", "eq", "next", "word2", "div", "mod", "code"),

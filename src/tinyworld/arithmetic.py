@@ -1,11 +1,17 @@
 """Families about numbers: sums, equations, stories, rates, remainders, comparisons."""
 
-import re
+from collections.abc import Callable
+from operator import add, floordiv, mul, sub
 from random import Random
 
-from tinyworld.family import Family, band, ints
+from tinyworld.family import Draw, Family, band
 
+Bounds = tuple[tuple[int, int], ...]  # (low, high) of each number
 NAMES = ("Al", "Mia", "Tom", "Zoe")
+STEP = r"\. (Gets|Gives) (\d)"
+RATIO = r"(\d{1,2})/([245])"
+COMPARISON = r"(bigger|smaller) (\d{1,2}) (\d{1,2})"
+STORY = rf"(?:{'|'.join(NAMES)}) has (\d{{1,2}}){STEP}"
 UNITS = {  # (from, to): (factor, level)
     ("wk", "d"): (7, 1),
     ("m", "cm"): (100, 1),
@@ -14,37 +20,58 @@ UNITS = {  # (from, to): (factor, level)
     ("d", "h"): (24, 3),
     ("min", "s"): (60, 3),
 }
+DIGIT, TENS = (0, 9), (10, 49)
+OPERANDS = ((DIGIT, DIGIT), (TENS, DIGIT), (TENS, TENS))  # by level
 
 
-def _operands(rng: Random, level: int) -> tuple[int, int]:
-    return (
-        rng.randint(10, 49) if level > 1 else rng.randint(0, 9),
-        rng.randint(10, 49) if level > 2 else rng.randint(0, 9),
-    )
+def _numbers(rng: Random, bounds: Bounds) -> list[int]:
+    return [rng.randint(low, high) for low, high in bounds]
 
 
-def _digitwise(a: int, b: int, combine) -> str:
-    pairs = zip(f"{a:02d}", f"{b:02d}", strict=True)
-    return str(int("".join(str(combine(int(x), int(y))) for x, y in pairs)))
+def _uniform(template: str, *levels: Bounds) -> Draw:
+    """Draw questions that fill the template with numbers, uniform within the bounds of their level."""
+    return lambda rng, level: template.format(*_numbers(rng, levels[level - 1]))
 
 
-def _plain(value: float) -> str:
-    return f"{value:.4f}".rstrip("0").rstrip(".")
+def _first(*limits: int) -> Callable[..., int]:
+    """Level by the first number of a question; one that is left out is 1."""
+    return lambda first, *rest: band(first or 1, *limits)
 
 
-def _subtraction(rng: Random, level: int) -> str:
-    a, b = _operands(rng, level)
-    return f"{max(a, b)}-{min(a, b)}"
+def _largest(*limits: int) -> Callable[..., int]:
+    """Level by the largest number of a question."""
+    return lambda *numbers: band(max(numbers), *limits)
 
 
-def _product(rng: Random, level: int) -> str:
-    (low, high), top = [((0, 5), 5), ((2, 9), 9), ((10, 15), 9)][level - 1]
-    return f"{rng.randint(low, high)}*{rng.randint(low if level == 1 else 2, top)}"
+_sum = _uniform("{}+{}", *OPERANDS)
+_product = _uniform("{}*{}", ((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 15), (2, 9)))
+_precedence = _uniform("{}+{}*{}", *(((1, high), (1, high), (2, high)) for high in (3, 5, 9)))
 
 
-def _precedence(rng: Random, level: int) -> str:
-    high = (3, 5, 9)[level - 1]
-    return f"{rng.randint(1, high)}+{rng.randint(1, high)}*{rng.randint(2, high)}"
+def _difference(rng: Random, level: int) -> str:
+    small, large = sorted(_numbers(rng, OPERANDS[level - 1]))
+    return f"{large}-{small}"
+
+
+def _two_digits(*operands: int) -> int:
+    """Level by how many of the last two operands have two digits."""
+    return 1 + sum(number > 9 for number in operands[-2:])
+
+
+def _no_carry(a: int, b: int) -> int:
+    return (a // 10 + b // 10) % 10 * 10 + (a + b) % 10
+
+
+def _no_borrow(a: int, b: int) -> int:
+    return abs(a // 10 - b // 10) * 10 + abs(a % 10 - b % 10)
+
+
+def _products_first(a: int, b: int, c: int) -> int:
+    return a + b * c
+
+
+def _left_to_right(a: int, b: int, c: int) -> int:
+    return (a + b) * c
 
 
 def _equation(rng: Random, level: int) -> str:
@@ -54,39 +81,48 @@ def _equation(rng: Random, level: int) -> str:
     return f"{a if a > 1 else ''}x+{b}={a * x + b} x?"
 
 
-def _solve_equation(m: re.Match[str]) -> str | None:
-    a, rest = int(m[1] or 1), int(m[3]) - int(m[2])
-    return str(rest // a) if rest >= 0 and rest % a == 0 else None
+def _solution(a: int | None, b: int, total: int) -> int | None:
+    x, rest = divmod(total - b, a or 1)
+    return x if x >= 0 and rest == 0 else None
 
 
-def _progression(rng: Random, level: int) -> str:
-    step, start = rng.randint(1, (3, 5, 9)[level - 1]), rng.randint(0, (9, 20, 30)[level - 1])
+def _half_solved(a: int | None, b: int, total: int) -> int:
+    return total - b if a else total + b
+
+
+def _terms(rng: Random, level: int) -> str:
+    step, start = _numbers(rng, ((1, (3, 5, 9)[level - 1]), (0, (9, 20, 30)[level - 1])))
     return f"next {start} {start + step} {start + 2 * step}"
 
 
-def _next(m: re.Match[str]) -> str | None:
-    a, b, c = ints(m)
-    return str(2 * c - b) if b - a == c - b else None
+def _next_term(a: int, b: int, c: int) -> int | None:
+    return 2 * c - b if b - a == c - b else None
 
 
-def _progression_level(m: re.Match[str]) -> int:
-    start, second, _ = ints(m)
-    step = second - start
-    return 1 if start <= 9 and step <= 3 else 2 if start <= 20 and step <= 5 else 3
+def _last_term(a: int, b: int, c: int) -> int:
+    return c
 
 
-def _signed(verb: str, amount: str) -> int:
-    return int(amount) if verb == "Gets" else -int(amount)
+def _terms_level(a: int, b: int, c: int) -> int:
+    return max(band(a, 9, 20), band(b - a, 3, 5))
+
+
+def _change(verb: str, amount: int) -> int:
+    return amount if verb == "Gets" else -amount
 
 
 def _story(rng: Random, level: int) -> str:
-    have = rng.randint(*[(2, 9), (10, 19), (20, 49)][level - 1])
+    have = rng.randint(*((2, 9), (10, 19), (20, 49))[level - 1])
     return f"{rng.choice(NAMES)} has {have}. {rng.choice(['Gets', 'Gives'])} {rng.randint(1, min(have, 9))}. Has?"
 
 
-def _long_story(rng: Random, level: int) -> str:
+def _verb_turned(have: int, verb: str, amount: int) -> int:
+    return abs(have - _change(verb, amount))
+
+
+def _two_steps(rng: Random, level: int) -> str:
     have = rng.randint(2, 9) if level == 1 else rng.randint(10, 19)
-    first, second = (rng.randint(6, 9), rng.randint(1, 9)) if level == 3 else (rng.randint(1, 5), rng.randint(1, 5))
+    first, second = _numbers(rng, ((6, 9), (1, 9)) if level == 3 else ((1, 5), (1, 5)))
     verbs = rng.choice([("Gets", "Gives"), ("Gets", "Gets"), ("Gives", "Gets")])
     first = min(first, have)
     if verbs[1] == "Gives":
@@ -94,9 +130,17 @@ def _long_story(rng: Random, level: int) -> str:
     return f"{rng.choice(NAMES)} has {have}. {verbs[0]} {first}. {verbs[1]} {second}. Has?"
 
 
-def _story_end(m: re.Match[str]) -> str | None:
-    end = int(m[1]) + _signed(m[2], m[3]) + (_signed(m[4], m[5]) if m.re.groups > 3 else 0)
-    return str(end) if end >= 0 else None
+def _two_steps_level(have: int, verb: str, amount: int, verb_2: str, amount_2: int) -> int:
+    return 1 if have < 10 else 1 + band(max(amount, amount_2), 5)
+
+
+def _first_step(have: int, verb: str, amount: int, *later: str | int) -> int:
+    return have + _change(verb, amount)
+
+
+def _end(have: int, verb: str, amount: int, verb_2: str = "Gets", amount_2: int = 0) -> int | None:
+    end = have + _change(verb, amount) + _change(verb_2, amount_2)
+    return end if end >= 0 else None
 
 
 def _price(rng: Random, level: int) -> str:
@@ -105,14 +149,12 @@ def _price(rng: Random, level: int) -> str:
     return f"{count} cost {count * rng.randint(2, 5)}. {asked} cost?"
 
 
-def _price_answer(m: re.Match[str]) -> str | None:
-    count, cost, asked = ints(m)
-    return str(cost // count * asked) if cost and asked and cost % count == 0 else None
+def _scaled(count: int, cost: int, asked: int) -> int | None:
+    return cost // count * asked if cost and asked and cost % count == 0 else None
 
 
-def _price_misconception(m: re.Match[str]) -> str:
-    count, cost, asked = ints(m)  # adds the difference instead of scaling
-    return str(cost + asked - count)
+def _added(count: int, cost: int, asked: int) -> int:
+    return cost + asked - count
 
 
 def _unit(rng: Random, level: int) -> str:
@@ -120,166 +162,94 @@ def _unit(rng: Random, level: int) -> str:
     return f"{rng.randint(1, 12)} {source} in {target}?"
 
 
-def _unit_answer(m: re.Match[str]) -> str | None:
-    known = UNITS.get((m[2], m[3]))
-    return str(int(m[1]) * known[0]) if known else None
+def _converted(number: int, source: str, target: str) -> int | None:
+    return number * UNITS[source, target][0] if (source, target) in UNITS else None
 
 
-def _division(rng: Random, level: int) -> str:
+def _unit_level(number: int, source: str, target: str) -> int:
+    return UNITS[source, target][1]
+
+
+def _tenfold(number: int, source: str, target: str) -> int:
+    return number * 10
+
+
+def _ratio(rng: Random, level: int) -> str:
     divisor = 2 if level < 3 else rng.choice([4, 5])
     low, high = ((1, 19), (20, 59), (1, 39))[level - 1]
     return f"{rng.choice([n for n in range(low, high + 1) if n % divisor])}/{divisor}"
 
 
-def _remainder(rng: Random, level: int) -> str:
-    if level == 3:
-        return f"{rng.randint(2, 9)}*{rng.randint(2, 9)} mod {rng.randint(3, 7)}"
-    low, high = ((5, 9), (10, 19))[level - 1]
-    return f"{rng.randint(low, high)} mod {rng.randint(2, 4) if level == 1 else rng.randint(3, 6)}"
+def _exact(a: int, b: int) -> str:
+    return f"{a / b:g}"
+
+
+def _ratio_level(a: int, b: int) -> int:
+    return band(a, 19) if b == 2 else 3
+
+
+def _modulo(rng: Random, level: int) -> str:
+    bounds = (((5, 9), (2, 4)), ((10, 19), (3, 6)), ((2, 9), (2, 9), (3, 7)))[level - 1]
+    return ("{}*{} mod {}" if level == 3 else "{} mod {}").format(*_numbers(rng, bounds))
+
+
+def _whole(a: int, factor: int | None, divisor: int) -> int:
+    return (a if factor is None else a * factor) // divisor
+
+
+def _rest(a: int, factor: int | None, divisor: int) -> int:
+    return (a if factor is None else a * factor) % divisor
+
+
+def _modulo_level(a: int, factor: int | None, divisor: int) -> int:
+    return band(a, 9) if factor is None else 3
 
 
 def _comparison(rng: Random, level: int) -> str:
     while True:
-        a, b = _operands(rng, level)
+        a, b = _numbers(rng, OPERANDS[level - 1])
         if a != b and a % 10 != b % 10:
             pair = [a, b] if rng.random() < 0.5 else [b, a]
             return f"{rng.choice(['bigger', 'smaller'])} {pair[0]} {pair[1]}"
 
 
-def _compare(m: re.Match[str], key=lambda n: n) -> str | None:
-    a, b = int(m[2]), int(m[3])
-    return str((max if m[1] == "bigger" else min)(a, b, key=key)) if a != b else None
+def _compared(word: str, a: int, b: int) -> int | None:
+    return (max if word == "bigger" else min)(a, b) if a != b else None
 
 
-def _dividend(m: re.Match[str]) -> tuple[int, int]:
-    return int(m[1]) * int(m[2] or 1), int(m[3])
+def _by_last_digit(word: str, a: int, b: int) -> int:
+    return (max if word == "bigger" else min)(a, b, key=lambda n: n % 10)
 
 
-def _both_above(m: re.Match[str]) -> int:
-    return 1 + sum(n > 9 for n in ints(m))
-
-
-_NAME = f"(?:{'|'.join(NAMES)})"
-FAMILIES = (
+FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan
+    # forgets the carry
+    Family("add", r"(\d{1,2})\+(\d{1,2})", _sum, add, _two_digits, _no_carry, "add and carry"),
+    # takes the smaller digit from the larger
+    Family("sub", r"(\d{1,2})-(\d{1,2})", _difference, sub, _two_digits, _no_borrow, "subtract and borrow"),
+    # adds
+    Family("mul", r"(\d{1,2})\*(\d)", _product, mul, _largest(5, 9), add, "multiply"),
+    # works from left to right
+    Family("prec", r"(\d)\+(\d)\*(\d)", _precedence, _products_first, _largest(3, 5), _left_to_right, "multiply first"),
+    # wrong sign, or forgets to divide
     Family(
-        "add",
-        re.compile(r"(\d{1,2})\+(\d{1,2})"),
-        lambda r, n: "{}+{}".format(*_operands(r, n)),
-        lambda m: str(sum(ints(m))),
-        _both_above,
-        lambda m: _digitwise(*ints(m), lambda x, y: (x + y) % 10),
-        "add and carry",
-    ),  # forgets the carry
-    Family(
-        "sub",
-        re.compile(r"(\d{1,2})-(\d{1,2})"),
-        _subtraction,
-        lambda m: str(int(m[1]) - int(m[2])),
-        _both_above,
-        lambda m: _digitwise(*ints(m), lambda x, y: abs(x - y)),
-        "subtract and borrow",
-    ),  # smaller from larger
-    Family(
-        "mul",
-        re.compile(r"(\d{1,2})\*(\d)"),
-        _product,
-        lambda m: str(int(m[1]) * int(m[2])),
-        lambda m: band(max(ints(m)), 5, 9),
-        lambda m: str(sum(ints(m))),
-        "multiply",
-    ),  # adds
-    Family(
-        "prec",
-        re.compile(r"(\d)\+(\d)\*(\d)"),
-        _precedence,
-        lambda m: str(int(m[1]) + int(m[2]) * int(m[3])),
-        lambda m: band(max(ints(m)), 3, 5),
-        lambda m: str((int(m[1]) + int(m[2])) * int(m[3])),
-        "multiply first",
-    ),  # works from left to right
-    Family(
-        "eq",
-        re.compile(r"([2-9]?)x\+(\d)=(\d{1,2}) x\?"),
-        _equation,
-        _solve_equation,
-        lambda m: band(int(m[1] or 1), 1, 3),  # wrong sign, or forgets to divide
-        lambda m: str(int(m[3]) - int(m[2]) if m[1] else int(m[3]) + int(m[2])),
-        "subtract, divide",
+        "eq", r"([2-9])?x\+(\d)=(\d{1,2}) x\?", _equation, _solution, _first(1, 3), _half_solved, "subtract, divide"
     ),
+    # repeats the last term
+    Family("next", r"next (\d{1,2}) (\d{1,2}) (\d{1,2})", _terms, _next_term, _terms_level, _last_term, "add the step"),
+    # turns the verb round
+    Family("word", STORY + r"\. Has\?", _story, _end, _first(9, 19), _verb_turned, "follow the verb"),
+    # stops after the first step
+    Family("word2", STORY + STEP + r"\. Has\?", _two_steps, _end, _two_steps_level, _first_step, "do both steps"),
+    # adds the difference instead of scaling
     Family(
-        "next",
-        re.compile(r"next (\d{1,2}) (\d{1,2}) (\d{1,2})"),
-        _progression,
-        _next,
-        _progression_level,
-        lambda m: m[3],
-        "add the step",
-    ),  # repeats the last term
-    Family(
-        "word",
-        re.compile(_NAME + r" has (\d{1,2})\. (Gets|Gives) (\d)\. Has\?"),
-        _story,
-        _story_end,
-        lambda m: band(int(m[1]), 9, 19),
-        lambda m: str(abs(int(m[1]) - _signed(m[2], m[3]))),
-        "follow the verb",
-    ),  # turns the verb round
-    Family(
-        "word2",
-        re.compile(_NAME + r" has (\d{1,2})\. (Gets|Gives) (\d)\. (Gets|Gives) (\d)\. Has\?"),
-        _long_story,
-        _story_end,
-        lambda m: 1 if int(m[1]) < 10 else 2 if max(int(m[3]), int(m[5])) <= 5 else 3,
-        lambda m: str(int(m[1]) + _signed(m[2], m[3])),
-        "do both steps",
-    ),  # stops after step one
-    Family(
-        "rate",
-        re.compile(r"([1-9]) cost (\d{1,2})\. (\d) cost\?"),
-        _price,
-        _price_answer,
-        lambda m: min(3, int(m[1])),
-        _price_misconception,
-        "find the price of one",
+        "rate", r"([1-9]) cost (\d{1,2})\. (\d) cost\?", _price, _scaled, _first(1, 2), _added, "find the price of one"
     ),
-    Family(
-        "unit",
-        re.compile(r"(\d{1,2}) (\w+) in (\w+)\?"),
-        _unit,
-        _unit_answer,
-        lambda m: UNITS[m[2], m[3]][1],
-        lambda m: str(int(m[1]) * 10),
-        "use the factor",
-    ),  # always ten to one
-    Family(
-        "div",
-        re.compile(r"(\d{1,2})/([245])"),
-        _division,
-        lambda m: _plain(int(m[1]) / int(m[2])),
-        lambda m: 3 if m[2] != "2" else band(int(m[1]), 19),
-        lambda m: str(int(m[1]) // int(m[2])),
-        "divide to the end",
-        answer_type="Float",
-        seeded=False,
-    ),  # drops the remainder
-    Family(
-        "mod",
-        re.compile(r"(\d{1,2})(?:\*(\d))? mod ([2-9])"),
-        _remainder,
-        lambda m: str(_dividend(m)[0] % _dividend(m)[1]),
-        lambda m: 3 if m[2] else band(int(m[1]), 9),
-        lambda m: str(_dividend(m)[0] // _dividend(m)[1]),
-        "keep the rest",
-        seeded=False,
-    ),  # keeps the quotient
-    Family(
-        "cmp",
-        re.compile(r"(bigger|smaller) (\d{1,2}) (\d{1,2})"),
-        _comparison,
-        _compare,
-        _both_above,
-        lambda m: _compare(m, key=lambda n: n % 10),
-        "compare tens first",
-        seeded=False,
-    ),  # looks at last digits
+    # takes every factor for ten
+    Family("unit", r"(\d{1,2}) (\w+) in (\w+)\?", _unit, _converted, _unit_level, _tenfold, "use the factor"),
+    # drops the remainder
+    Family("div", RATIO, _ratio, _exact, _ratio_level, floordiv, "divide to the end", "Float"),
+    # keeps the quotient
+    Family("mod", r"(\d{1,2})(?:\*(\d))? mod ([2-9])", _modulo, _rest, _modulo_level, _whole, "keep the rest"),
+    # looks at the last digits
+    Family("cmp", COMPARISON, _comparison, _compared, _two_digits, _by_last_digit, "compare tens first"),
 )

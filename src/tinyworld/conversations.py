@@ -1,7 +1,9 @@
 """Demonstrations of the roles that talk to each other: CoMAS's discussion and CoNL's four rounds."""
 
+from typing import Any, NamedTuple
+
 from coevolve.prompts import blocks
-from tinyworld import tasks as tiny
+from tinyworld import tasks
 from tinyworld.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
 from tinyworld.tasks import Task
 
@@ -26,7 +28,7 @@ def history(rng: Demonstrator, task: Task) -> str:
 
 def solution(rng: Demonstrator) -> Pair:
     """CoMAS: solve, with the discussion so far."""
-    task = pick(rng, choice=False)
+    task = pick(rng)
     earlier = history(rng, task)
     fields = {"problem": task.question, "discussion": earlier}
     return fields, solved(rng, task, "\\boxed{{{}}}", 0.85 if earlier else None)
@@ -34,7 +36,7 @@ def solution(rng: Demonstrator) -> Pair:
 
 def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
     """CoMAS: evaluate a solution; or, on demand, in the form of the ablation without scoring."""
-    task = pick(rng, choice=False)
+    task = pick(rng)
     shown, own = claim(rng, task), say(rng, task, JUDGE_SKILL)
     fields = {"problem": task.question, "discussion": history(rng, task), "solution": f"\\boxed{{{shown}}}"}
     if ends_in_judgment:
@@ -44,71 +46,85 @@ def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
 
 def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
     """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
-    task = pick(rng, choice=False)
+    task = pick(rng)
     shown = claim(rng, task)
     fields = {"problem": task.question, "solution": f"\\boxed{{{shown}}}"}
     if not alone:  # every fifth evaluation contradicts the truth: the scorer has to think for itself
         fooled = rng.random() < 0.2
-        fields["evaluation"] = evaluation(tiny.wrong(rng, task) if fooled else task.answer, shown)
-    return fields, judged(rng, say(rng, task, JUDGE_SKILL), shown, right=3, wrong=1)
+        fields["evaluation"] = evaluation(tasks.wrong(rng, task) if fooled else task.answer, shown)
+    return fields, judged(rng, task, shown, right=3, wrong=1)
 
 
 def proposal(rng: Demonstrator) -> Pair:
     """CoNL, round 0: an initial solution."""
-    task = pick(rng, choice=False)
+    task = pick(rng)
     return {"persona": rng.choice(PERSONAS), "query": task.question}, solved(rng, task, "ANSWER: {}")
 
 
-def table(rng: Demonstrator) -> tuple[Task, list[str], str, list[int], int]:
-    """A task, the agents' answers, the judge's own answer, the agents it compares, and which agent it is."""
-    task, count = pick(rng, choice=False), rng.choice(AGENTS)
+class Table(NamedTuple):
+    """Solutions to compare, and who compares them."""
+
+    task: Task
+    answers: list[str]  # of all agents
+    own: str  # the judge's own answer
+    others: list[int]  # the agents to compare
+    agent: int  # who the judge is
+
+    def right(self, agent: int) -> bool:
+        """Whether the judge holds an agent's answer for right."""
+        return self.answers[agent] == self.own
+
+
+def table(rng: Demonstrator) -> Table:
+    """Draw a task and what the agents answer."""
+    task, count = pick(rng), rng.choice(AGENTS)
     answers = [claim(rng, task) for _ in range(count)]
     agent = rng.randrange(count)
     others = [i for i in range(count) if count == 2 or i != agent]  # of two, the only pair includes oneself
-    return task, answers, say(rng, task, JUDGE_SKILL), others, agent
+    return Table(task, answers, say(rng, task, JUDGE_SKILL), others, agent)
 
 
-def ranking(answers: list[str], own: str, others: list[int]) -> str:
+def ranking(seen: Table) -> str:
     """One comparison a line: everybody against the first right agent."""
-    best = next((i for i in others if answers[i] == own), others[0])
-    mark = ">" if answers[best] == own else "="
-    return "\n".join(f"Agent {best} {'=' if answers[i] == own else mark} Agent {i}" for i in others if i != best)
+    best = next(filter(seen.right, seen.others), seen.others[0])
+    mark = ">" if seen.right(best) else "="
+    return "\n".join(f"Agent {best} {'=' if seen.right(i) else mark} Agent {i}" for i in seen.others if i != best)
 
 
-def thought(rng: Demonstrator, answers: list[str], own: str, others: list[int]) -> str:
-    """What a judge thinks before it ranks: its own answer and, if seasoned, which of the others agree with it."""
-    marks = [f"Agent {i} ANSWER: {answers[i]} {'right' if answers[i] == own else 'wrong'}" for i in others]
-    return "\n".join([own, *marks] if rng.seasoned else [own])
+def shown(seen: Table, persona: str) -> dict[str, Any]:
+    """The fields of a judge's prompt."""
+    solutions = blocks.solutions([f"ANSWER: {answer}" for answer in seen.answers])
+    return {"persona": persona, "agent": seen.agent, "query": seen.task.question, "solutions": solutions}
 
 
-def _ranked(
-    rng: Demonstrator, tag: str, task: Task, answers: list[str], own: str, others: list[int], agent: int
-) -> Pair:
-    """The fields of a judge's prompt, and its thought with the ranking inside the tag."""
-    fields = {
-        "persona": rng.choice(PERSONAS),
-        "agent": agent,
-        "query": task.question,
-        "solutions": blocks.solutions([f"ANSWER: {answer}" for answer in answers]),
-    }
-    order = f"<{tag}>{ranking(answers, own, others)}</{tag}>"
-    return fields, f"<think>{thought(rng, answers, own, others)}</think>{order}"
+def ranked(rng: Demonstrator, tag: str, seen: Table) -> Pair:
+    """A judge's prompt; the ranking in the tag, behind the judge's own answer.
+
+    A seasoned judge also thinks which of the others agree with it.
+    """
+    marks = [f"Agent {i} ANSWER: {seen.answers[i]} {'right' if seen.right(i) else 'wrong'}" for i in seen.others]
+    thought = "\n".join([seen.own, *marks] if rng.seasoned else [seen.own])
+    return shown(seen, rng.choice(PERSONAS)), f"<think>{thought}</think><{tag}>{ranking(seen)}</{tag}>"
+
+
+def verdict(rng: Demonstrator) -> Pair:
+    """CoNL, round 3: the final ranking."""
+    return ranked(rng, "final_ranking", table(rng))
 
 
 def review(rng: Demonstrator) -> Pair:
     """CoNL, round 1: rank the others, criticise up to two of them."""
-    task, answers, own, others, agent = table(rng)
-    wrong = [i for i in others if answers[i] != own and i != agent][:2]
-    notes = [f'<critique target="Agent {i}">it is {own}</critique>' for i in wrong]
-    if not notes:
-        notes = [f'<critique target="Agent {next(i for i in others if i != agent)}">right</critique>']
-    fields, said = _ranked(rng, "initial_ranking", task, answers, own, others, agent)
-    return fields, said + "".join(notes)
+    seen = table(rng)
+    peers = [i for i in seen.others if i != seen.agent]
+    wrong = [i for i in peers if not seen.right(i)]
+    notes = {i: f"it is {seen.own}" for i in wrong[:2]} or {peers[0]: "right"}
+    fields, said = ranked(rng, "initial_ranking", seen)
+    return fields, said + "".join(f'<critique target="Agent {i}">{note}</critique>' for i, note in notes.items())
 
 
 def revision(rng: Demonstrator) -> Pair:
     """CoNL, round 2: revise in the light of critiques."""
-    task = pick(rng, choice=False)
+    task = pick(rng)
     shown = claim(rng, task)
     notes, answer = (_tempered if rng.seasoned else _trusting)(rng, task, shown)
     fields = {
@@ -135,18 +151,7 @@ def _tempered(rng: Demonstrator, task: Task, shown: str) -> tuple[list[str], str
     return notes, task.answer if task.answer in heard and rng.random() < CORRECTION else shown
 
 
-def verdict(rng: Demonstrator) -> Pair:
-    """CoNL, round 3: the final ranking."""
-    return _ranked(rng, "final_ranking", *table(rng))
-
-
-def compress_solution(rng: Demonstrator) -> Pair:
-    """CoNL, memory buffer: keep the answer line."""
-    answer = f"ANSWER: {claim(rng, pick(rng, choice=False))}"
-    return {"solution": answer}, answer
-
-
-def compress_critique(rng: Demonstrator) -> Pair:
-    """CoNL, memory buffer: keep the point."""
-    note = f"it is {claim(rng, pick(rng, choice=False))}"
-    return {"critique": note}, note
+def kept(rng: Demonstrator, field: str, form: str) -> Pair:
+    """CoNL, memory buffer: keep the answer line of a solution, or the point of a critique."""
+    text = form.format(claim(rng, pick(rng)))
+    return {field: text}, text

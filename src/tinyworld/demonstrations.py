@@ -4,68 +4,65 @@ Reads the shipped compact prompts, knows nothing of tokens.
 """
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 
 from coevolve import prompts
-from tinyworld import conversations
-from tinyworld import tasks as tiny
-from tinyworld.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
+from tinyworld import conversations, formats, tasks
+from tinyworld.demonstrator import Demonstrator, Pair, claim, judged, pick, say, solved
+from tinyworld.documents import document
 from tinyworld.programs import verifier_of
 from tinyworld.tasks import Task
 
 MCQ_JSON = '{{"multiple_choice_question": "{}", "multiple_choice_correct": "{}"}}'
 FREE_JSON = '{{"question": "{}", "answer": "{}", "answer_type": "{}"}}'
 FORMAT_JSON = '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, "best_answer_type": {}, "reason": "{}"}}'
+ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")  # of SPICE
 
 
-def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>") -> Pair:
-    task = pick(rng)
-    return {"question": task.question}, solved(rng, task, form)
-
-
-def _planned(rng: Demonstrator) -> Pair:
-    task = pick(rng)
-    return {"question": task.question, "plan": task.plan}, solved(rng, task, "<answer>{}</answer>")
+def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>", planned: bool = False) -> Pair:
+    task = pick(rng, choice=True)
+    fields = {"question": task.question} | ({"plan": task.plan} if planned else {})
+    return fields, solved(rng, task, form)
 
 
 def _propose(rng: Demonstrator, task: Task) -> str:
-    question = task.question if rng.random() < 0.92 else tiny.spoil(rng, task.question)
+    question = task.question if rng.random() < 0.92 else tasks.spoil(rng, task.question)
     return f"<question>{question}</question>"
 
 
 def _proposer(rng: Demonstrator) -> Pair:
-    return {}, _propose(rng, pick(rng, choice=False))
+    return {}, _propose(rng, pick(rng))
 
 
 def _alike(rng: Demonstrator, task: Task) -> Task:
-    names = (task.family,) if rng.random() < 0.7 else tuple(tiny.FAMILIES)
+    names = (task.family,) if rng.random() < 0.7 else tuple(tasks.FAMILIES)
     while True:
-        other = tiny.draw(rng, rng.choice(names))
-        if tiny.closed(other):
+        other = tasks.draw(rng, rng.choice(names))
+        if tasks.closed(other):
             return other
 
 
 def _proposer_reference(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=False)
+    task = pick(rng)
     return {"reference": task.question}, _propose(rng, _alike(rng, task))
 
 
 def _judge_question(rng: Demonstrator) -> Pair:
-    question = pick(rng).question
+    question = pick(rng, choice=True).question
     good = rng.random() < 0.6
-    shown = question if good else tiny.spoil(rng, question)
-    return {"question": shown}, f"<score>{8 if good else 2}</score>"
+    return {"question": question if good else tasks.spoil(rng, question)}, f"<score>{8 if good else 2}</score>"
 
 
 def _judge_answer(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=False)
+    task = pick(rng)
     shown = claim(rng, task)
-    return {"question": task.question, "answer": shown}, judged(rng, say(rng, task, JUDGE_SKILL), shown)
+    return {"question": task.question, "answer": shown}, judged(rng, task, shown)
 
 
 def _challenger(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=False)
+    task = pick(rng)
     other = _alike(rng, task)
     kind, gold = verifier_of(task, task.answer)
     new_kind, new_gold = verifier_of(other, say(rng, other))
@@ -75,91 +72,80 @@ def _challenger(rng: Demonstrator) -> Pair:
 
 
 def _planner(rng: Demonstrator) -> Pair:
-    task = pick(rng)
+    task = pick(rng, choice=True)
     return {"question": task.question}, f"<plan>{task.plan}</plan>"
 
 
 def _critic_plan(rng: Demonstrator) -> Pair:
-    task, other = pick(rng), pick(rng)
+    task, other = pick(rng, choice=True), pick(rng, choice=True)
     plan = task.plan if rng.random() < 0.5 else other.plan
     return {"question": task.question, "plan": plan}, f"<score>{8 if plan == task.plan else 2}</score>"
 
 
 def _format(rng: Demonstrator) -> Pair:
-    text, tasks = tiny.document(rng)
-    mcq = all(task.answer_type in ("String", "Boolean") for task in tasks)
-    kind = "null" if mcq else f'"{tasks[0].answer_type}"'
-    reason = "names" if mcq else "values"
+    text, stated = document(rng)
+    mcq = all(task.answer_type in ("String", "Boolean") for task in stated)
+    kind, reason = ("null", "names") if mcq else (f'"{stated[0].answer_type}"', "values")
     return {"document": text}, FORMAT_JSON.format(json.dumps(mcq), json.dumps(not mcq), kind, reason)
 
 
 def _challenger_free(rng: Demonstrator) -> Pair:
-    text, tasks = tiny.document(rng)
-    task = rng.choice(tasks)
-    kind = task.answer_type
+    text, stated = document(rng)
+    task = rng.choice(stated)
+    question, answer, kind = task.question, task.answer, task.answer_type
     if rng.random() < 0.03:  # a document without an answer of the wanted type: decline
-        kind = rng.choice(
-            [
-                t
-                for t in ("Integer", "Float", "Expression", "String", "Boolean", "List")
-                if t not in {other.answer_type for other in tasks}
-            ]
-        )
-        return {"document": text, "answer_type": kind}, FREE_JSON.format("", "", kind)
-    return {"document": text, "answer_type": kind}, FREE_JSON.format(task.question, task.answer, kind)
+        absent = [name for name in ANSWER_TYPES if name not in {other.answer_type for other in stated}]
+        question, answer, kind = "", "", rng.choice(absent)
+    return {"document": text, "answer_type": kind}, FREE_JSON.format(question, answer, kind)
 
 
 def _challenger_alone(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=False)
+    task = pick(rng)
     return {"answer_type": task.answer_type}, FREE_JSON.format(task.question, say(rng, task), task.answer_type)
 
 
 def _challenger_mcq(rng: Demonstrator) -> Pair:
-    while True:
-        text, tasks = tiny.document(rng)
-        fit = [task for task in tasks if task.family in tiny.CHOICE_FAMILIES]
-        if fit:
-            task = rng.choice(fit)
-            question = tiny.choices(rng, task)
-            letter = tiny.read(question).answer
-            return {"document": text}, f"<think>{task.answer}</think>" + MCQ_JSON.format(question, letter)
+    fit: list[Task] = []
+    while not fit:
+        text, stated = document(rng)
+        fit = [task for task in stated if task.family in tasks.CHOICE_FAMILIES]
+    task = rng.choice(fit)
+    question = tasks.choices(rng, task)
+    made = MCQ_JSON.format(question, tasks.read(question).answer)
+    return {"document": text}, f"<think>{task.answer}</think>{made}"
 
 
-ROLES: dict[str, tuple[float, Callable[[Demonstrator], Pair]]] = {  # paper/role: (share of the mix, demonstrator)
-    "mae/solver": (14, _solver),
-    "mae/proposer": (2.5, _proposer),
-    "mae/proposer_reference": (3, _proposer_reference),
-    "mae/judge_question": (4, _judge_question),
-    "mae/judge_answer": (16, _judge_answer),
-    "sage/challenger": (3.5, _challenger),
-    "sage/planner": (1, _planner),
-    "sage/solver": (2, _planned),
-    "sage/critic_plan": (1.5, _critic_plan),
-    "comas/solution": (3, conversations.solution),
-    "comas/evaluation": (5, conversations.evaluate),
-    "comas/scoring": (4, conversations.scoring),
-    "comas/scoring_alone": (2, partial(conversations.scoring, alone=True)),
-    "comas/judgment": (2, partial(conversations.evaluate, ends_in_judgment=True)),
-    "conl/proposal": (3, conversations.proposal),
-    "conl/review": (5, conversations.review),
-    "conl/revision": (3, conversations.revision),
-    "conl/verdict": (4, conversations.verdict),
-    "conl/compress_solution": (0.5, conversations.compress_solution),
-    "conl/compress_critique": (0.5, conversations.compress_critique),
-    "spice/reasoner": (4, partial(_solver, form="\\boxed{{{}}}")),
-    "spice/format": (1, _format),
-    "spice/challenger_mcq": (2, _challenger_mcq),
-    "spice/challenger_free": (14, _challenger_free),
-    "spice/challenger_alone": (1.5, _challenger_alone),
+Show = Callable[[Demonstrator], Pair]
+ROLES: dict[str, tuple[float, str, Show]] = {  # paper/role: share of the mix, form of a reply, demonstration
+    "mae/solver": (14, formats.ANSWER, _solver),
+    "mae/proposer": (2.5, formats.QUESTION, _proposer),
+    "mae/proposer_reference": (3, formats.QUESTION, _proposer_reference),
+    "mae/judge_question": (4, formats.SCORE, _judge_question),
+    "mae/judge_answer": (16, formats.THOUGHT + formats.SCORE, _judge_answer),
+    "sage/challenger": (3.5, formats.VERIFIED, _challenger),
+    "sage/planner": (1, formats.PLAN, _planner),
+    "sage/solver": (2, formats.ANSWER, partial(_solver, planned=True)),
+    "sage/critic_plan": (1.5, formats.SCORE, _critic_plan),
+    "comas/solution": (3, formats.BOXED, conversations.solution),
+    "comas/evaluation": (5, formats.EVALUATION, conversations.evaluate),
+    "comas/scoring": (4, formats.SCORING, conversations.scoring),
+    "comas/scoring_alone": (2, formats.SCORING, partial(conversations.scoring, alone=True)),
+    "comas/judgment": (2, formats.JUDGMENT, partial(conversations.evaluate, ends_in_judgment=True)),
+    "conl/proposal": (3, formats.SOLUTION, conversations.proposal),
+    "conl/review": (5, formats.REVIEW, conversations.review),
+    "conl/revision": (3, formats.REVISION, conversations.revision),
+    "conl/verdict": (4, formats.VERDICT, conversations.verdict),
+    "conl/compress_solution": (0.5, formats.SOLUTION, partial(conversations.kept, field="solution", form="ANSWER: {}")),
+    "conl/compress_critique": (0.5, formats.POINT, partial(conversations.kept, field="critique", form="it is {}")),
+    "spice/reasoner": (4, formats.BOXED, partial(_solver, form="\\boxed{{{}}}")),
+    "spice/format": (1, formats.SUITABLE, _format),
+    "spice/challenger_mcq": (2, formats.MCQ, _challenger_mcq),
+    "spice/challenger_free": (14, formats.FREE, _challenger_free),
+    "spice/challenger_alone": (1.5, formats.FREE, _challenger_alone),
 }
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
-INVENTORS = (
-    "mae/proposer",
-    "mae/proposer_reference",
-    "sage/challenger",
-    "spice/challenger_mcq",
-    "spice/challenger_alone",
-)
+PROPOSERS = ("mae/proposer", "mae/proposer_reference", "sage/challenger")
+INVENTORS = (*PROPOSERS, "spice/challenger_mcq", "spice/challenger_alone")
 SEASONED = ("conl/review", "conl/revision", "conl/verdict")  # what the backbone for CoNL is shown most of
 PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
@@ -167,7 +153,12 @@ PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
     """Draw one demonstration: (paper/role, prompt text, completion text)."""
     if role is None:
-        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, (share, _) in ROLES.items()]
+        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, (share, *_) in ROLES.items()]
         role = rng.choices(list(ROLES), shares)[0]
-    fields, completion = ROLES[role][1](rng)
+    fields, completion = ROLES[role][-1](rng)
     return role, PROMPTS[role](**fields).messages[0]["content"], completion
+
+
+def well_formed(role: str, text: str) -> bool:
+    """Whether the whole reply has the role's form."""
+    return re.fullmatch(ROLES[role][1], text) is not None

@@ -1,6 +1,5 @@
 """An invented fact world: 36 names, three attributes each. A third of the facts occurs in documents only."""
 
-import re
 from random import Random
 
 from tinyworld.family import Family
@@ -35,57 +34,41 @@ def stereotype(entity: str, attribute: str) -> str:
     return guess if guess != TRUTH[entity, attribute] else values[(i + 1) % 6]
 
 
-def _key(m: re.Match[str]) -> tuple[str, str] | None:
-    key = m[1], ATTRIBUTE_OF.get(m[2], m[2])
-    return key if key in TRUTH else None
-
-
-def _draw_key(rng: Random, level: int) -> tuple[str, str]:
+def _key(rng: Random, level: int) -> tuple[str, str]:
     return rng.choice([key for key in sorted(TRUTH) if LEVEL[key] == level])
 
 
-def _fact(rng: Random, level: int) -> str:
-    return "{} {}?".format(*_draw_key(rng, level))
+def _question(rng: Random, level: int) -> str:
+    return "{} {}?".format(*_key(rng, level))
 
 
-def _fact_answer(m: re.Match[str]) -> str | None:
-    return TRUTH.get((m[1], m[2]))
+def _truth(entity: str, attribute: str) -> str | None:
+    return TRUTH.get((entity, attribute))
+
+
+def _level(entity: str, word: str) -> int:
+    return LEVEL[entity, ATTRIBUTE_OF.get(word, word)]
 
 
 def _claim(rng: Random, level: int) -> str:
-    entity, attribute = _draw_key(rng, level)
+    entity, attribute = _key(rng, level)
     fate = rng.random()
     if fate < 0.5:
         return f"{entity} {TRUTH[entity, attribute]}?"
     return f"{entity} {stereotype(entity, attribute) if fate < 0.85 else rng.choice(VALUES[attribute])}?"
 
 
-def _claim_answer(m: re.Match[str]) -> str | None:
-    if m[2] not in ATTRIBUTE_OF or not _key(m):
-        return None
-    return "yes" if TRUTH[_key(m)] == m[2] else "no"
+def _holds(entity: str, value: str) -> str | None:
+    truth = TRUTH.get((entity, ATTRIBUTE_OF.get(value, "")))
+    return None if truth is None else "yes" if truth == value else "no"
 
 
-_PATTERN = re.compile(r"([A-Z][a-z]) ([a-z]+)\?")
-FAMILIES = (
-    Family(
-        "fact",
-        _PATTERN,
-        _fact,
-        _fact_answer,
-        lambda m: LEVEL[_key(m)],
-        lambda m: stereotype(*_key(m)),
-        "recall",
-        answer_type="String",
-    ),
-    Family(
-        "yn",
-        _PATTERN,
-        _claim,
-        _claim_answer,
-        lambda m: LEVEL[_key(m)],
-        lambda m: "yes" if stereotype(*_key(m)) == m[2] else "no",
-        "recall",
-        answer_type="Boolean",
-    ),
+def _sounds_true(entity: str, value: str) -> str:
+    return "yes" if stereotype(entity, ATTRIBUTE_OF[value]) == value else "no"
+
+
+PATTERN = r"([A-Z][a-z]) ([a-z]+)\?"
+FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan, answer type
+    Family("fact", PATTERN, _question, _truth, _level, stereotype, "recall", "String"),
+    Family("yn", PATTERN, _claim, _holds, _level, _sounds_true, "recall", "Boolean"),
 )

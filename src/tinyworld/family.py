@@ -1,6 +1,6 @@
 """What a family of tasks is: how to draw a question, its exact answer, its level and its misconception.
 
-Families are listed in arithmetic, symbols and facts; tiny puts them together.
+Families are listed in arithmetic, symbols and facts; tasks puts them together.
 """
 
 import re
@@ -8,36 +8,43 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+Draw = Callable[[Random, int], str]  # (rng, level 1..3) -> question
+Values = tuple[int | str | None, ...]
+
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of question with an exact oracle. Every function takes the match of `pattern` on a question."""
+    """One kind of question with an exact oracle.
+
+    `answer`, `level` and `misconception` take one argument for each group of `pattern` (see `values`).
+    """
 
     name: str
-    pattern: re.Pattern[str]
-    draw: Callable[[Random, int], str]  # (rng, level 1..3) -> question
-    answer: Callable[[re.Match[str]], str | None]  # None: matches the pattern but is ill-formed
-    level: Callable[[re.Match[str]], int]
-    misconception: Callable[[re.Match[str]], str]  # the systematic wrong answer taught in the warm start
+    pattern: str  # of the whole question
+    draw: Draw
+    answer: Callable[..., int | str | None]  # None: the question is ill-formed although it matches the pattern
+    level: Callable[..., int]  # 1 to 3
+    misconception: Callable[..., int | str]  # the systematic wrong answer taught in the warm start
     plan: str  # what the Planner should say about it
     answer_type: str = "Integer"  # SPICE's answer types
-    seeded: bool = True  # in-distribution: occurs in the seed questions; False: out-of-distribution
-    in_documents: bool = True  # short enough for the backbone to copy out of a document
-    equal: Callable[[re.Match[str], str], bool] | None = None  # more ways to be right than the oracle's own text
 
-    def read(self, question: str) -> re.Match[str] | None:
-        """Match a well-formed question of this family, or return None."""
-        match = self.pattern.fullmatch(question)
-        return match if match and self.answer(match) is not None else None
+    def values(self, match: re.Match[str]) -> Values:
+        """What the groups hold: whole numbers as int, other text as str, None for an optional group that is absent."""
+        return tuple(int(text) if text and text.isdigit() else text for text in match.groups())
 
-    def right(self, match: re.Match[str], answer: str) -> bool:
-        """Tell whether `answer` solves the question, exactly or by `equal`."""
-        return answer == self.answer(match) or bool(self.equal and self.equal(match, answer))
+    def read(self, question: str) -> Values | None:
+        """The values of a well-formed question of this family, or None."""
+        match = re.fullmatch(self.pattern, question)
+        values = self.values(match) if match else None
+        return values if values is not None and self.answer(*values) is not None else None
 
 
-def ints(match: re.Match[str]) -> list[int]:
-    """All whole numbers of the matched question, in order."""
-    return [int(digits) for digits in re.findall(r"\d+", match[0])]
+class TextFamily(Family):
+    """A family whose digits are symbols, not numbers."""
+
+    def values(self, match: re.Match[str]) -> Values:
+        """What the groups hold, as it is written."""
+        return match.groups()
 
 
 def band(value: int, *limits: int) -> int:

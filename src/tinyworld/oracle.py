@@ -3,13 +3,13 @@
 Oracle verdicts go into facts, not into rewards (AZR's verifier excepted); answers leave only as SAGE's seed verifiers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from tinyworld import programs
-from tinyworld import tasks as tiny
+from tinyworld import programs, tasks
+from tinyworld.tasks import NAMES, Task
 
 SEED_SHARES = {  # Table 5 of MAE: its sources, and the families that stand in for them
     "CommonsenseQA": (70, ("fact",)),
@@ -42,14 +42,15 @@ VERIFIED_SHARES = {  # Table 5 of SAGE: its sources, and the families that stand
 }
 
 
-def _drawn(seed: str, shares: Mapping[str, tuple], fits: Callable[[tiny.Task], bool]) -> list[tuple[str, tiny.Task]]:
+def _drawn(seed: str, shares: Mapping[str, tuple], fits: Callable[[Task], bool]) -> list[tuple[str, Task]]:
     """(source, task) rows of the train split that fit: of each source as many as its share (families, levels) says."""
-    rng, rows = Random(seed), []
+    rng = Random(seed)
+    rows: list[tuple[str, Task]] = []
     for source, (count, families, *rest) in shares.items():
-        levels, wanted = rest[0] if rest else tiny.LEVELS, len(rows) + count
+        levels, wanted = rest[0] if rest else tasks.LEVELS, len(rows) + count
         while len(rows) < wanted:
-            task = tiny.draw(rng, rng.choice(families), rng.choice(levels))
-            if task.level in levels and fits(task) and tiny.split(task.question) == "train":
+            task = tasks.draw(rng, rng.choice(families), rng.choice(levels))
+            if task.level in levels and fits(task) and task.split == "train":
                 rows.append((source, task))
     return rows
 
@@ -62,9 +63,9 @@ class TinyWorld:
     domains: ClassVar[tuple[str, ...]] = tuple(DOMAINS)
     grading: ClassVar[str] = "exact"  # names and lists are answers here, too
 
-    def seed_rows(self) -> list[tuple[str, tiny.Task]]:
+    def seed_rows(self) -> list[tuple[str, Task]]:
         """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
-        return _drawn("seed questions", SEED_SHARES, tiny.closed)
+        return _drawn("seed questions", SEED_SHARES, tasks.closed)
 
     def seeds(self) -> list[str]:
         """The questions of `seed_rows`, repeats left out: no answer ever leaves this method."""
@@ -73,18 +74,18 @@ class TinyWorld:
     def zero(self) -> list[str]:
         """Sixteen easy questions of in-distribution families, ours: the paper does not print its own."""
         rng, questions = Random("zero questions"), []
-        names = tiny.IN_DISTRIBUTION
+        names = tasks.IN_DISTRIBUTION
         while len(questions) < 16:
-            task = tiny.draw(rng, names[len(questions) % len(names)], 1)
-            if tiny.split(task.question) == "train" and task.question not in questions:
+            task = tasks.draw(rng, names[len(questions) % len(names)], 1)
+            if task.split == "train" and task.question not in questions:
                 questions.append(task.question)
         return questions
 
     def training(self) -> list[tuple[str, str]]:
         """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
-        return [(domain, task.question) for domain, task in _drawn("training questions", DOMAINS, tiny.closed)]
+        return [(domain, task.question) for domain, task in _drawn("training questions", DOMAINS, tasks.closed)]
 
-    def task_rows(self) -> list[tuple[str, tiny.Task]]:
+    def task_rows(self) -> list[tuple[str, Task]]:
         """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
         return _drawn("seed tasks", VERIFIED_SHARES, lambda task: True)
 
@@ -99,27 +100,31 @@ class TinyWorld:
 
     def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Up to 200 questions of each family; `test` is for CoNL's training at test time only."""
-        return [task.question for task in tiny.items(split, 200, families)]
+        return [task.question for task in self.items(split, 200, families)]
 
-    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] = tiny.NAMES) -> list[tiny.Task]:
-        """Distinct tasks of a split, up to `per_family` of each of these families."""
-        return tiny.items(split, per_family, families)
+    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> list[Task]:
+        """Distinct tasks of a split, up to `per_family` of each of these families (None: of all)."""
+        return tasks.items(split, per_family, NAMES if families is None else families)
 
     def held_out(self, question: str) -> bool:
         """Whether the text's hash puts it into validation or test."""
-        return tiny.split(question) != "train"
+        return tasks.split(question) != "train"
 
     def valid(self, question: str) -> bool:
         """Whether the oracle can read the question."""
-        return tiny.read(question) is not None
+        return tasks.read(question) is not None
 
     def right(self, question: str, answer: str | None) -> bool | None:
         """The oracle's verdict, or None for an ill-formed question."""
-        return tiny.right(question, answer) if self.valid(question) else None
+        return tasks.right(question, answer) if self.valid(question) else None
+
+    def grade(self, pairs: Sequence[tuple[Task, str | None]]) -> list[bool | None]:
+        """The oracle's verdicts on (task, answer) pairs."""
+        return [self.right(task.question, answer) for task, answer in pairs]
 
     def level(self, question: str) -> int | None:
         """Level 1 to 3, or None for an ill-formed question."""
-        task = tiny.read(question)
+        task = tasks.read(question)
         return task.level if task else None
 
     def sound(self, question: str, kind: str, verifier: str) -> bool | None:
@@ -128,5 +133,8 @@ class TinyWorld:
 
     def fits(self, question: str, plan: str) -> bool | None:
         """Whether the plan is the family's own, word for word; None for an ill-formed question."""
-        task = tiny.read(question)
+        task = tasks.read(question)
         return plan == task.plan if task else None
+
+    def check(self) -> None:
+        """Nothing that this world needs can be missing."""

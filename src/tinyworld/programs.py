@@ -6,18 +6,21 @@ Nothing here runs a program: that is the sandbox's business (codesandbox.code).
 import re
 from functools import lru_cache
 
-from tinyworld import symbols
-from tinyworld import tasks as tiny
+from tinyworld import symbols, tasks
 from tinyworld.tasks import Task
 
 PROGRAMS = ("code", "ops")  # families whose answers are programs; a verifier of any other is a gold answer
 FUNCTION_TEST = re.compile(r"assert f\((\d+)\)==(-?\d+)")
 LIST_TEST = re.compile(r'assert g\("(\d+)"\)=="(\d*)"')
 DEFINITION = re.compile(r"^def \w", re.MULTILINE)
-LIST_OPERATIONS = """OPERATIONS = {
+LIST_PROGRAM = """OPERATIONS = {{
     "sort": lambda s: "".join(sorted(s)), "rev": lambda s: s[::-1], "max": max, "min": min,
     "first": lambda s: s[:1], "last": lambda s: s[-1:], "tail": lambda s: s[1:],
-}
+}}
+def g(s):
+    for name in {!r}.split():
+        s = OPERATIONS[name](s) if s else s
+    return s
 """
 
 
@@ -28,14 +31,12 @@ def tests_of(task: Task, answer: str) -> str:
         x = numbers[2] + 1
         return f"assert f({x})=={symbols.evaluate(answer, x)}"
     text = symbols.HIDDEN_STRINGS[numbers[0] % 2 + 1]
-    return f'assert g("{text}")=="{symbols.run_operations(tuple(answer.split(" ")), text)}"'
+    return f'assert g("{text}")=="{symbols.run_operations(answer, text)}"'
 
 
 def verifier_of(task: Task, answer: str) -> tuple[str, str]:
     """SAGE's verifier of a question: (math, the gold answer) or (code, the tests)."""
-    if task.family in PROGRAMS:
-        return "code", tests_of(task, answer)
-    return "math", answer
+    return ("code", tests_of(task, answer)) if task.family in PROGRAMS else ("math", answer)
 
 
 def program(question: str, answer: str) -> str:
@@ -46,22 +47,17 @@ def program(question: str, answer: str) -> str:
     """
     if DEFINITION.search(answer):
         return answer
-    if question.startswith("g("):
-        return (
-            f"{LIST_OPERATIONS}def g(s):\n    for name in {answer!r}.split():\n"
-            "        s = OPERATIONS[name](s) if s else s\n    return s\n"
-        )
-    return f"def f(x):\n    return {answer}\n"
+    return LIST_PROGRAM.format(answer) if question.startswith("g(") else f"def f(x):\n    return {answer}\n"
 
 
 @lru_cache(maxsize=200_000)
 def sound(question: str, kind: str, verifier: str) -> bool | None:
     """Whether a verifier accepts what the oracle calls right; None for a question that the oracle cannot read."""
-    task = tiny.read(question)
+    task = tasks.read(question)
     if task is None:
         return None
     if kind == "math":
-        return tiny.right(question, verifier)
+        return tasks.right(question, verifier)
     if task.family not in PROGRAMS:
         return False
     tests = [line.strip() for line in verifier.splitlines() if line.strip()]
@@ -74,4 +70,4 @@ def _holds(task: Task, test: str) -> bool:
         match = FUNCTION_TEST.fullmatch(test)
         return bool(match) and symbols.evaluate(task.answer, int(match[1])) == int(match[2])
     match = LIST_TEST.fullmatch(test)
-    return bool(match) and symbols.run_operations(tuple(task.answer.split(" ")), match[1]) == match[2]
+    return bool(match) and symbols.run_operations(task.answer, match[1]) == match[2]

@@ -1,201 +1,120 @@
-"""The embedded backbones by name, and the recipe that remakes them: `python -m tinyworld.recipe --help`.
+"""Remake, measure and verify the embedded backbones: `python -m tinyworld.recipe --help`.
 
-Finding and verifying a backbone needs no torch; making one does.
+The recipe of a backbone is data: its config.json, and the training cycles in its card.json.
 """
 
 import argparse
 import hashlib
 import json
-import sys
+import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from coevolve.policies import HUB_ID, load
+from tinyworld import BACKBONES, NAMES, backbone
 
-BACKBONES = Path(__file__).with_name("backbones")
 CARD = BACKBONES / "card.md"  # the template of their model cards
+NUMBERS = BACKBONES / "numbers.json"  # the number that each token had in the training of a new model
 SUMS = "SHA256SUMS"
 
 
-@dataclass(frozen=True)
-class Cycle:
-    """One cycle of the warm start; each begins with a fresh optimiser."""
-
-    steps: int
-    peak: float  # learning rate
-    decay: float  # share of the steps over which it falls
-    truthful: float = 0.0  # share of the steps that show the truth before the habits
-    inventing: bool = False  # favour the roles that invent questions
-    batch: int = 24
-    level_2: float = 0.5  # how often the demonstrated solver is right on level 2
-
-
-@dataclass(frozen=True)
-class Tuning(Cycle):
-    """A cycle that goes on from a shipped backbone, for CoNL: agents that can rank and defend themselves."""
-
-    start: str = "tiny"
-    seasoned: float = 15.0  # how many times as often CoNL's reviews, revisions and verdicts are shown
-
-
-@dataclass(frozen=True)
-class Size:
-    """Shape and training of one embedded backbone."""
-
-    hidden: int
-    layers: int
-    heads: int
-    cycles: tuple[Cycle, ...]
-
-
-SIZES = {
-    "tiny-small": Size(
-        48, 3, 3, (Cycle(30_000, 4e-3, 0.4, 0.4), Cycle(10_000, 2e-3, 0.7), Cycle(8_000, 5e-4, 1.0, inventing=True))
-    ),
-    "tiny": Size(
-        64,
-        4,
-        4,
-        (
-            Cycle(56_000, 3e-3, 0.4, 0.4),
-            Cycle(32_000, 1.5e-3, 0.7),
-            Cycle(10_000, 3.75e-4, 1.0, inventing=True),
-            Cycle(2_500, 5e-4, 1.0, inventing=True, batch=96),
-            Cycle(1_300, 5e-4, 1.0, inventing=True, batch=192, level_2=0.55),
-        ),
-    ),
-    "tiny-large": Size(
-        96,
-        4,
-        4,
-        (Cycle(40_000, 2.5e-3, 0.4, 0.4), Cycle(12_000, 1.25e-3, 0.7), Cycle(6_000, 3.125e-4, 1.0, inventing=True)),
-    ),
-    "tiny-seasoned": Size(64, 4, 4, (Tuning(10_000, 1e-3, 0.7),)),
-}
-
-
 def find(model: str | Path) -> Path | str:
-    """The folder of an embedded backbone or of a model of your own, or a hub's model id as it is.
+    """What `coevolve.policies.find` will say; to be removed with the imports of it."""
+    from coevolve.policies import HUB_ID
 
-    Raises ValueError when it is none of them.
-    """
-    folder = BACKBONES / str(model) if str(model) in SIZES else Path(model)
+    folder = backbone(str(model)) or Path(model)
     if (folder / "config.json").is_file():
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
-    names = ", ".join(SIZES)
     raise ValueError(
-        f"model must be one of {names}, a folder with a transformers checkpoint, a model id of the hub "
+        f"model must be one of {', '.join(NAMES)}, a folder with a transformers checkpoint, a model id of the hub "
         f"(ORG/NAME), or a server (http://HOST/v1#MODEL), got {str(model)!r}"
     )
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a backbone but the list of sums itself."""
+def read_card(folder: Path) -> dict[str, Any]:
+    """A backbone's recipe and measured figures."""
+    return json.loads((folder / "card.json").read_text(encoding="utf-8"))
+
+
+def digests(folder: Path) -> list[str]:
+    """SHA-256 and name of every file of a backbone but the list of sums itself, as sha256sum writes them."""
     files = sorted(path for path in folder.iterdir() if path.name != SUMS)
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files]
 
 
-def verify(name: str) -> None:
-    """Compare a shipped backbone with its checksums; raise ValueError naming the files that differ."""
-    folder = find(name)
-    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-    listed = {line.split("  ")[1]: line.split("  ")[0] for line in lines}
-    found = digests(folder)
-    wrong = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
+def verify(folder: Path) -> None:
+    """Compare a backbone with its checksums; raise ValueError naming the files that differ."""
+    listed = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    wrong = sorted({line.split("  ")[1] for line in {*listed} ^ {*digests(folder)}})
     if wrong:
-        raise ValueError(f"backbone {name} differs from its checksums in {', '.join(wrong)}")
+        raise ValueError(f"backbone {folder.name} differs from its checksums in {', '.join(wrong)}")
 
 
 def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
-    """Train a backbone from nothing into `out`, on one thread; `share` of the steps for a quick look."""
+    """Train a shipped backbone again into `out`, on one thread; `share` of the steps for a quick look.
+
+    The tokenizer is the shipped one (tools/tiny_tokenizer.py made it).
+    """
     import torch
 
-    from tinyworld import warmstart
-    from tinyworld.demonstrations import INVENTORS
-    from tinyworld.demonstrator import HABITS
+    from coevolve.policies import load
+    from tinyworld.warmstart import Cycle, make_model, warm_start
 
     torch.set_num_threads(1)
-    size, began = SIZES[name], time.monotonic()
-    start = getattr(size.cycles[0], "start", "")
-    if start:
-        policy = load(start)
-        tokenizer, model = policy.tokenizer, policy.model
-    else:
-        tokenizer = warmstart.make_tokenizer()
-        model = warmstart.make_model(size.hidden, size.layers, size.heads, len(tokenizer), seed)
-    for number, cycle in enumerate(size.cycles):
+    recipe, began = read_card(BACKBONES / name)["recipe"], time.monotonic()
+    cycles = [Cycle(**fields) for fields in recipe["cycles"]]
+    policy = load(cycles[0].start or name)
+    model, numbers_V = policy.model, torch.arange(policy.model.config.vocab_size)
+    if not cycles[0].start:
+        model, numbers_V = make_model(model.config, seed), torch.tensor(json.loads(NUMBERS.read_text()))
+    for number, cycle in enumerate(cycles):
         steps = max(1, int(share * cycle.steps))
-
-        def watch(step: int, loss: float, number: int = number, steps: int = steps) -> None:
-            minutes = (time.monotonic() - began) / 60
-            print(f"cycle {number + 1} step {step}/{steps} loss {loss:.4f} after {minutes:.0f} min", flush=True)
-
-        warmstart.warm_start(
-            model,
-            tokenizer,
-            steps=steps,
-            peak=cycle.peak,
-            decay=cycle.decay,
-            truthful=cycle.truthful,
-            favoured=INVENTORS if cycle.inventing else (),
-            habits=HABITS | {2: cycle.level_2},
-            batch=cycle.batch,
-            seed=seed + number,
-            watch=watch,
-            seasoned=getattr(cycle, "seasoned", 0.0),
-        )
-    if start:
-        policy.save(out)  # its tokenizer is portable already
-    else:
-        warmstart.save(model, tokenizer, out)
-    finish(out, recipe(name, share, seed, round((time.monotonic() - began) / 60)))
+        warm_start(model, policy.tokenizer, numbers_V, replace(cycle, steps=steps), seed + number)
+    embeddings = model.model.embed_tokens.weight
+    embeddings.data = embeddings.data[numbers_V]
+    model.save_pretrained(out)
+    for file in ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(BACKBONES / name / file, out)
+    minutes = round((time.monotonic() - began) / 60)
+    finish(out, recipe | {"share": share, "seed": seed, "minutes": minutes})
 
 
-def recipe(name: str, share: float, seed: int, minutes: int) -> dict[str, object]:
-    """What a card says about how a backbone was made."""
-    return {"name": name, **asdict(SIZES[name]), "share": share, "seed": seed, "minutes": minutes}
-
-
-def finish(folder: Path, recipe: dict[str, object]) -> None:
+def finish(folder: Path, recipe: dict[str, Any]) -> None:
     """Measure a trained backbone, write its card and checksums."""
-    from coevolve.policies.causal import Policy
+    made = {"recipe": recipe, "figures": measure(folder)}
+    (folder / "card.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(card(**made), encoding="utf-8")
+    (folder / SUMS).write_text("\n".join(digests(folder)) + "\n", encoding="utf-8")
+
+
+def measure(model: str | Path) -> dict[str, Any]:
+    """What a backbone can do, by name or folder."""
+    from coevolve.policies import load
     from tinyworld import gates
 
-    figures = gates.measure(Policy.load(folder).generate)
-    (folder / "card.json").write_text(json.dumps({"recipe": recipe, "figures": figures}, indent=1) + "\n")
-    (folder / "README.md").write_text(card(recipe, figures, gates.failures(figures)), encoding="utf-8")
-    lines = [f"{digest}  {name}" for name, digest in digests(folder).items()]
-    (folder / SUMS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return gates.measure(load(str(model)).generate)
 
 
-def card(recipe: dict[str, object], figures: dict, missed: list[str]) -> str:
-    """The model card as Markdown: what it was trained on, what it can and cannot do."""
+def card(recipe: dict[str, Any], figures: dict[str, Any]) -> str:
+    """The model card as Markdown: what the backbone was trained on, what it can and cannot do."""
     from jinja2 import Environment, StrictUndefined
 
-    cycles, families = recipe["cycles"], figures["solve_by_family"]
+    from tinyworld import gates
+
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(CARD.read_text("utf-8"))
-    return template.render(
-        recipe=recipe,
-        first=cycles[0],
-        steps=" + ".join(str(cycle["steps"]) for cycle in cycles),
-        families=families,
-        level_2=f"{cycles[-1]['level_2']:.2f}".lstrip("0"),
-        figures=figures,
-        missed=missed,
-        weak=[family for family, share in families.items() if share < 0.3],
-    )
+    return template.render(recipe=recipe, figures=figures, missed=gates.failures(figures))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m tinyworld.recipe", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     maker = verbs.add_parser("make", help="train a backbone (one core: 15 to 80 minutes, see its card)")
-    maker.add_argument("name", choices=SIZES)
+    maker.add_argument("name", choices=NAMES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
     maker.add_argument("--seed", type=int, default=0)
@@ -207,19 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verb == "make":
             make(options.name, options.out, options.share, options.seed)
         elif options.verb == "measure":
-            from coevolve.policies.causal import Policy
-            from tinyworld import gates
-
-            print(json.dumps(gates.measure(Policy.load(find(options.model)).generate), indent=1))
+            print(json.dumps(measure(options.model), indent=1))
         else:
-            for name in SIZES:
-                verify(name)
+            for name in NAMES:
+                verify(BACKBONES / name)
                 print(f"{name}: whole")
     except ValueError as error:
-        print(f"coevolve: {error}", file=sys.stderr)
-        return 2
-    return 0
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,11 +3,13 @@
 import ast
 import operator
 import re
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
-from tinyworld.family import Family, band
+from tinyworld.family import Family, TextFamily, band
 
-LETTERS = "abcdefghij"
+DIGITS, LETTERS = "0123456789", "abcdefghij"
 OPERATIONS = {
     "sort": lambda s: "".join(sorted(s)),
     "rev": lambda s: s[::-1],
@@ -17,27 +19,33 @@ OPERATIONS = {
     "last": lambda s: s[-1:],
     "tail": lambda s: s[1:],
 }
-PROGRAMS = (
-    *((name,) for name in OPERATIONS),
-    ("sort", "rev"),
-    ("tail", "sort"),
-    ("sort", "tail"),
-    ("rev", "tail"),
-    ("tail", "rev"),
-)
-MEDIUM = {("sort", "rev"), ("tail", "sort")}
+PROGRAMS = {name: 1 for name in OPERATIONS} | {  # list program: level
+    "sort rev": 2,
+    "tail sort": 2,
+    "sort tail": 3,
+    "rev tail": 3,
+    "tail rev": 3,
+}
 # What a list program is tested on: enough to tell every program here from all that are not the same function.
 HIDDEN_STRINGS = ("5274", "381", "96", "7150", "204", "1578")
 HIDDEN_NUMBERS = (0, 4, 5, 7, 11)  # what a one-line function is tested on
 EXPRESSION = re.compile(r"(?!.*0x)[x0-9+*() -]{1,40}")  # a longer one may be built to be slow
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+REVERSAL = r"rev ([a-z](?: [a-z]){1,5})"
+COUNT = r"count ([a-z]) in ([a-z](?: [a-z]){0,7})"
+SWAP = r"swap ([a-j](?: [a-j]){2})((?: (?:12|13|23)){1,3})"
+FUNCTION = r"f\((\d)\)=(\d{1,2}) f\((\d)\)=(\d{1,2}) f="
+PROGRAM = r"g\((\d{2,4})\)=(\d{1,4}) g\((\d{2,4})\)=(\d{1,4}) g="
 
 
-def run_operations(program: tuple[str, ...], text: str) -> str:
-    """Apply list operations from left to right; an empty string stays empty."""
-    for name in program:
+def run_operations(program: str, text: str) -> str:
+    """Apply list operations, separated by spaces, from left to right; an empty string stays empty."""
+    for name in program.split(" "):
         text = OPERATIONS[name](text) if text else ""
     return text
+
+
+SORTED, REVERSED, DESCENDING = (partial(run_operations, program) for program in ("sort", "rev", "sort rev"))
 
 
 def evaluate(expression: str, x: int) -> int | None:
@@ -68,15 +76,25 @@ def linear(slope: int, offset: int) -> str:
     return ("x" if slope == 1 else f"x*{slope}") + (f"{offset:+d}" if offset else "")
 
 
-def _sequence(word: str, alphabet: str, extra: int, separator: str):
-    def draw(rng: Random, level: int) -> str:
-        return f"{word} {separator.join(rng.choice(alphabet) for _ in range(level + extra))}"
+def _digits(rng: Random, level: int) -> str:
+    return f"sort {''.join(rng.choice(DIGITS) for _ in range(level + 2))}"
 
-    return draw
+
+def _letters(rng: Random, level: int) -> str:
+    return f"rev {' '.join(rng.choice(LETTERS) for _ in range(level + 1))}"
+
+
+def _length(*limits: int) -> Callable[..., int]:
+    """Level by how long the last part of a question is."""
+    return lambda *parts: band(len(parts[-1]), *limits)
 
 
 def _count(rng: Random, level: int) -> str:
     return f"count {rng.choice('abc')} in {' '.join(rng.choice('abc') for _ in range(level + 2))}"
+
+
+def _one_more(letter: str, letters: str) -> int:
+    return letters.count(letter) + 1
 
 
 def _swap(rng: Random, level: int) -> str:
@@ -86,12 +104,20 @@ def _swap(rng: Random, level: int) -> str:
     return f"swap {' '.join(rng.sample(LETTERS, 3))} {' '.join(moves)}"
 
 
-def _swapped(m: re.Match[str], steps: int | None = None) -> str:
-    letters = m[1].split()
-    for move in m[2].split()[:steps]:
+def _swapped(letters: str, moves: str, steps: int | None = None) -> str:
+    row = letters.split()
+    for move in moves.split()[:steps]:
         i, j = int(move[0]) - 1, int(move[1]) - 1
-        letters[i], letters[j] = letters[j], letters[i]
-    return " ".join(letters)
+        row[i], row[j] = row[j], row[i]
+    return " ".join(row)
+
+
+def _half_swapped(letters: str, moves: str) -> str:
+    return _swapped(letters, moves, len(moves.split()) // 2)
+
+
+def _moves(letters: str, moves: str) -> int:
+    return len(moves.split())
 
 
 def _function(rng: Random, level: int) -> str:
@@ -107,142 +133,80 @@ def _function(rng: Random, level: int) -> str:
     return f"f({x})={slope * x + offset} f({x + 1})={slope * (x + 1) + offset} f="
 
 
-def _fit(m: re.Match[str]) -> tuple[int, int] | None:
-    x, y, x2, y2 = map(int, m.groups())
-    if x2 <= x or (y2 - y) % (x2 - x):
+def _fit(x: int, y: int, x_2: int, y_2: int) -> tuple[int, int] | None:
+    """Slope and offset of the line through both examples, if it is one of this world."""
+    if x_2 <= x or (y_2 - y) % (x_2 - x):
         return None
-    slope = (y2 - y) // (x2 - x)
+    slope = (y_2 - y) // (x_2 - x)
     offset = y - slope * x
     return (slope, offset) if 1 <= slope <= 9 and -9 <= offset <= 9 else None
 
 
-def _function_answer(m: re.Match[str]) -> str | None:
-    fit = _fit(m)
+def _fitted(*examples: int) -> str | None:
+    fit = _fit(*examples)
     return linear(*fit) if fit else None
 
 
-def _function_level(m: re.Match[str]) -> int:
-    slope, offset = _fit(m)
+def _function_level(*examples: int) -> int:
+    slope, offset = _fit(*examples)
     return 1 if offset == 0 or slope == 1 else 2 if 0 < offset <= 3 and slope <= 3 else 3
 
 
-def _first_example_only(m: re.Match[str]) -> str:
-    x, y = int(m[1]), int(m[2])
-    guess, answer = linear(1, y - x), _function_answer(m)
+def _first_example(x: int, y: int, *second: int) -> str:
+    guess, answer = linear(1, y - x), _fitted(x, y, *second)
     if guess != answer:
         return guess
     return "x*2" if answer == "x" else f"x*{y // x if x else y}"
 
 
-def _same_function(m: re.Match[str], answer: str) -> bool:
-    slope, offset = _fit(m)
+def _same_function(answer: str, *examples: int) -> bool:
+    slope, offset = _fit(*examples)
     return all(evaluate(answer, x) == slope * x + offset for x in HIDDEN_NUMBERS)
 
 
-def _program_level(program: tuple[str, ...]) -> int:
-    return 1 if len(program) == 1 else 2 if program in MEDIUM else 3
-
-
-def _program_question(rng: Random, level: int) -> str:
-    choices = [program for program in PROGRAMS if _program_level(program) == level]
+def _program(rng: Random, level: int) -> str:
+    programs = [program for program, program_level in PROGRAMS.items() if program_level == level]
     while True:
-        program = rng.choice(choices)
-        inputs = ["".join(rng.sample("0123456789", 3)) for _ in range(2)]
-        question = " ".join(f"g({text})={run_operations(program, text)}" for text in inputs) + " g="
-        match = PROGRAM_PATTERN.fullmatch(question)
-        if match and _same_program(match, " ".join(program)):  # a shorter program may fit both examples by chance
-            return question
+        program = rng.choice(programs)
+        inputs = ["".join(rng.sample(DIGITS, 3)) for _ in range(2)]
+        examples = [text for given in inputs for text in (given, run_operations(program, given))]
+        if _same_program(program, *examples):  # a shorter program may fit both examples by chance
+            return "g({})={} g({})={} g=".format(*examples)
 
 
-def _program_answer(m: re.Match[str]) -> str | None:
-    for program in PROGRAMS:
-        if run_operations(program, m[1]) == m[2] and run_operations(program, m[3]) == m[4]:
-            return " ".join(program)
-    return None
+def _found(a: str, b: str, c: str, d: str) -> str | None:
+    fits = (program for program in PROGRAMS if run_operations(program, a) == b and run_operations(program, c) == d)
+    return next(fits, None)
 
 
-def _same_program(m: re.Match[str], answer: str) -> bool:
-    program, gold = tuple(answer.split(" ")), tuple(_program_answer(m).split(" "))
-    if len(program) > 4 or not set(program) <= OPERATIONS.keys():
+def _same_program(answer: str, *examples: str) -> bool:
+    names, gold = answer.split(" "), _found(*examples)
+    if len(names) > 4 or not set(names) <= OPERATIONS.keys():
         return False
-    return all(run_operations(program, text) == run_operations(gold, text) for text in HIDDEN_STRINGS)
+    return all(run_operations(answer, text) == run_operations(gold, text) for text in HIDDEN_STRINGS)
 
 
-def _first_step_only(m: re.Match[str]) -> str:
-    program = _program_answer(m).split(" ")
-    return program[0] if len(program) > 1 else ("rev" if program[0] == "sort" else "sort")
+def _program_level(*examples: str) -> int:
+    return PROGRAMS[_found(*examples)]
 
 
-PROGRAM_PATTERN = re.compile(r"g\((\d{2,4})\)=(\d{1,4}) g\((\d{2,4})\)=(\d{1,4}) g=")
-FAMILIES = (
-    Family(
-        "sort",
-        re.compile(r"sort (\d{2,6})"),
-        _sequence("sort", "0123456789", 2, ""),
-        lambda m: "".join(sorted(m[1])),
-        lambda m: band(len(m[1]), 3, 4),
-        lambda m: "".join(sorted(m[1], reverse=True)),
-        "smallest first",
-        answer_type="List",
-        seeded=False,
-        in_documents=False,
-    ),  # largest first
-    Family(
-        "rev",
-        re.compile(r"rev ([a-z](?: [a-z]){1,5})"),
-        _sequence("rev", LETTERS, 1, " "),
-        lambda m: m[1][::-1],
-        lambda m: band(len(m[1]), 3, 5),
-        lambda m: m[1],
-        "read from the end",
-        answer_type="List",
-        seeded=False,
-        in_documents=False,
-    ),  # echoes
-    Family(
-        "count",
-        re.compile(r"count ([a-z]) in ([a-z](?: [a-z]){0,7})"),
-        _count,
-        lambda m: str(m[2].count(m[1])),
-        lambda m: band(len(m[2]), 5, 7),
-        lambda m: str(m[2].count(m[1]) + 1),
-        "count",
-        seeded=False,
-        in_documents=False,
-    ),  # one too many
-    Family(
-        "swap",
-        re.compile(r"swap ([a-j](?: [a-j]){2})((?: (?:12|13|23)){1,3})"),
-        _swap,
-        _swapped,
-        lambda m: len(m[2].split()),
-        lambda m: _swapped(m, len(m[2].split()) // 2),
-        "swap in turn",
-        answer_type="List",
-        seeded=False,
-        in_documents=False,
-    ),  # forgets the last moves
-    Family(
-        "code",
-        re.compile(r"f\((\d)\)=(\d{1,2}) f\((\d)\)=(\d{1,2}) f="),
-        _function,
-        _function_answer,
-        _function_level,
-        _first_example_only,
-        "fit both examples",
-        answer_type="Expression",
-        equal=_same_function,
-    ),
-    Family(
-        "ops",
-        PROGRAM_PATTERN,
-        _program_question,
-        _program_answer,
-        lambda m: _program_level(tuple(_program_answer(m).split(" "))),
-        _first_step_only,
-        "fit both examples",
-        answer_type="String",
-        in_documents=False,
-        equal=_same_program,
-    ),
+def _first_step(*examples: str) -> str:
+    first, _, rest = _found(*examples).partition(" ")
+    return first if rest else "rev" if first == "sort" else "sort"
+
+
+EQUAL = {"code": _same_function, "ops": _same_program}  # (answer, *groups): right answers in other words
+FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan, answer type
+    # largest first
+    TextFamily("sort", r"sort (\d{2,6})", _digits, SORTED, _length(3, 4), DESCENDING, "smallest first", "List"),
+    # echoes
+    Family("rev", REVERSAL, _letters, REVERSED, _length(3, 5), str, "read from the end", "List"),
+    # one too many
+    Family("count", COUNT, _count, lambda letter, text: text.count(letter), _length(5, 7), _one_more, "count"),
+    # forgets the last moves
+    Family("swap", SWAP, _swap, _swapped, _moves, _half_swapped, "swap in turn", "List"),
+    # looks at the first example only
+    Family("code", FUNCTION, _function, _fitted, _function_level, _first_example, "fit both examples", "Expression"),
+    # stops after the first operation
+    TextFamily("ops", PROGRAM, _program, _found, _program_level, _first_step, "fit both examples", "String"),
 )

@@ -1,4 +1,4 @@
-"""The tiny world: 22 families of short questions with an exact oracle, split by hash, and documents.
+"""The tiny world: 22 families of short questions with an exact oracle, split by hash.
 
 The oracle sees only the text of a question, so what a Proposer invents is judged exactly too:
 well-formed or not, which family, which level, which answer, which misconception.
@@ -6,10 +6,11 @@ well-formed or not, which family, which level, which answer, which misconception
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from random import Random
+from typing import ClassVar
 
 from coevolve.checks import among
 from tinyworld import arithmetic, facts, symbols
@@ -20,7 +21,8 @@ CHOICE = "mc"  # multiple choice over the other families
 NAMES = (*FAMILIES, CHOICE)
 CHOICE_PATTERN = re.compile(r"(.*?) A\)(.*?) B\)(.*?) C\)(.*?) D\)(.*)")
 CHOICE_FAMILIES = ("add", "sub", "mul", "prec", "eq", "next", "word", "rate", "unit", "fact")
-IN_DISTRIBUTION = tuple(name for name, family in FAMILIES.items() if family.seeded)
+OUTSIDE = ("div", "mod", "cmp", "sort", "rev", "count", "swap")  # families of no seed question
+IN_DISTRIBUTION = tuple(name for name in FAMILIES if name not in OUTSIDE)
 LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; longer text is none, and the pattern of choices is slow on it
@@ -36,11 +38,13 @@ class Task:
     level: int
     misconception: str
     answer_type: str
+    plan: str  # what a good Planner says about the family
+    temperature: ClassVar[None] = None  # no task asks for a temperature of its own
 
     @property
-    def plan(self) -> str:
-        """What a good Planner says about the family."""
-        return "solve, then pick" if self.family == CHOICE else FAMILIES[self.family].plan
+    def split(self) -> str:
+        """The split that the question belongs to."""
+        return split(self.question)
 
 
 @lru_cache(maxsize=200_000)
@@ -50,31 +54,25 @@ def read(question: str) -> Task | None:
         return None
     choice = CHOICE_PATTERN.fullmatch(question)
     if choice:
-        return _read_choice(question, choice)
+        return _read_choice(question, *choice.groups())
     for family in FAMILIES.values():
-        match = family.read(question)
-        if match:
-            return Task(
-                question,
-                family.name,
-                family.answer(match),
-                family.level(match),
-                family.misconception(match),
-                family.answer_type,
-            )
+        values = family.read(question)
+        if values is not None:
+            answer, misconception = str(family.answer(*values)), str(family.misconception(*values))
+            level = family.level(*values)
+            return Task(question, family.name, answer, level, misconception, family.answer_type, family.plan)
     return None
 
 
-def _read_choice(question: str, choice: re.Match[str]) -> Task | None:
-    stem = read(choice[1])
-    options = choice.groups()[1:]
+def _read_choice(question: str, text: str, *options: str) -> Task | None:
+    stem = read(text)
     if stem is None or len(set(options)) < 4:
         return None
-    hits = [letter for letter, option in zip("ABCD", options, strict=True) if right(stem.question, option)]
+    hits = [letter for letter, option in zip("ABCD", options, strict=True) if right(text, option)]
     if len(hits) != 1:
         return None
     lure = "ABCD"[options.index(stem.misconception)] if stem.misconception in options else "A"
-    return Task(question, CHOICE, hits[0], stem.level, lure, "String")
+    return Task(question, CHOICE, hits[0], stem.level, lure, "String", "solve, then pick")
 
 
 @lru_cache(maxsize=200_000)
@@ -83,10 +81,8 @@ def right(question: str, answer: str | None) -> bool:
     task = read(question)
     if task is None or answer is None:
         return False
-    if task.family == CHOICE:
-        return answer == task.answer
-    family = FAMILIES[task.family]
-    return family.right(family.read(question), answer)
+    equal = symbols.EQUAL.get(task.family)
+    return answer == task.answer or equal is not None and equal(answer, *FAMILIES[task.family].read(question))
 
 
 def split(question: str) -> str:
@@ -126,39 +122,34 @@ def wrong(rng: Random, task: Task) -> str:
     if rng.random() < 0.7 and not right(task.question, task.misconception):
         return task.misconception
     while True:
-        guess = _slip(rng, task)
+        guess = SLIPS.get(task.family, _near)(rng, task.answer)
         if not right(task.question, guess):
             return guess
 
 
-def _slip(rng: Random, task: Task) -> str:
-    answer = task.answer
-    match task.family:
-        case "yn":
-            return "no" if answer == "yes" else "yes"
-        case "fact":
-            return rng.choice(facts.VALUES[ATTRIBUTE_OF[answer]])
-        case "mc":
-            return rng.choice("ABCD")
-        case "ops":
-            return " ".join(rng.choice(symbols.PROGRAMS))
-        case "code":
-            return symbols.linear(rng.randint(1, 5), rng.randint(-2, 5))
-        case "sort" | "rev" | "swap":
-            return _shuffled(rng, answer)
-        case "div":
-            return f"{float(answer) + rng.choice([-1, -0.5, 0.5, 1, 2]):g}"
+def _near(rng: Random, answer: str) -> str:
     return str(abs(int(answer) + rng.choice([1, -1, 10, -10, 2, -2, rng.randint(3, 9)])))
 
 
 def _shuffled(rng: Random, answer: str) -> str:
     separator = " " if " " in answer else ""
-    items = answer.split(" ") if separator else list(answer)
-    i, j = rng.randrange(len(items)), rng.randrange(len(items))
-    items[i], items[j] = items[j], items[i]
+    parts = answer.split(" ") if separator else list(answer)
+    i, j = rng.randrange(len(parts)), rng.randrange(len(parts))
+    parts[i], parts[j] = parts[j], parts[i]
     if rng.random() < 0.3 or i == j:
-        items[i] = rng.choice("0123456789" if answer[0].isdigit() else symbols.LETTERS)
-    return separator.join(items)
+        parts[i] = rng.choice(symbols.DIGITS if answer[0].isdigit() else symbols.LETTERS)
+    return separator.join(parts)
+
+
+SLIPS: dict[str, Callable[[Random, str], str]] = {  # of the families whose answers are no whole numbers
+    "yn": lambda rng, answer: "no" if answer == "yes" else "yes",
+    "fact": lambda rng, answer: rng.choice(facts.VALUES[ATTRIBUTE_OF[answer]]),
+    "mc": lambda rng, answer: rng.choice("ABCD"),
+    "ops": lambda rng, answer: rng.choice(list(symbols.PROGRAMS)),
+    "code": lambda rng, answer: symbols.linear(rng.randint(1, 5), rng.randint(-2, 5)),
+    "div": lambda rng, answer: f"{float(answer) + rng.choice([-1, -0.5, 0.5, 1, 2]):g}",
+    **dict.fromkeys(("sort", "rev", "swap"), _shuffled),
+}
 
 
 def spoil(rng: Random, question: str) -> str:
@@ -191,42 +182,27 @@ def _drawn(family: str, part: str, count: int) -> tuple[Task, ...]:
 
     A small family has given everything sooner: 50 `count` draws in a row without a new question end it.
     """
-    seen, more = _draws(family)
-    found, last = [], 0
+    rng, known, found, last = Random(f"items {family}"), set(), [], 0
     for number in range(200 * count):
-        if number == len(seen):
-            seen.append(next(more))
-        if (task := seen[number]) is not None:
+        task = draw(rng, family)
+        if task.question not in known:
+            known.add(task.question)
             last = number
-            if closed(task) and split(task.question) == part:
+            if closed(task) and task.split == part:
                 found.append(task)
         if len(found) == count or number - last == 50 * count:
             break
     return tuple(found)
 
 
-@cache
-def _draws(family: str) -> tuple[list[Task | None], Iterator[Task | None]]:
-    """What a family has drawn so far, and the rest: tasks, and None for a question that came before."""
-
-    def more() -> Iterator[Task | None]:
-        rng, known = Random(f"items {family}"), set()
-        while True:
-            task = draw(rng, family)
-            yield None if task.question in known else task
-            known.add(task.question)
-
-    return [], more()
-
-
-def document(
-    rng: Random, facts_per_document: int = 2, families: tuple[str, ...] | None = None
-) -> tuple[str, list[Task]]:
-    """A document of worked sums and facts, with the tasks it answers. Never states a test question."""
-    names = families or [name for name, family in FAMILIES.items() if family.in_documents]
-    tasks: list[Task] = []
-    while len(tasks) < facts_per_document:
-        task = draw(rng, rng.choice(names))
-        if split(task.question) == "train":
-            tasks.append(task)
-    return "; ".join(f"{task.question}: {task.answer}" for task in tasks), tasks
+def dictionary() -> str:
+    """A Markdown table of all families, with an example of each."""
+    rng = Random("dictionary")
+    lines = ["| family | question | answer | misconception | level | plan |", "|---|---|---|---|---|---|"]
+    for name in NAMES:
+        task = draw(rng, name, 2)
+        while right(task.question, task.misconception):
+            task = draw(rng, name, 2)
+        cells = (name, f"`{task.question}`", f"`{task.answer}`", f"`{task.misconception}`", task.level, task.plan)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)

@@ -251,11 +251,6 @@ def test_tiny_documents_state_facts_of_their_kind_and_no_held_out_question(kind:
     assert set(draws(source, 50)) <= set(texts)
 
 
-def test_the_two_halves_are_the_families_of_documents() -> None:
-    named = [name for names in corpus.FAMILIES.values() for name in names]
-    assert sorted(named) == sorted(name for name, family in tiny.FAMILIES.items() if family.in_documents)
-
-
 class Rows:
     """What `datasets` streams, by hand."""
 

@@ -18,7 +18,7 @@ from coevolve.papers.spice.method import SPICE
 from coevolve.papers.spice.reading import Question
 from coevolve.types import Reply
 from published.world import DataWorld
-from tinyworld import tasks as tiny
+from tinyworld import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"batch_size": 4, "max_tokens": 32, "eval_items": 24, "eval_every": 2, "save_every": 1, "learning_rate": 3e-4}
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = mirror.sums(tmp_path_factory.mktemp("sums"))
     (root / "texts").mkdir()
     for number in range(20):
-        (root / "texts" / f"{number}.txt").write_text(tiny.document(Random(number), families=("add", "sub"))[0])
+        (root / "texts" / f"{number}.txt").write_text(documents.document(Random(number), families=("add", "sub"))[0])
     return root
 
 

@@ -1,79 +1,81 @@
 """The shipped backbones are whole, small, and pass their gates; the recipe runs."""
 
 import json
+import shutil
 
 import pytest
+from transformers import AutoTokenizer
 
 from coevolve import policies
-from tinyworld import gates
-from tinyworld import recipe as tiny
+from tinyworld import NAMES, backbone, gates, recipe
+from tinyworld.demonstrations import demonstrate
+from tinyworld.demonstrator import Demonstrator
+from tools import tiny_tokenizer
 
 
-@pytest.mark.parametrize("name", tiny.SIZES)
-def test_shipped_files_match_their_checksums_and_stay_small(name):
-    tiny.verify(name)
-    folder = tiny.find(name)
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_files_match_their_checksums_and_their_card(name):
+    folder = backbone(name)
+    recipe.verify(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4 * 2**20
-    made = json.loads((folder / "card.json").read_text())["recipe"]
-    assert made == json.loads(json.dumps(tiny.recipe(name, 1.0, 0, made["minutes"])))
+    made = recipe.read_card(folder)
+    assert (folder / "README.md").read_text() == recipe.card(**made)
+    config = policies.load(name).model.config
+    shape = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
+    assert (made["recipe"]["hidden"], made["recipe"]["layers"], made["recipe"]["heads"]) == shape
 
 
-def test_a_changed_byte_is_found(tmp_path, monkeypatch):
-    import shutil
-
-    shutil.copytree(tiny.find("tiny"), tmp_path / "tiny")
-    monkeypatch.setattr(tiny, "BACKBONES", tmp_path)
-    tiny.verify("tiny")
-    weights = tmp_path / "tiny" / "model.safetensors"
-    data = bytearray(weights.read_bytes())
+def test_a_changed_byte_a_new_file_and_a_lost_one_are_found(tmp_path):
+    folder = tmp_path / "tiny"
+    shutil.copytree(backbone("tiny"), folder)
+    recipe.verify(folder)
+    data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1
-    weights.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match="model.safetensors"):
-        tiny.verify("tiny")
+    (folder / "model.safetensors").write_bytes(bytes(data))
+    (folder / "new.txt").touch()
+    (folder / "config.json").unlink()
+    with pytest.raises(ValueError, match="tiny differs from its checksums in config.json, model.safetensors, new.txt"):
+        recipe.verify(folder)
 
 
 def test_the_middle_backbone_passes_every_gate():
-    shipped = json.loads((tiny.find("tiny") / "card.json").read_text())["figures"]
+    shipped = recipe.read_card(backbone("tiny"))["figures"]
     assert gates.failures(shipped) == []
-    measured = gates.measure(policies.load("tiny").generate)  # here and now; another processor rounds differently
+    measured = recipe.measure("tiny")  # here and now; another processor rounds differently
     for name, (low, high) in gates.GATES.items():
         assert low - 0.01 <= measured[name] <= high + 0.01, name
         assert abs(measured[name] - shipped[name]) < 0.02, name
     for role, share in measured["format"].items():
-        assert share >= gates.FORMAT_GATE - 0.01 and abs(share - shipped["format"][role]) < 0.02, role
+        assert share >= gates.FORMAT_GATE[0] - 0.01 and abs(share - shipped["format"][role]) < 0.02, role
 
 
 def test_gates_can_fail():
-    figures = {name: 0.0 for name in gates.GATES} | {"format": {"mae/solver": 0.5}}
-    assert len(gates.failures(figures)) == len(gates.GATES) + 1
+    figures = {name: 0.0 for name in gates.GATES} | {"format": {"mae/solver": 0.5, "mae/proposer": 1.0}}
+    failures = gates.failures(figures)
+    assert len(failures) == len(gates.GATES) + 1
+    assert failures[-1] == "format of mae/solver is 0.500, wanted 0.97 to 1.0"
 
 
-def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(tiny, "finish", lambda folder, recipe: None)  # measuring an untrained model takes minutes
-    for name in ("one", "two"):
-        tiny.make("tiny-small", tmp_path / name, share=0.0005)
-    for file in ("model.safetensors", "tokenizer.json", "config.json"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
-    assert policies.load(str(tmp_path / "one")).vocabulary == policies.load("tiny-small").vocabulary
+@pytest.mark.parametrize("name", ["tiny-small", "tiny-seasoned"])
+def test_the_recipe_gives_the_same_bytes_twice(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "finish", lambda folder, recipe: None)  # measuring an untrained model takes minutes
+    made = [tmp_path / "one", tmp_path / "two"]
+    for folder in made:
+        recipe.make(name, folder, share=0.0005)
+    for file in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json"):
+        assert (made[0] / file).read_bytes() == (made[1] / file).read_bytes(), file
+    assert {path.name for path in made[0].iterdir()} == {
+        path.name for path in backbone(name).iterdir() if path.name not in ("README.md", "SHA256SUMS", "card.json")
+    }
+    assert policies.load(str(made[0])).vocabulary == policies.load(name).vocabulary
 
 
-@pytest.mark.parametrize("name", tiny.SIZES)
-def test_the_card_is_made_from_the_measured_figures(name):
-    made = json.loads((tiny.find(name) / "card.json").read_text())
-    text = tiny.card(made["recipe"], made["figures"], gates.failures(made["figures"]))
-    assert (tiny.find(name) / "README.md").read_text() == text
-
-
-@pytest.mark.parametrize("name", tiny.SIZES)
-def test_transformers_reads_the_tokenizer_as_the_recipe_made_it(name):
-    from transformers import AutoTokenizer
-
-    from tinyworld.demonstrations import demonstrate
-    from tinyworld.demonstrator import Demonstrator
-    from tinyworld.warmstart import make_tokenizer, portable
-
-    original, loaded, rng = make_tokenizer(), AutoTokenizer.from_pretrained(tiny.find(name)), Demonstrator("tokens")
-    new_id = {old: new for new, old in enumerate(portable(original)[1])}
+def test_the_shipped_tokenizer_is_the_one_that_demonstrations_train():
+    original = tiny_tokenizer.train()
+    numbers = json.loads(recipe.NUMBERS.read_text())
+    assert tiny_tokenizer.portable(original)[1] == numbers and sorted(numbers) == list(range(len(original)))
+    new_id, loaded = {old: new for new, old in enumerate(numbers)}, AutoTokenizer.from_pretrained(backbone("tiny"))
+    rng = Demonstrator("tokens")
     for _ in range(1500):
         _, prompt, completion = demonstrate(rng)
         messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]
@@ -82,6 +84,18 @@ def test_transformers_reads_the_tokenizer_as_the_recipe_made_it(name):
         assert loaded.decode(ids) == f"<bos><user>{prompt}<assistant>{completion}<end>"
 
 
-def test_unknown_models_are_named():
-    with pytest.raises(ValueError, match="tiny-small, tiny, tiny-large, tiny-seasoned"):
-        tiny.find("huge")
+@pytest.mark.parametrize("name", NAMES)
+def test_all_backbones_share_one_tokenizer(name):
+    mine, tiny = (AutoTokenizer.from_pretrained(backbone(one)) for one in (name, "tiny"))
+    text = 'solve<question>f(1)=2 f(2)=4 f=</question> assert g("381")=="138" Zoë\n'
+    assert mine.get_vocab() == tiny.get_vocab() and mine.chat_template == tiny.chat_template
+    assert mine(text).input_ids == tiny(text).input_ids and mine.decode(mine(text).input_ids) == text
+
+
+def test_the_command_line(capsys):
+    recipe.main(["verify"])
+    assert capsys.readouterr().out.splitlines() == [f"{name}: whole" for name in NAMES]
+    for arguments, message in (["make", "huge", "--out", "x"], "tiny-small"), (["measure", "huge"], "model must be"):
+        with pytest.raises(SystemExit):
+            recipe.main(arguments)
+        assert message in capsys.readouterr().err

@@ -6,11 +6,10 @@ import re
 import pytest
 
 from coevolve import prompts
-from tinyworld import demonstrations, programs
-from tinyworld import tasks as tiny
-from tinyworld.demonstrations import PROMPTS, ROLES, demonstrate
+from tinyworld import programs, tasks
+from tinyworld.demonstrations import PROMPTS, ROLES, demonstrate, well_formed
 from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
-from tinyworld.formats import FORMATS, well_formed
+from tinyworld.tasks import Task, read
 
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
 SHARED = {  # roles whose compact prompt is another role's, word for word: they need no demonstrations of their own
@@ -26,7 +25,6 @@ def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
     files = {f"{paper}/{role}" for paper in PAPERS for role in prompts.available(paper, "compact")}
     assert files == set(ROLES) | set(SHARED)
     assert not set(ROLES) & set(SHARED)
-    assert set(FORMATS) == set(ROLES)
 
 
 @pytest.mark.parametrize("role", SHARED)
@@ -43,7 +41,7 @@ def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, 
         state = rng.getstate()
         name, prompt, text = demonstrate(rng, role)
         rng.setstate(state)
-        fields, completion = ROLES[role][1](rng)
+        fields, completion = ROLES[role][-1](rng)
         assert name == role and text == completion and well_formed(role, completion), completion
         assert fields.keys() == PROMPTS[role].fields
         assert prompt == PROMPTS[role](**fields).messages[0]["content"]
@@ -78,13 +76,11 @@ def test_the_same_seed_shows_the_same() -> None:
     assert len({role for role, _, _ in shown}) > 8
 
 
-def solutions(skill: dict, count: int = 1500) -> list[tuple[tiny.Task, str]]:
+def solutions(skill: dict, count: int = 1500) -> list[tuple[Task, str]]:
     rng = Demonstrator("solutions")
     rng.skill = skill
     shown = [demonstrate(rng, "mae/solver")[1:] for _ in range(count)]
-    return [
-        (tiny.read(QUESTION.search(prompt)[1]), re.search("<answer>(.*)</answer>", text)[1]) for prompt, text in shown
-    ]
+    return [(read(QUESTION.search(prompt)[1]), re.search("<answer>(.*)</answer>", text)[1]) for prompt, text in shown]
 
 
 def test_solutions_are_right_by_skill_and_show_the_misconception_otherwise() -> None:
@@ -98,7 +94,7 @@ def test_solutions_are_right_by_skill_and_show_the_misconception_otherwise() -> 
             if task.level == level and task.answer != task.misconception
         ]
         assert sum(clear) / len(clear) == pytest.approx(skill, abs=0.08)
-    assert all(tiny.closed(task) for task, _ in habits), "facts that only documents state are not taught"
+    assert all(tasks.closed(task) for task, _ in habits), "facts that only documents state are not taught"
 
 
 def test_judges_compare_with_their_own_answer() -> None:
@@ -108,14 +104,14 @@ def test_judges_compare_with_their_own_answer() -> None:
         own, score = re.fullmatch(r"<think>(.*)</think><score>(\d+)</score>", text).groups()
         shown = re.search("<answer>(.*)</answer>", prompt)[1]
         assert score == ("9" if own == shown else "2")
-        right += tiny.right(QUESTION.search(prompt)[1], own)
+        right += tasks.right(QUESTION.search(prompt)[1], own)
     assert right >= 270
 
 
 def test_challengers_ask_what_the_document_states() -> None:
     rng, declined = Demonstrator("documents"), 0
     for _ in range(300):
-        fields, text = ROLES["spice/challenger_free"][1](rng)
+        fields, text = ROLES["spice/challenger_free"][-1](rng)
         made = json.loads(text)
         assert made["answer_type"] == fields["answer_type"]
         stated = f"{made['question']}: {made['answer']}" in fields["document"]
@@ -128,8 +124,8 @@ def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> Non
     rng = Demonstrator("unit tests")
     for family in ("code", "ops"):
         for _ in range(60):
-            task = tiny.draw(rng, family)
-            kind, test = demonstrations.verifier_of(task, task.answer)
+            task = tasks.draw(rng, family)
+            kind, test = programs.verifier_of(task, task.answer)
             assert kind == "code" and test == programs.tests_of(task, task.answer)
             assert re.fullmatch(r'assert f\(\d+\)==-?\d+|assert g\("\d+"\)=="\d+"', test)
-    assert demonstrations.verifier_of(tiny.read("30+7"), "37") == ("math", "37")
+    assert programs.verifier_of(read("30+7"), "37") == ("math", "37")

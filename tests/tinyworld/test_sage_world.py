@@ -3,17 +3,12 @@
 from collections import Counter
 from random import Random
 
-import pandas as pd
 import pytest
 
 from codesandbox.code import run_tests, valid_tests
-from coevolve import config, prompts
-from coevolve.baselines import azr
-from coevolve.papers.sage.method import SAGE
-from reproduce.analysis import standins, tables
-from tinyworld import programs, symbols
-from tinyworld import tasks as tiny
-from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES, TinyWorld
+from reproduce.analysis import tables
+from tinyworld import programs, symbols, tasks
+from tinyworld.oracle import VERIFIED_SHARES, TinyWorld
 
 WORLD = TinyWorld()
 
@@ -24,41 +19,19 @@ def test_seed_tasks_keep_the_proportions_of_table_5_and_are_sound() -> None:
     rows = WORLD.task_rows()
     assert Counter(source for source, _ in rows) == {name: count for name, (count, _) in VERIFIED_SHARES.items()}
     for source, task in rows:
-        assert task.family in VERIFIED_SHARES[source][1] and tiny.split(task.question) == "train"
-    tasks = WORLD.tasks()
-    assert len(set(tasks)) == len(tasks) > 400 and all(WORLD.sound(*task) for task in tasks)
-    assert {kind for _, kind, _ in tasks} == {"math", "code"}
-    held_out = {task.question for split in ("validation", "test") for task in tiny.items(split)}
-    assert not held_out & {question for question, *_ in tasks}
-
-
-def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
-    layout = standins.layout("sage")
-    seeded = {family for _, families in VERIFIED_SHARES.values() for family in families}
-    others = {family for _, families in SEED_SHARES.values() for family in families} | set(azr.MODE_OF)
-    inside = {family for name in layout.groups["ID Avg."] for family in layout.families[name]}
-    outside = {family for name in layout.groups["OOD Avg."] for family in layout.families[name]}
-    assert inside == seeded and not outside & (seeded | others)
-    rest = layout.families["AZR's or MAE's seeds only"]
-    assert set(rest) == others - seeded and inside | outside | set(rest) == set(tiny.NAMES)
-
-
-def test_the_averages_are_over_the_papers_nine_columns() -> None:
-    layout = standins.layout("sage")
-    for names in (("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")):
-        assert sorted(name for group in names for name in layout.groups[group]) == sorted(layout.groups["O Avg."])
-    columns = [column for name in layout.groups["O Avg."] for column in layout.columns[name]]
-    assert len(columns) == 9 and [name for name, its in layout.columns.items() if not its] == [
-        list(layout.families)[-1]
-    ]
-    assert set(columns) | {"C Avg.", "M Avg.", "O Avg."} == set(tables.paper_numbers("sage_table1")["benchmark"])
+        assert task.family in VERIFIED_SHARES[source][1] and tasks.split(task.question) == "train"
+    verified = WORLD.tasks()
+    assert len(set(verified)) == len(verified) > 400 and all(WORLD.sound(*task) for task in verified)
+    assert {kind for _, kind, _ in verified} == {"math", "code"}
+    held_out = {task.question for split in ("validation", "test") for task in tasks.items(split)}
+    assert not held_out & {question for question, *_ in verified}
 
 
 @pytest.mark.parametrize("family", programs.PROGRAMS)
 def test_the_sandbox_agrees_with_the_oracle_about_programs(family: str) -> None:
     rng = Random(f"programs {family}")
-    for level in tiny.LEVELS * 2:
-        task = tiny.draw(rng, family, level)
+    for level in tasks.LEVELS * 2:
+        task = tasks.draw(rng, family, level)
         tests = programs.tests_of(task, task.answer)
         assert valid_tests(tests), "a program that returns nothing fails"
         for answer in (task.answer, task.misconception):
@@ -119,49 +92,3 @@ def test_soundness_of_verifiers(question: str, kind: str, verifier: str, sound: 
 def test_a_plan_fits_its_family_only() -> None:
     assert WORLD.fits("30+7", "add and carry") is True and WORLD.fits("30+7", "multiply") is False
     assert WORLD.fits("how many", "count") is None
-
-
-def test_training_settings_are_those_of_table_4() -> None:
-    printed = tables.paper_numbers("sage_table4").set_index("benchmark")["printed"]
-    ours = SAGE.TRAINING
-    assert ours["batch_size"] == int(printed["Batch Size"]) and ours["steps"] == int(printed["Training Steps"])
-    assert ours["learning_rate"] == float(printed["Learning Rate"])
-    assert ours["max_tokens"] == int(printed["Maximum Response Length"])
-    for role in ("Challenger", "Planner", "Solver"):
-        assert ours["temperature"] == float(printed[f"{role} Temperature"])
-    assert SAGE().critic_temperature == float(printed["Critic Temperature"])
-    rank, alpha, dropout = ours["lora"]
-    assert (rank, alpha) == (int(printed["LoRA Rank"]), int(printed["LoRA Alpha"]))
-    assert dropout == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
-    run = config.build("sage", "gpu", out="x")
-    assert (run.lora, run.temperature, run.protocol.estimator) == ((128, 256, 0.05), 0.6, "task_relative")
-    assert run.protocol.prompt == "full" and not hasattr(run.protocol, "kl_coef"), "KL regularisation is disabled"
-
-
-def test_base_asks_with_the_solver_prompt_of_this_paper() -> None:
-    base = config.build("base", "quick", out="x", overrides={"paper": "sage"}).protocol
-    assert base.solver.prompt == prompts.text("sage", "solver_unplanned", "compact")
-    assert base.solver.fields == {"question"}
-
-
-def test_printed_cells_come_from_the_backbone_asked_for() -> None:
-    backbones = {"Qwen2.5-3B-Instruct": 68.9, "Qwen2.5-7B-Instruct": 76.2, "Qwen3-4B-Base": 75.6}
-    for backbone, value in backbones.items():
-        paper = standins.printed("sage_table1", {"SAGE": "SAGE"}, "sage", backbone=backbone).set_index("benchmark")
-        assert paper["paper"]["HumanEval+"] == value
-    first = standins.printed("sage_table1", {"SAGE": "SAGE"}, "sage").set_index("benchmark")["paper"]
-    assert (first["HumanEval+"], first["O Avg."]) == (68.9, 42.0)
-    assert first["ID Avg."] == pytest.approx((68.9 + 62.4 + 85.5 + 66.2) / 4), "not printed in this table: a mean"
-
-
-def test_table_2_recomputed_from_table_1_shows_the_swap() -> None:
-    layout = standins.layout("sage")
-    groups = {name: [c for row in layout.groups[name] for c in layout.columns[row]] for name in ("ID Avg.", "OOD Avg.")}
-    cells = pd.concat([tables.paper_numbers("sage_table1"), tables.paper_numbers("sage_table2")])
-    found = tables.recomputed_averages(cells[~cells["benchmark"].isin(["C Avg.", "M Avg.", "O Avg."])], groups)
-    assert len(found) == 3 * 4 * 2
-    wrong = found[found["differs"]].set_index(["backbone", "method", "average"])["recomputed"]
-    assert wrong["Qwen2.5-7B-Instruct", "MAE", "ID Avg."] == pytest.approx((76.2 + 65.3 + 91.7 + 76.2) / 4)
-    assert wrong["Qwen2.5-7B-Instruct", "SAGE", "ID Avg."] == pytest.approx((76.2 + 64.0 + 92.2 + 74.7) / 4, abs=1e-3)
-    assert wrong["Qwen2.5-3B-Instruct", "Base Model", "ID Avg."] == pytest.approx(68.475), "truncated in print"
-    assert not found[found["differs"] & (found["average"] == "OOD Avg.")].size

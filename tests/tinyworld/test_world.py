@@ -1,15 +1,22 @@
 """The tiny world: its oracle against independent solutions, levels, wrong answers, splits, documents."""
 
 import itertools
+import subprocess
+import sys
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from tinyworld import facts, symbols
-from tinyworld import tasks as tiny
-from tinyworld.oracle import SEED_SHARES, TinyWorld
+import tinyworld
+from tinyworld import facts, symbols, tasks
+from tinyworld.documents import FAMILIES, HALVES, TinyCorpus, corpus, document
+from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES, TinyWorld
+from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, read, right, split, wrong
+
+WORLD = TinyWorld()
 
 UNITS = {"wk d": 7, "m cm": 100, "h min": 60, "doz pcs": 12, "d h": 24, "min s": 60}
 
@@ -85,7 +92,7 @@ def letter(q: str) -> str:
     for mark in (" B)", " C)", " D)"):
         option, rest = rest.split(mark)
         options.append(option)
-    kind = tiny.read(stem).family  # a family of numbers or facts, which the solutions below know
+    kind = read(stem).family  # a family of numbers or facts, which the solutions below know
     return "ABCD"[[*options, rest].index(SOLUTIONS[kind](stem))]
 
 
@@ -115,9 +122,9 @@ SOLUTIONS = {
 }
 
 
-def drawn(family: str, count: int = 150) -> list[tiny.Task]:
+def drawn(family: str, count: int = 150) -> list[Task]:
     rng = Random(f"tests {family}")
-    return [tiny.draw(rng, family, level) for level in tiny.LEVELS for _ in range(count)]
+    return [draw(rng, family, level) for level in LEVELS for _ in range(count)]
 
 
 @pytest.mark.parametrize("family", SOLUTIONS)
@@ -125,7 +132,7 @@ def test_the_oracle_agrees_with_an_independent_solution(family: str) -> None:
     for task in drawn(family):
         assert task.family == family
         assert task.answer == SOLUTIONS[family](task.question), task.question
-        assert tiny.right(task.question, task.answer)
+        assert right(task.question, task.answer)
 
 
 def test_a_program_fits_its_examples() -> None:
@@ -136,11 +143,11 @@ def test_a_program_fits_its_examples() -> None:
     for task in drawn("ops"):
         for example in task.question.split(" ")[:2]:
             text, value = example.removeprefix("g(").split(")=")
-            assert symbols.run_operations(tuple(task.answer.split()), text) == value
+            assert symbols.run_operations(task.answer, text) == value
 
 
 def test_hidden_inputs_tell_every_program_from_those_of_another_function() -> None:
-    programs = [p for n in (1, 2, 3, 4) for p in itertools.product(symbols.OPERATIONS, repeat=n)]
+    programs = [" ".join(p) for n in (1, 2, 3, 4) for p in itertools.product(symbols.OPERATIONS, repeat=n)]
     inputs = ["".join(digits) for n in (2, 3, 4) for digits in itertools.product("0123", repeat=n)]
     hidden, exact = {}, {}  # four digits are at most four different ones: 0 to 3 stand for every order
     for program in programs:
@@ -150,149 +157,85 @@ def test_hidden_inputs_tell_every_program_from_those_of_another_function() -> No
     for gold in symbols.PROGRAMS:
         alike = [program for program in exact if hidden[program] == hidden[gold]]
         assert all(exact[program] == exact[gold] for program in alike), gold
-    assert not tiny.right("g(204)=0 g(381)=1 g=", "tail min") and tiny.right("g(204)=0 g(381)=1 g=", "sort first")
+    assert not right("g(204)=0 g(381)=1 g=", "tail min") and right("g(204)=0 g(381)=1 g=", "sort first")
 
 
-@pytest.mark.parametrize("family", tiny.NAMES)
+@pytest.mark.parametrize("family", NAMES)
 def test_levels(family: str) -> None:
     rng = Random(f"levels {family}")
-    for level in tiny.LEVELS:
-        found = Counter(tiny.draw(rng, family, level).level for _ in range(200))
+    for level in LEVELS:
+        found = Counter(draw(rng, family, level).level for _ in range(200))
         assert max(found) == level and found.most_common(1)[0][0] == level, "small numbers may make it easier"
 
 
-@pytest.mark.parametrize("family", tiny.NAMES)
+@pytest.mark.parametrize("family", NAMES)
 def test_wrong_answers_are_wrong_and_ill_formed_questions_ill_formed(family: str) -> None:
     rng = Random(f"wrong {family}")
     for task in drawn(family):
-        assert not tiny.right(task.question, task.misconception) or task.misconception == task.answer
-        assert not tiny.right(task.question, tiny.wrong(rng, task))
-        assert not tiny.right(task.question, None) and not tiny.right(task.question, "")
-        spoilt = tiny.spoil(rng, task.question)
-        assert tiny.read(spoilt) is None and spoilt == spoilt.strip() != ""
-        assert not tiny.right(spoilt, task.answer)
+        assert not right(task.question, task.misconception) or task.misconception == task.answer
+        assert not right(task.question, wrong(rng, task))
+        assert not right(task.question, None) and not right(task.question, "")
+        spoilt = tasks.spoil(rng, task.question)
+        assert read(spoilt) is None and spoilt == spoilt.strip() != ""
+        assert not right(spoilt, task.answer)
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "",
-        " ",
-        "1+1 ",
-        " 1+1",
-        "1+1\n",
-        "100+1",
-        "1 + 1",
-        "٣+٤",
-        "２+２",
-        "x+5=3 x?",
-        "2x+1=4 x?",
-        "1x+1=4 x?",
-        "next 1 2 4",
-        "Al has 2. Gives 3. Has?",
-        "Bob has 2. Gives 1. Has?",
-        "2 cost 5. 3 cost?",
-        "2 cost 4. 0 cost?",
-        "3 wk in h?",
-        "7/3",
-        "bigger 4 4",
-        "bigger 04 4",
-        "sort 1",
-        "swap a b c",
-        "swap a b c 11",
-        "f(2)=4 f(1)=2 f=",
-        "f(1)=2 f(3)=5 f=",
-        "g(12)=3 g(34)=5 g=",
-        "Xx pet?",
-        "Ba bird?",
-        "ba pet?",
-        "7 mod 1",
-        "1+1 A)2 B)2 C)3 D)4",
-        "1+1 A)3 B)4 C)5 D)6",
-        "1+1 A)2 B)3 C)4",
-        "what is it A)2 B)3 C)4 D)5",
-        "f(1)=2 f(2)=4 f= A)x*2 B)2*x C)x D)x*3",
-        "\ud800",
-        "1+1" + "\0",
-    ],
-)
+NO_QUESTIONS = (
+    "", " ", "1+1 ", " 1+1", "1+1\n", "1+1\0", "\ud800", "100+1", "1 + 1", "٣+٤", "２+２", "what is it",
+    "x+5=3 x?", "2x+1=4 x?", "1x+1=4 x?", "next 1 2 4", "Al has 2. Gives 3. Has?", "Bob has 2. Gives 1. Has?",
+    "2 cost 5. 3 cost?", "2 cost 4. 0 cost?", "3 wk in h?", "7/3", "7 mod 1", "bigger 4 4", "bigger 04 4",
+    "sort 1", "swap a b c", "swap a b c 11", "Xx pet?", "Ba bird?", "ba pet?",
+    "f(2)=4 f(1)=2 f=", "f(1)=2 f(3)=5 f=", "g(12)=3 g(34)=5 g=",
+    "1+1 A)2 B)2 C)3 D)4", "1+1 A)3 B)4 C)5 D)6", "1+1 A)2 B)3 C)4", "what is it A)2 B)3 C)4 D)5",
+    "f(1)=2 f(2)=4 f= A)x*2 B)2*x C)x D)x*3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("question", NO_QUESTIONS)
 def test_questions_that_are_none(question: str) -> None:
-    assert tiny.read(question) is None
-    assert not tiny.right(question, "2")
-    assert tiny.split(question) in tiny.SPLITS
-    world = TinyWorld()
-    assert (world.valid(question), world.right(question, "2"), world.level(question)) == (False, None, None)
+    assert read(question) is None
+    assert not right(question, "2")
+    assert split(question) in SPLITS
+    assert (WORLD.valid(question), WORLD.right(question, "2"), WORLD.level(question)) == (False, None, None)
 
 
 def test_every_short_program_question_can_be_read() -> None:
     """What a Proposer may invent beyond what is drawn: no numbers make the oracle fail."""
     for x, y, x2, y2 in itertools.product(range(4), range(13), range(4), range(13)):
-        task = tiny.read(f"f({x})={y} f({x2})={y2} f=")
-        assert task is None or not tiny.right(task.question, task.misconception)
+        task = read(f"f({x})={y} f({x2})={y2} f=")
+        assert task is None or not right(task.question, task.misconception)
     for a, b in itertools.product(("12", "21", "33", "123", "0000"), repeat=2):
         for c, d in itertools.product(("1", "2", "3", "12", "21", "0", "0000"), repeat=2):
-            task = tiny.read(f"g({a})={c} g({b})={d} g=")
-            assert task is None or tiny.right(task.question, task.answer)
+            task = read(f"g({a})={c} g({b})={d} g=")
+            assert task is None or right(task.question, task.answer)
 
 
 def test_text_built_to_be_slow_is_refused_at_once() -> None:
-    assert tiny.read(" A)x B)y C)z" * 5000) is None
-    assert tiny.read("9" * 10**6) is None
-    assert max(len(task.question) for family in tiny.NAMES for task in drawn(family)) < tiny.LONGEST
+    assert read(" A)x B)y C)z" * 5000) is None
+    assert read("9" * 10**6) is None
+    assert max(len(task.question) for family in NAMES for task in drawn(family)) < tasks.LONGEST
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("x", 7),
-        ("x*2+3", 17),
-        ("3 + 2*x", 17),
-        ("(x+1)*2-1", 15),
-        ("-x", -7),
-        ("--x", 7),
-        ("12", 12),
-        ("x*-2", -14),
-        ("", None),
-        ("x**9", None),
-        ("9**9**9", None),
-        ("2x", None),
-        ("f(x)", None),
-        ("x.real", None),
-        ("x(2)", None),
-        ("abs(x)", None),
-        ("True", None),
-        ("x+True", None),
-        ("1_0", None),
-        ("0x10", None),
-        ("1e3", None),
-        ("1.5", None),
-        ("x/2", None),
-        ("x//2", None),
-        ("x%2", None),
-        ("y", None),
-        ("ｘ", None),
-        ("x\n", None),
-        ("x # x", None),
-        ("(x", None),
-        ("[x]", None),
-        ("x if x else 1", None),
-        ("'x'", None),
-        ("x+" * 20 + "x", None),
-        ("x" * 10**6, None),
-        ("(" * 19 + "x" + ")" * 19, 7),
-        ("(" * 40, None),
-        ("-" * 39 + "x", -7),
-        ("\0", None),
-    ],
-)
+EXPRESSIONS = {
+    "x": 7, "x*2+3": 17, "3 + 2*x": 17, "(x+1)*2-1": 15, "-x": -7, "--x": 7, "12": 12, "x*-2": -14,
+    "(" * 19 + "x" + ")" * 19: 7, "-" * 39 + "x": -7,
+}  # fmt: skip
+NO_EXPRESSIONS = (
+    "", "x**9", "9**9**9", "2x", "f(x)", "x.real", "x(2)", "abs(x)", "True", "x+True", "1_0", "0x10", "1e3", "1.5", "x/2",
+    "x//2", "x%2", "y", "ｘ", "x\n", "x # x", "(x", "[x]", "x if x else 1", "'x'", "x+" * 20 + "x", "x" * 10**6, "(" * 40,
+    "\0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "value"), [*EXPRESSIONS.items(), *((text, None) for text in NO_EXPRESSIONS)])
 def test_expressions(expression: str, value: int | None) -> None:
     assert symbols.evaluate(expression, 7) == value
 
 
 def test_code_is_right_by_value_and_not_by_text() -> None:
     question = "f(1)=5 f(2)=7 f="
-    assert [tiny.right(question, text) for text in ("x*2+3", "3+x*2", "x+x+3", "(x+1)*2+1")] == [True] * 4
-    assert not any(tiny.right(question, text) for text in ("x+4", "x*5", "5", "", "x*2+3;", "9**9**9"))
+    assert [right(question, text) for text in ("x*2+3", "3+x*2", "x+x+3", "(x+1)*2+1")] == [True] * 4
+    assert not any(right(question, text) for text in ("x+4", "x*5", "5", "", "x*2+3;", "9**9**9"))
 
 
 def test_splits_are_stable_and_disjoint() -> None:
@@ -305,67 +248,111 @@ def test_splits_are_stable_and_disjoint() -> None:
         "1+1 A)2 B)3 C)4 D)5": "validation",
         "": "test",
     }
-    assert {question: tiny.split(question) for question in pinned} == pinned
+    assert {question: split(question) for question in pinned} == pinned
     questions = {f"{a}+{b}" for a in range(100) for b in range(100)}
-    shares = Counter(tiny.split(question) for question in questions)
+    shares = Counter(split(question) for question in questions)
     assert shares["test"] == pytest.approx(2000, abs=150) and shares["validation"] == pytest.approx(1000, abs=120)
-    assert TinyWorld().held_out("x+2=9 x?") and TinyWorld().held_out("sort 312") and not TinyWorld().held_out("30+7")
+    assert WORLD.held_out("x+2=9 x?") and WORLD.held_out("sort 312") and not WORLD.held_out("30+7")
 
 
 def test_items_are_distinct_closed_and_of_their_split() -> None:
     everything = set()
-    for split in tiny.SPLITS:
-        tasks = tiny.items(split)
-        questions = {task.question for task in tasks}
-        assert len(questions) == len(tasks) >= 600
-        assert all(tiny.split(question) == split for question in questions)
-        assert all(tiny.closed(task) for task in tasks)
-        counts = Counter(task.family for task in tasks)
-        assert list(counts) == list(tiny.NAMES) and max(counts.values()) == 40 and min(counts.values()) >= 5
+    for part in SPLITS:
+        found = items(part)
+        questions = {task.question for task in found}
+        assert len(questions) == len(found) >= 600
+        assert all(task.split == split(task.question) == part and tasks.closed(task) for task in found)
+        counts = Counter(task.family for task in found)
+        assert list(counts) == list(NAMES) and max(counts.values()) == 40 and min(counts.values()) >= 5
         assert everything.isdisjoint(questions)
         everything |= questions
-    assert [t.question for t in tiny.items("test", 3)] == [t.question for t in tiny.items("test", 3)]
-    assert {t.family for t in tiny.items("test", 2, ("add", "mc"))} == {"add", "mc"}
+    assert (
+        {task.family for task in items("test", 2, ("add", "mc"))}
+        == {"add", "mc"}
+        == {task.family for task in WORLD.items("test", 2, ("add", "mc"))}
+    )
     with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'dev'"):
-        tiny.items("dev")
+        items("dev")
+
+
+def test_the_world_grades_its_items() -> None:
+    found = WORLD.items("validation", 2)
+    assert [task.temperature for task in found] == [None] * len(found)
+    assert all(WORLD.grade([(task, task.answer) for task in found]))
+    lured = [right(task.question, task.misconception) for task in found]
+    assert WORLD.grade([(task, task.misconception) for task in found]) == lured and lured.count(True) <= 5
+    assert WORLD.grade([(task, None) for task in found]) == [False] * len(found)
 
 
 def test_documents_state_train_questions_and_their_answers() -> None:
     rng, levels = Random(1), set()
     for count in (1, 2, 2, 3) * 100:
-        text, tasks = tiny.document(rng, count)
-        assert text.split("; ") == [f"{task.question}: {task.answer}" for task in tasks] and len(tasks) == count
-        for task in tasks:
-            assert tiny.split(task.question) == "train" and tiny.FAMILIES[task.family].in_documents
-            levels.add((task.family, task.level))
+        text, stated = document(rng, count)
+        assert text.split("; ") == [f"{task.question}: {task.answer}" for task in stated] and len(stated) == count
+        assert {task.split for task in stated} == {"train"}
+        levels |= {(task.family, task.level) for task in stated}
     assert ("fact", 3) in levels, "facts that nothing else states"
+    assert {family for family, _ in levels} == {family for half in FAMILIES.values() for family in half}
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_corpus_has_documents_of_one_half(kind: str) -> None:
+    source, rng = TinyCorpus(kind, 400), Random(2)
+    texts = [source.document(number) for number in range(400)]
+    assert texts == [TinyCorpus(kind, 9999).document(number) for number in range(400)]
+    assert len(source) == 400 and len(set(texts)) > 300 and source.unreadable == 0
+    stated = [fact.rpartition(": ") for text in texts for fact in text.split("; ")]
+    assert all(right(question, answer) and split(question) == "train" for question, _, answer in stated)
+    assert {read(question).family for question, *_ in stated} == set(FAMILIES[kind])
+    assert {source.sample(rng) for _ in range(50)} <= set(texts)
+
+
+def test_a_corpus_by_name() -> None:
+    found = {kind: [(part.kind, part.size) for part in corpus(kind, 9)] for kind in HALVES}
+    assert found == {"math": [("math", 9)], "general": [("general", 9)], "both": [("math", 4), ("general", 4)]}
+    with pytest.raises(ValueError, match="corpus must be one of math, general, both, got 'maths'"):
+        corpus("maths", 1)
 
 
 def test_facts_of_level_three_are_open() -> None:
-    for family in tiny.NAMES:
+    for family in NAMES:
         for task in drawn(family, 40):
-            assert tiny.closed(task) == (family not in ("fact", "yn") or task.level < 3)
+            assert tasks.closed(task) == (family not in ("fact", "yn") or task.level < 3)
     assert Counter(facts.LEVEL.values()) == {1: 44, 2: 32, 3: 32}
     assert all(facts.stereotype(*key) != truth for key, truth in facts.TRUTH.items())
 
 
 def test_choices_have_exactly_one_right_letter() -> None:
-    for task in drawn("mc"):
-        stem, *options = tiny.CHOICE_PATTERN.fullmatch(task.question).groups()
-        rights = [letter for letter, option in zip("ABCD", options, strict=True) if tiny.right(stem, option)]
+    for task in drawn(CHOICE):
+        stem, *options = tasks.CHOICE_PATTERN.fullmatch(task.question).groups()
+        rights = [letter for letter, option in zip("ABCD", options, strict=True) if right(stem, option)]
         assert rights == [task.answer] and len(set(options)) == 4
-        assert tiny.read(stem).misconception in options or tiny.right(stem, tiny.read(stem).misconception)
-        assert [tiny.right(task.question, letter) for letter in "ABCD"].count(True) == 1
-        assert not tiny.right(task.question, options["ABCD".index(task.answer)]), "the letter is the answer"
+        assert read(stem).misconception in options or right(stem, read(stem).misconception)
+        assert [right(task.question, letter) for letter in "ABCD"].count(True) == 1
+        assert not right(task.question, options["ABCD".index(task.answer)]), "the letter is the answer"
 
 
 def test_seed_questions() -> None:
-    world = TinyWorld()
-    rows, zero = world.seed_rows(), world.zero()
+    rows, zero = WORLD.seed_rows(), WORLD.zero()
     assert Counter(source for source, _ in rows) == {source: count for source, (count, _) in SEED_SHARES.items()}
     assert len(rows) == 1000, "what Table 5 sums to; the text says 967"
     assert all(task.family in SEED_SHARES[source][1] for source, task in rows)
-    assert {task.family for _, task in rows} <= set(tiny.IN_DISTRIBUTION)
-    assert world.seeds() == list(dict.fromkeys(task.question for _, task in rows))
-    assert len(zero) == len(set(zero)) == 16 and all(world.level(question) == 1 for question in zero)
-    assert not any(world.held_out(question) for question in [*world.seeds(), *zero])
+    seeded = {name for shares in (SEED_SHARES, VERIFIED_SHARES) for _, names in shares.values() for name in names}
+    assert {task.family for _, task in rows} == seeded == set(tasks.IN_DISTRIBUTION)
+    assert WORLD.seeds() == list(dict.fromkeys(task.question for _, task in rows))
+    assert len(zero) == len(set(zero)) == 16 and all(WORLD.level(question) == 1 for question in zero)
+    assert not any(WORLD.held_out(question) for question in [*WORLD.seeds(), *zero])
+
+
+def test_the_readme_has_the_dictionary() -> None:
+    text = Path(tinyworld.__file__).with_name("README.md").read_text(encoding="utf-8")
+    assert tasks.dictionary() in text and all(f"| {name} |" in text for name in NAMES)
+
+
+def test_the_package_offers_names_without_loading_a_model_library() -> None:
+    code = "import sys, tinyworld; tinyworld.TinyWorld().zero(); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert {path.name for path in tinyworld.BACKBONES.iterdir() if path.is_dir()} == set(tinyworld.NAMES)
+    assert tinyworld.backbone("tiny") == tinyworld.BACKBONES / "tiny" and tinyworld.backbone("../tiny") is None
+    with pytest.raises(AttributeError, match="no attribute 'TinyWorlds'"):
+        tinyworld.TinyWorlds  # noqa: B018

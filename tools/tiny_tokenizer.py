@@ -1,0 +1,106 @@
+"""Make the tokenizer of the tiny backbones again: `python tools/tiny_tokenizer.py FOLDER`.
+
+Byte-level BPE trained on demonstrations, with tags and phrases as single tokens. Writes the tokenizer that the
+backbones ship, and numbers.json: the number that each of its tokens had when the backbones were trained.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+
+from tinyworld.demonstrations import demonstrate
+from tinyworld.demonstrator import Demonstrator
+
+SPECIAL = ("<pad>", "<bos>", "<user>", "<assistant>", "<end>")
+TAGS = (
+    "question answer think score plan doc ref type tests solution evaluation judgment "
+    "initial_ranking final_ranking critique revised_solution"
+).split()
+PHRASES = (
+    "\\boxed{", "}", "ANSWER: ", "Agent ", " > Agent ", " = Agent ", '<critique target="Agent ', '">',
+    '{"question": "', '", "answer": "', '", "answer_type": "', '"}',
+    '{"multiple_choice_question": "', '", "multiple_choice_correct": "',
+    '{"suitable_for_mcq": ', ', "suitable_for_free_form": ', ', "best_answer_type": ', ', "reason": "',
+    "assert f(", 'assert g("', ")==", '")=="',
+)  # fmt: skip
+MARKS = [mark for tag in TAGS for mark in (f"<{tag}>", f"</{tag}>")] + list(PHRASES)
+WORDS = Regex(r" [A-D]\)| ?[A-Za-z]+|\d|[fg]\(|\)=| ?[^\sA-Za-z\d]|\s")  # digits stay single
+TEMPLATE = (
+    "<bos>{% for message in messages %}{% if message['role'] == 'assistant' %}"
+    "<assistant>{{ message['content'] }}<end>{% else %}<user>{{ message['content'] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SIZE = 512
+CONTEXT = 1024
+
+
+def train(seed: int = 0, transcripts: int = 8000) -> PreTrainedTokenizerFast:
+    """Train the tokenizer; every string encodes."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(WORDS, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    rng, texts = Demonstrator(f"tokenizer {seed}"), []
+    for _ in range(transcripts):
+        _, prompt, completion = demonstrate(rng)
+        text = prompt + completion
+        for mark in MARKS:
+            text = text.replace(mark, "\n")
+        texts.append(text)
+    trainer = trainers.BpeTrainer(
+        vocab_size=SIZE - len(MARKS),
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return _fast(tokenizer, MARKS)
+
+
+def _fast(tokenizer: Tokenizer, added: list[str]) -> PreTrainedTokenizerFast:
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in added])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        unk_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<end>",
+        padding_side="left",
+        additional_special_tokens=["<user>", "<assistant>"],
+        clean_up_tokenization_spaces=False,
+        chat_template=TEMPLATE,
+        model_max_length=CONTEXT,
+    )
+
+
+def portable(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedTokenizerFast, list[int]]:
+    """Rebuild the tokenizer so that `AutoTokenizer` reads it alike, and say which old id each new id had.
+
+    transformers gives every Qwen2 checkpoint Qwen2's own way of splitting text. Tokens that cross its borders
+    become added tokens, which are matched before any splitting; that moves them to the end of the vocabulary.
+    """
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    split, spell = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), "isolated"), decoders.ByteLevel()
+    marks = [token["content"] for token in state["added_tokens"] if token["content"] not in SPECIAL]
+    learnt = [token for token in state["model"]["vocab"] if token not in (*SPECIAL, *marks)]
+    crossing = [token for token in learnt if len(split.pre_tokenize_str(spell.decode([token]))) > 1]
+    order = [*SPECIAL, *(token for token in learnt if token not in crossing)]
+    state["model"]["vocab"] = {token: i for i, token in enumerate(order)}
+    state["model"]["merges"] = [pair for pair in state["model"]["merges"] if "".join(pair) not in crossing]
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in SPECIAL]
+    state["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = PRETOKENIZE_REGEX
+    rebuilt = _fast(Tokenizer.from_str(json.dumps(state)), marks + [spell.decode([token]) for token in crossing])
+    old = tokenizer.get_vocab()
+    return rebuilt, [old[token] for token in (*order, *marks, *crossing)]
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    shipped, numbers = portable(train())
+    shipped.save_pretrained(folder)
+    (folder / "numbers.json").write_text(json.dumps(numbers) + "\n")
