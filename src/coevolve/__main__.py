@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from coevolve import config, preflight
-from published.judge import PROMPTS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,7 +37,9 @@ def parser() -> argparse.ArgumentParser:
     grade = verbs.add_parser("grade", help="have a judge grade the answers of a finished run that nothing else scored")
     grade.add_argument("run", help="folder of a finished run; its grades.csv is written")
     grade.add_argument("--judge", required=True, help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")
-    grade.add_argument("--kind", choices=PROMPTS, help="which of MAE's prompts; none: the data set's own")
+    grade.add_argument(
+        "--kind", help="which of MAE's prompts (math, choice, truthfulness, general); none: the data set's own"
+    )
     grade.add_argument("--max-tokens", type=int, default=2048, help="of one reply of the judge")
     return top
 
@@ -116,14 +117,12 @@ def export(policy: str, to: str, dtype: str, kind: str | None, unknown: Mapping[
 
 
 def grade(options: argparse.Namespace, unknown: Mapping[str, Any]) -> int:
-    """Grade a finished run's unscored answers and print a line a data set; see `evaluate.grades`."""
+    """Grade a finished run's unscored answers and print a line a data set; see `published.judge`."""
     if unknown:
         raise ValueError(f"grade takes no field=value pairs, got {sorted(unknown)}")
-    from published import grades
+    from published.judge import grade_run
 
-    grades.unscored(options.run)  # the cheapest question first
-    preflight.model(options.judge)
-    for line in grades.grade(options.run, options.judge, options.kind, options.max_tokens):
+    for line in grade_run(options.run, options.judge, options.kind, options.max_tokens):
         print(line)
     return 0
 

@@ -38,6 +38,13 @@ METHODS = {  # what can be trained: a protocol, or a baseline that has its own w
     "srt": "coevolve.baselines.srt:SRT",
     "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
 }
+BASELINES = {  # whose tests and seeds they share
+    "mae": ("base", "sft", "azr"),
+    "comas": ("srlm", "maporl", "ttrl"),
+    "conl": ("srt", "ground_truth"),
+    "spice": ("strong_challenger", "rzero"),
+}
+SEEDLESS = ("base", "azr", "spice", "strong_challenger", "rzero")  # start from no published question
 ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
 KINDS = ("ppo", "importance", "reinforce")
 OLD = ("sampler", "learner")
@@ -181,10 +188,19 @@ def split(protocol: str, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], 
         else:
             mine[name] = _coerce(Run, name, value)
     if "world" in its:
-        from published import world as dataworld  # only here: it brings every scorer
-
-        its["world"] = dataworld.world(its["world"], protocol, its.get("paper"))
+        its["world"] = _world(its["world"], protocol, its.get("paper"))
     return mine, its
+
+
+def _world(name: str, protocol: str, paper: str | None) -> Any:
+    if name == "tiny":
+        from tinyworld.oracle import TinyWorld
+
+        return TinyWorld()
+    from published import world as dataworld  # only here: it brings every scorer
+
+    paper = paper or next((paper for paper, names in BASELINES.items() if protocol in names), protocol)
+    return dataworld.world(name, paper, seeds=protocol not in SEEDLESS)
 
 
 def presets(path: Path = PRESETS_FILE) -> dict[str, dict[str, dict[str, Any]]]:

@@ -119,13 +119,10 @@ def unreachable(error: Exception) -> str:
 
 def data(world: object) -> None:
     """Raise ValueError when a published data set that a world names can be had neither here nor from the hub."""
-    from published import sources
-    from published.data import benchmark
     from published.world import DataWorld
 
     if isinstance(world, DataWorld):
-        for key in dict.fromkeys([*world.its.tests, *world.its.seeds]):
-            sources.check(benchmark(key))
+        world.check()
 
 
 def server(name: str) -> None:

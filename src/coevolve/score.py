@@ -59,7 +59,7 @@ def score(
             {
                 "setup": setup,
                 "family": task.family,
-                "split": task.meta.get("split", "test") if published else tiny.split(task.question),
+                "split": task.split if published else tiny.split(task.question),
                 "level": task.level,
                 "item": item,
                 "question": task.question,
@@ -73,13 +73,13 @@ def score(
 
 def _warmed(agents: list[Role], task: Task | Item, told: float | None) -> list[Role]:
     """The agents at the temperature that the task's paper asks for, unless the caller said one."""
-    heat = task.meta.get("temperature") if isinstance(task, Item) and told is None else None
+    heat = task.temperature if isinstance(task, Item) and told is None else None
     return agents if heat is None else [replace(agent, temperature=heat) for agent in agents]
 
 
 def _graded(tasks: Sequence[Task | Item], answers: Sequence[str | None]) -> list[bool | None]:
     if any(isinstance(task, Item) for task in tasks):
-        return [verdict.correct for verdict in grade_all(zip(tasks, answers, strict=True))]
+        return grade_all(zip(tasks, answers, strict=True))
     return [tiny.right(task.question, answer) for task, answer in zip(tasks, answers, strict=True)]
 
 
