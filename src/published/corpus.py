@@ -46,10 +46,14 @@ class Mixture:
 
     def __init__(self, parts: Sequence[Corpus]):
         self.parts = parts
-        self.unreadable = sum(part.unreadable for part in parts)
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
+
+    @property
+    def unreadable(self) -> int:
+        """What the parts could not read, together."""
+        return sum(part.unreadable for part in self.parts)
 
     def sample(self, rng: Random) -> str:
         """Draw a corpus, then a document of it."""

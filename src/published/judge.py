@@ -144,7 +144,8 @@ def grade_run(run: str | Path, name: str, kind: str | None = None, max_tokens: i
 
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
-    among("kind", kind, (None, *PROMPTS))
+    if kind:
+        among("kind", kind, PROMPTS)
     run = Path(run)
     scores = unscored(run)
     known = {key: _published(key, part["question"], kind) for key, part in scores.groupby("family")}
