@@ -1,12 +1,13 @@
 """Small copies of the papers' data sets in their original schema. All content is invented here.
 
 Rows are in data/benchmarks.json: "*" makes so many of a row, in which %d is the number, "%i" its last digit as a number,
-%m a level from 1 to 5. Rows that hold programs are below.
+%m a level from 1 to 5. Rows that hold programs are below, the programs in data/programs.toml.
 """
 
 import base64
 import json
 import pickle
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,49 +15,9 @@ from typing import Any
 
 Row = dict[str, Any]
 TABLES = json.loads((Path(__file__).parent / "data" / "benchmarks.json").read_text(encoding="utf-8"))
-DOUBLE = "def double(n):\n    return 2 * n\n"
-PLUS = """import numpy as np
-def is_floats(x):
-    return isinstance(x, float)
-def assertion(out, exp, atol):
-    if atol == 0 and is_floats(exp):
-        atol = 1e-6
-    if out != exp and atol != 0:
-        assert np.allclose(out, exp, rtol=1e-07, atol=atol)
-    else:
-        assert out == exp
-"""
-HUMANEVAL_PLUS = f"""{PLUS}
-def check(candidate):
-    inputs = [[1], [2.5], [-3]]
-    results = [2, 5.0, -6]
-    for i, (inp, exp) in enumerate(zip(inputs, results)):
-        assertion(candidate(*inp), exp, 0)
-"""
-MBPP_PLUS = f"""{PLUS}
-inputs = [[1], [40]]
-results = [2, 80]
-for i, (inp, exp) in enumerate(zip(inputs, results)):
-    assertion(double(*inp), exp, 0)
-"""
-HUMANEVAL = """
-METADATA = {'author': 'us'}
-
-
-def check(candidate):
-    assert candidate(2) == 4
-    assert candidate(0) == 0
-"""
-PYTEST = """from solution import double
-
-def test_two():
-    assert double(2) == 4
-
-def test_zero():
-    assert double(0) == 0
-"""
-START = 'TWO = 2\n\n\ndef double(n):\n    """%s Twice the number.\n    >>> double(2)\n    4\n    """\n'
-STARTER = "class Solution:\n    def twice(self, n: int) -> int:\n        "
+TEXTS = tomllib.loads((Path(__file__).parent / "data" / "programs.toml").read_text(encoding="utf-8"))
+DOUBLE, STARTER = TEXTS["DOUBLE"], TEXTS["STARTER"]
+HUMANEVAL_PLUS, MBPP_PLUS = TEXTS["PLUS"] + TEXTS["HUMANEVAL_PLUS"], TEXTS["PLUS"] + TEXTS["MBPP_PLUS"]
 PROGRAMS = {  # what passes and what fails the tests of a row
     "lcb_v1_5/a": ("print(2 * int(input()))", "print(int(input()))"),
     "lcb_v1_5/twice": (STARTER + "return 2 * n", STARTER + "return n"),
@@ -83,20 +44,20 @@ def task(number: int, text: str, *tests: str, setup: str = "") -> Row:
 
 def function(number: int, mark: str, test: str) -> Row:
     about = {"task_id": f"HumanEval/{number}", "entry_point": "double", "canonical_solution": "    return 2 * n\n"}
-    return {"prompt": START % f"{number}{mark}", "test": test, **about}
+    return {"prompt": TEXTS["START"] % f"{number}{mark}", "test": test, **about}
 
 
 def coded(number: int) -> Row:
     about = {"style": "full", "subset": "Prefill", "gpt_difficulty": ("easy", "medium", "hard")[number % 3]}
     question = f"Write double, task {number}."
-    return {"question_id": f"k{number}", "question": question, "solution": DOUBLE, "test": PYTEST, **about}
+    return {"question_id": f"k{number}", "question": question, "solution": DOUBLE, "test": TEXTS["PYTEST"], **about}
 
 
 CALL = {"input": "3\n", "output": "6"}
 CODE: dict[str, list[Row]] = {
     "mbpp": [task(11, "Double!", "assert double(2) == 4", "assert set([double(3)]) == {6}", setup="import math")],
     "mbpp_plus": [{**task(11, "", "assert double(2) == 4"), "prompt": "Double the number.", "test": MBPP_PLUS}],
-    "humaneval": [function(number, ".", HUMANEVAL) for number in range(2)],
+    "humaneval": [function(number, ".", TEXTS["HUMANEVAL"]) for number in range(2)],
     "humaneval_plus": [function(number, "!", HUMANEVAL_PLUS) for number in range(2)],
     "kodcode": [coded(number) for number in range(60)],
     "lcb_v1_5": [

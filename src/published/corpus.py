@@ -78,10 +78,10 @@ class TextCorpus:
         columns, filled = set(), False
         for row in self.rows():
             columns.update(row)
-            texts = (row.get(field) for field in self.fields)
-            text = next((text for text in texts if isinstance(text, str) and text.strip("\ufeff \t\r\n")), "")
+            texts = [row[field].removeprefix("\ufeff") for field in self.fields if isinstance(row.get(field), str)]
+            text = next(filter(str.strip, texts), "")
             filled = filled or bool(text)
-            yield {"text": text.removeprefix("\ufeff").encode(errors="replace").decode()}
+            yield {"text": text.encode(errors="replace").decode()}
         if not filled:
             known, given = ", ".join(SUFFIXES), ", ".join(self.fields)
             raise ValueError(

@@ -72,20 +72,15 @@ BENCHMARKS = {key: Benchmark(key, **table) for key, table in _TABLES["benchmarks
 PAPERS = {name: Paper(**table) for name, table in _TABLES["papers"].items()}
 
 
-def benchmark(key: str) -> Benchmark:
-    """Return a benchmark by its key; ValueError naming all of them."""
-    among("benchmark", key, BENCHMARKS)
-    return BENCHMARKS[key]
-
-
 def items(key: str, part: str = "test") -> list[Item]:
     """Return the questions of a benchmark's evaluated split, or with part="train" of its train split if it has one.
 
     A benchmark without a test split of its own is divided by hash. Raises ValueError for an unknown key or part, and
     when the rows cannot be had or read, in one line.
     """
-    known = benchmark(key)
+    among("benchmark", key, BENCHMARKS)
     among("part", part, ("test", "train"))
+    known = BENCHMARKS[key]
     split = known.train if part == "train" and known.train else known.split
     found = _loaded(key, split, mirror())
     return [item for item in found if not known.ours or share(item, known.ours) == (part == "test")]
@@ -158,8 +153,9 @@ def rows(known: Benchmark, split: str) -> Iterator[tuple[str, Row]]:
             yield f"{where} row {number}", row | ({"subset": config} if config else {})
 
 
-def check(known: Benchmark) -> None:
+def check(key: str) -> None:
     """Raise ValueError, in one line, when a data set is neither in the mirror nor in the cache nor on the hub."""
+    known = BENCHMARKS[key]
     if not (_mirrored(known) or _cached(known)) and (why := _refused(known)):
         raise ValueError(why)
 

@@ -9,17 +9,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coevolve import prompts, record
+import pandas
+from scipy.stats import binomtest
+
+from coevolve import policies, preflight, prompts, record
 from coevolve.checks import among
 from coevolve.driver import Batched, Engine, play
+from coevolve.engines.server import ServerError
 from coevolve.types import Episode, Outcome, Reply, Role, Turn
 from published.data import BENCHMARKS, check, items
 from published.rows import Item
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 PROMPTS = {"math": "eval_math", "choice": "eval_choice", "truthfulness": "eval_truthfulness", "general": "eval_general"}
 OPEN, CLOSE = "<answer>", "</answer>"
@@ -31,8 +32,6 @@ BATCH = 64  # turns that a judge in this process answers at once
 
 def summary(correct: Sequence[bool | None]) -> dict[str, float | int | None]:
     """Count right and scored answers, and failures (None) apart; accuracy with its 95 % Wilson interval."""
-    from scipy.stats import binomtest
-
     k, failures = list(correct).count(True), list(correct).count(None)
     n = len(correct) - failures
     low, high = map(float, binomtest(k, n).proportion_ci(method="wilson")) if n else (None, None)
@@ -87,7 +86,7 @@ def verdicts(
     return [said.get(i, False) for i in range(len(answers))]
 
 
-def unscored(run: Path) -> "DataFrame":
+def unscored(run: Path) -> pandas.DataFrame:
     """Return the scores of a finished run without a verdict, but not of programs: only tests can judge those.
 
     Raises ValueError, in one line, when the folder is no finished run or every answer has its verdict.
@@ -103,23 +102,23 @@ def unscored(run: Path) -> "DataFrame":
     return found
 
 
-def _published(key: str, questions: Sequence[str], kind: str | None) -> dict[str, Item]:
-    """A data set's items by their questions as a run writes them; ValueError when it does not have all of them."""
-    if not (kind or BENCHMARKS[key].judge):
-        raise ValueError(f"{key} names no kind of judge: choose one of {', '.join(PROMPTS)} with --kind")
-    check(BENCHMARKS[key])
-    written = ((item.question.encode("utf-8", record.LONE).decode(), item) for item in reversed(items(key)))
-    known = dict(written)  # of equal ones the first
-    lost = sum(question not in known for question in questions)
-    if lost:
-        raise ValueError(f"{key}: {lost} questions of the run are not in the data set as it is now")
-    return known
+def _published(scores: pandas.DataFrame, kind: str | None) -> list[Item]:
+    """The published item of every score; ValueError when a data set does not have its question, or names no judge."""
+    known = {}
+    for key in scores["family"].unique():
+        if not (kind or BENCHMARKS[key].judge):
+            raise ValueError(f"{key} names no kind of judge: choose one of {', '.join(PROMPTS)} with --kind")
+        check(key)
+        for item in reversed(items(key)):  # of equal questions the first
+            known[key, item.question.encode("utf-8", record.LONE).decode()] = item
+    found = [known.get(pair) for pair in zip(scores["family"], scores["question"], strict=True)]
+    if None in found:
+        raise ValueError(f"{found.count(None)} questions of the run are not in the data sets as they are now")
+    return found
 
 
 def _load(name: str, max_tokens: int) -> Engine:
     """Load a judge and return what answers for it; ValueError in one line when it cannot be had."""
-    from coevolve import policies, preflight
-
     preflight.model(name)
     policy = policies.load(name, "judge")
     if hasattr(policy, "serve"):
@@ -138,18 +137,13 @@ def grade_run(run: str | Path, name: str, kind: str | None = None, max_tokens: i
     given. An answer that the judge gave no verdict on is a failure: blank in `correct`, and counted apart.
     Raises ValueError before the judge is loaded when there is nothing to grade or a gold cannot be had.
     """
-    import pandas
-
-    from coevolve.engines.server import ServerError
-
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
     if kind:
         among("kind", kind, PROMPTS)
     run = Path(run)
     scores = unscored(run)
-    known = {key: _published(key, part["question"], kind) for key, part in scores.groupby("family")}
-    asked = [known[score.family][score.question] for score in scores.itertuples()]
+    asked = _published(scores, kind)
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
     try:
         engine = _load(name, max_tokens)

@@ -64,7 +64,7 @@ class DataWorld:
     def check(self) -> None:
         """Raise ValueError, in one line, when a data set can be had neither here nor from the hub; loads none."""
         for key in dict.fromkeys([*self.lists.tests, *self.lists.seeds]):
-            check(BENCHMARKS[key])
+            check(key)
 
     @cached_property
     def _parts(self) -> dict[str, Parts]:

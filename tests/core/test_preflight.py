@@ -12,7 +12,7 @@ from huggingface_hub import constants, errors
 from coevolve import config, preflight
 from coevolve.__main__ import main
 from coevolve.policies import load
-from published.data import benchmark, check
+from published.data import check
 from tinyworld.recipe import BACKBONES
 
 CLOSED = "http://127.0.0.1:1/v1#judge-1"
@@ -127,7 +127,7 @@ def test_an_adapters_base_is_asked_for(hub: Hub, tmp_path: Path) -> None:
 def test_a_busy_hub_is_left_to_the_download(hub: Hub) -> None:
     hub.error = refused(errors.HfHubHTTPError, 429)
     preflight.model("Org/Nope-3B")
-    check(benchmark("gsm8k"))
+    check("gsm8k")
     assert len(hub.asked) == 2
 
 
@@ -145,7 +145,7 @@ def test_all_data_sets_are_asked_for_before_one_is_read(
     assert "gpqa_main is not in the cache, and the hub cannot be reached (nobody there)" in line and "gated" not in line
     assert [url for url, _ in hub.asked] == ["datasets/Idavidrein/gpqa/resolve/main/README.md"] * 2
     (tmp_path / "datasets" / "Idavidrein___gpqa").mkdir(parents=True)
-    check(benchmark("gpqa_main"))
+    check("gpqa_main")
     assert len(hub.asked) == 2, "a set that an earlier run has downloaded is there"
 
 

@@ -205,7 +205,9 @@ def test_a_data_set_is_streamed_once_on_first_use(monkeypatch) -> None:
     rows, calls = Rows([{"text": f"document {i}", "url": "x"} for i in range(50)] + [{"url": "no text"}]), []
     monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: calls.append((args, options)) or rows)
     source = find("owner/name:part", 20)
-    assert find(["owner/name", "math"]) and isinstance(source, TextCorpus) and calls == [], "naming it costs nothing"
+    assert find(["owner/name", "math"]).parts and isinstance(source, TextCorpus) and calls == [], (
+        "naming it costs nothing"
+    )
     assert (len(source), source.unreadable) == (20, 0)
     assert set(draws(source, 1000)) == {f"document {i}" for i in range(20)}
     assert calls == [(("owner/name", "part"), {"split": "train", "streaming": True})]

@@ -38,7 +38,7 @@ def wrong(item: Item) -> str:
 
 @pytest.mark.parametrize("key", data.BENCHMARKS)
 def test_an_echoed_gold_is_right_and_a_wrong_answer_is_wrong(key: str) -> None:
-    known, found = data.benchmark(key), data.items(key)[:4]
+    known, found = data.BENCHMARKS[key], data.items(key)[:4]
     assert known.size > 0 and known.licence and (known.hub or known.note)
     assert known.judge in ("", "math", "choice", "truthfulness", "general")
     assert not known.origin or known.origin in data.BENCHMARKS
@@ -215,7 +215,7 @@ def test_the_documented_list_is_the_registry_and_holds_what_papers_use() -> None
     counts = {name: sum(paper.seeds.values()) for name, paper in data.PAPERS.items()}
     # MAE's Table 5 adds up to 1000, its text says 967
     assert counts == {"mae": 1000, "sage": 500, "comas": 2000, "conl": 3500, "spice": 0}
-    assert data.benchmark("minerva").hub != data.benchmark("math").hub
+    assert data.BENCHMARKS["minerva"].hub != data.BENCHMARKS["math"].hub
     mae, sage = (data.PAPERS[name].tests for name in ("mae", "sage"))
     assert "amc_aimo" in mae and "amc23" in sage and "olympiadbench" in mae and "omni_math" not in mae
 

@@ -220,7 +220,7 @@ FAULTS = {  # arguments behind the run, what to replace in its scores, and what 
     "other data": (
         ["--judge", "tiny"],
         (b"A sum:", b"A sum!"),
-        "questions of the run are not in the data set as it is",
+        "questions of the run are not in the data sets as they",
     ),
 }
 

@@ -164,15 +164,6 @@ def test_the_notebook_and_the_command_take_the_world(tmp_path: Path, capsys: pyt
     assert (tmp_path / "one" / "scores.csv").read_bytes() == (tmp_path / "two" / "scores.csv").read_bytes()
 
 
-def test_a_registry_is_checked_without_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COEVOLVE_DATA", "/nowhere")
-    for method in config.METHODS:
-        config.check(method, {"world": "data"})
-        assert config.build(method, "gpu", out="x").protocol.world.name == "data"
-    with pytest.raises(ValueError, match="^KEY of world=data:KEY,KEY must be one of"):
-        config.check("mae", {"world": "data:gsm9k"})
-
-
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists(capsys: pytest.CaptureFixture) -> None:
     assert main(["differences"]) == 0
     table = capsys.readouterr().out
