@@ -32,7 +32,9 @@ Row = dict[str, Any]
 class Corpus(Protocol):
     """Documents to draw from."""
 
-    unreadable: int  # files, lines and rows that hold no readable text
+    @property
+    def unreadable(self) -> int:
+        """How many files, lines and rows hold no readable text."""
 
     def __len__(self) -> int:
         """How many documents there are."""
@@ -75,7 +77,8 @@ class TextCorpus:
 
     def _read(self) -> Iterator[dict[str, str]]:
         """The text of every row, empty where it has none; half a surrogate pair becomes a question mark."""
-        columns, filled = set(), False
+        columns: set[str] = set()
+        filled = False
         for row in self.rows():
             columns.update(row)
             texts = [row[field].removeprefix("\ufeff") for field in self.fields if isinstance(row.get(field), str)]

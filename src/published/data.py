@@ -34,7 +34,7 @@ class Benchmark:
     scorer: str
     licence: str
     size: int  # items of the evaluated split, as published
-    hub: str | None = None
+    hub: str = ""
     config: str | None = None
     configs: Sequence[str] = ()
     train: str | None = None  # None: there is only one split
@@ -165,7 +165,7 @@ def _mirrored(known: Benchmark) -> Path | None:
     root = mirror()
     if root and (root / known.key).is_dir():
         return root / known.key
-    if known.hub is None:
+    if not known.hub:
         raise ValueError(f"{known.key} cannot be downloaded ({known.note}); put it into {VARIABLE}/{known.key}")
     return None
 

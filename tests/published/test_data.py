@@ -8,10 +8,6 @@ from pathlib import Path
 import mirror
 import pytest
 
-from coevolve import setups
-from coevolve.driver import Batched
-from coevolve.score import score, tally
-from coevolve.types import Reply, Role
 from published import data, rows
 from published.grading import grade
 from published.rows import Item, normal
@@ -218,19 +214,3 @@ def test_the_documented_list_is_the_registry_and_holds_what_papers_use() -> None
     assert data.BENCHMARKS["minerva"].hub != data.BENCHMARKS["math"].hub
     mae, sage = (data.PAPERS[name].tests for name in ("mae", "sage"))
     assert "amc_aimo" in mae and "amc23" in sage and "olympiadbench" in mae and "omni_math" not in mae
-
-
-def test_published_items_are_scored_like_those_of_the_tiny_world() -> None:
-    keys = ("gsm8k", "arc_c", "truthfulqa", "mbpp", "boolq")
-    found = [data.items(key)[key == "boolq"] for key in keys]
-    answers = {item.question: gold(item) for item in found} | {found[4].question: "yes"}
-    engine = Batched(
-        lambda turns: [Reply(turn, f"<answer>{answers[turn.messages[0]['content']]}</answer>") for turn in turns]
-    )
-    scored = score(engine, Role("solver", "{question}"), found)
-    assert [row["correct"] for row in scored] == [1, 1, None, 1, 0]
-    assert tally(scored) == {"k": 3, "n": 4}  # the judge's item is not scored, and not wrong
-    assert tuple(row["family"] for row in scored) == keys
-    assert {row["misconception"] for row in scored} == {0} and {row["split"] for row in scored} == {"test"}
-    voted = score(engine, Role("solver", "{question}"), found[:2], setup="consistency", read=setups.read_answer)
-    assert tally(voted) == {"k": 2, "n": 2}

@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 
 import mirror
-import papermill
 import pytest
 
 from coevolve import config, record
@@ -47,6 +46,7 @@ def lines(path: Path) -> list[dict]:
 RUNS = {
     "mae": {"attempts": 2, "steps": 2},
     "spice": {"batch_size": 2, "group": 4, "attempts": 8, "max_tokens": 64, "document_tokens": 96, "steps": 2},
+    "sage": {"steps": 1},
     "comas": {"agents": 2, "rounds_per_agent": 1, "reuse": 1, "setups": ["vanilla"], "steps": 2},
     "conl": {"agents": 2, "max_tokens": 96, "examined": 3, "steps": 1},
     "sft": {"epochs": 1, "lora_rank": 0},
@@ -142,26 +142,6 @@ def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
         (outcome,) = play([protocol.episode(Random(seeds[0]))], Batched(generate))
         assert outcome.facts["questions"] == [question] * len(outcome.facts["questions"]) != []
         assert {sample.role for sample in outcome.samples} == {"challenger"}
-
-
-def test_the_notebook_and_the_command_take_the_world(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    small = SMALL | {"steps": 1, "attempts": 1, "eval_items": 4}
-    assert (
-        main(
-            ["train", "mae", "--preset", "smoke", "--out", str(tmp_path / "one")]
-            + [f"{name}={value}" for name, value in small.items()]
-        )
-        == 0
-    )
-    said = capsys.readouterr().out
-    assert json.loads(said.splitlines()[-1])["held_out"]["after"]["n"] == 4
-    for line in ("steps 300 -> 1", "model Qwen/Qwen2.5-3B-Instruct -> tiny", "world data -> data:gsm8k"):
-        assert f"differs from the paper: {line}\n" in said
-    world = small.pop("world")
-    parameters = {"preset": "smoke", "out": str(tmp_path / "two"), "world": world, "overrides": json.dumps(small)}
-    notebook, place = ROOT / "notebooks/train.ipynb", {"cwd": ROOT / "notebooks", "progress_bar": False}
-    papermill.execute_notebook(notebook, tmp_path / "train.ipynb", parameters=parameters, **place)
-    assert (tmp_path / "one" / "scores.csv").read_bytes() == (tmp_path / "two" / "scores.csv").read_bytes()
 
 
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists(capsys: pytest.CaptureFixture) -> None:

@@ -4,19 +4,13 @@ import inspect
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from random import Random
 
-import mirror
 import pytest
 
-from coevolve.driver import Batched, play
-from coevolve.papers.comas.method import CoMAS
-from coevolve.papers.conl.method import CoNL
-from coevolve.papers.mae.method import MAE
+from coevolve.driver import Batched
 from coevolve.papers.sage.method import SAGE
 from coevolve.score import score, tally
 from coevolve.types import Reply, Role
-from coevolve.verify import valid, verify
 from coevolve.worlds import World
 from published import data
 from published.rows import Item, normal
@@ -120,20 +114,12 @@ def test_verdicts_on_published_questions_and_silence_on_invented_ones() -> None:
     assert len(set(made.zero())) == 16 and not any(question.startswith("%%") for question in made.zero())
 
 
-def test_sages_tasks_carry_their_verifiers() -> None:
-    assert {kind for _, kind, _ in DataWorld("sage").tasks()} == {"math", "code"}
-    made = DataWorld("sage", ("mbpp", "humaneval"))
-    for question, kind, tests in made.tasks()[:2] + made.tasks()[-2:]:
-        assert kind == "code" and valid("code", tests)
-        assert verify("code", made.program(question, f"```python\n{mirror.DOUBLE}```"), tests).correct is True
-        assert verify("code", made.program(question, "def double(n):\n    return n + 1000"), tests).correct is False
-
-
 @pytest.mark.parametrize("form", ["```python\n{}```", "<answer>{}</answer>", "<answer>\n```python\n{}```\n</answer>"])
 def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
     made = DataWorld("sage", ("humaneval",))
     task = question, _, _ = made.tasks()[0]
     reply = form.format("def double(n):\n    return TWO * n\n")
+    assert {kind for _, kind, _ in DataWorld("sage").tasks()} == {"math", "code"}
     assert "TWO = 2" in question and SAGE(world=made, prompt="full")._verify(task, Reply(None, reply)) == 1.0
     (item,) = [item for _, item in made.seed_rows() if item.question == question]
     solver = SAGE(world=made, prompt="full").solver
@@ -168,27 +154,6 @@ def test_worlds_by_name_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for ask in (DataWorld("mae").seeds, DataWorld("mae").check):
         with pytest.raises(ValueError, match="^COEVOLVE_DATA"):
             ask()
-
-
-ONLY = {MAE: ("gsm8k", "math"), SAGE: ("gsm8k", "mbpp"), CoMAS: ("math",), CoNL: ("deepmath",)}
-
-
-@pytest.mark.parametrize("method", ONLY, ids=lambda cls: cls.__name__)
-def test_methods_play_on_published_data(method: type) -> None:
-    made = method(prompt="full", world=DataWorld(method.__name__.lower(), ONLY[method]))
-    seen: list[str] = []
-
-    def generate(turns: list) -> list[Reply]:
-        seen.extend(turn.messages[0]["content"] for turn in turns)
-        said = (
-            "<question>What is 7 times 8?</question><type>math</type><answer>56</answer><score>9</score>"
-            "<revised_solution>ANSWER: 56</revised_solution> \\boxed{56}"
-        )
-        return [Reply(turn, said) for turn in turns]
-
-    (outcome,) = play([made.episode(Random(1))], Batched(generate))
-    assert outcome.samples
-    assert any(question in text for question in made.world.seeds() for text in seen)
 
 
 def test_benchmarks_that_a_paper_does_not_use_are_trained_on_and_tested() -> None:
