@@ -1,10 +1,9 @@
-"""What a corpus costs SPICE as it grows from 1,000 to 1,000,000 documents: indexing, opening, drawing, a whole step.
+"""What a corpus costs SPICE as it grows from 1,000 to 1,000,000 documents: reading, opening, drawing, a whole step.
 
 Draws and steps of all sizes alternate in one process; medians are printed and written to corpus.json.
 """
 
 import json
-import os
 import platform
 import random
 import statistics
@@ -13,12 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import datasets
 import torch
 
 from coevolve import config
 from coevolve.loop import Trainer
-from published.corpus import TinyCorpus
-from published.textfiles import FileCorpus
+from published.corpus import find
+from tinyworld.documents import TinyCorpus
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 DRAWS, ROUNDS, STEPS = 2_000, 15, 15
@@ -47,10 +47,10 @@ def measure(root: Path) -> list[dict[str, float]]:
         path = root / f"{size}.jsonl"
         write(path, size)
         row = {"documents": size, "megabytes": path.stat().st_size / 1e6}
-        row["index_s"] = seconds(lambda path=path: FileCorpus(path, 10_000))
-        row["open_s"] = seconds(lambda path=path: FileCorpus(path, 10_000))
+        row["read_s"] = seconds(lambda path=path: find(path, limit=10_000))
+        row["open_s"] = seconds(lambda path=path: find(path, limit=10_000))
         rows.append(row)
-    sources = [FileCorpus(root / f"{size}.jsonl", 10_000) for size in SIZES]
+    sources = [find(root / f"{size}.jsonl", limit=10_000) for size in SIZES]
     draws: list[list[float]] = [[] for _ in SIZES]
     for number in range(ROUNDS):
         for source, times in zip(sources, draws, strict=True):
@@ -75,7 +75,7 @@ def main() -> None:
     """Measure, print Markdown, write JSON beside this file."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CACHE_HOME"] = folder  # the index is made here and goes with the folder
+        datasets.config.HF_DATASETS_CACHE = Path(folder, "cache")  # the texts are kept here and go with the folder
         rows = measure(Path(folder))
     result = {
         "machine": platform.processor() or platform.machine(),
@@ -84,11 +84,11 @@ def main() -> None:
         "rows": rows,
     }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    print("| documents | MB | index once, s | open again, s | a draw, µs | play a step, s |\n|---|---|---|---|---|---|")
+    print("| documents | MB | read once, s | open again, s | a draw, µs | play a step, s |\n|---|---|---|---|---|---|")
     for row in rows:
         step = f"{row['play_step_s']:.3f}" if row["play_step_s"] else ""
         print(
-            f"| {row['documents']:,} | {row['megabytes']:.1f} | {row['index_s']:.3f} | {row['open_s']:.4f} | "
+            f"| {row['documents']:,} | {row['megabytes']:.1f} | {row['read_s']:.3f} | {row['open_s']:.4f} | "
             f"{row['draw_us']:.1f} | {step} |"
         )
 

@@ -1,36 +1,40 @@
 """Documents for SPICE: the tiny world's own, text files, and data sets of the hub.
 
-A corpus has a size and a uniform draw whose cost does not grow with the size. Knows no roles and no tokens.
+`datasets` writes the texts of files and of the hub to its cache once and maps them into memory: a draw costs the same
+whatever the number and the length of documents. Knows no roles and no tokens; limits are in bytes of UTF-8.
 """
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from published.textfiles import TEXT_FIELDS, FileCorpus, cache_folder, lacking
-from tinyworld import documents as tiny
+if TYPE_CHECKING:
+    import pyarrow
 
-FAMILIES = {  # the tiny stand-ins of Appendix 8's two halves: Nemotron-CC-Math and NaturalReasoning
-    "math": ("add", "sub", "mul", "prec", "eq", "next", "word2", "div", "mod", "code"),
-    "general": ("fact", "yn", "cmp", "word", "rate", "unit"),
-}
 TINY = {"math": ("math",), "general": ("general",), "both": ("math", "general")}
 NONE = "none"  # no corpus: the ablation of Figure 4(b)
 HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
+SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
+FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
 SHUFFLE = 10_000  # rows that a streamed data set is shuffled through
+PLACES = 20  # drawn in a long text that may be blank there
+Row = dict[str, Any]
 
 
 class Corpus(Protocol):
     """Documents to draw from."""
 
-    unreadable: int  # files and lines that hold no readable text
+    @property
+    def unreadable(self) -> int:
+        """How many files, lines and rows hold no readable text."""
 
     def __len__(self) -> int:
         """How many documents there are."""
@@ -39,34 +43,11 @@ class Corpus(Protocol):
         """Draw a document uniformly, cut to the corpus's limit."""
 
 
-@dataclass(frozen=True)
-class TinyCorpus:
-    """Procedural documents: worked sums (math) or articles about the fact world (general); none is stored.
-
-    Document i depends on nothing but kind and i, and states no validation or test question.
-    """
-
-    kind: str
-    size: int
-    unreadable: int = 0
-
-    def __len__(self) -> int:
-        return self.size
-
-    def document(self, number: int) -> str:
-        """Write document `number`."""
-        return tiny.document(Random(f"{self.kind} document {number}"), families=FAMILIES[self.kind])[0]
-
-    def sample(self, rng: Random) -> str:
-        """Draw one of the `size` documents."""
-        return self.document(rng.randrange(self.size))
-
-
-@dataclass(frozen=True)
 class Mixture:
     """Several corpora in equal parts (Appendix 8: half mathematics, half general), whatever their sizes."""
 
-    parts: tuple[Corpus, ...]
+    def __init__(self, parts: Sequence[Corpus]):
+        self.parts = parts
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -81,40 +62,102 @@ class Mixture:
         return rng.choice(self.parts).sample(rng)
 
 
-class HubCorpus:
-    """A data set of the hub: its first documents are streamed once, on first use, into the user's cache.
+class TextCorpus:
+    """The texts in `fields` of rows, which are read on first use into the cache of `datasets` (HF_DATASETS_CACHE).
 
-    `name` is owner/name or owner/name:configuration; `size` rows of the train split are kept, of each its `fields`.
+    A text longer than `limit` bytes of UTF-8 is cut to a segment at a random place. `version` says which rows they are:
+    the same ones are not read again. Raises ValueError, on first use, when no row holds a text.
     """
 
-    def __init__(self, name: str, size: int, limit: int, fields: Sequence[str] = TEXT_FIELDS):
-        self.name, self.size, self.limit, self.fields = name, size, limit, fields
+    def __init__(
+        self, name: str, rows: Callable[[], Iterator[Row]], version: object, fields: Sequence[str], limit: int
+    ):
+        self.name, self.rows, self.fields, self.limit = name, rows, fields, limit
+        self.version = hashlib.sha256(repr((name, version, fields)).encode(errors="surrogateescape")).hexdigest()[:32]
+
+    def _read(self) -> Iterator[dict[str, str]]:
+        """The text of every row, empty where it has none; half a surrogate pair becomes a question mark."""
+        columns: set[str] = set()
+        filled = False
+        for row in self.rows():
+            columns.update(row)
+            texts = [row[field].removeprefix("\ufeff") for field in self.fields if isinstance(row.get(field), str)]
+            text = next(filter(str.strip, texts), "")
+            filled = filled or bool(text)
+            yield {"text": text.encode(errors="replace").decode()}
+        if not filled:
+            known, given = ", ".join(SUFFIXES), ", ".join(self.fields)
+            raise ValueError(
+                f"corpus {self.name!r} holds no text: files are {known} in UTF-8; JSON lines and rows have it in "
+                f"{given} (here are {sorted(columns)}), or in the FIELD of corpus=SOURCE#FIELD"
+            )
 
     @cached_property
-    def files(self) -> FileCorpus:
-        """The streamed copy."""
-        return FileCorpus(_streamed(self.name, self.size, self.fields), self.limit, self.fields)
+    def texts(self) -> "pyarrow.ChunkedArray":
+        """All texts, mapped into memory."""
+        from datasets import Dataset, Features, Value
+        from datasets.exceptions import DatasetGenerationError
+
+        features = Features({"text": Value("large_string")})
+        try:
+            found = Dataset.from_generator(self._read, features, fingerprint=f"coevolve-{self.version}")
+        except DatasetGenerationError as error:
+            raise (error.__cause__ or error) from None
+        return found.data.column("text")
+
+    @cached_property
+    def filled(self) -> Any:
+        """The numbers of the texts that are not empty, as an array."""
+        import numpy
+        from pyarrow.compute import binary_length
+
+        filled = numpy.flatnonzero(binary_length(self.texts).to_numpy())
+        if lost := len(self.texts) - len(filled):
+            fields = ", ".join(self.fields)
+            line = f"{lost} files or lines are left out, which are not UTF-8 or have no text in {fields}"
+            warnings.warn(f"corpus {self.name!r}: {line}", stacklevel=1)
+        return filled
 
     @property
     def unreadable(self) -> int:
-        """Rows of the copy without text."""
-        return self.files.unreadable
+        """How many files, lines or rows are left out."""
+        return len(self.texts) - len(self.filled)
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.filled)
 
     def sample(self, rng: Random) -> str:
-        """Draw one of the streamed documents."""
-        return self.files.sample(rng)
+        """Draw a document; of a long text only the segment's bytes are read."""
+        text = self.texts[int(self.filled[rng.randrange(len(self))])].as_buffer()
+        for _ in range(PLACES):
+            first = rng.randrange(text.size - self.limit + 1) if text.size > self.limit else 0
+            last = min(text.size, first + self.limit)
+            if found := _whole_words(bytes(text[first:last]), first > 0, last < text.size):
+                return found
+        whole = text.to_pybytes().decode().strip().encode()  # a text that is blank nearly everywhere
+        return _whole_words(whole[: self.limit], False, len(whole) > self.limit)
+
+
+def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
+    """Decode a segment, without the words (or halves of characters) that its ends cut through.
+
+    Where that would cost more than half of it (languages without blanks, long links), words are cut instead.
+    """
+    text = raw.decode("utf-8", "ignore")
+    if cut_before and (found := re.search(r"\s", text)) and found.start() <= len(text) / 2:
+        text = text[found.start() :]
+    if cut_after and (found := re.search(r"\s\S*\Z", text)) and found.start() >= len(text) / 2:
+        text = text[: found.start()]
+    return text.strip()
 
 
 def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
-    its end says which field of a JSON line or a data set's row is the text (otherwise the first of TEXT_FIELDS is).
+    its end says which field of a JSON line or a data set's row is the text (otherwise the first of FIELDS is).
     `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
-    Raises ValueError, in one line, for anything else.
+    Raises ValueError, in one line, for anything else and when files hold no text; warns of texts that are left out.
     """
     names = [fspath(one) for one in ([source] if isinstance(source, str | PathLike) else source)]
     if names == [NONE]:
@@ -122,28 +165,67 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
     parts = [part for name in names for part in _parts(name, max(1, size // len(names)), limit)]
     if not parts:
         raise ValueError("corpus must name at least one source of documents, got none")
-    return parts[0] if len(parts) == 1 else Mixture(tuple(parts))
+    return parts[0] if len(parts) == 1 else Mixture(parts)
 
 
 def _parts(name: str, size: int, limit: int) -> list[Corpus]:
     if name in TINY:
+        from tinyworld.documents import TinyCorpus
+
         return [TinyCorpus(kind, max(1, size // len(TINY[name]))) for kind in TINY[name]]
     source, _, field = (name, "", "") if Path(name).expanduser().exists() else name.partition("#")
-    path, fields = Path(source).expanduser(), (field,) if field else TEXT_FIELDS
+    path, fields = Path(source).expanduser(), (field,) if field else FIELDS
     if source and path.exists():
-        return [FileCorpus(path, limit, fields)]
+        files = _files(path)
+        stats = [(str(file), file.stat() if file.exists() else None) for file in files]
+        version = [(file, stat and (stat.st_size, stat.st_mtime_ns)) for file, stat in stats]
+        made = TextCorpus(str(path), lambda: _rows_of_files(files, fields[0]), version, fields, limit)
+        len(made)  # so that faults are said here
+        return [made]
     if HUB.fullmatch(source):
-        return [HubCorpus(source, size, limit, fields)]
+        return [TextCorpus(source, lambda: _rows_of_hub(source, size, fields), size, fields, limit)]
     kinds = ", ".join((*TINY, NONE))
     raise ValueError(f"corpus must be one of {kinds}, a folder or file of text, or owner/name of the hub, got {name!r}")
 
 
-def _streamed(name: str, size: int, fields: Sequence[str]) -> Path:
-    """Stream `size` documents of a data set into the cache, unless they are there, and return the file."""
-    chosen = "" if fields == TEXT_FIELDS else f"#{'#'.join(fields)}"
-    place = cache_folder() / f"{re.sub('[/:]', '--', name + chosen)}-{size}.jsonl"
-    if place.is_file():
-        return place
+def _files(root: Path) -> list[Path]:
+    """The text files below a folder in a fixed order, links followed, hidden ones left out; or the one file."""
+    found, seen = [root] if root.is_file() else [], set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        place = os.path.realpath(folder)
+        if place in seen:  # a link to a folder that was read, perhaps to one around it
+            names, below[:] = [], []
+        seen.add(place)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+    return [path for path in found if path.suffix.lower() in SUFFIXES]
+
+
+def _rows_of_files(files: Sequence[Path], field: str) -> Iterator[Row]:
+    """A row for every file and, of JSON lines, for every filled line; empty for what cannot be read."""
+    for path in files:
+        try:
+            if path.suffix.lower() == ".jsonl":
+                with path.open("rb") as file:
+                    yield from (_object(line) for line in file if line.strip())
+            else:
+                text = path.read_bytes().decode()
+                yield {} if "\0" in text else {field: text}
+        except (OSError, UnicodeDecodeError):
+            yield {}
+
+
+def _object(line: bytes) -> Row:
+    """The object of a JSON line; empty when it holds none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _rows_of_hub(name: str, size: int, fields: Sequence[str]) -> Iterator[Row]:
+    """The first rows of the train split, streamed and shuffled; only one when rows have none of the fields."""
     from datasets import load_dataset
 
     owner_name, _, configuration = name.partition(":")
@@ -153,13 +235,4 @@ def _streamed(name: str, size: int, fields: Sequence[str]) -> Path:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise ValueError(f"corpus {name!r} is no folder here, and the hub does not give it: {reason}") from None
     first = next(iter(rows.take(1)), {})
-    if first and not any(isinstance(first.get(field, 0), str | None) for field in fields):  # an empty one may be null
-        raise lacking(name, first, fields)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{place.name}-{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        for row in rows.shuffle(seed=0, buffer_size=SHUFFLE).take(size):
-            texts = {field: row[field] for field in fields if isinstance(row.get(field), str)}
-            file.write(json.dumps(texts) + "\n")
-    os.replace(temporary, place)
-    return place
+    yield from rows.shuffle(seed=0, buffer_size=SHUFFLE).take(size) if {*fields} & {*first} else [first]

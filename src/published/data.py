@@ -1,11 +1,15 @@
-"""The papers' data sets: the registry of benchmarks.toml, one loader to items, and which paper uses what.
+"""The papers' data sets: the registry of benchmarks.toml, where their rows come from, and their items.
 
-Where rows come from: sources; what they become: rows; their score: grading; how protocols see them: dataworld.
+Rows come from a mirror first, else the hub. The mirror is the folder in COEVOLVE_DATA: KEY/SPLIT.jsonl (or .json,
+.parquet, numbered parts), with a folder per configuration where a benchmark has several.
 """
 
+import json
+import os
+import re
 import tomllib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -13,10 +17,10 @@ from random import Random
 from typing import Any
 
 from coevolve.checks import among
-from published import rows, sources
-from published.rows import Item, digest
+from published.rows import READERS, Item, Row, digest
 
-FILE = Path(__file__).with_name("benchmarks.toml")
+VARIABLE = "COEVOLVE_DATA"
+Part = tuple[str, str | None, Iterable[Any]]  # where it stands, its configuration if there are several, its rows
 
 
 @dataclass(frozen=True)
@@ -26,22 +30,26 @@ class Benchmark:
     key: str
     split: str
     read: str
+    fields: Mapping[str, Any]
     scorer: str
     licence: str
     size: int  # items of the evaluated split, as published
-    hub: str | None = None
+    hub: str = ""
     config: str | None = None
-    configs: tuple[str, ...] = ()
+    configs: Sequence[str] = ()
     train: str | None = None  # None: there is only one split
     revision: str | None = None
-    files: tuple[str, ...] = ()  # read as they are: the data set is a script
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[str] = ()  # read as they are: the data set is a script
     judge: str = ""
     tolerance: float = 0.0
-    gated: bool = False
     ours: int = 0  # no test split: one item in so many is ours
     origin: str = ""  # the benchmark that numbers the same questions
     note: str = ""
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are questions beside those that are evaluated."""
+        return bool(self.train or self.ours)
 
 
 @dataclass(frozen=True)
@@ -59,70 +67,176 @@ class Paper:
     note: str = ""
 
 
-@lru_cache(maxsize=1)
-def _file() -> dict[str, dict[str, dict]]:
-    return tomllib.loads(FILE.read_text(encoding="utf-8"))
-
-
-@lru_cache(maxsize=1)
-def registry() -> dict[str, Benchmark]:
-    """All benchmarks by key."""
-    lists = ("configs", "files")
-    return {
-        key: Benchmark(key, **{name: tuple(value) if name in lists else value for name, value in row.items()})
-        for key, row in _file()["benchmarks"].items()
-    }
-
-
-@lru_cache(maxsize=1)
-def papers() -> dict[str, Paper]:
-    """Tests and seeds of the five papers."""
-    return {name: Paper(**row) for name, row in _file()["papers"].items()}
-
-
-def benchmark(key: str) -> Benchmark:
-    """A benchmark by its key; ValueError naming all of them."""
-    among("benchmark", key, registry())
-    return registry()[key]
-
-
-@lru_cache(maxsize=64)
-def _loaded(key: str, split: str, folder: Path | None) -> tuple[Item, ...]:
-    its = benchmark(key)
-    return tuple(filter(None, (_item(its, where, row) for where, row in sources.rows(its, split))))
-
-
-def _item(its: Benchmark, where: str, row: Mapping[str, Any]) -> Item | None:
-    """A row as an item; ValueError naming data set, file and row when the row is not what the reader expects."""
-    try:
-        return rows.item(its, row)
-    except KeyError as error:
-        raise ValueError(f"{where} has no column {error}") from None
-    except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
-        why = " ".join(str(error).split())[:200]
-        raise ValueError(f"{where} does not read as {its.key}'s rows do ({why})") from None
+_TABLES = tomllib.loads(Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8"))
+BENCHMARKS = {key: Benchmark(key, **table) for key, table in _TABLES["benchmarks"].items()}
+PAPERS = {name: Paper(**table) for name, table in _TABLES["papers"].items()}
 
 
 def items(key: str, part: str = "test") -> list[Item]:
-    """The questions of a benchmark's evaluated split, or with part="train" of its train split if it has one.
+    """Return the questions of a benchmark's evaluated split, or with part="train" of its train split if it has one.
 
     A benchmark without a test split of its own is divided by hash. Raises ValueError for an unknown key or part, and
-    when the rows cannot be had.
+    when the rows cannot be had or read, in one line.
     """
-    its = benchmark(key)
+    among("benchmark", key, BENCHMARKS)
     among("part", part, ("test", "train"))
-    split = its.train if part == "train" and its.train else its.split
-    found = _loaded(key, split, sources.mirror())
-    return [item for item in found if not its.ours or share(item, its.ours) == (part == "test")]
+    known = BENCHMARKS[key]
+    split = known.train if part == "train" and known.train else known.split
+    found = _loaded(key, split, mirror())
+    return [item for item in found if not known.ours or share(item, known.ours) == (part == "test")]
 
 
 def share(item: Item, one_in: int) -> bool:
-    """Whether an item belongs to the part that one in so many questions make, by the hash of its text."""
+    """Return whether an item is in the part that one in so many questions make, by the hash of its text."""
     return int(digest(item.question), 16) % one_in == 0
 
 
 def draw(found: Sequence[Item], count: int, why: str) -> list[Item]:
-    """`count` items (0: all) in their order; which ones hangs on nothing but `why` and the list."""
+    """Return `count` items (0: all) in their order; which ones depends on nothing but `why` and the list."""
     if not count or count >= len(found):
         return list(found)
     return [found[i] for i in sorted(Random(f"{why} 42").sample(range(len(found)), count))]
+
+
+@lru_cache(maxsize=64)
+def _loaded(key: str, split: str, root: Path | None) -> tuple[Item, ...]:
+    """All items of a split; ValueError naming data set, file and row when a row is not what the reader expects."""
+    found = []
+    for where, row in rows(BENCHMARKS[key], split):
+        try:
+            found.append(item(key, row))
+        except KeyError as error:
+            raise ValueError(f"{where} has no column {error}") from None
+        except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
+            why = " ".join(str(error).split())[:200]
+            raise ValueError(f"{where} does not read as {key}'s rows do ({why})") from None
+    return tuple(filter(None, found))
+
+
+def item(key: str, row: Row) -> Item | None:
+    """Read a row of a benchmark; None for a row that is not to be used. KeyError names a missing column."""
+    known, spec = BENCHMARKS[key], BENCHMARKS[key].fields
+    read = READERS[known.read](row, spec)
+    if read is None:
+        return None
+    (question, gold), scorer = read, known.scorer
+    if "letters" in spec and (letter := re.fullmatch(r"\(([A-Z])\)", gold)):
+        scorer, gold = "choice", letter[1]
+    number = row.get(spec.get("id"))
+    number = digest(question) if number is None else str(number)
+    stem = spec.get("stem", spec["question"]).format_map(row)
+    meta = {name: row[name] for name in spec.get("keep", ()) if row.get(name)}
+    if "solution" in spec:
+        meta["solution"] = spec["solution"].format_map(row)
+    return Item(key, number, question, gold, scorer, known.tolerance, known.judge, stem, known.origin, meta=meta)
+
+
+def mirror() -> Path | None:
+    """Return the folder of local copies, None when COEVOLVE_DATA is not set; ValueError when it is no folder."""
+    named = os.environ.get(VARIABLE)
+    if named and not Path(named).expanduser().is_dir():
+        raise ValueError(f"{VARIABLE} must be a folder of data sets, got {named!r}")
+    return Path(named).expanduser() if named else None
+
+
+def rows(known: Benchmark, split: str) -> Iterator[tuple[str, Row]]:
+    """Yield (where it stands, row) of a split in its original schema and order; `subset` names one of several configs.
+
+    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and why; and when a file
+    cannot be read as what its name says.
+    """
+    place = _mirrored(known)
+    for where, config, found in _local(known, place, split) if place else _remote(known, split):
+        for number, row in enumerate(found, 1):
+            if not isinstance(row, dict):
+                raise ValueError(f"{where} row {number} must be an object with the set's columns, got {repr(row)[:40]}")
+            yield f"{where} row {number}", row | ({"subset": config} if config else {})
+
+
+def check(key: str) -> None:
+    """Raise ValueError, in one line, when a data set is neither in the mirror nor in the cache nor on the hub."""
+    known = BENCHMARKS[key]
+    if not (_mirrored(known) or _cached(known)) and (why := _refused(known)):
+        raise ValueError(why)
+
+
+def _mirrored(known: Benchmark) -> Path | None:
+    """The mirror's folder of a data set; ValueError when there is none and there is no download either."""
+    root = mirror()
+    if root and (root / known.key).is_dir():
+        return root / known.key
+    if not known.hub:
+        raise ValueError(f"{known.key} cannot be downloaded ({known.note}); put it into {VARIABLE}/{known.key}")
+    return None
+
+
+def _cached(known: Benchmark) -> bool:
+    """Whether an earlier run has downloaded a data set."""
+    from datasets.config import HF_DATASETS_CACHE
+    from huggingface_hub import try_to_load_from_cache
+
+    about = {"repo_type": "dataset", "revision": known.revision}
+    if known.files:
+        return all(isinstance(try_to_load_from_cache(known.hub, name, **about), str) for name in known.files)
+    return Path(HF_DATASETS_CACHE, known.hub.replace("/", "___")).is_dir()
+
+
+def _refused(known: Benchmark) -> str:
+    """Why the hub does not give a data set, and what to do, in one line; empty when it does."""
+    from coevolve import preflight
+
+    why = preflight.ask(known.hub, "dataset", (*known.files, "README.md")[0])
+    return f"{known.key} {why}; a copy can stand in {VARIABLE}/{known.key}" if why else ""
+
+
+def _local(known: Benchmark, place: Path, split: str) -> Iterator[Part]:
+    """The files of the mirror: SPLIT.jsonl, or parts as the hub names them (SPLIT-00000-of-00002.parquet)."""
+    name = re.compile(rf"{re.escape(split)}(-\d+-of-\d+)?\.(jsonl|json|parquet)")
+    for config in known.configs or (None,):
+        folder = place / config if config else place
+        files = sorted(path for path in folder.glob("*") if path.name in known.files or name.fullmatch(path.name))
+        if not files:
+            raise ValueError(f"{known.key}: no {split}.jsonl, .json or .parquet in {folder}")
+        for file in files:
+            yield f"{known.key}: {file}", config, _read(file, known.key)
+
+
+def _read(file: Path, key: str) -> list[Any]:
+    """The rows of a file; ValueError naming the data set, the file and, of several, the row that cannot be read.
+
+    `datasets` would guess types, and give a column that a row lacks as an empty one.
+    """
+    where, found = f"{key}: {file}", []
+    try:
+        if file.suffix == ".parquet":
+            import pyarrow.parquet
+
+            return pyarrow.parquet.read_table(file).to_pylist()
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".json":
+            return list(json.loads(text))
+        for number, line in enumerate(filter(None, text.split("\n")), 1):
+            where = f"{key}: {file} row {number}"
+            found.append(json.loads(line))
+        return found
+    except (ValueError, TypeError, OSError) as error:
+        raise ValueError(f"{where} cannot be read: {' '.join(str(error).split())[:200]}") from None
+
+
+def _remote(known: Benchmark, split: str) -> Iterator[Part]:
+    """The hub's rows at the pinned revision; of a data set that is a script the files as they are."""
+    from datasets import load_dataset
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HTTPError  # httpx's own: connections that fail
+
+    where = f"{known.key}: {known.hub}"
+    try:
+        for name in known.files:
+            file = Path(hf_hub_download(known.hub, name, repo_type="dataset", revision=known.revision))
+            yield where, None, _read(file, known.key)
+        for config in () if known.files else known.configs or (known.config,):
+            found = load_dataset(known.hub, config, split=split, revision=known.revision)
+            yield where, config if known.configs else None, found
+    except (HTTPError, OSError) as error:  # OSError: the refusals of the hub and of `datasets` as well
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(_refused(known) or f"{where} could not be had ({reason})") from error

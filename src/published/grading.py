@@ -1,16 +1,18 @@
 """Answers to published questions, scored: five scorers of `coevolve.verify`, and a sixth, a judge, that is not here.
 
-Formulas, letters, aliases, numbers within a margin, programs with tests. Nothing but verdicts comes out.
+Formulas, letters, texts, numbers within a margin, programs with tests. Nothing but verdicts comes out.
 """
 
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
-from codesandbox import code
-from codesandbox.pool import cores, spread
 from coevolve.verify import Verdict, verify
 from coevolve.verify.plain import rational
-from published.rows import Item, program
+from published.rows import Item
 
 POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*\{?\s*([+-]?\d{1,3})\s*\}?")
 LIMITS = {"cpu_seconds": 10.0, "wall_seconds": 20.0}  # MAE's evaluation: EvalPlus with a minimum of ten seconds
@@ -21,69 +23,60 @@ def grade(item: Item, answer: str | None) -> Verdict:
     """Score one answer; None (it did not parse) is wrong, and an item that only a judge can score is unscored."""
     if answer is None:
         return Verdict("wrong", "no answer")
-    match item.scorer:
-        case "judge":
-            return Verdict("unscored", "only a judge can say")
-        case "code":
-            return _program(item.gold, program(answer))
-        case "float":
-            return _number(answer, str(item.gold), item.tolerance)
-        case "math" if error := item.meta.get("error"):  # OlympiadBench states how far off an answer may be
-            margin, gold = rational(_plain(str(error).split(",")[0])), rational(_plain(str(item.gold)))
-            if margin and gold is not None:
-                return verify(
-                    "float", _plain(answer), _plain(str(item.gold)), tolerance=float(abs(margin) / max(1, abs(gold)))
-                )
-        case "exact" if isinstance(item.gold, tuple):
-            return verify("exact", answer, list(item.gold))
-    return verify(item.scorer, answer, item.gold)
+    if item.scorer == "judge":
+        return Verdict("unscored", "only a judge can say")
+    if item.scorer == "code":
+        return _program(item.gold, program(answer))
+    tolerance = _tolerance(item)
+    if tolerance is None:
+        return verify(item.scorer, answer, item.gold)
+    return verify("float", _number(answer), _number(item.gold), tolerance=tolerance)
 
 
-def grade_all(pairs: Iterable[tuple[Item, str | None]]) -> list[Verdict]:
-    """Score many answers, as many at once as there are cores; the same order comes back."""
-    return spread(lambda pair: grade(*pair), pairs, cores())
+def grade_all(pairs: Iterable[tuple[Item, str | None]]) -> list[bool | None]:
+    """Say of many answers whether they are right, in their order; None where no verifier can say."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return [verdict.correct for verdict in threads.map(lambda pair: grade(*pair), pairs)]
 
 
-def _plain(number: str) -> str:
+def _tolerance(item: Item) -> float | None:
+    """How far off a number may be, absolute and relative to a gold above 1; None where no number is asked for."""
+    gold = rational(_number(item.gold)) if item.scorer == "float" or "error" in item.meta else None
+    if gold is None:
+        return None
+    if item.scorer == "float":  # relative to the gold, however small it is
+        return item.tolerance * min(1.0, float(abs(gold))) or ZERO
+    margin = rational(_number(str(item.meta["error"]).split(",")[0]))  # OlympiadBench states it, as a distance
+    return float(abs(margin) / max(1, abs(gold))) if margin else None
+
+
+def _number(text: str) -> str:
     """`3.2 \\times 10^{5}` as `3.2e5`, with an ASCII minus; other text as it is."""
-    return POWER.sub(r"e\1", number.replace("−", "-")).strip(" $")
+    return POWER.sub(r"e\1", text.replace("−", "-")).strip(" $")
 
 
-def _number(answer: str, gold: str, tolerance: float) -> Verdict:
-    """Within `tolerance` of the gold, relative to it however small it is."""
-    wanted = rational(_plain(gold))
-    size = 1.0 if wanted is None else min(1.0, float(abs(wanted)))
-    return verify("float", _plain(answer), _plain(gold), tolerance=tolerance * size or ZERO)
+def program(text: str) -> str:
+    """Return the program in an answer: the content of its last complete code fence, or all of it."""
+    fences = re.findall(r"```[A-Za-z0-9]*[ \t]*\n(.*?)```", text, re.DOTALL)
+    return fences[-1] if fences else text
 
 
-def _program(gold: Mapping, text: str) -> Verdict:
-    """All tests of a program have to pass; `before` is the start that the question gave, `after` an entry point."""
+def _program(gold: Mapping[str, Any], text: str) -> Verdict:
+    """Run a program with its tests, all of which have to pass: the first that does not decides."""
+    from codesandbox import code
+
     whole = f"{gold.get('before', '')}\n{text}{gold.get('after', '')}"
     limits = LIMITS | gold.get("limits", {})
-    if "stdio" in gold:
-        return _every(whole, gold["stdio"], limits)
-    try:
-        if "calls" not in gold:
-            raise TypeError
-        result = code.run_calls(
-            whole,
-            gold["entry"],
-            [tuple(call) for call in gold["calls"]],
-            gold["expected"],
-            strict=False,
-            tolerance=gold.get("tolerance", 0.0),
-            **limits,
-        )
-    except TypeError:  # values that are not plain data stay in the tests' own process
-        result = code.run_tests(whole, gold["tests"], entry=gold["entry"], **limits)
-    return Verdict(result.verdict, result.detail, result.level)
-
-
-def _every(whole: str, tests: Sequence[tuple[str, str]], limits: Mapping[str, float]) -> Verdict:
-    """The first test that does not pass decides."""
     result = None
-    for given, expected in tests:
+    for given, expected in gold.get("stdio", ()):
         result = code.run_stdio(whole, given, expected, **limits)
         if result.verdict != "pass":
             break
-    return Verdict("unscored", "no tests") if result is None else Verdict(result.verdict, result.detail, result.level)
+    if "calls" in gold:
+        calls, tolerance = [tuple(call) for call in gold["calls"]], gold.get("tolerance", 0.0)
+        with suppress(TypeError):  # values that are not plain data stay in the tests' own process
+            about = {"strict": False, "tolerance": tolerance, **limits}
+            result = code.run_calls(whole, gold["entry"], calls, gold["expected"], **about)
+    if result is None and "tests" in gold:
+        result = code.run_tests(whole, gold["tests"], entry=gold.get("entry"), **limits)
+    return Verdict(result.verdict, result.detail, result.level) if result else Verdict("unscored", "no tests")

@@ -1,48 +1,27 @@
-"""A paper's published tests and seeds as a world for the protocols, in which no oracle knows everything.
+"""A paper's published tests and seeds as a world for the methods, in which no oracle knows everything.
 
 Seeds, validation and test items never share a question; where a benchmark has one split only, what was drawn as a
 seed leaves the test and is counted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among
-from coevolve.worlds import World
-from published.data import Paper, benchmark, draw, items, papers, registry, share
-from published.grading import grade
-from published.rows import Item, normal, program
-from tinyworld.oracle import TinyWorld
-from tinyworld.tasks import NAMES
+from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
+from published.grading import grade_all, program
+from published.rows import Item, normal
 
-METHODS = {  # whose tests and seeds a baseline shares
-    "mae": "mae",
-    "base": "mae",
-    "sft": "mae",
-    "azr": "mae",
-    "sage": "sage",
-    "comas": "comas",
-    "srlm": "comas",
-    "maporl": "comas",
-    "ttrl": "comas",
-    "conl": "conl",
-    "srt": "conl",
-    "ground_truth": "conl",
-    "spice": "spice",
-    "strong_challenger": "spice",
-    "rzero": "spice",
-}
-SEEDLESS = ("base", "azr", "spice", "strong_challenger", "rzero")  # start from no published question
 VALIDATION = 20  # one row in so many of a train split is for validation, by the hash of its question
+Parts = dict[str, list[Item]]  # items by benchmark
 
 
 @dataclass
 class DataWorld:
-    """A paper's tests and seeds for the protocols. Nothing is loaded before it is asked for.
+    """A paper's tests and seeds for the methods. Nothing is loaded before it is asked for.
 
     `only` limits both to these benchmarks; one that the paper does not use is tested whole and, where it has a train
     split, gives seeds out of it. When the paper's use leaves no seeds, or no tests, these benchmarks give them too.
@@ -55,11 +34,9 @@ class DataWorld:
     grading: ClassVar[str] = "math"  # how SAGE's verifier compares a math answer with its gold
 
     def __post_init__(self) -> None:
-        among("paper", self.paper, papers())
+        among("paper", self.paper, PAPERS)
         for key in self.only:
-            if key not in registry():
-                near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(key, registry(), 1))
-                raise ValueError(f"world must be data:KEY,KEY with keys of {', '.join(registry())}, got {key!r}{near}")
+            among("KEY of world=data:KEY,KEY", key, BENCHMARKS)
 
     @property
     def name(self) -> str:
@@ -69,161 +46,151 @@ class DataWorld:
     @property
     def domains(self) -> tuple[str, ...]:
         """What the paper calls its sources."""
-        return tuple(self.its.domains.get(key, key) for key in self.its.seeds)
+        return tuple(self.lists.domains.get(key, key) for key in self.lists.seeds)
 
-    @property
-    def its(self) -> Paper:
-        """The paper's lists, limited to `only`."""
-        whole = papers()[self.paper]
+    @cached_property
+    def lists(self) -> Paper:
+        """The paper's lists of tests and seeds, limited to `only`."""
+        whole = PAPERS[self.paper]
         if not self.only:
             return whole
-        new = dict.fromkeys((key for key in self.only if key not in (*whole.tests, *whole.seeds)), 0)
-        divided = dict.fromkeys((key for key in self.only if benchmark(key).train or benchmark(key).ours), 0)
+        divided = {key: 0 for key in self.only if BENCHMARKS[key].trains}
+        new = {key: 0 for key in self.only if key not in (*whole.tests, *whole.seeds)}
         tests = {key: cap for key, cap in whole.tests.items() if key in self.only} | new
         seeds = {key: count for key, count in whole.seeds.items() if key in self.only}
         seeds |= {key: 0 for key in new if key in divided}
         return replace(whole, tests=tests or dict.fromkeys(self.only, 0), seeds=seeds or divided)
 
-    @cached_property
-    def _tests(self) -> dict[str, list[Item]]:
-        """All test items, before caps; a question that two benchmarks share stays in both."""
-        return {key: items(key) for key in self.its.tests}
+    def check(self) -> None:
+        """Raise ValueError, in one line, when a data set can be had neither here nor from the hub; loads none."""
+        for key in dict.fromkeys([*self.lists.tests, *self.lists.seeds]):
+            check(key)
 
     @cached_property
-    def _drawn(self) -> dict[str, list[Item]]:
-        """Seed items by source: none of validation, and none of the tests unless it is forced."""
-        tests, drawn = _marks(self._tests.values()), {}
-        for key, count in self.its.seeds.items():
-            its, where = benchmark(key), self.its.where.get(key, {})
-            found = {
-                item.question: item
-                for item in items(key, "train" if its.train or its.ours else "test")
-                if all(_fits(item.meta.get(name), wanted) for name, wanted in where.items())
-            }
-            free = [
-                item
-                for item in found.values()
-                if key in self.its.forced or not share(item, VALIDATION) and tests.isdisjoint(item.marks)
-            ]
-            drawn[key] = draw(free, count, f"seeds {self.paper} {key}")
-        if drawn and not any(drawn.values()):
-            raise ValueError(f"world: no row of {', '.join(drawn)} is left to start from (docs/data.md)")
-        return drawn
-
-    @cached_property
-    def _splits(self) -> dict[str, dict[str, list[Item]]]:
-        """Test items that are no seeds, and validation items out of the train splits, by benchmark."""
-        tests, seeds = _marks(self._tests.values()), _marks(self._drawn.values())
-        halves = [key for key in self._tests if benchmark(key).train or benchmark(key).ours]
-        return {
-            "test": {
-                key: [item for item in found if seeds.isdisjoint(item.marks)] for key, found in self._tests.items()
-            },
-            "validation": {
-                key: [item for item in items(key, "train") if share(item, VALIDATION) and tests.isdisjoint(item.marks)]
-                for key in halves
-            },
+    def _parts(self) -> dict[str, Parts]:
+        """All items: `asked` (every test item, also one that is a seed), `seeds`, `test` and `validation`."""
+        asked = {key: items(key) for key in self.lists.tests}
+        evaluated = _marks(asked)
+        seeds = {key: self._draw(key, count, evaluated) for key, count in self.lists.seeds.items()}
+        if seeds and not any(seeds.values()):
+            raise ValueError(f"world: no row of {', '.join(seeds)} is left to start from (docs/data.md)")
+        started = _marks(seeds)
+        test = {key: [item for item in found if started.isdisjoint(item.marks)] for key, found in asked.items()}
+        validation = {
+            key: [item for item in items(key, "train") if share(item, VALIDATION) and evaluated.isdisjoint(item.marks)]
+            for key in asked
+            if BENCHMARKS[key].trains
         }
+        return {"asked": asked, "seeds": seeds, "test": test, "validation": validation}
+
+    def _draw(self, key: str, count: int, evaluated: set[str]) -> list[Item]:
+        """Seeds out of a benchmark: none of validation, and none that is evaluated unless it is forced."""
+        where = self.lists.where.get(key, {})
+        rows = items(key, "train" if BENCHMARKS[key].trains else "test")
+        found = {item.question: item for item in rows if all(_fits(item.meta.get(name), where[name]) for name in where)}
+        free = [
+            item
+            for item in found.values()
+            if key in self.lists.forced or not share(item, VALIDATION) and evaluated.isdisjoint(item.marks)
+        ]
+        return draw(free, count, f"seeds {self.paper} {key}")
 
     @cached_property
     def _known(self) -> dict[str, Item]:
-        every = [*self._tests.values(), *self._splits["validation"].values(), *self._drawn.values()]
-        return {item.question: item for found in every for item in found}
+        every = [item for name in ("asked", "validation", "seeds") for item in _flat(self._parts[name])]
+        return {item.question: item for item in every}
 
     @cached_property
     def _held(self) -> set[str]:
-        held = [item for split in (self._tests, self._splits["validation"]) for its in split.values() for item in its]
+        held = _flat(self._parts["asked"]) + _flat(self._parts["validation"])
         return {normal(text) for item in held for text in (item.question, item.stem)}
 
     def composition(self) -> list[dict[str, object]]:
-        """A row per benchmark: seeds asked for and drawn, test items, and how many left the test for being seeds."""
-        table = []
-        for key in dict.fromkeys([*self.its.seeds, *self.its.tests]):
-            tests, left = self._tests.get(key, []), self._splits["test"].get(key, [])
-            table.append(
-                {
-                    "benchmark": key,
-                    "licence": benchmark(key).licence,
-                    "seeds wanted": self.its.seeds.get(key, 0),
-                    "seeds": len(self._drawn.get(key, [])),
-                    "test": len(left),
-                    "overlap": len(tests) - len(left),
-                }
-            )
-        return table
+        """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""
+        asked, seeds, test = (self._parts[name] for name in ("asked", "seeds", "test"))
+        return [
+            {
+                "benchmark": key,
+                "licence": BENCHMARKS[key].licence,
+                "seeds wanted": self.lists.seeds.get(key, 0),
+                "seeds": len(seeds.get(key, [])),
+                "test": len(test.get(key, [])),
+                "overlap": len(asked.get(key, [])) - len(test.get(key, [])),
+            }
+            for key in seeds | asked
+        ]
 
-    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] = NAMES) -> list[Item]:
+    def items(self, split: str, per_family: int = 40, families: Sequence[str] | None = None) -> list[Item]:
         """Evaluation items, at most `per_family` a benchmark and at most the paper's own cap; AIME comes 32 times.
 
         The tiny world's families mean nothing here. Raises ValueError for a split other than validation and test,
         and in one line when the data cannot be had or nothing is left to start from or to test.
         """
         among("split", split, ("validation", "test"))
-        chosen = []
-        for key, found in self._splits[split].items():
-            cap = min(self.its.tests[key] or per_family, per_family)
-            times = self.its.repeats.get(key, 1) if split == "test" else 1
-            how = {"split": split, "temperature": self.its.temperatures.get(key, self.its.temperature)}
-            chosen += [
-                replace(item, meta=item.meta | how) for item in draw(found, cap, f"{split} {self.paper} {key}")
-            ] * times
+        chosen: list[Item] = []
+        for key, found in self._parts[split].items():
+            drawn = draw(found, min(self.lists.tests[key] or per_family, per_family), f"{split} {self.paper} {key}")
+            temperature = self.lists.temperatures.get(key, self.lists.temperature)
+            times = self.lists.repeats.get(key, 1) if split == "test" else 1
+            chosen += [replace(item, split=split, temperature=temperature) for item in drawn] * times
         if split == "test" and not chosen:
-            raise ValueError(f"world: no test item of {', '.join(self.its.tests)} is left beside the seeds")
+            raise ValueError(f"world: no test item of {', '.join(self.lists.tests)} is left beside the seeds")
         return chosen
 
+    def grade(self, pairs: Sequence[tuple[Item, str | None]]) -> list[bool | None]:
+        """Say whether answers to published items are right, in their order; None where only a judge can say."""
+        return grade_all(pairs)
+
     def seed_rows(self) -> list[tuple[str, Item]]:
-        """(source, item) rows of the seed set, with their answers, for supervised baselines."""
-        return [(key, item) for key, found in self._drawn.items() for item in found]
+        """Return (source, item) pairs of the seed set, with their answers, for supervised baselines."""
+        return [(key, item) for key, found in self._parts["seeds"].items() for item in found]
 
     def seeds(self) -> list[str]:
-        """The questions of the seed set: no answer ever leaves this method."""
+        """Return the questions of the seed set: no answer ever leaves this method."""
         return list(dict.fromkeys(item.question for _, item in self.seed_rows()))
 
     def zero(self) -> list[str]:
-        """The sixteen starting questions, ours (prompts/mae/zero_questions.txt)."""
+        """Return the sixteen starting questions, ours (prompts/mae/zero_questions.txt)."""
         text = (prompts.HERE / "mae" / "zero_questions.txt").read_text(encoding="utf-8")
         return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("%%")]
 
     def training(self) -> list[tuple[str, str]]:
-        """(domain, question) rows of the seed set, without answers; a domain has the paper's name for its source."""
-        return [(self.its.domains.get(key, key), item.question) for key, item in self.seed_rows()]
+        """Return (domain, question) pairs of the seed set, without answers; a domain is the paper's for its source."""
+        return [(self.lists.domains.get(key, key), item.question) for key, item in self.seed_rows()]
 
     def tasks(self) -> list[tuple[str, str, str]]:
-        """(question, math or code, gold answer or tests) rows of the seed set, for SAGE."""
-        found = [
-            (
-                item.question,
-                "code" if item.scorer == "code" else "math",
-                str(item.gold["tests"]) if item.scorer == "code" else item.answer,
-            )
-            for _, item in self.seed_rows()
-            if item.scorer != "code" or "tests" in item.gold
-        ]
+        """Return (question, math or code, gold answer or tests) of the seed set, for SAGE."""
+        found = []
+        for _, item in self.seed_rows():
+            if item.scorer != "code":
+                found.append((item.question, "math", item.answer))
+            elif "tests" in item.gold:
+                found.append((item.question, "code", str(item.gold["tests"])))
         return list(dict.fromkeys(found))
 
     def program(self, question: str, answer: str) -> str:
-        """An answer to a code question as Python source: out of its fence, behind the start the question gives."""
+        """Return an answer to a code question as Python source, without its fence, behind the start of the question."""
         known = self._known.get(question)
         before = known.gold.get("before", "") if known and known.scorer == "code" else ""
         return f"{before}\n{program(answer)}"
 
-    def problems(self, split: str, families: tuple[str, ...] = ()) -> list[str]:
-        """Distinct questions to train on: the seed set, or with "test" the test itself (CoNL's test-time training)."""
+    def problems(self, split: str, families: Sequence[str] = ()) -> list[str]:
+        """Return distinct questions to train on: the seeds, or with "test" the test itself (CoNL at test time)."""
         if split == "train":
             return self.seeds()
-        return list(dict.fromkeys(item.question for found in self._splits[split].values() for item in found))
+        return list(dict.fromkeys(item.question for item in _flat(self._parts[split])))
 
     def held_out(self, question: str) -> bool:
-        """Whether a question, case and spacing aside, is a test or validation item."""
+        """Return whether a question, case and spacing aside, is a test or validation item."""
         return normal(question) in self._held
+
+    def right(self, question: str, answer: str | None) -> bool | None:
+        """Return the scorer's verdict on an answer to a published question; None for any other question."""
+        known = self._known.get(question)
+        return None if known is None else self.grade([(known, answer)])[0]
 
     def valid(self, question: str) -> None:
         """Nobody knows whether an invented question is well formed."""
-
-    def right(self, question: str, answer: str | None) -> bool | None:
-        """The scorer's verdict on an answer to a published question; None for any other question."""
-        known = self._known.get(question)
-        return None if known is None else grade(known, answer).correct
 
     def level(self, question: str) -> None:
         """Published questions have no common scale of difficulty."""
@@ -235,30 +202,32 @@ class DataWorld:
         """Nobody knows which plan a published question wants."""
 
 
-def _marks(found: Iterable[Iterable[Item]]) -> set[str]:
-    return {mark for its in found for item in its for mark in item.marks}
+def _flat(parts: Parts) -> list[Item]:
+    return [item for found in parts.values() for item in found]
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+def _marks(parts: Parts) -> set[str]:
+    return {mark for item in _flat(parts) for mark in item.marks}
+
+
+def _fits(value: Any, wanted: Sequence[Any] | Mapping[str, float]) -> bool:
     """Whether a row's value is in a list, or between min and max."""
-    if not isinstance(wanted, dict):
-        return value in wanted
-    return value is not None and wanted["min"] <= float(value) <= wanted["max"]
+    if isinstance(wanted, Mapping):
+        return value is not None and wanted["min"] <= float(value) <= wanted["max"]
+    return value in wanted
 
 
-def world(name: str, method: str = "mae", paper: str | None = None) -> World:
-    """The world that a configuration names: "tiny", "data" (all that the paper uses), or "data:KEY,KEY".
+def world(name: str, paper: str, *, seeds: bool = True) -> DataWorld:
+    """Return the world "data" (all that the paper uses) or "data:KEY,KEY" (these benchmarks); loads nothing.
 
-    `paper` is whose tests and seeds those are (None: the method's own). Raises ValueError, in one line, for anything
-    else, and for benchmarks without a train split where the method starts from published questions. Loads nothing.
+    `seeds` says that the method starts from published questions: benchmarks without a train split are refused then.
+    Raises ValueError, in one line, for another name, an unknown paper or benchmark.
     """
     kind, colon, keys = name.partition(":")
     only = tuple(key.strip() for key in keys.split(",")) if colon else ()
-    if name == "tiny":
-        return TinyWorld()
     if kind != "data" or not all(only):
-        raise ValueError(f"world must be one of tiny, data, data:KEY,KEY, got {name!r}")
-    made = DataWorld(paper or METHODS[method], only)
-    if method not in SEEDLESS and not made.its.seeds:
-        raise ValueError(f"world: {method} starts from questions of a train split, and {', '.join(only)} has none")
+        raise ValueError(f"world must be data or data:KEY,KEY, got {name!r}")
+    made = DataWorld(paper, only)
+    if seeds and not made.lists.seeds:
+        raise ValueError(f"world: the method starts from questions of a train split, and {keys or paper} has none")
     return made

@@ -1,0 +1,18 @@
+"""A mirror of all data sets for the tests of this folder, written once."""
+
+from pathlib import Path
+
+import mirror
+import pytest
+
+
+@pytest.fixture(scope="session")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the mirror."""
+    return mirror.write(tmp_path_factory.mktemp("mirror"))
+
+
+@pytest.fixture
+def local(copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data sets come from the mirror."""
+    monkeypatch.setenv("COEVOLVE_DATA", str(copies))

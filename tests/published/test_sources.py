@@ -1,0 +1,161 @@
+"""Where rows come from: the mirror in every form, the hub at the pinned revision, and what is said without either."""
+
+import json
+from pathlib import Path
+
+import mirror
+import pytest
+from datasets.exceptions import DatasetNotFoundError
+from huggingface_hub import constants, errors
+
+from published import data
+
+GOOD = {"question": "1+1?", "answer": "Two.\n#### 2"}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror's folder of GSM8K and of ARC."""
+    for key in ("gsm8k", "arc_c"):
+        (tmp_path / key).mkdir()
+    monkeypatch.setenv("COEVOLVE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_numbered_parts_and_parquet_and_json_are_read_alike(place: Path) -> None:
+    import pyarrow.parquet
+
+    first, second = mirror.TESTS["arc_c"]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([first]), place / "arc_c/test-00000-of-00002.parquet")
+    (place / "arc_c/test-00001-of-00002.json").write_text(json.dumps([second]))
+    (place / "arc_c/testing.jsonl").write_text("{}")
+    assert data.items("arc_c") == [data.item("arc_c", row) for row in (first, second)]
+
+
+def test_a_line_separator_inside_a_text_does_not_end_the_row(place: Path) -> None:
+    row = {**GOOD, "question": "one\u2028two\x85three"}
+    (place / "gsm8k/test.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert data.items("gsm8k")[0].question == row["question"]
+
+
+FAULTS = {  # a file of GSM8K, its text, and what the line says behind the file's path
+    "no column": ("test.jsonl", [GOOD, {"question": "2+2?"}], " row 2 has no column 'answer'"),
+    "no object": ("test.jsonl", [GOOD, GOOD, 7], " row 3 must be an object with the set's columns, got 7"),
+    "no list": ("test.json", [GOOD], " row 1 must be an object with the set's columns, got 'question'"),
+    "no JSON": ("test.json", "<html>", " cannot be read: Expecting value"),
+    "no JSON in a line": ("test.jsonl", json.dumps(GOOD) + "\n{'a': 1}\n", " row 2 cannot be read: Expecting property"),
+    "no parquet": ("test.parquet", "PAR", " cannot be read: "),
+    "no text": ("test.jsonl", b"\xff\xfe", " cannot be read: 'utf-8' codec"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_the_mirror_names_set_file_and_row(name: str, place: Path) -> None:
+    file, holds, line = FAULTS[name]
+    text = "\n".join(map(json.dumps, holds)) if isinstance(holds, list) else holds
+    (place / "gsm8k" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError) as error:
+        data.items("gsm8k")
+    assert str(error.value).startswith(f"gsm8k: {place / 'gsm8k' / file}{line}") and "\n" not in str(error.value)
+
+
+def test_what_the_mirror_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"^gsm8k: no test\.jsonl, \.json or \.parquet in "):
+        data.items("gsm8k")
+    with pytest.raises(ValueError, match=r"^usaco cannot be downloaded .*COEVOLVE_DATA/usaco$"):
+        data.items("usaco")
+    mirror.lines(place / "arc_c/test.jsonl", [{**mirror.TESTS["arc_c"][0], "choices": 3}])
+    with pytest.raises(ValueError, match=r"test\.jsonl row 1 does not read as arc_c's rows do \('int' object"):
+        data.items("arc_c")
+    monkeypatch.setenv("COEVOLVE_DATA", str(place / "nowhere"))
+    with pytest.raises(ValueError, match="^COEVOLVE_DATA must be a folder"):
+        data.items("gsm8k")
+
+
+class Hub:
+    """Stands in for the hub: what is asked of it, and what it says."""
+
+    def __init__(self) -> None:
+        self.asked, self.error, self.refusal = [], None, None
+
+    def load(self, name: str, config: str | None = None, **options: object) -> list[dict]:
+        self.asked.append((name, config, options))
+        if self.error:
+            raise self.error
+        return [{"question": f"{config} zork?", "answer": "#### 7", "input": f"{config}?", "target": "Yes"}]
+
+    def facts(self, url: str, timeout: float) -> None:
+        if self.refusal or self.error:
+            raise self.refusal or self.error
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    made = Hub()
+    monkeypatch.delenv("COEVOLVE_DATA", raising=False)
+    data._loaded.cache_clear()
+    monkeypatch.setattr("datasets.load_dataset", made.load)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", made.facts)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return made
+
+
+def test_without_a_mirror_the_hub_is_asked_for_the_pinned_revision(hub: Hub) -> None:
+    assert [item.gold for item in data.items("gsm8k")] == ["7"]
+    pinned = {"split": "test", "revision": "740312add88f781978c0658806c59bc2815b9866"}
+    assert hub.asked == [("openai/gsm8k", "main", pinned)]
+    data.items("gsm8k")
+    assert len(hub.asked) == 1  # read once
+    assert len(data.items("bbh")) == 27
+    assert hub.asked[1] == ("SaylorTwift/bbh", "boolean_expressions", {"split": "test", "revision": None})
+
+
+def test_what_the_hub_refuses_says_what_to_do(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
+    copy = "; a copy can stand in COEVOLVE_DATA/gpqa_main"
+    lost = "gpqa_main is not in the cache, and the hub cannot be reached ("
+    for error, refusal, line, end in (
+        (
+            DatasetNotFoundError("odd\nsecond line"),
+            errors.HfHubHTTPError("busy", response=answer),
+            "gpqa_main: Idavi",
+            "(odd)",
+        ),
+        (
+            DatasetNotFoundError("x"),
+            errors.GatedRepoError("x", response=answer),
+            "gpqa_main is gated: accept its ",
+            copy,
+        ),
+        (ConnectionError("Couldn't reach it"), None, lost, copy),
+        (errors.HTTPError("no way"), None, lost, copy),
+    ):
+        hub.error, hub.refusal = error, refusal
+        with pytest.raises(ValueError) as said:
+            data.items("gpqa_main")
+        assert str(said.value).startswith(line) and str(said.value).endswith(end) and "\n" not in str(said.value)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match="^gpqa_main is not in the cache, and HF_HUB_OFFLINE forbids asking the hub;"):
+        data.items("gpqa_main")
+
+
+def test_script_based_sets_are_downloaded_as_files(hub: Hub, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def download(hub_id: str, name: str, **options: object) -> str:
+        asked.append((hub_id, name, options["repo_type"], options["revision"][:7]))
+        return str(copies / "lcb_v1_5" / ("test.jsonl" if name == "test.jsonl" else "test2.jsonl"))
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    assert len(data.items("lcb_v1_5")) == 5 and not hub.asked
+    assert asked[4] == ("livecodebench/code_generation_lite", "test5.jsonl", "dataset", "0fe84c3")
+
+
+def test_what_datasets_writes_is_a_mirror(hub: Hub, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datasets import Dataset
+
+    monkeypatch.delenv("COEVOLVE_DATA")
+    there = data.items("gsm8k")
+    Dataset.from_list(hub.load("openai/gsm8k", "main")).to_json(str(place / "gsm8k" / "test.jsonl"))
+    monkeypatch.setenv("COEVOLVE_DATA", str(place))
+    assert data.items("gsm8k") == there
