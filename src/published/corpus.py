@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow
 
-TINY = {"math": ("math",), "general": ("general",), "both": ("math", "general")}
+TINY = ("math", "general", "both")
 NONE = "none"  # no corpus: the ablation of Figure 4(b)
 HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
@@ -170,9 +170,9 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
 
 def _parts(name: str, size: int, limit: int) -> list[Corpus]:
     if name in TINY:
-        from tinyworld.documents import TinyCorpus
+        from tinyworld.documents import corpus
 
-        return [TinyCorpus(kind, max(1, size // len(TINY[name]))) for kind in TINY[name]]
+        return [*corpus(name, size)]
     source, _, field = (name, "", "") if Path(name).expanduser().exists() else name.partition("#")
     path, fields = Path(source).expanduser(), (field,) if field else FIELDS
     if source and path.exists():

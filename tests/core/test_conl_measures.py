@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from coevolve.driver import Batched
-from coevolve.papers.conl.observed import examine, measures, order, pass_at, rank_rho, totals
 from coevolve.papers.conl.method import CoNL
+from coevolve.papers.conl.observed import examine, measures, order, pass_at, rank_rho, totals
 from coevolve.types import Reply
 from reproduce.analysis import conversations as tables
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from coevolve.driver import Batched
+from coevolve.held_out import score, tally
 from coevolve.papers.sage.method import SAGE
-from coevolve.score import score, tally
 from coevolve.types import Reply, Role
 from coevolve.worlds import World
 from published import data
@@ -85,7 +85,8 @@ def test_items_are_capped_by_the_caller_and_by_the_paper(monkeypatch: pytest.Mon
 
 
 def test_spice_answers_aime_32_times_at_its_temperature() -> None:
-    found = DataWorld("spice", ("aime24", "gsm8k")).items("test", 5)
+    made = DataWorld("spice", ("aime24", "gsm8k"))
+    found = made.items("test", 5)
     assert [item.family for item in found] == ["gsm8k"] * 5 + ["aime24"] * 32
     seen = []
 
@@ -93,9 +94,9 @@ def test_spice_answers_aime_32_times_at_its_temperature() -> None:
         seen.extend(turn.temperature for turn in turns)
         return [Reply(turn, "<answer>25</answer>") for turn in turns]
 
-    rows = score(Batched(generate), Role("solver", "{question}"), found)
+    rows = score(Batched(generate), Role("solver", "{question}"), found, made)
     assert seen == [0.0] * 5 + [0.6] * 32 and tally(rows[5:]) == {"k": 32, "n": 32}
-    score(Batched(generate), Role("solver", "{question}"), found[-1:], temperature=1.0)
+    score(Batched(generate), Role("solver", "{question}"), found[-1:], made, temperature=1.0)
     assert seen[-1] == 1.0  # who says a temperature gets it
     assert {item.temperature for item in DataWorld("comas", ("gsm8k",)).items("test")} == {0.7}
 
@@ -120,10 +121,12 @@ def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
     task = question, _, _ = made.tasks()[0]
     reply = form.format("def double(n):\n    return TWO * n\n")
     assert {kind for _, kind, _ in DataWorld("sage").tasks()} == {"math", "code"}
-    assert "TWO = 2" in question and SAGE(world=made, prompt="full")._verify(task, Reply(None, reply)) == 1.0
+    assert "TWO = 2" in question and SAGE(world=made, prompt="full").verify(task, Reply(None, reply)) == 1.0
     (item,) = [item for _, item in made.seed_rows() if item.question == question]
-    solver = SAGE(world=made, prompt="full").solver
-    (row,) = score(Batched(lambda turns: [Reply(turn, reply) for turn in turns]), solver, [item], read=SAGE.read)
+    sage = SAGE(world=made, prompt="full")
+    (row,) = score(
+        Batched(lambda turns: [Reply(turn, reply) for turn in turns]), sage.solver, [item], made, read=sage.read_answer
+    )
     assert row["correct"] == 1, "and the test reads replies as training does"
 
 
