@@ -34,7 +34,6 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("policy", help="folder of a policy (OUT/policy of a run), an adapter's or a whole model's")
     export.add_argument("--to", required=True, help="folder to write")
     export.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
-    export.add_argument("--gguf", metavar="KIND", help="a GGUF file as well (q8_0, q4_k_m, ...), through Unsloth")
     grade = verbs.add_parser("grade", help="have a judge grade the answers of a finished run that nothing else scored")
     grade.add_argument("run", help="folder of a finished run; its grades.csv is written")
     grade.add_argument("--judge", required=True, help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verb == "differences":
             return show_differences(options.protocol, options.preset, overrides)
         if options.verb == "export":
-            return export(options.policy, options.to, options.dtype, options.gguf, overrides)
+            return export(options.policy, options.to, options.dtype, overrides)
         if options.verb == "grade":
             return grade(options, overrides)
         run = config.build(options.protocol, options.preset, seed=options.seed, out=options.out, overrides=overrides)
@@ -91,27 +90,20 @@ def plain(value: Any) -> str:
     return ", ".join(map(plain, value)) or "none" if isinstance(value, (tuple, list)) else str(value)
 
 
-def export(policy: str, to: str, dtype: str, kind: str | None, unknown: Mapping[str, Any]) -> int:
-    """Write safetensors weights, configuration and tokenizer, adapters merged, in the type asked for; then a GGUF."""
+def export(policy: str, to: str, dtype: str, unknown: Mapping[str, Any]) -> int:
+    """Write safetensors weights, configuration and tokenizer, adapters merged, in the type asked for."""
     if unknown:
         raise ValueError(f"export takes no field=value pairs, got {sorted(unknown)}")
     if Path(to).exists() and any(Path(to).iterdir()):
         raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
-    if kind and dtype == "float32":
-        raise ValueError("--gguf is made from 16 bits; choose --dtype bfloat16 or float16")
     import torch
 
-    from coevolve.policies import gguf, load
+    from coevolve.policies import load_local
 
-    if kind:
-        gguf.check(kind)
-
-    made = load(policy)
+    made = load_local(policy)
     made.model.to(getattr(torch, dtype))
     made.save(to)
-    print(f"wrote {to}: {sum(part.numel() for part in made.model.parameters()):,} parameters in {dtype}")
-    for path in gguf.write(to, kind) if kind else ():
-        print(f"wrote {path}: {path.stat().st_size:,} bytes")
+    print(f"wrote {to}: {made.size:,} parameters in {dtype}")
     return 0
 
 

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from coevolve.advantages import ESTIMATORS, WITH_KL
 from coevolve.checks import among
+from coevolve.choices import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS
 from coevolve.setups import SETUPS
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
@@ -38,11 +39,6 @@ METHODS = {  # what can be trained: a protocol, or a baseline that has its own w
     "srt": "coevolve.baselines.srt:SRT",
     "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
 }
-ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
-KINDS = ("ppo", "importance", "reinforce")
-OLD = ("sampler", "learner")
-VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
-LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
 
 
 @dataclass(kw_only=True)
@@ -64,7 +60,7 @@ class Run:
     grad_clip: float = 1.0
     loss: str = "ppo"
     clip: tuple[float, float] = (0.2, 0.28)  # below and above ratio 1
-    old: str = "sampler"  # whose log-probabilities the ratio's old ones are; learner: recomputed before the step
+    old: str = "sampler"  # who computes the old log-probabilities of the ratio; learner: before the step
     entropy_coef: float = 0.001
     length_norm: str = "token_mean"  # constant divides by max_tokens (DrGRPO)
     temperature: float = 1.0
@@ -108,8 +104,8 @@ class Run:
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
             raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
-        among("loss", self.loss, KINDS)
-        among("old", self.old, OLD)
+        among("loss", self.loss, LOSSES)
+        among("old", self.old, OLD_LOGPROBS)
         among("length_norm", self.length_norm, LENGTH_NORMS)
         among("track", self.track, ("", "tensorboard", "trackio", "wandb"))
         if not self.model:

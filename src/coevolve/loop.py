@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
 
 import numpy
@@ -24,7 +23,7 @@ from coevolve.config import Run, assign
 from coevolve.engines import connect
 from coevolve.learner import learn
 from coevolve.papers.conl.examine import examine, totals
-from coevolve.policies import memory, zero
+from coevolve.policies import memory
 from coevolve.policies.team import Team
 from coevolve.progress import progress
 from coevolve.ranks import Ranks
@@ -70,10 +69,10 @@ class Trainer:
         models, trained = assign(run.protocol, run.model)
         self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
         if getattr(run.protocol, "kl_coef", 0.0):
-            self.team.remember()
+            self.team.keep_references()
         if getattr(run.protocol, "estimator", "") in WITH_VALUES:
-            self.team.expect()
-        self.team.optimize(run.learning_rate, run.weight_decay)  # last: it may shard what the others copy
+            self.team.add_value_heads()
+        self.team.optimize(run.learning_rate, run.weight_decay)
         self.read = getattr(run.protocol, "read", setups.read_answer)
         self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
 
@@ -94,15 +93,14 @@ class Trainer:
         """
         run = self.run
         learnt = {}
-        self.engine.rest()
-        self.team.spread()
+        self.engine.sleep()
         for number, name in enumerate(self.team.trained):
             samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
             if not samples:
                 continue
             torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
             learnt[name] = learn(
-                self.team.policies[name],
+                self.team.learners[name],
                 self.team.optimizers[name],
                 samples,
                 estimator=self.protocol.estimator,
@@ -113,14 +111,12 @@ class Trainer:
                 length_norm=run.length_norm,
                 length_constant=float(run.max_tokens),
                 grad_clip=run.grad_clip,
-                temperature=run.temperature,
                 micro_tokens=run.micro_tokens,
                 reference=self.team.references.get(name),
                 kl_coef=getattr(self.protocol, "kl_coef", 0.0),
                 value=self.team.values.get(name),
                 ranks=self.ranks,
             )
-        self.team.gather()
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
         self.engine.sync()
@@ -152,7 +148,7 @@ class Trainer:
         pools = {name: pool.items for name, pool in self.protocol.pools.items()}
         files = {
             "policy": self.team.save,
-            "optimizers": partial(self.team.save_optimizers, states=self.team.optimizer_states()),
+            "optimizers": self.team.save_optimizers,
             "pools.json": json.dumps(pools).encode(),
             "config.json": json.dumps(record.clean(self.run.describe())).encode(),
         }
@@ -221,7 +217,6 @@ def train(run: Run) -> Path:
     """
     preflight.check(run)
     memory.check(run)
-    zero.check(run.protocol)
     sink = tracker(run) if Ranks().first else Tracker()
     with closing(sink), ExitStack() as ends:
         return _train(run, sink, ends)

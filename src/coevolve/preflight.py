@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coevolve import track
 from coevolve.config import assign
-from tinyworld.recipe import find
+from coevolve.policies import find
 
 if TYPE_CHECKING:
     from coevolve.config import Run

@@ -24,6 +24,11 @@ class Turn:
     temperature: float | None = None  # None: the engine's default; 0.0 decodes greedily
     key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: what the sampling noise hangs on
 
+    def sampling(self, temperature: float, max_tokens: int) -> tuple[float, int]:
+        """Return the turn's own temperature and max_tokens, and the engine's (the arguments) where it has none."""
+        heat = temperature if self.temperature is None else self.temperature
+        return heat, max_tokens if self.max_tokens is None else self.max_tokens
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -36,6 +41,7 @@ class Reply:
     logprobs: tuple[float, ...] = ()  # of each id under the policy that sampled it, at the sampling temperature
     ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
     finished: bool = True  # False: cut off at max_tokens
+    temperature: float = 1.0  # that `logprobs` are of
 
     def earns(self, reward: Reward, group: Hashable = None, spans: Spans | None = None) -> "Sample":
         """Make this reply training data. `reward` is a number, or {tag: number or None} for segments.

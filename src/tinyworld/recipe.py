@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coevolve.policies import HUB_ID, load
+from coevolve.policies import find, load
+from tinyworld import BACKBONES
 
-BACKBONES = Path(__file__).with_name("backbones")
 CARD = BACKBONES / "card.md"  # the template of their model cards
 SUMS = "SHA256SUMS"
 
@@ -74,23 +74,6 @@ SIZES = {
     ),
     "tiny-seasoned": Size(64, 4, 4, (Tuning(10_000, 1e-3, 0.7),)),
 }
-
-
-def find(model: str | Path) -> Path | str:
-    """The folder of an embedded backbone or of a model of your own, or a hub's model id as it is.
-
-    Raises ValueError when it is none of them.
-    """
-    folder = BACKBONES / str(model) if str(model) in SIZES else Path(model)
-    if (folder / "config.json").is_file():
-        return folder
-    if HUB_ID.fullmatch(str(model)) and not folder.exists():
-        return str(model)
-    names = ", ".join(SIZES)
-    raise ValueError(
-        f"model must be one of {names}, a folder with a transformers checkpoint, a model id of the hub "
-        f"(ORG/NAME), or a server (http://HOST/v1#MODEL), got {str(model)!r}"
-    )
 
 
 def digests(folder: Path) -> dict[str, str]:

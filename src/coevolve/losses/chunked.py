@@ -3,14 +3,14 @@
 A chunk's logits are made, judged and overwritten by their own gradient before the next chunk's are made.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coevolve.losses.reference import PolicyLoss, objective
+from coevolve.losses.reference import Objective, PolicyLoss
 
 LOWEST = -1e30  # stands in for minus infinity where it would meet a 0
 
@@ -24,33 +24,27 @@ class Tokens:
     old_logprobs_T: Tensor | None
     weights_T: Tensor
     temperature: float
-    settings: dict  # clip, dual_clip, kind and entropy_coef of the objective
+    objective: Objective
 
     def part(self, piece: slice) -> "Tokens":
         """Return the tokens of one chunk."""
-        old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
-        return replace(
-            self,
-            targets_T=self.targets_T[piece],
-            advantages_T=self.advantages_T[piece],
-            old_logprobs_T=old_T,
-            weights_T=self.weights_T[piece],
-        )
+        known = (self.targets_T, self.advantages_T, self.old_logprobs_T, self.weights_T)
+        return Tokens(*(x_T if x_T is None else x_T[piece] for x_T in known), self.temperature, self.objective)
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
-        """Return the objective."""
-        known = (self.advantages_T, self.old_logprobs_T)
-        return objective(logprobs_T, entropy_T, *known, weights_T=self.weights_T, **self.settings)
+        """Return the objective's value."""
+        known = (self.advantages_T, self.old_logprobs_T, self.weights_T)
+        return self.objective.judge(logprobs_T, entropy_T, *known)
 
     def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return what log-probabilities and entropies are worth, per unit of logit: the objective's derivatives.
+        """Return the objective's derivatives by log-probabilities and entropies, per unit of logit.
 
         Without an entropy bonus the second is None.
         """
         with torch.enable_grad():
             at = logprobs_T.detach().requires_grad_(), entropy_T.detach().requires_grad_()
-            grads = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
-        return tuple(None if grad is None else grad / self.temperature for grad in grads)
+            slope_T, bonus_T = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
+        return slope_T / self.temperature, None if bonus_T is None else bonus_T / self.temperature
 
 
 class Rows(Protocol):

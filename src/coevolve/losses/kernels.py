@@ -17,19 +17,8 @@ LANE = 64  # rows are padded to whole groups of so many columns, so that every l
 
 
 @triton.jit
-def _slope(
-    logprob,
-    advantage,
-    old,
-    low,
-    high,
-    dual,
-    saturation,
-    KIND: tl.constexpr,
-    HAS_OLD: tl.constexpr,
-    HAS_DUAL: tl.constexpr,
-):
-    """Derivative of a token's term (reference.objective) by its log-probability; nan stays nan."""
+def _slope(logprob, advantage, old, low, high, saturation, KIND: tl.constexpr, HAS_OLD: tl.constexpr):
+    """Derivative of a token's term (reference.Objective) by the token's log-probability; nan stays nan."""
     if KIND == "reinforce":
         return -advantage
     gap = logprob - logprob
@@ -39,8 +28,6 @@ def _slope(
     ratio = tl.exp(tl.where(stopped, saturation, gap))
     if KIND == "ppo":
         stopped = stopped | ((advantage > 0) & (ratio > 1 + high)) | ((advantage < 0) & (ratio < 1 - low))
-        if HAS_DUAL:
-            stopped = stopped | ((advantage < 0) & (ratio > dual))
     return tl.where(stopped, 0.0, -advantage * ratio)
 
 
@@ -97,13 +84,11 @@ def _rows(
     inverse,
     low,
     high,
-    dual,
     coef,
     saturation,
     LOWEST: tl.constexpr,
     KIND: tl.constexpr,
     HAS_OLD: tl.constexpr,
-    HAS_DUAL: tl.constexpr,
     HAS_BONUS: tl.constexpr,
     GRADIENT: tl.constexpr,
     UNITS: tl.constexpr,
@@ -126,7 +111,7 @@ def _rows(
         if HAS_OLD:
             before = tl.load(old + row)
         advantage, weight = tl.load(advantages + row), tl.load(weights + row) * inverse
-        slope = weight * _slope(logprob, advantage, before, low, high, dual, saturation, KIND, HAS_OLD, HAS_DUAL)
+        slope = weight * _slope(logprob, advantage, before, low, high, saturation, KIND, HAS_OLD)
         slope = tl.where(weight == 0, 0.0, slope)  # masked, whatever the rest says
         # The gradient is slope ([j = target] - p_j) + bonus p_j (log p_j + entropy).
         bonus = weight * coef
@@ -174,10 +159,9 @@ class TritonRows:
         self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
     ) -> Tensor | None:
         """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
-        (rows, columns), settings = logits_CV.shape, tokens.settings
+        (rows, columns), objective = logits_CV.shape, tokens.objective
         self.whole_CV[:rows, columns:] = -torch.inf
-        low, high = map(float, settings.get("clip", (0, 0)))
-        dual, coef = settings.get("dual_clip"), float(settings.get("entropy_coef", 0))
+        (low, high), coef = map(float, objective.clip), float(objective.entropy_coef)
         old_C = tokens.old_logprobs_T
         with self.device:
             _rows[(rows,)](
@@ -193,13 +177,11 @@ class TritonRows:
                 1 / tokens.temperature,
                 low,
                 high,
-                float(dual or 0),
                 coef,
                 SATURATION,
                 LOWEST=LOWEST,
-                KIND=settings.get("kind", "ppo"),
+                KIND=objective.kind,
                 HAS_OLD=old_C is not None,
-                HAS_DUAL=dual is not None,
                 HAS_BONUS=coef != 0,
                 GRADIENT=gradient,
                 **launch(columns, logits_CV.element_size()),
