@@ -90,16 +90,15 @@ def learn(
         result.loss.backward()
         sums.add(result, gap_T)
     policy.model.eval()
-    sums.join(ranks)
-    parameters = list(policy.parameters())
+    metrics, parameters = sums.metrics(ranks), list(policy.parameters())
     ranks.add_gradients(parameters)
-    norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if sums.tokens else 0.0
-    skipped = not (math.isfinite(norm) and math.isfinite(sums.loss))
-    if sums.tokens and not skipped:
+    norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if metrics["tokens"] else 0.0
+    skipped = not (math.isfinite(norm) and math.isfinite(metrics["loss"]))
+    if metrics["tokens"] and not skipped:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return {
-        **sums.metrics(),
+        **metrics,
         "grad_norm": norm,
         "skipped_update": float(skipped),
         "sequences": float(len(samples)),
@@ -190,27 +189,23 @@ class _Sums:
     """Running sums of a step's metrics over its micro-batches."""
 
     def __init__(self) -> None:
-        self.tokens, self.loss, self.ratio_max = 0, 0.0, 0.0
-        self.means = {"entropy": 0.0, "ratio_mean": 0.0, "clip_fraction": 0.0, "logprob_gap": 0.0}
+        self.sums = dict.fromkeys(("loss", "tokens", "entropy", "ratio_mean", "clip_fraction", "logprob_gap"), 0.0)
+        self.ratio_max = 0.0
 
     def add(self, result: PolicyLoss, gap_T: Tensor) -> None:
         """Count a micro-batch in."""
         count = len(gap_T)
-        self.tokens += count
-        self.loss += float(result.loss.detach())
+        self.sums["loss"] += float(result.loss.detach())
+        self.sums["tokens"] += count
+        self.sums["entropy"] += float(result.entropy_T.sum())
+        self.sums["ratio_mean"] += count * float(result.ratio_mean)
+        self.sums["clip_fraction"] += count * float(result.clip_fraction)
+        self.sums["logprob_gap"] += float(gap_T.sum())
         self.ratio_max = max(self.ratio_max, float(result.ratio_max))
-        self.means["entropy"] += float(result.entropy_T.sum())
-        self.means["logprob_gap"] += float(gap_T.sum())
-        self.means["ratio_mean"] += count * float(result.ratio_mean)
-        self.means["clip_fraction"] += count * float(result.clip_fraction)
 
-    def join(self, ranks: Ranks) -> None:
-        """Count in what the other ranks counted."""
-        sums = ranks.totals({"tokens": self.tokens, "loss": self.loss, **self.means})
-        self.tokens, self.loss, self.ratio_max = int(sums["tokens"]), sums["loss"], ranks.highest(self.ratio_max)
-        self.means = {name: sums[name] for name in self.means}
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics; means are over the tokens that were trained on (nan without any)."""
-        means = {name: total / self.tokens if self.tokens else math.nan for name, total in self.means.items()}
-        return {"loss": self.loss, "tokens": float(self.tokens), "ratio_max": self.ratio_max, **means}
+    def metrics(self, ranks: Ranks) -> dict[str, float]:
+        """Return the metrics of all ranks; means are over the tokens that were trained on (nan without any)."""
+        sums = ranks.totals(self.sums)
+        loss, tokens = sums.pop("loss"), sums.pop("tokens")
+        means = {name: total / tokens if tokens else math.nan for name, total in sums.items()}
+        return {"loss": loss, "tokens": tokens, "ratio_max": ranks.highest(self.ratio_max), **means}

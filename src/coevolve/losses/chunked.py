@@ -4,7 +4,6 @@ A chunk's logits are made, judged and overwritten by their own gradient before t
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -47,21 +46,12 @@ class Tokens:
         return slope_T / self.temperature, None if bonus_T is None else bonus_T / self.temperature
 
 
-class Rows(Protocol):
-    """What happens to a chunk's logits. Made for hidden states, the most rows of a chunk, and a vocabulary."""
-
-    logits_CV: Tensor  # where the logits of a chunk are to be written
-
-    def __init__(self, hidden_TH: Tensor, rows: int, columns: int): ...
-
-    def __call__(
-        self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
-    ) -> Tensor | None:
-        """Fill in log-probabilities and entropies; return the loss's gradient by the logits if it is wanted."""
-
-
 class TorchRows:
-    """`Rows` in torch. One more chunk is scratch, two if the logits are less precise than float32."""
+    """What happens to a chunk's logits, in torch. Made for hidden states, the most rows of a chunk, and a vocabulary.
+
+    `logits_CV` is where the logits of a chunk are to be written. One more chunk is scratch, two if the logits are less
+    precise than float32.
+    """
 
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
         self.logits_CV = hidden_TH.new_empty(rows, columns)
@@ -72,7 +62,7 @@ class TorchRows:
     def __call__(
         self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
     ) -> Tensor | None:
-        """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
+        """Fill in log-probabilities and entropies; return the loss's gradient by the logits, in place, if wanted."""
         size, targets_C1 = len(logits_CV), tokens.targets_T[:, None]
         x_CV = logits_CV if self.exact else self.scratch[1][:size].copy_(logits_CV)
         if tokens.temperature != 1:
@@ -98,7 +88,7 @@ class TorchRows:
 
 
 def run(
-    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[Rows], chunk: int, needs: tuple[bool, bool]
+    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[TorchRows], chunk: int, needs: tuple[bool, bool]
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return log-probabilities, entropies, and the gradients by hidden states and head that are needed.
 
@@ -145,7 +135,13 @@ class ForwardGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[Rows], chunk: int, needs: tuple[bool, bool]
+        ctx,
+        hidden_TH: Tensor,
+        head_VH: Tensor,
+        tokens: Tokens,
+        kind: type[TorchRows],
+        chunk: int,
+        needs: tuple[bool, bool],
     ) -> tuple[Tensor, ...]:
         """Return the fields of a PolicyLoss; only the first is differentiable."""
         logprobs_T, entropy_T, *grads = run(hidden_TH, head_VH, tokens, kind, chunk, needs)

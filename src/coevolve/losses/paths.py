@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from coevolve.choices import LOSSES
-from coevolve.losses.chunked import ForwardGradient, Rows, Tokens, TorchRows, run
+from coevolve.losses.chunked import ForwardGradient, Tokens, TorchRows, run
 from coevolve.losses.reference import Objective, PolicyLoss, statistics
 
 PATHS = ("reference", "chunked", "triton")
@@ -114,7 +114,7 @@ def _no_triton(hidden_TH: Tensor) -> str:
     return ""
 
 
-def _rows(path: str) -> type[Rows]:
+def _rows(path: str) -> type[TorchRows]:
     if path == "chunked":
         return TorchRows
     from coevolve.losses.kernels import TritonRows  # loads triton, which not every machine has

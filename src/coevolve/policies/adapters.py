@@ -126,14 +126,6 @@ def base_dtype() -> str:
     return "bfloat16" if torch.cuda.is_available() else "float32"
 
 
-def check_four_bit() -> None:
-    """Raise ValueError in one line where 4-bit weights cannot be had."""
-    if not torch.cuda.is_available():
-        raise ValueError("four_bit needs a CUDA device, and there is none")
-    if not find_spec("bitsandbytes"):
-        raise ValueError("four_bit needs the package bitsandbytes, which is not installed")
-
-
 def load_unsloth(
     model: str, names: Sequence[str], lora: tuple[Any, ...], four_bit: bool = False
 ) -> dict[str, AdapterPolicy]:
@@ -141,6 +133,8 @@ def load_unsloth(
 
     `four_bit` quantises the frozen base. Unsloth patches the model's classes for the whole process.
     """
+    if four_bit and not (torch.cuda.is_available() and find_spec("bitsandbytes")):
+        raise ValueError("four_bit needs a CUDA device and the package bitsandbytes")
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
     os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))

@@ -7,7 +7,6 @@ of `transformers` by its own `generate`.
 import codecs
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from os.path import commonprefix
 from pathlib import Path
@@ -143,12 +142,9 @@ class Policy:
         if supports(self.plain_model):
             done = sample(Decoder(self.plain_model), requests, self.end_ids)
         else:
-            done = [(ids, []) for ids in hf_generate.generate(self.model, requests, self.end_ids)]
+            done = hf_generate.generate(self.model, requests, self.end_ids)
         asked = zip(turns, requests, done, strict=True)
-        replies = [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
-        if supports(self.plain_model):
-            return replies
-        return [replace(reply, logprobs=tuple(self.logprobs([reply]).tolist())) for reply in replies]
+        return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
     def _requests(self, turns: Sequence[Turn], temperature: float, max_tokens: int) -> list[Request]:
         """Return what the sampler is to be asked for these turns; see `generate`."""
@@ -172,9 +168,8 @@ class Policy:
             raise ValueError("examples: every prompt needs at least one token")
         device = self.head_VH.device
         packed = pack(examples, self.shares_prompts, device)
-        more = {"attention_mask": packed.mask_B1SS, "position_ids": packed.positions_BS} if packed.shared else {}
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **more)
+            output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
         return output.last_hidden_state.flatten(0, 1)[packed.places_T], packed.targets_T
 
     @torch.no_grad()

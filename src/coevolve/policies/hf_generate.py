@@ -1,29 +1,29 @@
 """Samples any causal model of `transformers` with the model's own `generate` and the same keyed noise as `sampler`."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
-from coevolve.policies.sampler import Request, batches, check, choose, noise
+from coevolve.policies.sampler import Completion, Request, batches, check, choose, noise
 
 
-def generate(model: PreTrainedModel, requests: Sequence[Request], ends: Collection[int]) -> list[list[int]]:
-    """Return the ids of the requests' completions, in batches that fit into memory."""
+def generate(model: PreTrainedModel, requests: Sequence[Request], ends: Collection[int]) -> list[Completion]:
+    """Return the requests' completions, sampled in batches that fit into memory; see `sampler.sample`."""
     check(requests)
-    done: dict[int, list[int]] = {}
+    done: dict[int, Completion] = {}
     for batch in batches(requests):
         done |= zip(batch, _generate_batch(model, [requests[i] for i in batch], ends), strict=True)
     return [done[i] for i in range(len(requests))]
 
 
-def _generate_batch(model: PreTrainedModel, requests: list[Request], ends: Collection[int]) -> list[list[int]]:
+def _generate_batch(model: PreTrainedModel, requests: list[Request], ends: Collection[int]) -> list[Completion]:
     width, room = max(len(request.prompt) for request in requests), max(request.limit for request in requests)
     padded = [[0] * (width - len(request.prompt)) + list(request.prompt) for request in requests]
     mask = [[0] * (width - len(request.prompt)) + [1] * len(request.prompt) for request in requests]
-    keyed = _Keyed([request.key for request in requests], [request.temperature for request in requests], room, width)
+    keyed = _Keyed(requests, room)
     settings = GenerationConfig(max_new_tokens=room, eos_token_id=sorted(ends), pad_token_id=0, do_sample=False)
     own, model.generation_config = model.generation_config, GenerationConfig()
     try:  # the model's own generation settings may hold penalties that the log-probabilities do not know
@@ -36,21 +36,24 @@ def _generate_batch(model: PreTrainedModel, requests: list[Request], ends: Colle
     finally:
         model.generation_config = own
     done = []
-    for request, ids in zip(requests, whole[:, width:].tolist(), strict=True):
+    ids_BT, logprobs_BT = whole[:, width:].tolist(), torch.stack(keyed.logprobs, 1).tolist()
+    for request, ids, logprobs in zip(requests, ids_BT, logprobs_BT, strict=True):
         stop = next((i + 1 for i, token in enumerate(ids[: request.limit]) if token in ends), request.limit)
-        done.append(ids[:stop])
+        done.append((ids[:stop], logprobs[:stop]))
     return done
 
 
 class _Keyed(LogitsProcessor):
-    """Leaves `generate` only the token that the row's own noise chooses."""
+    """Leaves `generate` only the token that each row's own noise chooses, and keeps their log-probabilities."""
 
-    def __init__(self, keys: Sequence[Hashable], temperatures: Sequence[float], room: int, width: int):
-        self.noise_BT = torch.from_numpy(np.stack([noise(key, room) for key in keys]))
-        self.temperatures_B, self.width = torch.tensor(temperatures, dtype=torch.float32), width
+    def __init__(self, requests: Sequence[Request], room: int):
+        self.noise_BT = torch.from_numpy(np.stack([noise(request.key, room) for request in requests]))
+        self.temperatures_B = torch.tensor([request.temperature for request in requests], dtype=torch.float32)
+        self.logprobs: list[Tensor] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return `scores` with every token but the chosen one at minus infinity."""
-        uniforms_B = self.noise_BT[:, input_ids.shape[1] - self.width].to(scores.device)
-        tokens_B, _ = choose(scores, self.temperatures_B.to(scores.device), uniforms_B)
+        uniforms_B = self.noise_BT[:, len(self.logprobs)].to(scores.device)
+        tokens_B, logprobs_B = choose(scores, self.temperatures_B.to(scores.device), uniforms_B)
+        self.logprobs.append(logprobs_B)
         return torch.full_like(scores, -torch.inf).scatter(-1, tokens_B[:, None], 0.0)

@@ -22,15 +22,9 @@ class Packed(NamedTuple):
     """Examples as a model's input, and where among its outputs (flattened) the states that predict the targets lie."""
 
     input_BS: Tensor
-    positions_BS: Tensor | None  # None, like the mask: plainly causal
-    mask_B1SS: Tensor | None  # true where a token is seen
+    attention: dict[str, Tensor]  # the model's arguments that say who sees what; none where it is plainly causal
     places_T: Tensor
     targets_T: Tensor
-
-    @property
-    def shared(self) -> bool:
-        """Whether any prompt is shared, so that the model has to be told who sees what."""
-        return self.mask_B1SS is not None
 
 
 def micro_batches(examples: Sequence[Example], micro_tokens: int, share: bool) -> Iterator[list[int]]:
@@ -96,10 +90,11 @@ def pack(examples: Sequence[Example], share: bool, device: torch.device) -> Pack
     places_T = torch.tensor(places, dtype=torch.long, device=device)
     targets_T = torch.tensor([token for _, ids in examples for token in ids], dtype=torch.long, device=device)
     if len(sequences) == len(examples):  # padding on the right is never seen by causal attention
-        return Packed(padded(inputs, 0), None, None, places_T, targets_T)
+        return Packed(padded(inputs, 0), {}, places_T, targets_T)
     owner_BS = padded(owners, -1)
     seen_BSS = (owner_BS[:, :, None] == owner_BS[:, None]) | (owner_BS[:, None] == 0)
-    return Packed(padded(inputs, 0), padded(positions, 0), seen_BSS.tril()[:, None], places_T, targets_T)
+    attention = {"attention_mask": seen_BSS.tril()[:, None], "position_ids": padded(positions, 0)}
+    return Packed(padded(inputs, 0), attention, places_T, targets_T)
 
 
 def divide_by_temperature(hidden_TH: Tensor, replies: Sequence[Reply]) -> tuple[Tensor, float]:

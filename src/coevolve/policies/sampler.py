@@ -4,16 +4,17 @@ A row's noise depends on the row's key alone. Knows token ids and keys, but neit
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from coevolve.policies.packing import micro_batches
 from coevolve.policies.qwen2 import Decoder
 
 ROWS = 512  # most rows decoded together
@@ -97,7 +98,7 @@ def sample(decoder: Decoder, requests: Sequence[Request], ends: Collection[int])
     for batch in batches(requests):
         completions = _decode(decoder, [requests[i] for i in batch], ends)
         if not all(np.isfinite(logprobs).all() for _, logprobs in completions):
-            raise FloatingPointError(f"the model's output is not finite; check {_first_bad(decoder.model)}")
+            raise FloatingPointError("the model's output is not finite: check the weights that it was loaded with")
         done |= zip(batch, completions, strict=True)
     return [done[i] for i in range(len(requests))]
 
@@ -105,36 +106,27 @@ def sample(decoder: Decoder, requests: Sequence[Request], ends: Collection[int])
 def _prefill(decoder: Decoder, prompts: Sequence[tuple[int, ...]], rotary: Tensor, room: int) -> tuple[Tensor, Tensor]:
     """Run the distinct prompts once; return the last hidden states (N, H) and a cache with `room` to spare.
 
-    Prompts come sorted by length. They are padded on the right, which keeps attention plainly causal; decoding
-    masks the gap.
+    Prompts come sorted, equal ones together. They are padded on the right, which keeps attention plainly causal;
+    decoding masks the gap.
     """
     device, width = decoder.head_HV.device, len(prompts[-1])
-    cache = decoder.cache(len(prompts), width + room)
-    states = []
-    for first, last in _chunks(prompts, CHUNK if device.type == "cpu" else POSITIONS):
-        distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts[first:last]))}
-        longest = len(prompts[last - 1])
-        ids_MS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in distinct], device=device)
-        last_M = torch.tensor([len(prompt) - 1 for prompt in distinct], device=device)
-        narrow = decoder.cache(len(distinct), longest)
+    cache, states, first = decoder.cache(len(prompts), width + room), [], 0
+    copies = Counter(prompts)
+    distinct = [(prompt, ()) for prompt in copies]
+    for chunk in micro_batches(distinct, CHUNK if device.type == "cpu" else POSITIONS, share=False):
+        part = [distinct[i][0] for i in chunk]
+        longest = len(part[-1])
+        ids_MS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in part], device=device)
+        last_M = torch.tensor([len(prompt) - 1 for prompt in part], device=device)
+        narrow = decoder.cache(len(part), longest)
         x_MH = decoder.prefill(ids_MS, rotary, narrow, last_M)
-        source_N = torch.tensor([distinct[prompt] for prompt in prompts[first:last]], device=device)
+        source_N = torch.tensor([i for i, prompt in enumerate(part) for _ in range(copies[prompt])], device=device)
+        last = first + len(source_N)
         cache[:, :, first:last, :, :longest] = narrow[:, :, source_N]
         cache[:, :, first:last, :, longest:width] = 0.0  # masked, but it must be finite
         states.append(x_MH[source_N])
+        first = last
     return torch.cat(states), cache
-
-
-def _chunks(prompts: Sequence[tuple[int, ...]], most: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, last + 1) of runs of rows, sorted by length, of at most `most` padded tokens, or of one row."""
-    first = distinct = 0
-    for row, prompt in enumerate(prompts):
-        new = row == first or prompt != prompts[row - 1]
-        if row > first and new and (distinct + 1) * len(prompt) > most:
-            yield first, row
-            first, distinct = row, 0
-        distinct += new
-    yield first, len(prompts)
 
 
 def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]) -> list[Completion]:
@@ -150,10 +142,11 @@ def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]
     limits_N = torch.tensor([request.limit for request in requests], device=device)
     heat_N = torch.tensor([request.temperature for request in requests], dtype=torch.float32, device=device)
     noise_NT = torch.from_numpy(np.stack([noise(request.key, room) for request in requests])).to(device)
-    mask, running_N, said = _mask(lengths_N, width, room, x_NH.dtype), limits_N > 0, []
+    mask, running_N = _mask(lengths_N, width, room, x_NH.dtype), limits_N > 0
+    steps: list[tuple[Tensor, ...]] = []
     for t in range(room):
         tokens_N, logprobs_N = choose(decoder.logits(x_NH), heat_N, noise_NT[:, t])
-        said.append((row_N, running_N, tokens_N, logprobs_N))
+        steps.append((row_N[running_N], tokens_N[running_N], logprobs_N[running_N]))
         running_N = running_N & ~(is_end_V[tokens_N] | (limits_N == t + 1))
         count = int(running_N.sum())
         if not count:
@@ -166,16 +159,11 @@ def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]
         if width + t == cache.shape[-2]:
             cache = F.pad(cache, (0, 0, 0, min(t, room - t)))
         x_NH = decoder.step(tokens_N, rotary[lengths_N + t], cache, width + t, mask[..., : width + t + 1])
-    return _gathered(said, len(requests))
-
-
-def _gathered(said: list[tuple[Tensor, ...]], count: int) -> list[Completion]:
-    """Collect the tokens of each of `count` rows from what all rows said, step by step."""
-    rows, counted, tokens, logprobs = (torch.cat(parts) for parts in zip(*said, strict=True))
-    order = rows[counted].argsort(stable=True)
-    ends = rows[counted].bincount(minlength=count).cumsum(0).tolist()
-    ids, values = tokens[counted][order].tolist(), logprobs[counted][order].tolist()
-    return [(ids[first:last], values[first:last]) for first, last in pairwise([0, *ends])]
+    done: list[Completion] = [([], []) for _ in requests]
+    for row, token, logprob in zip(*(torch.cat(parts).tolist() for parts in zip(*steps, strict=True)), strict=True):
+        done[row][0].append(token)
+        done[row][1].append(logprob)
+    return done
 
 
 def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tensor:
@@ -184,10 +172,3 @@ def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tenso
     gap_BT = (position_T >= lengths_B[:, None]) & (position_T < width)
     open_BT = torch.zeros(gap_BT.shape, dtype=dtype, device=gap_BT.device)
     return open_BT.masked_fill(gap_BT, -torch.inf)[:, None, None]
-
-
-def _first_bad(model: nn.Module) -> str:
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            return f"parameter {name}"
-    return "its activations, every parameter is finite"

@@ -13,7 +13,7 @@ from torch.optim import AdamW
 from coevolve.checkpoint import load_optimizer, save_optimizer
 from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
-from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, check_four_bit, load_unsloth
+from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Turn
@@ -36,8 +36,6 @@ class Team:
 
         `four_bit` has Unsloth keep those in 4 bits; ValueError in one line where that cannot be.
         """
-        if four_bit:
-            check_four_bit()
         if {*trained} - {*models} or not trained:
             raise ValueError(f"policies to train must be among {sorted(models)}, got {list(trained)}")
         for name in trained:
