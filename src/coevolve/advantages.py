@@ -74,7 +74,7 @@ def reinforce_pp(
     mean and population standard deviation over all tokens of the policy's buffer, + 1e-8. Samples with a group
     share them with that group only; with `by_role`, with their interaction type.
     """
-    advantages = _broadcast(samples, _rewards(samples, "reinforce_pp"))
+    advantages = _broadcast(samples, _rewards(samples, "reinforce_pp_by_role" if by_role else "reinforce_pp"))
     if kl_coef:
         for values, ratios in zip(advantages, log_ratios, strict=True):
             ahead = 0.0

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 import torch
-from test_learn import policy_of
+from tensors import policy_of
 
 from coevolve import config, policies
 from coevolve.baselines import maporl, ttrl

@@ -218,7 +218,3 @@ def test_what_two_adapters_or_steps_without_training_would_be_is_refused() -> No
     assert refused("sft", lora=[4, 8, 0.0]).startswith("lora must be [] for sft, whose own adapter is lora_rank")
     assert build("sft", "quick", out="x", overrides={"lora": [4, 8, 0.0], "lora_rank": 0}).lora == (4, 8, 0.0)
     assert refused("base", steps=5) == "steps must be 0 for base, which trains nothing, got 5"
-
-
-def test_the_choices_of_old_are_those_of_the_learner() -> None:
-    assert config.OLD == learn.OLD
