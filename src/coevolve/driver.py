@@ -24,6 +24,14 @@ class Engine:
         """Return at least one finished (ticket, reply) while any turn is waiting."""
         raise NotImplementedError
 
+    def answer(self, turns: Sequence[Turn]) -> list[Reply]:
+        """Submit turns and wait for all their replies."""
+        tickets = [self.submit(turn) for turn in turns]
+        done: dict[Ticket, Reply] = {}
+        while len(done) < len(tickets):
+            done.update(self.poll())
+        return [done[ticket] for ticket in tickets]
+
     def sleep(self) -> None:
         """Give memory back while the policies learn; `sync` wakes the engine up."""
 
@@ -42,21 +50,20 @@ class Batched(Engine):
     """An engine made of one function from turns to replies: every poll answers all that was submitted."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):
-        self.generate = generate
-        self.waiting: list[Turn] = []
-        self.count = 0
+        self.generate, self.count = generate, 0
+        self.waiting: list[tuple[int, Turn]] = []
 
     def submit(self, turn: Turn) -> int:
         """Queue the turn for the next wave."""
-        self.waiting.append(turn)
         self.count += 1
+        self.waiting.append((self.count, turn))
         return self.count
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Answer the whole queue in one call of `generate`."""
         wave, self.waiting = self.waiting, []
-        first = self.count - len(wave) + 1
-        return list(enumerate(self.generate(wave), first))
+        replies = self.generate([turn for _, turn in wave])
+        return [(ticket, reply) for (ticket, _), reply in zip(wave, replies, strict=True)]
 
 
 def turns_of(asked: object, name: str) -> list[Turn]:

@@ -63,18 +63,18 @@ def learn(
     and when the gradient is not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's
     log-ratio of the sampler to `reference`; `value` is the head of an estimator with a learned baseline. Of several
     `ranks` each takes its share of the replies. `entropy` is the mean over the tokens trained on; `surprisal`
-    estimates it over the tokens of all samples, at the temperatures sampled at, in nats. Raises ValueError naming a setting that is not allowed.
+    estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
+    Raises ValueError naming a setting that is not allowed.
     """
     among("advantage", estimator, ESTIMATORS)
     among("old", old, OLD_LOGPROBS)
+    ratios: list[list[float]] = []
     more: tuple[Any, ...] = ()
-    facts = {}
     if kl_coef:
         if reference is None or estimator not in WITH_KL:
             raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
         ratios = _log_ratios(samples, reference, micro_tokens)
         more = (ratios, kl_coef)
-        facts["kl"] = _mean(ratios, 0.0)
     if estimator in WITH_VALUES:
         if value is None:
             raise ValueError(f"advantage {estimator!r} needs a value head, got none")
@@ -83,13 +83,7 @@ def learn(
     if entropy_coef == 0:
         ready = [one for one in ready if any(one.advantages)]
     optimizer.zero_grad(set_to_none=True)
-    sums = _Sums()
-    policy.model.train()  # adapters may have dropout
-    for batch in _micro_batches(ranks.share(ready), micro_tokens, policy.shares_prompts):
-        result, gap_T = _loss(policy, batch, old, kind=kind, clip=clip, entropy_coef=entropy_coef)
-        result.loss.backward()
-        sums.add(result, gap_T)
-    policy.model.eval()
+    sums = _accumulate(policy, ranks.share(ready), micro_tokens, old, kind=kind, clip=clip, entropy_coef=entropy_coef)
     metrics, parameters = sums.metrics(ranks), list(policy.parameters())
     ranks.add_gradients(parameters)
     norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if metrics["tokens"] else 0.0
@@ -105,8 +99,20 @@ def learn(
         "sequences_used": float(len(ready)),
         "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
         "surprisal": -_mean((sample.reply.logprobs for sample in samples), math.nan),
-        **facts,
+        **({"kl": _mean(ratios, 0.0)} if kl_coef else {}),
     }
+
+
+def _accumulate(policy: Policy, ready: Sequence[_Weighted], micro_tokens: int, old: str, **objective: Any) -> "_Sums":
+    """Add every micro-batch to the gradient; return the sums of their metrics."""
+    sums = _Sums()
+    policy.model.train()  # adapters may have dropout
+    for batch in _micro_batches(ready, micro_tokens, policy.shares_prompts):
+        result, gap_T = _loss(policy, batch, old, **objective)
+        result.loss.backward()
+        sums.add(result, gap_T)
+    policy.model.eval()
+    return sums
 
 
 def _mean(rows: Iterable[Sequence[float]], default: float) -> float:

@@ -5,7 +5,7 @@ name only; where they are in a text was found out before.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from statistics import fmean
 
 from coevolve.types import Sample
@@ -61,7 +61,7 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     The agents are the samples of one role and group. Masked segments (reward None) and tokens outside every
     segment get None and do not count in the mean.
     """
-    paid: dict[tuple, list[float]] = defaultdict(list)
+    paid: dict[tuple[Hashable, ...], list[float]] = defaultdict(list)
     for sample in samples:
         for name, reward in segments(sample).items():
             if reward is not None:

@@ -103,7 +103,7 @@ def grade(run: str | Path, name: str, kind: str | None = None, max_tokens: int =
     groups: dict[tuple[str, str, str], list[bool | None]] = {}
     for row, right in zip(rows, correct, strict=True):
         groups.setdefault((row["family"], row["stage"], row["setup"]), []).append(right)
-    used = ", ".join(f"{count:,} {what}" for what, count in getattr(asker, "costs", {}).items())
+    used = ", ".join(f"{count:,} {what.partition('/')[0]}" for what, count in asker.costs().items())
     return [*(line(" ".join(group), Judged(its)) for group, its in groups.items()), *filter(None, [used])]
 
 

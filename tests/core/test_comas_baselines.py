@@ -201,7 +201,7 @@ def test_the_plain_head_gives_the_models_log_probabilities() -> None:
 def test_dpo_makes_the_chosen_answer_likelier(adapted: bool) -> None:
     policy = policies.load("tiny-small")
     if adapted:
-        policy = attach(policy, ["shared"], 4, 8, 0.0, source="tiny-small")["shared"]
+        policy = attach(policy, ["shared"], (4, 8, 0.0), "tiny-small")["shared"]
     protocol = SRLM(questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8, world=Toy())
     rows = [[{"role": "assistant", "content": answer}] for answer in (r"\boxed{yes}", r"\boxed{no}")]
     pair = {"prompt": list(protocol.solver(question="MATH?").messages), "chosen": rows[0], "rejected": rows[1]}

@@ -97,7 +97,7 @@ def test_log_ratios_are_of_the_sampler_over_the_frozen_copy():
 def test_the_reference_of_an_adapter_is_its_base():
     base = policy_of()
     before = copy.deepcopy(base.model)
-    policy = attach(base, ["agent_1", "agent_2"], 4, 8, 0.0, source="x")["agent_1"]
+    policy = attach(base, ["agent_1", "agent_2"], (4, 8, 0.0), "x")["agent_1"]
     reference = policy.reference()
     assert reference.model is policy.model, "no copy is made"
     with torch.no_grad():

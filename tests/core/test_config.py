@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from coevolve import config
-from coevolve import learner as learn
 from coevolve.config import METHODS, Run, build, check, differences, parse_overrides
 from coevolve.papers.mae.method import MAE
 from published.world import DataWorld

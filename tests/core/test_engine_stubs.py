@@ -102,7 +102,7 @@ def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(un
 
 
 def test_an_adapter_is_never_merged_into_quantised_weights(tmp_path, monkeypatch, capsys):
-    policy = adapters.attach(policies.load("tiny-small"), ["p"], 4, 8.0, 0.0, "tiny-small")["p"]
+    policy = adapters.attach(policies.load("tiny-small"), ["p"], (4, 8, 0.0), "tiny-small")["p"]
     policy.save(tmp_path / "adapter")
     monkeypatch.setattr("transformers.PreTrainedModel.is_quantized", True, raising=False)
     assert main(["export", str(tmp_path / "adapter"), "--to", str(tmp_path / "whole")]) == 2

@@ -55,7 +55,7 @@ def test_four_bits_need_a_gpu_before_a_model_loads():
 @pytest.mark.parametrize("unsloth", [False, True])
 def test_large_models_compute_layers_twice_unless_unsloth_does_it(unsloth, monkeypatch):
     def load(model, names, lora, four_bit):
-        return adapters.attach(policies.load(model), names, *lora, source=model)
+        return adapters.attach(policies.load(model), names, lora, model)
 
     monkeypatch.setattr(team, "LARGE", 0)
     monkeypatch.setattr(team, "load_unsloth", load)

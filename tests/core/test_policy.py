@@ -189,8 +189,8 @@ def test_other_architectures_go_through_transformers(stranger, monkeypatch):
     assert [r.ids for r in alone] == [r.ids for r in replies]
     with monkeypatch.context() as little:
         little.setattr(sampler, "POSITIONS", 40)
-        sizes, whole = [], hf_generate._generate_batch
-        little.setattr(hf_generate, "_generate_batch", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
+        sizes, whole = [], hf_generate.generate
+        little.setattr(hf_generate, "generate", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
         assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
     assert len(sizes) > 1, "in batches that fit into memory"
     short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)

@@ -76,7 +76,7 @@ def test_adapters_share_one_base_that_stays_frozen():
 def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
     torch.manual_seed(0)
     base = policies.load("tiny-small", dtype="bfloat16")
-    policy = adapters.attach(base, ["p"], 4, 8.0, 0.0, "tiny-small")["p"]
+    policy = adapters.attach(base, ["p"], (4, 8, 0.0), "tiny-small")["p"]
     for part in policy.parameters():
         assert part.dtype == torch.float32
         torch.nn.init.normal_(part, std=0.1)  # a fresh adapter adds nothing

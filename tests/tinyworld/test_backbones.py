@@ -22,7 +22,7 @@ def test_a_changed_byte_is_found(tmp_path, monkeypatch):
     import shutil
 
     shutil.copytree(tiny.find("tiny"), tmp_path / "tiny")
-    monkeypatch.setattr(tiny, "BACKBONES", tmp_path)
+    monkeypatch.setattr("tinyworld.BACKBONES", tmp_path)
     tiny.verify("tiny")
     weights = tmp_path / "tiny" / "model.safetensors"
     data = bytearray(weights.read_bytes())

@@ -56,12 +56,7 @@ class ServedPolicy:
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
         """Answer turns and wait for all of them."""
-        engine = self.serve(temperature, max_tokens)
-        tickets = [engine.submit(turn) for turn in turns]
-        done: dict[Ticket, Reply] = {}
-        while len(done) < len(tickets):
-            done.update(engine.poll())
-        return [done[ticket] for ticket in tickets]
+        return self.serve(temperature, max_tokens).answer(turns)
 
     def complete(self, turn: Turn, temperature: float, max_tokens: int) -> tuple[Reply, dict[str, int]]:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
@@ -122,7 +117,7 @@ class Server(Engine):
 
     def costs(self) -> dict[str, float]:
         """Return the requests and tokens used since the last call, as NUMBER/POLICY."""
-        used = {f"{key}/{self.policy.name}": float(value) for key, value in self.used.items()}
+        used: dict[str, float] = {f"{key}/{self.policy.name}": value for key, value in self.used.items()}
         self.used = Counter(dict.fromkeys(self.used, 0))
         return used
 

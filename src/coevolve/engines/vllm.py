@@ -64,9 +64,6 @@ class VLLM(Engine):
             raise ValueError(f"engine 'vllm' needs the package vllm ({error}); see environment.yml") from None
         self.policies, self.temperature, self.max_tokens = dict(policies), temperature, max_tokens
         adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
-        self.whole = [policy for policy in policies.values() if not adapters]  # whose own weights are served
-        if len(self.whole) > 1:
-            raise ValueError(f"one vLLM serves one model or the adapters of one base, got {sorted(policies)}")
         first, on_gpu = next(iter(policies.values())), torch.cuda.is_available()
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
         chosen: dict[str, Any] = {
@@ -140,10 +137,10 @@ class VLLM(Engine):
         for name, policy in self.policies.items():
             if isinstance(policy, AdapterPolicy):
                 self._sync_adapter(name, policy)
-        for policy in self.whole:
-            weights = [(key, part.detach()) for key, part in policy.model.named_parameters()]
-            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
-            self.llm.apply_model(_repack_head)
+            elif len(self.policies) == 1:  # a frozen base of adapters never changes
+                weights = [(key, part.detach()) for key, part in policy.model.named_parameters()]
+                self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+                self.llm.apply_model(_repack_head)
         self.llm.reset_prefix_cache()
 
     def close(self) -> None:

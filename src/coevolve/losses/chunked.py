@@ -4,6 +4,7 @@ A chunk's logits are made, judged and overwritten by their own gradient before t
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,8 +28,9 @@ class Tokens:
 
     def part(self, piece: slice) -> "Tokens":
         """Return the tokens of one chunk."""
-        known = (self.targets_T, self.advantages_T, self.old_logprobs_T, self.weights_T)
-        return Tokens(*(x_T if x_T is None else x_T[piece] for x_T in known), self.temperature, self.objective)
+        old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
+        known = self.targets_T[piece], self.advantages_T[piece], old_T, self.weights_T[piece]
+        return Tokens(*known, self.temperature, self.objective)
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
         """Return the objective's value."""
@@ -105,6 +107,8 @@ def run(
         hidden_CH = hidden_TH[piece]
         logits_CV = torch.mm(hidden_CH, head_VH.T, out=rows.logits_CV[: len(hidden_CH)])
         grad_CV = rows(logits_CV, tokens.part(piece), logprobs_T[piece], entropy_T[piece], any(needs))
+        if grad_CV is None:
+            continue
         if grad_TH is not None:
             _product(grad_CV, head_VH, grad_TH[piece])
         if grad_VH is not None:
@@ -135,7 +139,7 @@ class ForwardGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         hidden_TH: Tensor,
         head_VH: Tensor,
         tokens: Tokens,
@@ -154,7 +158,7 @@ class ForwardGradient(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, upstream: Tensor, *_) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         """Scale the gradients by the one that arrives; they are kept for a second backward pass."""
         pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         grads = [None if g is None else torch.mul(g, upstream, out=torch.empty_like(g, dtype=t)) for g, t in pairs]

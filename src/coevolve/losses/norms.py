@@ -21,7 +21,7 @@ def weights(lengths: Sequence[int], kind: str, constant: float | None = None) ->
     divisors = {  # of each token, given the length of the token's sequence
         "token_mean": lambda length: sum(lengths),
         "sequence_mean": lambda length: len(lengths) * length,
-        "constant": lambda length: len(lengths) * constant,
+        "constant": lambda length: len(lengths) * (constant or 0),
         "token_sum": lambda length: 1.0,
     }
     return torch.tensor([1 / divisors[kind](n) for n in lengths for _ in range(n)], dtype=torch.float64)

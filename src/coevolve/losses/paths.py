@@ -6,6 +6,7 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 
 import os
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,17 +54,21 @@ def policy_loss(
         raise ValueError(f"clip must be two numbers of at least 0, how far below and above 1, got {clip}")
     given = {"advantages_T": advantages_T, "old_logprobs_T": old_logprobs_T, "weights_T": weights_T}
     _check(hidden_TH, head_VH, targets_T, temperature, chunk, **given)
-    objective, path = Objective(kind, tuple(clip), entropy_coef), _choose(path, hidden_TH)
+    objective, path = Objective(kind, (clip[0], clip[1]), entropy_coef), _choose(path, hidden_TH)
     if path == "reference":
-        return objective.judge(*statistics(hidden_TH, head_VH, targets_T, temperature), **given)
+        logprobs_T, entropy_T = statistics(hidden_TH, head_VH, targets_T, temperature)
+        return objective.judge(logprobs_T, entropy_T, advantages_T, old_logprobs_T, weights_T)
     dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
     if weights_T is None:
-        given["weights_T"] = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=dtype)
-    values = (x_T if x_T is None else x_T.detach().to(dtype).contiguous() for x_T in given.values())
-    tokens = Tokens(targets_T.contiguous(), *values, temperature, objective)
+        weights_T = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=dtype)
+    advantages_T, weights_T = (x_T.detach().to(dtype).contiguous() for x_T in (advantages_T, weights_T))
+    if old_logprobs_T is not None:
+        old_logprobs_T = old_logprobs_T.detach().to(dtype).contiguous()
+    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, objective)
     needs = tuple(torch.is_grad_enabled() and x.requires_grad for x in (hidden_TH, head_VH))
     work = _rows(path), chunk or _chunk(hidden_TH, head_VH), needs
-    return PolicyLoss(*ForwardGradient.apply(hidden_TH, head_VH, tokens, *work), path=path)
+    values: list[Any] = [*ForwardGradient.apply(hidden_TH, head_VH, tokens, *work), path]
+    return PolicyLoss(*values)
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from coevolve.policies import find
 from coevolve.policies.causal import Policy
@@ -26,14 +25,14 @@ if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
 
-    def __init__(self, model: "PeftModel", tokenizer: PreTrainedTokenizerBase, name: str, adapter: str = ""):
+    def __init__(self, model: "PeftModel", tokenizer: Any, name: str, adapter: str = ""):
         super().__init__(model, tokenizer, name)
         self.adapter = adapter or name
         parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
         self._own = [part for key, part in parts if key.endswith(f".{self.adapter}.weight")]
 
     @property
-    def plain_model(self) -> PreTrainedModel:
+    def plain_model(self) -> Any:
         """The model that PEFT put the adapters into."""
         return self.model.get_base_model()
 
@@ -83,7 +82,7 @@ class BasePolicy(Policy):
     """The base of adapters, which are switched off while it computes."""
 
     @property
-    def plain_model(self) -> PreTrainedModel:
+    def plain_model(self) -> Any:
         """The model that PEFT put the adapters into."""
         return self.model.get_base_model()
 
@@ -93,16 +92,15 @@ class BasePolicy(Policy):
             return super().states(examples)
 
 
-def attach(
-    policy: Policy, names: Sequence[str], rank: int, alpha: float, dropout: float, source: str
-) -> dict[str, AdapterPolicy]:
-    """Put one fresh LoRA adapter per name on every linear layer of a model; return them as policies.
+def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: str) -> dict[str, AdapterPolicy]:
+    """Put one fresh LoRA adapter (rank, alpha, dropout) per name on every linear layer; return them as policies.
 
     They draw their first weights from torch's generator, in the order of `names`. `source` is how the saved
     adapters will name their base.
     """
     from peft import LoraConfig, get_peft_model
 
+    rank, alpha, dropout = lora
     policy.model.name_or_path = str(source)
     config = LoraConfig(
         r=rank,

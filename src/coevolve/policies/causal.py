@@ -6,6 +6,7 @@ of `transformers` by its own `generate`.
 
 import codecs
 import copy
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from os.path import commonprefix
@@ -14,14 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies import HUB_ID, hf_generate
 from coevolve.policies.packing import Example, divide_by_temperature, pack
 from coevolve.policies.qwen2 import Decoder, supports
-from coevolve.policies.sampler import Completion, Request, sample
+from coevolve.policies.sampler import Completion, Request, in_batches, sample
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
@@ -40,7 +41,7 @@ def default_device() -> str:
 class Policy:
     """A causal language model, its tokenizer and the name that turns address it by."""
 
-    def __init__(self, model: Any, tokenizer: PreTrainedTokenizerBase, name: str = "shared"):
+    def __init__(self, model: Any, tokenizer: Any, name: str = "shared"):
         """Wrap a model; raise ValueError when its logits are not just hidden states times output weights."""
         self.tokenizer, self.name = tokenizer, name
         self._bytes: dict[int, bytes] = {}
@@ -57,7 +58,7 @@ class Policy:
             raise ValueError(f"model {type(plain).__name__} adds a bias to its logits or rescales them {rescaled}")
 
     @property
-    def plain_model(self) -> PreTrainedModel:
+    def plain_model(self) -> Any:
         """The model of `transformers`, without what wraps it."""
         return self.model
 
@@ -78,7 +79,9 @@ class Policy:
                     "its tokenizer has no chat template, which every prompt is written in; choose an "
                     "instruct model, or put a chat_template.jinja into the folder"
                 )
-            model = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype or "float32", **safe)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                path, use_safetensors=True, dtype=dtype or "float32", **safe
+            )
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"model {str(path)!r} cannot be loaded: {reason}") from None
@@ -106,9 +109,10 @@ class Policy:
         return Policy(copy.deepcopy(self.model).requires_grad_(False), self.tokenizer, self.name)
 
     @property
-    def head_VH(self) -> nn.Parameter:
+    def head_VH(self) -> Tensor:
         """Output weights: logits are hidden_TH @ head_VH.T."""
-        return self.model.get_output_embeddings().weight
+        weight: Tensor = self.model.get_output_embeddings().weight
+        return weight
 
     @property
     def vocabulary(self) -> int:
@@ -126,8 +130,13 @@ class Policy:
 
     def render(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Return the token ids of a conversation under the chat template, ready for the answer."""
-        messages = list(messages)
-        return self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        return self._rendered([list(messages)])[0]
+
+    def _rendered(self, conversations: list[list[dict[str, str]]]) -> list[list[int]]:
+        ids: list[list[int]] = self.tokenizer.apply_chat_template(
+            conversations, add_generation_prompt=True, return_dict=False
+        )
+        return ids
 
     @torch.no_grad()
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
@@ -142,13 +151,13 @@ class Policy:
         if supports(self.plain_model):
             done = sample(Decoder(self.plain_model), requests, self.end_ids)
         else:
-            done = hf_generate.generate(self.model, requests, self.end_ids)
+            done = in_batches(requests, lambda batch: hf_generate.generate(self.model, batch, self.end_ids))
         asked = zip(turns, requests, done, strict=True)
         return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
     def _requests(self, turns: Sequence[Turn], temperature: float, max_tokens: int) -> list[Request]:
         """Return what the sampler is to be asked for these turns; see `generate`."""
-        context = getattr(self.model.config, "max_position_embeddings", None) or float("inf")
+        context = getattr(self.model.config, "max_position_embeddings", None) or sys.maxsize
         requests = []
         for turn, prompt in zip(turns, self._prompts(turns), strict=True):
             if len(prompt) >= context:
@@ -200,8 +209,7 @@ class Policy:
     def _prompts(self, turns: Sequence[Turn]) -> list[list[int]]:
         said = [tuple(tuple(message.items()) for message in turn.messages) for turn in turns]
         distinct = dict(zip(said, ([*turn.messages] for turn in turns), strict=True))
-        done = self.tokenizer.apply_chat_template([*distinct.values()], add_generation_prompt=True, return_dict=False)
-        rendered = dict(zip(distinct, done, strict=True))
+        rendered = dict(zip(distinct, self._rendered([*distinct.values()]), strict=True))
         return [rendered[key] for key in said]
 
     def reply(self, turn: Turn, prompt: Sequence[int], done: Completion, temperature: float) -> Reply:
@@ -220,7 +228,7 @@ class Policy:
         )
 
     def _decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
         """Return how many characters of `text` are settled after each id; after the last one, all of them."""
@@ -238,5 +246,5 @@ class Policy:
             piece = self.tokenizer.convert_ids_to_tokens([token], skip_special_tokens=True)
             letters = piece[0] if piece and piece[0] else ""
             known = all(letter in BYTE_OF for letter in letters)
-            self._bytes[token] = bytes(map(BYTE_OF.get, letters)) if known else letters.encode()
+            self._bytes[token] = bytes(BYTE_OF[letter] for letter in letters) if known else letters.encode()
         return self._bytes[token]

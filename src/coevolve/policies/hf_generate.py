@@ -1,25 +1,18 @@
 """Samples any causal model of `transformers` with the model's own `generate` and the same keyed noise as `sampler`."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from coevolve.policies.sampler import Completion, Request, batches, check, choose, noise
-
-
-def generate(model: PreTrainedModel, requests: Sequence[Request], ends: Collection[int]) -> list[Completion]:
-    """Return the requests' completions, sampled in batches that fit into memory; see `sampler.sample`."""
-    check(requests)
-    done: dict[int, Completion] = {}
-    for batch in batches(requests):
-        done |= zip(batch, _generate_batch(model, [requests[i] for i in batch], ends), strict=True)
-    return [done[i] for i in range(len(requests))]
+from coevolve.policies.sampler import Completion, Request, choose, noise
 
 
-def _generate_batch(model: PreTrainedModel, requests: list[Request], ends: Collection[int]) -> list[Completion]:
+def generate(model: Any, requests: Sequence[Request], ends: Collection[int]) -> list[Completion]:
+    """Return the completions of one batch; see `sampler.sample`."""
     width, room = max(len(request.prompt) for request in requests), max(request.limit for request in requests)
     padded = [[0] * (width - len(request.prompt)) + list(request.prompt) for request in requests]
     mask = [[0] * (width - len(request.prompt)) + [1] * len(request.prompt) for request in requests]

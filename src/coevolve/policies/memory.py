@@ -36,17 +36,15 @@ def estimate(run: "Run") -> float:
         count, head = sum(part.numel() for part in empty.parameters()), empty.get_output_embeddings()
         linear = [part for part in empty.modules() if isinstance(part, torch.nn.Linear) and part is not head]
         learners = sum(models[name] == model for name in trained)
-        frozen = sum(name == model for name in models.values()) - learners
+        total += 2 * count * (list(models.values()).count(model) - learners)
         if run.lora and learners:
             adapter = run.lora[0] * sum(part.in_features + part.out_features for part in linear)
             total += (0.5 if run.four_bit else 2) * count + 16 * adapter * learners
         else:
             total += 16 * count * learners
-        total += 2 * count * frozen
-        if learners:
-            inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
-            layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner)
-            activations = max(activations, layer * (1 if count > LARGE else config.num_hidden_layers))
+        inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
+        layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner) * bool(learners)
+        activations = max(activations, layer * (1 if count > LARGE else config.num_hidden_layers))
     return (total + activations) / GIB
 
 

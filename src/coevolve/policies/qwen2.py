@@ -5,7 +5,7 @@ tensors only.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from transformers import Qwen2ForCausalLM
 
 
-def supports(model: nn.Module) -> bool:
+def supports(model: Any) -> bool:
     """Say whether `Decoder` computes this model: Qwen2, with LoRA or not, without quantisation or windows."""
     if type(model) is not Qwen2ForCausalLM:
         return False
+    config: Any = model.config
     parts = [part for layer in model.model.layers for part in _projections(layer)]
     plain = all(type(part) is nn.Linear or _is_lora(part) for part in parts)
-    config = model.config
     windows = any(kind != "full_attention" for kind in config.layer_types)
     static_rope = config.rope_parameters["rope_type"] == "default"
     return plain and not windows and static_rope and config.hidden_act == "silu"
@@ -37,7 +37,7 @@ class _Layer(NamedTuple):
     down: Tensor
 
 
-def _projections(layer: nn.Module) -> list[nn.Module]:
+def _projections(layer: Any) -> list[Any]:
     attention, mlp = layer.self_attn, layer.mlp
     return [
         *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
@@ -45,25 +45,23 @@ def _projections(layer: nn.Module) -> list[nn.Module]:
     ]
 
 
-def _is_lora(part: nn.Module) -> bool:
+def _is_lora(part: Any) -> bool:
     """Whether a module is PEFT's plain LoRA on a linear layer (told by its parts, so PEFT need not be loaded)."""
     if type(part).__module__ != "peft.tuners.lora.layer" or type(part.base_layer) is not nn.Linear:
         return False
     return not any(part.use_dora.get(name) or part.lora_bias.get(name) for name in part.active_adapters)
 
 
-def _weight(part: nn.Module) -> Tensor:
+def _weight(part: Any) -> Tensor:
     """Weight of a linear layer, its active adapters added; of the layer's own type."""
-    if type(part) is nn.Linear:
-        return part.weight
-    weight = part.base_layer.weight
-    if part.disable_adapters or part.merged:
+    weight: Tensor = part.weight  # of PEFT's layers as well: the base's
+    if type(part) is nn.Linear or part.disable_adapters or part.merged:
         return weight
     delta = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
     return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 
-def _joined(layer: nn.Module) -> _Layer:
+def _joined(layer: Any) -> _Layer:
     q, k, v, out, gate, up, down = _projections(layer)
     return _Layer(
         layer.input_layernorm.weight,
@@ -79,12 +77,12 @@ def _joined(layer: nn.Module) -> _Layer:
 class Decoder:
     """The functional form of one model."""
 
-    def __init__(self, model: Qwen2ForCausalLM):
+    def __init__(self, model: Any):
         """Read the weights of a model that `supports` accepts, as they are now."""
         config = model.config
         self.model, self.layers = model, [_joined(layer) for layer in model.model.layers]
         self.embedding, self.norm_last = model.model.embed_tokens.weight, model.model.norm.weight
-        self.head_HV = model.lm_head.weight.T
+        self.head_HV: Tensor = model.lm_head.weight.T
         self.heads = config.num_attention_heads, config.num_key_value_heads, model.model.layers[0].self_attn.head_dim
         self.eps = torch.tensor(config.rms_norm_eps, device=self.head_HV.device)
 
@@ -157,7 +155,7 @@ class Decoder:
     def _norm(self, x_NH: Tensor, weight: Tensor) -> Tensor:
         """Apply the root-mean-square norm; on a CPU torch's own makes three times as many calls."""
         if x_NH.is_cuda:
-            return F.rms_norm(x_NH, x_NH.shape[-1:], None, self.eps).mul_(weight)
+            return F.rms_norm(x_NH, x_NH.shape[-1:], None, self.model.config.rms_norm_eps).mul_(weight)
         size = torch.linalg.vector_norm(x_NH, dim=-1, keepdim=True, dtype=torch.float32)
         size = torch.addcmul(self.eps, size, size, value=1 / x_NH.shape[-1]).rsqrt_()
         return (x_NH * size).to(x_NH.dtype).mul_(weight)

@@ -5,7 +5,7 @@ A row's noise depends on the row's key alone. Knows token ids and keys, but neit
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +41,11 @@ class Request(NamedTuple):
     limit: int  # most tokens of the completion
 
 
-def check(requests: Sequence[Request]) -> None:
-    """Raise ValueError naming what is not allowed in one of the requests."""
+def in_batches(requests: Sequence[Request], answer: Callable[[list[Request]], list[Completion]]) -> list[Completion]:
+    """Let `answer` make the completions of the requests in batches that fit into memory.
+
+    Raises ValueError naming what is not allowed in one of the requests.
+    """
     for request in requests:
         if not request.prompt:
             raise ValueError("prompts must be at least one token each")
@@ -50,6 +53,10 @@ def check(requests: Sequence[Request]) -> None:
             raise ValueError(f"temperatures must be finite and at least 0, got {request.temperature}")
         if request.limit < 1:
             raise ValueError(f"max_tokens must be at least 1, got {request.limit}")
+    done: dict[int, Completion] = {}
+    for batch in batches(requests):
+        done |= zip(batch, answer([requests[i] for i in batch]), strict=True)
+    return [done[i] for i in range(len(requests))]
 
 
 def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,14 +100,10 @@ def sample(decoder: Decoder, requests: Sequence[Request], ends: Collection[int])
     A completion draws its noise from its request's key, so what else is in the batch does not change it. Raises
     ValueError for a request that is not allowed, FloatingPointError when the model's output is not finite.
     """
-    check(requests)
-    done: dict[int, Completion] = {}
-    for batch in batches(requests):
-        completions = _decode(decoder, [requests[i] for i in batch], ends)
-        if not all(np.isfinite(logprobs).all() for _, logprobs in completions):
-            raise FloatingPointError("the model's output is not finite: check the weights that it was loaded with")
-        done |= zip(batch, completions, strict=True)
-    return [done[i] for i in range(len(requests))]
+    completions = in_batches(requests, lambda batch: _decode(decoder, batch, ends))
+    if not all(np.isfinite(logprobs).all() for _, logprobs in completions):
+        raise FloatingPointError("the model's output is not finite: check the weights that it was loaded with")
+    return completions
 
 
 def _prefill(decoder: Decoder, prompts: Sequence[tuple[int, ...]], rotary: Tensor, room: int) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ class Team:
             if unsloth:
                 self.learners |= load_unsloth(model, names, lora, four_bit)
             elif lora:
-                self.learners |= attach(load_local(model, dtype=base_dtype()), names, *lora, source=model)
+                self.learners |= attach(load_local(model, dtype=base_dtype()), names, lora, model)
             else:
                 self.learners |= {name: load_local(model, name) for name in names}
         self.policies: dict[str, Policy | ServedPolicy] = {
