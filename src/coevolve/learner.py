@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES
+from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES, Advantages
 from coevolve.checks import among
 from coevolve.choices import OLD_LOGPROBS
 from coevolve.losses import PolicyLoss, policy_loss, weights
@@ -66,20 +66,9 @@ def learn(
     estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
     Raises ValueError naming a setting that is not allowed.
     """
-    among("advantage", estimator, ESTIMATORS)
     among("old", old, OLD_LOGPROBS)
-    ratios: list[list[float]] = []
-    more: tuple[Any, ...] = ()
-    if kl_coef:
-        if reference is None or estimator not in WITH_KL:
-            raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
-        ratios = _log_ratios(samples, reference, micro_tokens)
-        more = (ratios, kl_coef)
-    if estimator in WITH_VALUES:
-        if value is None:
-            raise ValueError(f"advantage {estimator!r} needs a value head, got none")
-        more = (value.observe(samples, micro_tokens),)
-    ready = _weighted(samples, estimator, length_norm, length_constant, more)
+    advantages, facts = _advantages(samples, estimator, micro_tokens, reference, kl_coef, value)
+    ready = _weighted(samples, advantages, length_norm, length_constant)
     if entropy_coef == 0:
         ready = [one for one in ready if any(one.advantages)]
     optimizer.zero_grad(set_to_none=True)
@@ -99,8 +88,30 @@ def learn(
         "sequences_used": float(len(ready)),
         "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
         "surprisal": -_mean((sample.reply.logprobs for sample in samples), math.nan),
-        **({"kl": _mean(ratios, 0.0)} if kl_coef else {}),
+        **facts,
     }
+
+
+def _advantages(
+    samples: Sequence[Sample],
+    estimator: str,
+    micro_tokens: int,
+    reference: Policy | None,
+    kl_coef: float,
+    value: ValueHead | None,
+) -> tuple[Advantages, dict[str, float]]:
+    """Return the estimator's advantages, and the mean log-ratio `kl` to the reference where there is a penalty."""
+    among("advantage", estimator, ESTIMATORS)
+    if kl_coef:
+        if reference is None or estimator not in WITH_KL:
+            raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
+        ratios = _log_ratios(samples, reference, micro_tokens)
+        return ESTIMATORS[estimator](samples, ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
+    if estimator not in WITH_VALUES:
+        return ESTIMATORS[estimator](samples), {}
+    if value is None:
+        raise ValueError(f"advantage {estimator!r} needs a value head, got none")
+    return ESTIMATORS[estimator](samples, value.observe(samples, micro_tokens)), {}
 
 
 def _accumulate(policy: Policy, ready: Sequence[_Weighted], micro_tokens: int, old: str, **objective: Any) -> "_Sums":
@@ -136,9 +147,7 @@ def _log_ratios(samples: Sequence[Sample], reference: Policy, micro_tokens: int)
     return [found.get(id(sample.reply), []) for sample in samples]
 
 
-def _weighted(
-    samples: Sequence[Sample], estimator: str, norm: str, constant: float | None, more: tuple[Any, ...] = ()
-) -> list[_Weighted]:
+def _weighted(samples: Sequence[Sample], advantages: Advantages, norm: str, constant: float | None) -> list[_Weighted]:
     """Return the replies that have tokens; weights count the whole batch, before any reply is left out.
 
     A token whose advantage is None is masked: it has no weight and does not count in the normaliser.
@@ -147,7 +156,6 @@ def _weighted(
         if len(sample.reply.logprobs) != len(sample.reply.ids):
             sizes = f"{len(sample.reply.ids)} ids and {len(sample.reply.logprobs)} log-probabilities"
             raise ValueError(f"a reply of role {sample.role!r} has {sizes}: it needs one of each per token")
-    advantages = ESTIMATORS[estimator](samples, *more)
     counted = iter(weights([sum(a is not None for a in row) for row in advantages], norm, constant).tolist())
     ready = []
     for sample, row in zip(samples, advantages, strict=True):

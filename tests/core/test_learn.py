@@ -8,6 +8,7 @@ import pytest
 import torch
 from tensors import batch_of, draw, gradient, policy_of, teacher_forced, weights_of
 
+from coevolve.advantages import task_relative
 from coevolve.learner import _micro_batches, _weighted, learn
 from coevolve.types import Reply, Turn
 
@@ -117,7 +118,7 @@ def test_old_logprobs_of_the_learner_make_the_ratio_one():
 
 def test_replies_of_several_temperatures_learn_in_one_pass_what_they_learn_apart(monkeypatch):
     samples = batch_of(policy_of(), 24, heats=(1.0, 0.5, 0.1))
-    ready = _weighted(samples, "task_relative", "token_mean", None)
+    ready = _weighted(samples, task_relative(samples), "token_mean", None)
     batches = list(_micro_batches(ready, 100, share=False))
     assert sum(map(len, batches)) == len(ready)
     for batch in batches:
