@@ -115,24 +115,3 @@ def test_without_triton_a_gpu_gets_torch(monkeypatch):
     assert paths._choose(None, hidden) == "chunked"
     with pytest.raises(ValueError, match="path 'triton' needs the package triton"):
         paths._choose("triton", hidden)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "vocabulary", "dtype", "rows"),
-    [
-        (32_768, 151_936, torch.bfloat16, 2_048),  # 594 MiB
-        (30_000, 151_936, torch.bfloat16, 2_048),
-        (4_096, 151_936, torch.float32, 1_024),
-        (100, 151_936, torch.bfloat16, 128),
-        (32_768, 511, torch.bfloat16, 32_768),
-    ],
-)
-def test_chunks_of_a_gpu_are_whole_tiles_within_600_mib(tokens, vocabulary, dtype, rows):
-    class States:
-        is_cuda, element_size = True, lambda self: dtype.itemsize
-
-        def __len__(self):
-            return tokens
-
-    assert paths._chunk(States(), range(vocabulary)) == rows
-    assert rows * vocabulary * dtype.itemsize <= 600 * 2**20 and rows % 128 == 0

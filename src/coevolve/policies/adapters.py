@@ -81,10 +81,7 @@ class AdapterPolicy(Policy):
 class BasePolicy(Policy):
     """The base of adapters, which are switched off while it computes."""
 
-    @property
-    def plain_model(self) -> Any:
-        """The model that PEFT put the adapters into."""
-        return self.model.get_base_model()
+    plain_model = AdapterPolicy.plain_model
 
     def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return hidden states and targets without any adapter; see `Policy.states`."""

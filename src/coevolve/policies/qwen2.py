@@ -57,7 +57,7 @@ def _weight(part: Any) -> Tensor:
     weight: Tensor = part.weight  # of PEFT's layers as well: the base's
     if type(part) is nn.Linear or part.disable_adapters or part.merged:
         return weight
-    delta = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
+    delta: Tensor = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
     return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 
