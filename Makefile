@@ -15,10 +15,9 @@ ENGINES := .venv-engines
 ENGINES_PY := $(ENGINES)/bin/python
 ENGINES_READY := $(ENGINES)/.ready
 EXECUTORS_READY := $(VENV)/.ready-executors
-DEEPSPEED_READY := $(VENV)/.ready-deepspeed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-engines test-executors test-deepspeed lint lab bench clean
+.PHONY: help setup reproduce test test-engines test-executors lint lab bench clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
@@ -40,9 +39,6 @@ test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if
 
 test-executors: $(EXECUTORS_READY) ## run the tests of Ray and Snakemake, real ones on this machine (adds 330 MB to .venv)
 	$(PY) -m pytest tests/reproduce/test_executors.py $(ARGS)
-
-test-deepspeed: $(DEEPSPEED_READY) ## run the tests of DeepSpeed in two processes, on CPUs (adds 20 MB to .venv)
-	$(PY) -m pytest tests/core/test_zero.py $(ARGS)
 
 lint: $(READY) ## check the code's style
 	$(PY) -m ruff check . $(ARGS)
@@ -73,13 +69,6 @@ $(READY): pyproject.toml constraints.txt
 $(EXECUTORS_READY): $(READY)
 	@echo "installing Ray and Snakemake into $(VENV) (a minute or two)"
 	@$(PY) -m pip install -q -e ".[ray,snakemake]"
-	@touch $@
-
-# Its setup imports torch, hence no isolation, and what isolation would have brought.
-$(DEEPSPEED_READY): $(READY)
-	@echo "installing DeepSpeed into $(VENV) (half a minute)"
-	@$(PY) -m pip install -q setuptools wheel
-	@$(PY) -m pip install -q --no-build-isolation -e ".[deepspeed]" -c constraints.txt
 	@touch $@
 
 # torch first, so that no resolver replaces its build; Unsloth last and without its dependencies, which would bring

@@ -67,15 +67,15 @@ class Problem:
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        settings = {"clip": CLIP, "entropy_coef": self.case.bonus}
-        return reference.objective(logprobs_T, entropy_T, self.advantages_T, self.old_T, **settings).loss
+        objective = reference.Objective(clip=CLIP, entropy_coef=self.case.bonus)
+        return objective.judge(logprobs_T, entropy_T, self.advantages_T, self.old_T).loss
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""
         first, *rest = (x_T[:LENGTH].detach() for x_T in (self.hidden_TH, *self.given[2:]))
         first, share_T = first.double().requires_grad_(), torch.full((len(first),), 1 / self.case.T).to(first.device)
         settings = {"clip": CLIP, "entropy_coef": self.case.bonus, "weights_T": share_T}
-        reference.policy_loss(first, self.head_VH.detach().double(), *rest, **settings).loss.backward()
+        policy_loss(first, self.head_VH.detach().double(), *rest, path="reference", **settings).loss.backward()
         return float((self.hidden_TH.grad[:LENGTH] - first.grad).norm() / first.grad.norm())
 
 

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalL
 
 from coevolve import config
 from coevolve.loop import Trainer, peak_rss_mb
-from tinyworld.recipe import find
+from coevolve.policies import find
 
 SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
     "3b": (

@@ -6,7 +6,6 @@ Pure arithmetic on samples. Knows roles and groups by name only, and neither tex
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from numbers import Real
 from statistics import fmean
 
 from coevolve.segments import gae, segment_centred
@@ -14,7 +13,8 @@ from coevolve.types import Sample
 
 EPSILON = 1e-8
 
-Estimator = Callable[[Sequence[Sample]], list[list[float | None]]]
+Advantages = Sequence[Sequence[float | None]]
+Estimator = Callable[..., Advantages]  # of samples, and what WITH_VALUES and WITH_KL say
 
 
 def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
@@ -53,56 +53,47 @@ def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
 def _baselined(
     name: str, samples: Sequence[Sample], scaled: Callable[[list[float], list[int]], list[float]]
 ) -> list[list[float]]:
-    """Rewards less the mean of their role and group; `scaled` takes a group's and its lengths in tokens."""
+    """Rewards less the mean of their role and group; `scaled` takes these differences and the lengths in tokens."""
     rewards, advantages = _rewards(samples, name), [0.0] * len(samples)
-    for rows in _rows(samples, lambda sample: (sample.role, sample.group)):
-        lengths = [len(samples[row].reply.ids) for row in rows]
-        for row, value in zip(rows, scaled(_centred([rewards[row] for row in rows]), lengths), strict=True):
-            advantages[row] = value
+    for indices in _by(samples, lambda sample: (sample.role, sample.group)):
+        lengths = [len(samples[i].reply.ids) for i in indices]
+        for i, value in zip(indices, scaled(_centred([rewards[i] for i in indices]), lengths), strict=True):
+            advantages[i] = value
     return _broadcast(samples, advantages)
 
 
 def reinforce_pp(
-    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] | None = None, kl_coef: float = 0.0
+    samples: Sequence[Sample],
+    log_ratios: Sequence[Sequence[float]] = (),
+    kl_coef: float = 0.0,
+    by_role: bool = False,
 ) -> list[list[float]]:
     """REINFORCE++ as CoMAS uses it (Eqs. 9 and 10): rewards less cumulative KL, normalised over an agent's tokens.
 
     A_t = reward - kl_coef * sum of `log_ratios` (policy over reference, one per token) from t to the end; then
     mean and population standard deviation over all tokens of the policy's buffer, + 1e-8. Samples with a group
-    share them with that group only.
+    share them with that group only; with `by_role`, with their interaction type.
     """
-    return _reinforce_pp("reinforce_pp", samples, log_ratios, kl_coef, lambda s: (s.policy, s.group))
-
-
-def reinforce_pp_by_role(
-    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] | None = None, kl_coef: float = 0.0
-) -> list[list[float]]:
-    """`reinforce_pp` with a mean and a deviation per interaction type, so that none has a standing advantage."""
-    return _reinforce_pp("reinforce_pp_by_role", samples, log_ratios, kl_coef, lambda s: (s.policy, s.role, s.group))
-
-
-def _reinforce_pp(
-    name: str,
-    samples: Sequence[Sample],
-    log_ratios: Sequence[Sequence[float]] | None,
-    kl_coef: float,
-    buffer: Callable[[Sample], Hashable],
-) -> list[list[float]]:
-    advantages = _broadcast(samples, _rewards(samples, name))
+    advantages = _broadcast(samples, _rewards(samples, "reinforce_pp_by_role" if by_role else "reinforce_pp"))
     if kl_coef:
         for values, ratios in zip(advantages, log_ratios, strict=True):
             ahead = 0.0
             for t in reversed(range(len(values))):
                 ahead += ratios[t]
                 values[t] -= kl_coef * ahead
-    for rows in _rows(samples, buffer):
-        tokens = [(row, t) for row in rows for t in range(len(advantages[row]))]
-        if not tokens:
-            continue
-        values = _standardised(_centred([advantages[row][t] for row, t in tokens]))
-        for (row, t), value in zip(tokens, values, strict=True):
-            advantages[row][t] = value
+    for indices in _by(samples, lambda s: (s.policy, s.role if by_role else None, s.group)):
+        tokens = [(i, t) for i in indices for t in range(len(advantages[i]))]
+        values = _standardised(_centred([advantages[i][t] for i, t in tokens])) if tokens else []
+        for (i, t), value in zip(tokens, values, strict=True):
+            advantages[i][t] = value
     return advantages
+
+
+def reinforce_pp_by_role(
+    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] = (), kl_coef: float = 0.0
+) -> list[list[float]]:
+    """`reinforce_pp` with a mean and a deviation per interaction type, so that none has a standing advantage."""
+    return reinforce_pp(samples, log_ratios, kl_coef, by_role=True)
 
 
 WITH_VALUES = ("gae",)  # these take an estimate of the expected reward per token as well
@@ -119,18 +110,21 @@ ESTIMATORS: dict[str, Estimator] = {
 
 
 def _rewards(samples: Sequence[Sample], estimator: str) -> list[float]:
+    rewards = []
     for sample in samples:
-        if not isinstance(sample.reward, Real) or not math.isfinite(sample.reward):
+        if not isinstance(sample.reward, (int, float)) or not math.isfinite(sample.reward):
             wanted = f"advantage {estimator!r} takes one finite number per reply"
             raise ValueError(f"{wanted}, role {sample.role!r} earned {sample.reward!r}")
-    return [float(sample.reward) for sample in samples]
+        rewards.append(float(sample.reward))
+    return rewards
 
 
-def _rows(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[list[int]]:
-    rows = defaultdict(list)
-    for row, sample in enumerate(samples):
-        rows[key(sample)].append(row)
-    return list(rows.values())
+def _by(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[list[int]]:
+    """Return the samples' indices, those of one key together."""
+    found = defaultdict(list)
+    for i, sample in enumerate(samples):
+        found[key(sample)].append(i)
+    return list(found.values())
 
 
 def _centred(rewards: list[float]) -> list[float]:
@@ -145,6 +139,6 @@ def _standardised(centred: list[float]) -> list[float]:
     return [value / scale for value in centred]
 
 
-def _broadcast(samples: Sequence[Sample], advantages: list[float]) -> list[list[float]]:
-    pairs = zip(samples, advantages, strict=True)
-    return [[advantage] * len(sample.reply.ids) for sample, advantage in pairs]
+def _broadcast(samples: Sequence[Sample], values: list[float]) -> list[list[float]]:
+    """Return each sample's value on every token of the sample."""
+    return [[value] * len(sample.reply.ids) for sample, value in zip(samples, values, strict=True)]

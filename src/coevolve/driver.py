@@ -1,24 +1,53 @@
 """Plays episodes. The only file that knows both methods and engines; it reads neither text nor tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from coevolve.types import Episode, Outcome, Reply, Turn
 
+Ticket = Hashable
 
-@runtime_checkable
-class Engine(Protocol):
-    """Answers turns in any order: `submit` hands one in, `poll` returns those that are finished."""
 
-    def submit(self, turn: Turn) -> int:
+class Engine:
+    """Answers turns in any order: `submit` hands one in, `poll` returns those that are finished.
+
+    A subclass writes these two; the rest has defaults, for engines without memory or costs of their own.
+    """
+
+    remote = False  # True: replies are computed in another process, which works on while others are polled
+
+    def submit(self, turn: Turn) -> Ticket:
         """Accept a turn and return its ticket."""
+        raise NotImplementedError
 
-    def poll(self) -> list[tuple[int, Reply]]:
+    def poll(self) -> list[tuple[Ticket, Reply]]:
         """Return at least one finished (ticket, reply) while any turn is waiting."""
+        raise NotImplementedError
+
+    def answer(self, turns: Sequence[Turn]) -> list[Reply]:
+        """Submit turns and wait for all their replies."""
+        tickets = [self.submit(turn) for turn in turns]
+        done: dict[Ticket, Reply] = {}
+        while len(done) < len(tickets):
+            done.update(self.poll())
+        return [done[ticket] for ticket in tickets]
+
+    def sleep(self) -> None:
+        """Give memory back while the policies learn; `sync` wakes the engine up."""
+
+    def sync(self) -> None:
+        """Speak with the policies' weights as they are now."""
+
+    def close(self) -> None:
+        """Free all memory; nothing can be asked afterwards."""
+
+    def costs(self) -> dict[str, float]:
+        """Return what was used since the last call (requests, tokens), by name."""
+        return {}
 
 
-class Batched:
+class Batched(Engine):
     """An engine made of one function from turns to replies: every poll answers all that was submitted."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):
@@ -31,7 +60,7 @@ class Batched:
         self.waiting.append((self.count, turn))
         return self.count
 
-    def poll(self) -> list[tuple[int, Reply]]:
+    def poll(self) -> list[tuple[Ticket, Reply]]:
         """Answer the whole queue in one call of `generate`."""
         wave, self.waiting = self.waiting, []
         replies = self.generate([turn for _, turn in wave])
@@ -97,7 +126,7 @@ def play(
     """
     numbers = range(len(episodes)) if numbers is None else numbers
     players = [_Player(episode, i, key) for i, episode in zip(numbers, episodes, strict=True)]
-    owner: dict[int, tuple[_Player, int]] = {}
+    owner: dict[Ticket, tuple[_Player, int]] = {}
 
     def submit(player: _Player, turns: list[Turn]) -> None:
         for slot, turn in enumerate(turns):
@@ -140,7 +169,7 @@ class Steps:
         if not self.asked:
             raise StopIteration
         tickets = [self.engine.submit(turn) for turn in self.asked]
-        got: dict[int, Reply] = {}
+        got: dict[Ticket, Reply] = {}
         while len(got) < len(tickets):
             got.update(self.engine.poll())
         return self.answer([got[ticket] for ticket in tickets])

@@ -5,7 +5,7 @@ name only; where they are in a text was found out before.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from statistics import fmean
 
 from coevolve.types import Sample
@@ -26,25 +26,26 @@ def owners(sample: Sample) -> list[str | None]:
     and a token that completes no character (part of a multi-byte one) goes with the character that comes next.
     A segment without spans is the whole reply, its end token included. What two segments claim belongs to none.
     """
-    names = [_claims(sample, name) for name in segments(sample)]
-    rows = zip(*names, strict=True) if names else [()] * len(sample.reply.ids)
-    found = [[name for name in row if name is not None] for row in rows]
-    return [claims[0] if len(claims) == 1 else None for claims in found]
+    found: list[list[str]] = [[] for _ in sample.reply.ids]
+    for name in segments(sample):
+        for i in _claimed(sample, name):
+            found[i].append(name)
+    return [names[0] if len(names) == 1 else None for names in found]
 
 
-def _claims(sample: Sample, name: str) -> list[str | None]:
-    """The segment's name at each of its tokens, None elsewhere."""
+def _claimed(sample: Sample, name: str) -> set[int]:
+    """Return which tokens belong to a segment."""
     reply = sample.reply
     if name not in sample.spans:
-        return [name] * len(reply.ids)
-    claimed: list[str | None] = [None] * len(reply.ids)
+        return {*range(len(reply.ids))}
+    claimed = set()
     starts = (0, *reply.ends)
     for first, last in sample.spans[name]:
         # A token that ends where the span does may hold the first byte of the next character, if that has several.
         sure = last if last >= len(reply.text) or reply.text[last].isascii() else last - 1
         for i, end in enumerate(reply.ends):
             if first <= starts[i] < last and end <= (sure if starts[i] < end else last):
-                claimed[i] = name
+                claimed.add(i)
     return claimed
 
 
@@ -60,7 +61,7 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     The agents are the samples of one role and group. Masked segments (reward None) and tokens outside every
     segment get None and do not count in the mean.
     """
-    paid: dict[tuple, list[float]] = defaultdict(list)
+    paid: dict[tuple[Hashable, ...], list[float]] = defaultdict(list)
     for sample in samples:
         for name, reward in segments(sample).items():
             if reward is not None:
@@ -68,13 +69,11 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     means = {key: rewards[0] if min(rewards) == max(rewards) else fmean(rewards) for key, rewards in paid.items()}
     advantages = []
     for sample in samples:
-        rewards = segments(sample)
-        mine = {
-            name: reward - means[sample.role, sample.group, name]
-            for name, reward in rewards.items()
-            if reward is not None
-        }
-        advantages.append([mine.get(name) if name is not None else None for name in owners(sample)])
+        centred: dict[str | None, float] = {}
+        for name, reward in segments(sample).items():
+            if reward is not None:
+                centred[name] = reward - means[sample.role, sample.group, name]
+        advantages.append([centred.get(name) for name in owners(sample)])
     return advantages
 
 
@@ -85,7 +84,7 @@ def gae(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[li
     drawn. A segment's tokens form one trajectory with its reward on the last of them and value 0 after it, so
     nothing leaks from one segment into another. Masked tokens get None.
     """
-    advantages = []
+    advantages: list[list[float | None]] = []
     for sample, estimates in zip(samples, values, strict=True):
         row: list[float | None] = [None] * len(sample.reply.ids)
         rewards, names = segments(sample), owners(sample)

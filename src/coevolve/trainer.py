@@ -7,7 +7,6 @@ import json
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy
@@ -43,9 +42,9 @@ class Trainer:
         models, trained = assign(method, run.model)
         self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
         if method.kl_coef:
-            self.team.remember()
+            self.team.keep_references()
         if method.estimator in WITH_VALUES:
-            self.team.expect()
+            self.team.add_value_heads()
         self.team.optimize(run.learning_rate, run.weight_decay)
         self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
 
@@ -66,14 +65,14 @@ class Trainer:
         """
         run = self.run
         learnt = {}
-        self.engine.rest()
+        self.engine.sleep()
         for number, name in enumerate(self.team.trained):
             samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
             if not samples:
                 continue
             torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
             learnt[name] = learn(
-                self.team.policies[name],
+                self.team.learners[name],
                 self.team.optimizers[name],
                 samples,
                 estimator=self.method.estimator,
@@ -84,7 +83,6 @@ class Trainer:
                 length_norm=run.length_norm,
                 length_constant=float(run.max_tokens),
                 grad_clip=run.grad_clip,
-                temperature=run.temperature,
                 micro_tokens=run.micro_tokens,
                 reference=self.team.references.get(name),
                 kl_coef=self.method.kl_coef,
@@ -122,7 +120,7 @@ class Trainer:
         pools = {name: pool.items for name, pool in self.method.pools.items()}
         files = {
             "policy": self.team.save,
-            "optimizers": partial(self.team.save_optimizers, states=self.team.optimizer_states()),
+            "optimizers": self.team.save_optimizers,
             "pools.json": json.dumps(pools).encode(),
             "config.json": json.dumps(record.clean(self.run.describe())).encode(),
         }

@@ -25,6 +25,11 @@ class Turn:
     key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: the sampling noise depends on it
     siblings: Hashable = None  # filled in by `play`: equal for all turns of one episode
 
+    def sampling(self, temperature: float, max_tokens: int) -> tuple[float, int]:
+        """Return the turn's own temperature and max_tokens, and the engine's (the arguments) where it has none."""
+        heat = temperature if self.temperature is None else self.temperature
+        return heat, max_tokens if self.max_tokens is None else self.max_tokens
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -37,6 +42,7 @@ class Reply:
     logprobs: tuple[float, ...] = ()  # of each id under the policy that sampled it, at the sampling temperature
     ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
     finished: bool = True  # False: cut off at max_tokens
+    temperature: float = 1.0  # that `logprobs` are of
 
     @property
     def siblings(self) -> Hashable:

@@ -13,26 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tinyworld import BACKBONES, NAMES, backbone
+from tinyworld import BACKBONES, NAMES
 
 CARD = BACKBONES / "card.md"  # the template of their model cards
 NUMBERS = BACKBONES / "numbers.json"  # the number that each token had in the training of a new model
 SUMS = "SHA256SUMS"
-
-
-def find(model: str | Path) -> Path | str:
-    """What `coevolve.policies.find` will say; to be removed with the imports of it."""
-    from coevolve.policies import HUB_ID
-
-    folder = backbone(str(model)) or Path(model)
-    if (folder / "config.json").is_file():
-        return folder
-    if HUB_ID.fullmatch(str(model)) and not folder.exists():
-        return str(model)
-    raise ValueError(
-        f"model must be one of {', '.join(NAMES)}, a folder with a transformers checkpoint, a model id of the hub "
-        f"(ORG/NAME), or a server (http://HOST/v1#MODEL), got {str(model)!r}"
-    )
 
 
 def read_card(folder: Path) -> dict[str, Any]:

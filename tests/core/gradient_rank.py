@@ -1,6 +1,6 @@
-"""What tests/test_ranks.py runs in every process of a run, and once in one alone: one batch's gradient, written down.
+"""What test_ranks.py runs in every process of a run, and once in one alone: one batch's gradient, written down.
 
-`plain` takes the batch in a single pass in which no two rows share a prompt; otherwise it is packed and in many passes.
+`plain` takes the batch in a single pass in which no two samples share a prompt; otherwise it is packed, in many passes.
 """
 
 import json
@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 from safetensors.torch import save_file
-from test_team import ask
+from tensors import ask
 
 from coevolve.learner import learn
 from coevolve.policies import Policy
-from coevolve.policies.sharding import whole
 from coevolve.policies.team import Team
 from coevolve.ranks import Ranks
 
@@ -29,26 +28,10 @@ def main(out: Path, plain: bool) -> None:
     if plain:
         Policy.shares_prompts = False
     states, found = policy.states, {}
-
-    def noting(rows):
-        passes.append(len(rows))
-        return states(rows)
-
-    def keep() -> None:
-        found.update({name: whole(part.grad).clone() for name, part in policy.model.named_parameters()})
-
-    policy.states, team.optimizers["p"].step = noting, keep
-    team.spread()
-    learn(
-        policy,
-        team.optimizers["p"],
-        samples,
-        estimator="task_relative",
-        entropy_coef=0.01,
-        grad_clip=None,
-        micro_tokens=10**6 if plain else 20,
-        ranks=ranks,
-    )
+    policy.states = lambda examples: passes.append(len(examples)) or states(examples)
+    team.optimizers["p"].step = lambda: found.update({k: p.grad.clone() for k, p in policy.model.named_parameters()})
+    settings = {"estimator": "task_relative", "entropy_coef": 0.01, "grad_clip": None, "ranks": ranks}
+    learn(policy, team.optimizers["p"], samples, micro_tokens=10**6 if plain else 20, **settings)
     save_file(found, out / f"{ranks.index}.safetensors")
     (out / f"{ranks.index}.json").write_text(json.dumps({"passes": passes, "packed": policy.shares_prompts}))
 

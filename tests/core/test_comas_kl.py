@@ -5,14 +5,11 @@ import math
 
 import pytest
 import torch
-from test_learn import Keep, batch_of, gradient, policy_of
-from test_sampler import teacher_forced
+from tensors import Keep, batch_of, gradient, policy_of, teacher_forced
 
 from coevolve.advantages import reinforce_pp, reinforce_pp_by_role
 from coevolve.learner import _log_ratios, learn
-from coevolve.losses import selective_logprobs
 from coevolve.policies.adapters import attach
-from coevolve.policies.reference import Reference
 from coevolve.policies.team import Team
 from coevolve.types import Reply, Turn
 
@@ -85,41 +82,36 @@ def shifted(policy, by=0.3):
 
 def test_log_ratios_are_of_the_sampler_over_the_frozen_copy():
     policy = policy_of()
-    reference, start = Reference(policy), copy.deepcopy(policy.model)
+    reference, start = policy.reference(), copy.deepcopy(policy.model)
     shifted(policy)
-    samples = batch_of(policy, 9, heats=(None, 0.7, 0.0))
-    found = _log_ratios(samples, reference, 1.0, 60)
+    samples = batch_of(policy, 9, heats=(1.0, 0.7, 0.0))
+    found = _log_ratios(samples, reference, 60)
     for one, ratios in zip(samples, found, strict=True):
-        heat = one.reply.turn.temperature or 1.0
-        now, then = (
-            teacher_forced(model, one.reply.prompt_ids, list(one.reply.ids), heat).tolist()
-            for model in (policy.model, start)
-        )
+        said = one.reply.prompt_ids, list(one.reply.ids), one.reply.temperature
+        now, then = (teacher_forced(model, *said).tolist() for model in (policy.model, start))
         assert ratios == pytest.approx([a - b for a, b in zip(now, then, strict=True)], abs=1e-4)
     assert max(abs(ratio) for ratio in flat(found)) > 0.05
-    assert not any(p.requires_grad for p in reference.policy.model.parameters())
+    assert not any(p.requires_grad for p in reference.model.parameters())
 
 
 def test_the_reference_of_an_adapter_is_its_base():
     base = policy_of()
     before = copy.deepcopy(base.model)
-    policy = attach(base, ["agent_1", "agent_2"], 4, 8, 0.0, source="x")["agent_1"]
-    reference = Reference(policy)
-    assert reference.policy is policy, "no copy is made"
-    shifted_adapter = list(policy.parameters())
+    policy = attach(base, ["agent_1", "agent_2"], (4, 8, 0.0), "x")["agent_1"]
+    reference = policy.reference()
+    assert reference.model is policy.model, "no copy is made"
     with torch.no_grad():
-        for parameter in shifted_adapter:
+        for parameter in policy.parameters():
             parameter += 0.5
-    rows = [([5, 6, 7], [8, 9])]
-    plain = teacher_forced(before, [5, 6, 7], [8, 9])
-    torch.testing.assert_close(reference.logprobs(rows, [1.0] * len(rows)), plain, atol=1e-4, rtol=1e-4)
-    adapted = selective_logprobs(policy.states(rows)[0], policy.head_VH, policy.states(rows)[1])
-    assert (adapted - plain).abs().max() > 1e-2, "and the adapter speaks again afterwards"
+    said = Reply(Turn("solver", ()), "", (5, 6, 7), (8, 9))
+    plain = teacher_forced(before, said.prompt_ids, said.ids)
+    torch.testing.assert_close(reference.logprobs([said]), plain, atol=1e-4, rtol=1e-4)
+    assert (policy.logprobs([said]) - plain).abs().max() > 1e-2, "and the adapter speaks again afterwards"
 
 
 def test_learning_uses_the_penalised_advantage():
     policy = policy_of()
-    reference, start = Reference(policy), copy.deepcopy(policy.model)
+    reference, start = policy.reference(), copy.deepcopy(policy.model)
     shifted(policy)
     samples, tokens = batch_of(policy, 8), []
     for one in samples:
@@ -145,14 +137,14 @@ def test_beta_zero_leaves_no_trace():
 @pytest.mark.parametrize("change", [{"reference": None}, {"estimator": "task_relative"}])
 def test_a_penalty_without_what_it_needs_is_refused(change):
     policy = policy_of()
-    settings = {"estimator": "reinforce_pp", "reference": Reference(policy), "kl_coef": 0.1, **change}
+    settings = {"estimator": "reinforce_pp", "reference": policy, "kl_coef": 0.1, **change}
     with pytest.raises(ValueError, match="^kl_coef needs a reference"):
         learn(policy, Keep(policy.parameters(), lr=1.0), batch_of(policy, 4), **settings)
 
 
-def test_a_team_remembers_only_when_asked():
+def test_a_team_keeps_references_only_when_asked():
     team = Team({"agent_1": "tiny-small", "agent_2": "tiny-small"}, ["agent_1", "agent_2"])
     assert team.references == {}
-    team.remember()
+    team.keep_references()
     assert set(team.references) == {"agent_1", "agent_2"}
-    assert team.references["agent_1"].policy.model is not team.policies["agent_1"].model
+    assert team.references["agent_1"].model is not team.policies["agent_1"].model

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from coevolve import config, record
 from coevolve.loop import Trainer, train
-from tinyworld.recipe import find
+from coevolve.policies import find
 
 SMALL = {
     "batch_size": 1,

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_learn import Keep, policy_of
+from tensors import Keep, policy_of
 from test_value import samples_of
 
 from coevolve import config, record
-from coevolve.learner import _rows, learn
+from coevolve.advantages import ESTIMATORS
+from coevolve.learner import _weighted, learn
 from coevolve.loop import train
 from coevolve.segments import owners
 from coevolve.types import Sample
@@ -41,7 +42,7 @@ def gradient(samples: list[Sample]) -> list:
 def test_masked_tokens_have_no_weight_and_no_gradient() -> None:
     policy = policy_of()
     samples = samples_of(policy)
-    for row in _rows(samples, "segment_centred", "token_sum", None, 1.0):
+    for row in _weighted(samples, ESTIMATORS["segment_centred"](samples), "token_sum", None):
         (sample,) = [s for s in samples if s.reply is row.reply]
         inside = [name == "s" for name in owners(sample)]
         assert row.weights == [float(paid) for paid in inside] and any(inside)

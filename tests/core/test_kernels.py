@@ -1,4 +1,4 @@
-"""The Triton kernel without a GPU: interpreted against the reference, and compiled for three generations of GPUs."""
+"""The Triton kernels without a GPU: interpreted against the reference, and compiled for three generations of GPUs."""
 
 import os
 import re
@@ -17,14 +17,6 @@ triton = pytest.importorskip("triton", reason="the kernel is tested where triton
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 WORDS = {"fp32": 4, "bf16": 2}
-ALL = {"KIND": "ppo", "HAS_OLD": True, "HAS_DUAL": True, "HAS_BONUS": True, "GRADIENT": True}
-VARIANTS = {
-    "everything": ALL,
-    "plain ppo": ALL | {"HAS_DUAL": False, "HAS_BONUS": False},
-    "importance": ALL | {"KIND": "importance", "HAS_BONUS": False},
-    "reinforce": ALL | {"KIND": "reinforce", "HAS_OLD": False},
-    "statistics": ALL | {"GRADIENT": False, "HAS_OLD": False},
-}
 
 
 @pytest.mark.timeout(600)
@@ -37,8 +29,8 @@ def test_interpreted_kernel():
     assert re.search(r"\d{2,} passed", done.stdout) and "skipped" not in done.stdout
 
 
-def compiled(capability: int, word: str, columns: int, flags: dict, folder: Path) -> tuple[str, str]:
-    """The compiler's resource report and the machine code of the kernel as it is launched for such rows."""
+def compiled(kernel, flags: dict, capability: int, word: str, columns: int, folder: Path) -> tuple[str, str]:
+    """The compiler's resource report and the machine code of a kernel as it is launched for such rows."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -47,13 +39,13 @@ def compiled(capability: int, word: str, columns: int, flags: dict, folder: Path
     shape = kernels.launch(columns, WORDS[word])
     warps = shape.pop("num_warps")
     constants = {"LOWEST": kernels.LOWEST, **flags, **shape}
-    pointers = {"logits": f"*{word}", "targets": "*i64"}
-    pointers |= dict.fromkeys(("advantages", "old", "weights", "logprobs", "entropy"), "*fp32")
-    kinds = pointers | {"width": "i32", "columns": "i32"} | dict.fromkeys(constants, "constexpr")
-    names = kernels._rows.arg_names
+    names = kernel.arg_names
+    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse": "fp32", "width": "i32", "columns": "i32"}
+    kinds |= dict.fromkeys(constants, "constexpr")
+    signature = {name: kinds.get(name, "*fp32") for name in names}
     # Triton itself finds out at launch that these are multiples of 16; `columns` may be anything.
-    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name in pointers or name == "width"}
-    source = ASTSource(kernels._rows, {name: kinds.get(name, "fp32") for name in names}, constants, aligned)
+    wide = [i for i, name in enumerate(names) if signature[name].startswith("*") or name == "width"]
+    source = ASTSource(kernel, signature, constants, {(i,): [["tt.divisibility", 16]] for i in wide})
     binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
     cubin = folder / "kernel.cubin"
     cubin.write_bytes(binary.asm["cubin"])
@@ -64,20 +56,25 @@ def compiled(capability: int, word: str, columns: int, flags: dict, folder: Path
     return read("--dump-resource-usage"), read("--dump-sass")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("capability", [80, 90, 100])
 @pytest.mark.parametrize("word", ["bf16", "fp32"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_compiled_kernel_spills_nothing_and_moves_16_bytes(capability, word, variant, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [("_statistics", {}), ("_gradient", {"HAS_BONUS": True}), ("_gradient", {"HAS_BONUS": False})],
+)
+def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name, flags, tmp_path, monkeypatch):
+    from coevolve.losses import kernels
+
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    flags = VARIANTS[variant]
-    for columns in (151_936, 50_257, 511) if flags is ALL else (151_936,):
-        report, code = compiled(capability, word, columns, flags, tmp_path)
+    for columns in (151_936, 50_257, 511):
+        report, code = compiled(getattr(kernels, name), flags, capability, word, columns, tmp_path)
         usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", report))
         assert usage["STACK"] == usage["LOCAL"] == "0" and not re.search(r"\b(LDL|STL)\b", code), report
         assert int(usage["REG"]) <= 64  # 32 warps of a program then fit on a multiprocessor
         if columns > 511:
             assert re.search(r"LDG\.E\S*\.128", code)
-            assert bool(re.search(r"STG\.E\S*\.128", code)) == flags["GRADIENT"]
+            assert bool(re.search(r"STG\.E\S*\.128", code)) == (name == "_gradient")
 
 
 def test_launch_covers_long_and_short_rows():
@@ -118,24 +115,3 @@ def test_without_triton_a_gpu_gets_torch(monkeypatch):
     assert paths._choose(None, hidden) == "chunked"
     with pytest.raises(ValueError, match="path 'triton' needs the package triton"):
         paths._choose("triton", hidden)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "vocabulary", "dtype", "rows"),
-    [
-        (32_768, 151_936, torch.bfloat16, 2_048),  # 594 MiB
-        (30_000, 151_936, torch.bfloat16, 2_048),
-        (4_096, 151_936, torch.float32, 1_024),
-        (100, 151_936, torch.bfloat16, 128),
-        (32_768, 511, torch.bfloat16, 32_768),
-    ],
-)
-def test_chunks_of_a_gpu_are_whole_tiles_within_600_mib(tokens, vocabulary, dtype, rows):
-    class States:
-        is_cuda, element_size = True, lambda self: dtype.itemsize
-
-        def __len__(self):
-            return tokens
-
-    assert paths._chunk(States(), range(vocabulary)) == rows
-    assert rows * vocabulary * dtype.itemsize <= 600 * 2**20 and rows % 128 == 0

@@ -6,54 +6,17 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from test_sampler import END, qwen, ragged, sample, teacher_forced
+from tensors import batch_of, draw, gradient, policy_of, teacher_forced, weights_of
 
-from coevolve.learner import _micro_batches, _rows, learn
-from coevolve.policies import Policy
+from coevolve.advantages import task_relative
+from coevolve.learner import _micro_batches, _weighted, learn
 from coevolve.types import Reply, Turn
-
-
-class Letters:
-    """As much of a tokenizer as training needs."""
-
-    eos_token_id = END
-
-
-def policy_of(**changes):
-    return Policy(qwen(**changes), Letters())
-
-
-def batch_of(policy, count=24, heats=(None,), reward=lambda row, ids: row * 0.618 % 1):
-    prompts = ragged(count)
-    chosen = [heats[row % len(heats)] for row in range(count)]
-    drawn_at = [1.0 if heat is None else heat for heat in chosen]
-    done = sample(policy.model, prompts, list(range(count)), drawn_at, [12] * count, END)
-    samples = []
-    for row, (prompt, (ids, logprobs)) in enumerate(zip(prompts, done, strict=True)):
-        turn = Turn(("solver", "judge")[row % 2], (), temperature=chosen[row])
-        samples.append(Reply(turn, "", tuple(prompt), tuple(ids), tuple(logprobs)).earns(reward(row, ids)))
-    return samples
-
-
-class Keep(torch.optim.SGD):
-    """An optimiser that keeps the gradients it was given and changes nothing."""
-
-    def step(self):
-        self.seen = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
-
-
-def gradient(samples, **settings):
-    policy = policy_of()
-    policy.model.double()
-    optimizer = Keep(policy.parameters(), lr=1.0)
-    metrics = learn(policy, optimizer, samples, **{"estimator": "task_relative", "grad_clip": None, **settings})
-    return optimizer.seen, metrics
 
 
 @pytest.mark.parametrize("norm", ["token_mean", "sequence_mean", "constant", "token_sum"])
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.01])
 def test_micro_batches_add_up_to_the_whole_batch(norm, entropy_coef):
-    samples = batch_of(policy_of(), heats=(None, 0.7, 0.0))
+    samples = batch_of(policy_of(), heats=(1.0, 0.7, 0.0))
     settings = {"length_norm": norm, "length_constant": 12, "entropy_coef": entropy_coef}
     whole, one = gradient(samples, micro_tokens=10**6, **settings)
     parts, many = gradient(samples, micro_tokens=60, **settings)
@@ -90,30 +53,22 @@ def test_samples_without_advantage_are_left_out_but_still_counted_in_the_mean():
 def told(policy, rewards, logprobs=((-0.5, -1.5), (-2.0,), (-0.25, -0.75))):
     """Replies of one role with the log-probabilities that the sampler reported."""
     turn = Turn("solver", ())
-    replies = [Reply(turn, "", (9, 8), (7,) * len(its), its) for its in logprobs]
+    replies = [Reply(turn, "", (9, 8), (7,) * len(each), each) for each in logprobs]
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
     samples = [reply.earns(reward) for reply, reward in zip(replies, rewards, strict=True)]
     return learn(policy, optimizer, samples, estimator="group_mean")
 
 
-def test_surprisal_is_the_mean_of_what_the_sampler_reported_for_every_token():
+def test_surprisal_is_the_mean_of_what_the_sampler_reported_whatever_the_replies_earn():
     policy = policy_of()
-    assert told(policy, (1.0, 0.0, 0.5))["surprisal"] == pytest.approx((0.5 + 1.5 + 2.0 + 0.25 + 0.75) / 5)
-    assert math.isnan(
-        learn(policy, torch.optim.SGD(policy.parameters(), lr=0.0), [], estimator="group_mean")["surprisal"]
-    )
-
-
-def test_surprisal_of_the_same_replies_is_the_same_whatever_they_earn():
-    policy = policy_of()
-    all_paid, one_idle, idle = (told(policy, rewards) for rewards in ((1.0, 0.0, 0.75), (1.0, 0.0, 0.5), (1.0,) * 3))
-    assert [its["tokens"] for its in (all_paid, one_idle, idle)] == [5, 3, 0]
+    rewards = ((1.0, 0.0, 0.75), (1.0, 0.0, 0.5), (1.0,) * 3)
+    all_paid, one_idle, idle = (told(policy, each) for each in rewards)
+    assert [metrics["tokens"] for metrics in (all_paid, one_idle, idle)] == [5, 3, 0]
     assert all_paid["entropy"] != pytest.approx(one_idle["entropy"]) and math.isnan(idle["entropy"])
-    assert all_paid["surprisal"] == one_idle["surprisal"] == idle["surprisal"] == pytest.approx(1.0)
-
-
-def weights_of(policy):
-    return [p.detach().clone() for p in policy.parameters()]
+    mean = pytest.approx((0.5 + 1.5 + 2.0 + 0.25 + 0.75) / 5)
+    assert all_paid["surprisal"] == one_idle["surprisal"] == idle["surprisal"] == mean
+    nothing = learn(policy, torch.optim.SGD(policy.parameters(), lr=0.0), [], estimator="group_mean")
+    assert math.isnan(nothing["surprisal"])
 
 
 def test_no_advantage_no_step():
@@ -122,9 +77,8 @@ def test_no_advantage_no_step():
     before = weights_of(policy)
     metrics = learn(policy, optimizer, batch_of(policy, reward=lambda row, ids: 1.0), estimator="task_relative")
     assert metrics["sequences_used"] == 0 and metrics["loss"] == 0 and metrics["skipped_update"] == 0
-    assert all(torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
     learn(policy, optimizer, [], estimator="task_relative")
-    assert all(torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
+    assert torch.equal(before, weights_of(policy))
 
 
 def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
@@ -136,11 +90,11 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
     before = weights_of(policy)
     metrics = learn(policy, optimizer, broken, estimator="task_relative", kind="importance", micro_tokens=80)
     assert metrics["skipped_update"] == 1 and not math.isfinite(metrics["grad_norm"])
-    assert all(torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
+    assert torch.equal(before, weights_of(policy))
     assert not optimizer.state and all(p.grad is None for p in policy.parameters())
     after = learn(policy, optimizer, samples, estimator="task_relative")
     assert after["skipped_update"] == 0 and math.isfinite(after["grad_norm"])
-    assert not torch.equal(before[0], next(policy.parameters()))
+    assert not torch.equal(before, weights_of(policy))
 
 
 def test_the_gradient_is_clipped_to_its_norm():
@@ -162,31 +116,25 @@ def test_old_logprobs_of_the_learner_make_the_ratio_one():
     assert sampler["logprob_gap"] == learner["logprob_gap"] == pytest.approx(0.5, rel=1e-3)
 
 
-def test_micro_batches_keep_to_the_budget():
-    samples = batch_of(policy_of(), 40, heats=(None, 0.5, 0.0))
-    rows = _rows(samples, "task_relative", "token_mean", None, 1.0)
-    batches = list(_micro_batches(rows, 100, share=False))
-    assert sum(map(len, batches)) == len(rows)
+def test_replies_of_several_temperatures_learn_in_one_pass_what_they_learn_apart(monkeypatch):
+    samples = batch_of(policy_of(), 24, heats=(1.0, 0.5, 0.1))
+    ready = _weighted(samples, task_relative(samples), "token_mean", None)
+    batches = list(_micro_batches(ready, 100, share=False))
+    assert sum(map(len, batches)) == len(ready)
     for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(sum(map(len, row.text)) for row in batch) <= 100
-    assert {row.temperature for row in rows} == {1.0, 0.5}
-
-
-def test_rows_of_several_temperatures_learn_in_one_pass_what_they_learn_apart(monkeypatch):
-    samples = batch_of(policy_of(), 24, heats=(None, 0.5, 0.1))
+        sizes = [len(one.reply.prompt_ids) + len(one.reply.ids) for one in batch]
+        assert len(batch) == 1 or len(batch) * max(sizes) <= 100
     taught = {}
-    for micro_tokens in (16384, 1):  # one pass; a pass for every row, so of one temperature
+    for micro_tokens in (16384, 1):  # one pass; a pass for every reply, so of one temperature
         policy = policy_of()
         states = Mock(side_effect=policy.states)
         monkeypatch.setattr(policy, "states", states)
         optimizer = torch.optim.SGD(policy.parameters(), lr=1.0)
         learn(policy, optimizer, samples, estimator="task_relative", micro_tokens=micro_tokens, grad_clip=None)
-        taught[states.call_count] = [part.detach().clone() for part in policy.parameters()]
+        taught[states.call_count] = weights_of(policy)
     assert set(taught) == {1, max(taught)} and max(taught) > 5
-    start = [part.detach() for part in policy_of().parameters()]
-    moved = [float((one - was).norm()) for one, was in zip(taught[1], start, strict=True)]
-    apart = [float((one - other).norm()) for one, other in zip(*taught.values(), strict=True)]
-    assert sum(moved) > 0 and all(gap <= 1e-3 * max(moved) for gap in apart)
+    moved = (taught[1] - weights_of(policy_of())).norm()
+    assert moved > 0 and (taught[1] - taught[max(taught)]).norm() <= 1e-3 * moved
 
 
 def test_a_rewarded_token_becomes_likelier():
@@ -199,8 +147,7 @@ def test_a_rewarded_token_becomes_likelier():
 
     rates = []
     for step in range(12):
-        keys = [(step, i) for i in range(count)]
-        done = sample(policy.model, [prompt] * count, keys, [1.0] * count, [4] * count, END)
+        done = draw(policy.model, [prompt] * count, [(step, i) for i in range(count)], limits=4)
         replies = [Reply(Turn("solver", ()), "", tuple(prompt), tuple(ids), tuple(lp)) for ids, lp in done]
         rates.append(sum(share(ids) for ids, _ in done) / count)
         learn(policy, optimizer, [r.earns(share(r.ids)) for r in replies], estimator="task_relative")

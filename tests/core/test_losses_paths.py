@@ -24,7 +24,7 @@ def problem(seed, T, V, H, dtype=D, scale=1.0):
     head = torch.randn(V, H, generator=draw, dtype=D).to(dtype)
     targets = torch.randint(V, (T,), generator=draw)
     gaps = 3 * torch.rand(T, generator=draw, dtype=D) - 1.5
-    for bound in (0.8, 1.28, 3.0):
+    for bound in (0.8, 1.28):
         gaps[(gaps - math.log(bound)).abs() < 1e-3] += 0.01
     old = reference.statistics(hidden.double(), head.double(), targets)[0] - gaps
     advantages = torch.randn(T, generator=draw, dtype=D)
@@ -60,7 +60,6 @@ def assert_same(ours, expected, rtol=1e-9, atol=1e-12):
 OPTIONS = {
     "kind": st.sampled_from(["ppo", "importance", "reinforce"]),
     "clip": st.sampled_from([(0.2, 0.28), (0.2, 0.2)]),
-    "dual_clip": st.sampled_from([None, 3.0]),
     "entropy_coef": st.sampled_from([0.0, 0.01, -0.5]),
     "temperature": st.sampled_from([1.0, 0.4, 2.5]),
 }
@@ -143,16 +142,6 @@ def test_what_is_not_finite_shows(path, value, where):
     assert not torch.isfinite(ours["hidden"][3]).all()
 
 
-def test_the_gradient_can_be_taken_twice_and_summed():
-    hidden, head, *rest = problem(6, 9, 20, 5)
-    hidden.requires_grad_(), head.requires_grad_()
-    loss = policy_loss(hidden, head, *rest[:3], chunk=4).loss
-    loss.backward(retain_graph=True)
-    once = hidden.grad.clone(), head.grad.clone()
-    loss.backward()
-    torch.testing.assert_close((hidden.grad, head.grad), (2 * once[0], 2 * once[1]))
-
-
 def test_no_gradient_is_computed_where_none_is_wanted(monkeypatch):
     hidden, head, *rest = problem(7, 9, 20, 5)
     products = []
@@ -168,15 +157,6 @@ def test_no_gradient_is_computed_where_none_is_wanted(monkeypatch):
     assert products == ["hidden"]
     policy_loss(hidden.detach(), head, *rest[:3], chunk=9)
     assert products == ["hidden", "head"]
-
-
-def test_selective_logprobs_have_no_gradient_and_match():
-    hidden, head, targets, *_ = problem(8, 30, 40, 6)
-    expected = reference.statistics(hidden, head, targets, 0.7)
-    for options in ({"path": "chunked", "chunk": 7}, {"path": "chunked"}, {"path": "reference"}):
-        ours = selective_logprobs(hidden.requires_grad_(), head, targets, 0.7, **options)
-        torch.testing.assert_close(ours, expected[0])
-        assert not ours.requires_grad
 
 
 @pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
@@ -229,8 +209,6 @@ BASE = problem(9, 4, 5, 3)[:5]
         ({}, {"clip": (-0.2, 0.2)}, r"clip must be two numbers of at least 0.*got \(-0.2, 0.2\)"),
         ({}, {"clip": (0.2,)}, "clip must be two numbers"),
         ({}, {"clip": None}, "clip must be two numbers.*None"),
-        ({}, {"clip": 0.2}, "clip must be two numbers.*0.2"),
-        ({}, {"dual_clip": 1.0}, "dual_clip must be greater than 1"),
         ({}, {"temperature": 0.0}, "temperature must be positive, got 0.0"),
         ({}, {"temperature": math.inf}, "temperature"),
         ({}, {"chunk": 0}, "chunk must be at least 1, got 0"),

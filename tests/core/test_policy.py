@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_sampler import END, qwen, ragged, teacher_forced
+from tensors import END, qwen, ragged, teacher_forced
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from coevolve.policies import Policy, sampler
+import tinyworld
+from coevolve.policies import Policy, find, hf_generate, sampler
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
 from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
@@ -53,28 +54,22 @@ def turn(text, key, **settings):
 def test_generate_fills_every_field_of_a_reply(policy):
     turns = [turn("solve 12 + 30", (0, 0, i, 0), max_tokens=2 + i % 9) for i in range(24)]
     turns.append(turn("solve 12 + 30", (0, 0, 0, 0), temperature=0.0, max_tokens=5))
-    replies = policy.generate(turns)
-    for asked, reply in zip(turns, replies, strict=True):
-        assert reply.turn == asked
-        assert reply.prompt_ids == tuple(policy.render(asked.messages))
+    for asked, reply in zip(turns, policy.generate(turns, 0.8), strict=True):
+        assert reply.turn == asked and reply.temperature == (1.0 if asked.temperature == 0 else 0.8)
+        assert policy.tokenizer.decode(reply.prompt_ids) == "<bos><user>solve 12 + 30<assistant>"
         assert 1 <= len(reply.ids) <= asked.max_tokens
         assert len(reply.ids) == len(reply.logprobs) == len(reply.ends)
         assert reply.finished == (reply.ids[-1] == END)
         assert reply.text == policy.tokenizer.decode(reply.ids, skip_special_tokens=True)
-        assert reply.ends[-1] == len(reply.text)
-        assert "<end>" not in reply.text
+        assert reply.ends[-1] == len(reply.text) and "<end>" not in reply.text
+        torch.testing.assert_close(policy.logprobs([reply]), torch.tensor(reply.logprobs), atol=1e-4, rtol=0)
     assert policy.generate([]) == []
-
-
-def test_render_is_the_chat_template(policy):
-    ids = policy.render([{"role": "user", "content": "propose"}])
-    assert policy.tokenizer.decode(ids) == "<bos><user>propose<assistant>"
 
 
 def test_ends_count_complete_characters_of_multi_byte_text(policy, tokenizer):
     text = "é東🙂 naïve <answer>Ω</answer> > Agent 京"
     ids = [*tokenizer.encode(text, add_special_tokens=False), END]
-    reply = policy.reply(turn("x", ()), [1], (ids, [0.0] * len(ids)))
+    reply = policy.reply(turn("x", ()), [1], (ids, [0.0] * len(ids)), 1.0)
     assert reply.text == text
     for i, end in enumerate(reply.ends):  # a decoded prefix holds those characters, and at most a cut one
         prefix = tokenizer.decode(ids[: i + 1], skip_special_tokens=True)
@@ -112,11 +107,11 @@ def test_ends_without_a_byte_level_tokenizer(policy):
 
 def test_states_predict_each_completion_token(policy):
     completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6]
-    rows = list(zip(ragged(6), completions, strict=True))
-    hidden_TH, targets_T = policy.states(rows)
-    assert targets_T.tolist() == [token for _, ids in rows for token in ids]
+    examples = list(zip(ragged(6), completions, strict=True))
+    hidden_TH, targets_T = policy.states(examples)
+    assert targets_T.tolist() == [token for _, ids in examples for token in ids]
     logprobs = (hidden_TH @ policy.head_VH.T).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
-    expected = torch.cat([teacher_forced(policy.model, prompt, ids) for prompt, ids in rows if ids])
+    expected = torch.cat([teacher_forced(policy.model, prompt, ids) for prompt, ids in examples if ids])
     torch.testing.assert_close(logprobs, expected, atol=1e-5, rtol=0)
     assert hidden_TH.requires_grad
     assert policy.states([([5], [])])[0].shape == (0, 32)
@@ -124,40 +119,36 @@ def test_states_predict_each_completion_token(policy):
         policy.states([([], [4])])
 
 
-def test_rows_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(policy):
+def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(policy):
     prompts = ragged(3)
-    order = [0, 1, 0, 2, 0, 1, 0]
     completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6, [7, 8, 3]]
-    rows = [(prompts[i], ids) for i, ids in zip(order, completions, strict=True)]
-    packed = pack(rows, True, policy.head_VH.device)
-    assert policy.shares_prompts and len(packed.input_BS) == 3 and packed.shared
-    assert not pack(rows, False, policy.head_VH.device).shared
+    examples = [(prompts[i], ids) for i, ids in zip([0, 1, 0, 2, 0, 1, 0], completions, strict=True)]
+    packed = pack(examples, True, policy.head_VH.device)
+    assert policy.shares_prompts and len(packed.input_BS) == 3 and packed.attention
+    assert not pack(examples, False, policy.head_VH.device).attention
     found = []
-    for batches in [rows], [[row] for row in rows]:
+    for batches in [examples], [[one] for one in examples]:
         policy.model.zero_grad()
         states = torch.cat([policy.states(batch)[0] for batch in batches])
         (states * torch.linspace(-1, 1, states.numel()).view_as(states)).sum().backward()
-        found.append((states.detach(), [part.grad.clone() for part in policy.parameters() if part.grad is not None]))
-    (shared, shared_grads), (alone, alone_grads) = found
-    torch.testing.assert_close(shared, alone, atol=1e-5, rtol=1e-5)
-    assert len(shared_grads) == len(alone_grads) > 10
-    for one, other in zip(shared_grads, alone_grads, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+        grads = [part.grad.flatten().clone() for part in policy.parameters() if part.grad is not None]
+        found.append((states.detach(), torch.cat(grads)))
+    torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=1e-4)
     policy.model.zero_grad(set_to_none=True)
 
 
-def test_micro_batches_take_every_row_once_and_long_groups_in_several_sequences():
+def test_micro_batches_take_every_example_once_and_long_groups_in_several_sequences():
     draw = random.Random(0)
     prompts = [[draw.randrange(99)] * draw.randint(1, 40) for _ in range(8)]
-    rows = [(draw.choice(prompts), [1] * draw.randint(1, 30)) for _ in range(200)]
+    examples = [(draw.choice(prompts), [1] * draw.randint(1, 30)) for _ in range(200)]
     for share in (False, True):
-        batches = list(micro_batches(rows, 120, share))
+        batches = list(micro_batches(examples, 120, share))
         assert sorted(i for batch in batches for i in batch) == list(range(200))
         for batch in batches:
-            shape = pack([rows[i] for i in batch], share, torch.device("cpu")).input_BS.shape
+            shape = pack([examples[i] for i in batch], share, torch.device("cpu")).input_BS.shape
             assert shape.numel() <= 120 or shape[0] == 1
-    assert len(list(micro_batches(rows, 120, True))) < len(list(micro_batches(rows, 120, False)))
-    assert max(size(rows, its) for its in bundles([([1] * 10, [2] * 100)] * 30, True)) <= SPAN
+    assert len(list(micro_batches(examples, 120, True))) < len(list(micro_batches(examples, 120, False)))
+    assert max(size(examples, bundle) for bundle in bundles([([1] * 10, [2] * 100)] * 30, True)) <= SPAN
 
 
 def test_save_and_load_keep_every_answer(policy, tmp_path):
@@ -198,8 +189,8 @@ def test_other_architectures_go_through_transformers(stranger, monkeypatch):
     assert [r.ids for r in alone] == [r.ids for r in replies]
     with monkeypatch.context() as little:
         little.setattr(sampler, "POSITIONS", 40)
-        sizes, whole = [], stranger._generate_batch
-        little.setattr(stranger, "_generate_batch", lambda *asked: sizes.append(len(asked[0])) or whole(*asked))
+        sizes, whole = [], hf_generate.generate
+        little.setattr(hf_generate, "generate", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
         assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
     assert len(sizes) > 1, "in batches that fit into memory"
     short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)
@@ -219,3 +210,11 @@ def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer)
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
     with pytest.raises(ValueError, match="bias"):
         Policy(model, tokenizer)
+
+
+def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
+    assert find("tiny") == tinyworld.BACKBONES / "tiny" and find(find("tiny")) == find("tiny")
+    assert find("org/name") == "org/name"
+    for unknown in ("nope", str(tmp_path)):
+        with pytest.raises(ValueError, match=r"^model must be one of tiny-small, .*ORG/NAME.*got '.*'$"):
+            find(unknown)

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from coevolve import policies
-from coevolve.advantages import ESTIMATORS
 from coevolve.papers.conl import reading as rankings
 from coevolve.segments import gae, owners, segment_centred, token_rewards
 from coevolve.types import Reply, Sample, Turn
@@ -176,19 +175,9 @@ def test_gae_lets_nothing_leak_from_one_segment_into_another() -> None:
     assert both[3:5] == [pytest.approx((0.3 - 0.1) + 0.95 * (5 - 0.3)), pytest.approx(5 - 0.3)]
 
 
-def test_with_a_perfect_baseline_only_surprises_have_an_advantage() -> None:
-    (row,) = gae(earned([(1.0, 0.4)]), [[1.0, 1.0, 0.0, 0.4, 0.4, 0.0]])
-    assert [value for value in row if value is not None] == [pytest.approx(0.0)] * 4
-
-
-def test_both_are_estimators_by_name() -> None:
-    assert ESTIMATORS["segment_centred"] is segment_centred and ESTIMATORS["gae"] is gae
-
-
-@pytest.mark.parametrize("name", ["tiny", "tiny-small"])
-def test_tokens_of_a_real_tokenizer(name: str) -> None:
+def test_tokens_of_a_real_tokenizer() -> None:
     """Texts through the backbone's own tokenizer: what is paid decodes to text inside the segment."""
-    policy, rng, paid = policies.load(name), Random(1), 0
+    policy, rng, paid = policies.load("tiny"), Random(1), 0
     for _ in range(300):
         text = generated(rng)
         ids = [*policy.tokenizer(text, add_special_tokens=False).input_ids, min(policy.end_ids)]

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from coevolve import config, policies, prompts
+from coevolve import config, policies
 from coevolve.__main__ import main
 from coevolve.driver import Batched
 from coevolve.engines import Switch
@@ -92,31 +92,23 @@ def test_a_reply_has_text_and_costs_but_no_tokens(server):
         replies += engine.poll()
     assert {reply.text for _, reply in replies} == {"<score>8</score>"}
     assert all(reply.ids == () and reply.finished for _, reply in replies)
-    assert engine.costs == {"requests": 2, "tokens_in": 14, "tokens_out": 6}
+    assert engine.costs() == {"requests/judge": 2, "tokens_in/judge": 14, "tokens_out/judge": 6}
+    assert not any(engine.costs().values()), "since the last call"
     settings = sorted((asked["temperature"], asked["max_tokens"]) for asked in server.seen)
     assert settings == [(0.0, 5), (0.5, 20)] and server.seen[0]["seed"] == server.seen[1]["seed"]
     assert server.seen[0]["messages"] == [{"role": "user", "content": "how good?"}]
 
 
-def test_a_cut_reply_is_not_finished(server):
-    server.reason = "length"
-    assert not ServedPolicy(server.address, "judge").generate([turn()])[0].finished
-
-
 def test_a_busy_server_is_asked_again_and_a_dead_one_raises(server):
-    server.failures = 2
-    assert ServedPolicy(server.address, "judge").generate([turn()])[0].text == "<score>8</score>"
-    assert server.counts["all"] == 3
+    server.failures, server.reason = 2, "length"
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    engine.submit(turn())
+    ((_, reply),) = engine.poll()
+    assert reply.text == "<score>8</score>" and not reply.finished, "cut off"
+    assert engine.costs()["requests/judge"] == server.counts["all"] == 3, "retries are counted"
     server.failures = 10**6
     with pytest.raises(ServerError, match="policy 'judge': http://.*gave no answer: .*busy"):
         ServedPolicy(server.address, "judge", retries=1).generate([turn(), turn()])
-
-
-def test_retries_are_counted(server):
-    server.failures = 2
-    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
-    engine.submit(turn()), engine.poll()
-    assert engine.costs["requests"] == server.counts["all"] == 3
 
 
 def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
@@ -204,29 +196,23 @@ def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp
     assert said.startswith("coevolve: policy 'judge'") and said.endswith("goes on from the last checkpoint")
 
 
-class Slow:
-    """An engine elsewhere that answers only when it is asked a second time."""
+class Slow(Batched):
+    """An engine elsewhere that notes when it is asked."""
 
-    elsewhere = True
+    remote, polls = True, 0
 
-    def __init__(self) -> None:
-        self.waiting, self.polls = [], 0
-
-    def submit(self, turn: Turn) -> int:
-        self.waiting.append(turn)
-        return len(self.waiting)
-
-    def poll(self) -> list[tuple[int, Reply]]:
+    def poll(self):
         self.polls += 1
-        return [(i + 1, Reply(turn, "slow")) for i, turn in enumerate(self.waiting)]
+        return super().poll()
 
 
 def test_who_is_ready_does_not_wait_for_a_server():
-    slow, quick = Slow(), Batched(lambda turns: [Reply(turn, "quick") for turn in turns])
+    slow, quick = (cls(lambda turns, cls=cls: [Reply(t, cls.__name__) for t in turns]) for cls in (Slow, Batched))
     switch = Switch({"judge": slow, "shared": quick})
-    solver = prompts.load("mae", "solver", "compact")(question="1+1=?")
-    first, second = switch.submit(turn()), switch.submit(solver)
-    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "quick")] and slow.polls == 0
-    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "slow")]
+    first, second = switch.submit(turn()), switch.submit(Turn("solver", ()))
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "Batched")] and slow.polls == 0
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "Slow")]
+    assert switch.costs() == {} and switch.poll() == []
+    switch.sleep(), switch.sync(), switch.close()
     with pytest.raises(ValueError, match=r"policy of a turn must be one of \['judge', 'shared'\], got 'other'"):
         switch.submit(Turn("x", (), "other"))

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from test_learn import policy_of
-from test_sampler import sample
+from tensors import draw, policy_of, weights_of
 
 from coevolve.learner import learn
 from coevolve.policies.value import ValueHead
@@ -12,7 +11,7 @@ from coevolve.types import Reply, Sample, Turn
 
 def samples_of(policy, count: int = 48, reward=lambda row, ids: float(ids[0] % 2)) -> list[Sample]:
     prompts = [[5 + row % 7, 6] for row in range(count)]
-    done = sample(policy.model, prompts, list(range(count)), [1.0] * count, [6] * count, policy.end_ids)
+    done = draw(policy.model, prompts, limits=6)
     made = []
     for row, (prompt, (ids, logprobs)) in enumerate(zip(prompts, done, strict=True)):
         ends = tuple(range(1, len(ids) + 1))
@@ -58,18 +57,12 @@ def test_masked_tokens_teach_nothing_and_batching_changes_nothing() -> None:
     assert torch.equal(quiet.weight_H, one.weight_H) and not torch.allclose(loud.weight_H, one.weight_H)
 
 
-def test_it_changes_no_weight_of_the_policy_and_leaves_no_gradient() -> None:
+def test_it_changes_no_weight_of_the_policy_and_is_restored_exactly(tmp_path) -> None:
     policy = policy_of()
-    before = [p.detach().clone() for p in policy.parameters()]
-    ValueHead(policy).observe(samples_of(policy), 64)
-    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, policy.parameters(), strict=True))
-
-
-def test_saving_and_restoring_is_exact(tmp_path) -> None:
-    policy = policy_of()
+    before, samples = weights_of(policy), samples_of(policy)
     head, again = ValueHead(policy), ValueHead(policy)
-    samples = samples_of(policy)
     head.observe(samples, 64)
+    assert torch.equal(before, weights_of(policy)) and all(part.grad is None for part in policy.parameters())
     head.save(tmp_path / "head.safetensors")
     again.restore(tmp_path / "head.safetensors")
     assert head.observe(samples, 64) == again.observe(samples, 64)

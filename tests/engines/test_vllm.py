@@ -18,7 +18,7 @@ from widen import widen
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
-from coevolve import config, policies, prompts
+from coevolve import choices, config, policies, prompts
 from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.learner import learn
 from coevolve.loop import train
@@ -74,7 +74,7 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
 def test_the_ranks_are_those_of_this_vllm():
     from vllm.config.lora import MaxLoRARanks
 
-    assert get_args(MaxLoRARanks) == config.VLLM_RANKS
+    assert get_args(MaxLoRARanks) == choices.VLLM_RANKS
 
 
 @pytest.mark.parametrize("heat", [None, 0.6])
@@ -94,7 +94,7 @@ def test_the_engine_serves_the_weights_as_they_are_after_an_update(whole):
     stale = answers(engine, asked())
     moved = max((torch.tensor(r.logprobs) - exact(policy, r)).abs().max() for r in stale)
     assert moved > 20 * CLOSE, "the update must be large enough to tell the two apart"
-    engine.rest(), engine.sync()
+    engine.sleep(), engine.sync()
     for reply in answers(engine, asked()):
         torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)
 

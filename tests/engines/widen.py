@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, Qwen2ForCausalLM
 
-from tinyworld.recipe import find
+from coevolve.policies import find
 
 
 def pad(weight: Tensor, *shape: int) -> Tensor:

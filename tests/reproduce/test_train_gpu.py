@@ -69,7 +69,7 @@ def test_layers_that_are_computed_twice_learn_the_same(lora):
         torch.manual_seed(0)
         team = Team({"shared": "tiny-small"}, ("shared",), lora)
         if thrifty:
-            team.first.save_memory()
+            team.first.checkpoint_activations()
             assert team.first.model.is_gradient_checkpointing
         team.optimize(1e-2, 0.0)
         turn = prompts.load("mae", "solver", "compact")(question="47*86=?")

@@ -4,11 +4,13 @@ Its replies carry no tokens, so it can never be trained. A dead server raises; i
 """
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import count
 from typing import Any
 
+from coevolve.driver import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
@@ -35,7 +37,7 @@ class ServedPolicy:
         if not model:
             raise ValueError(f"model {address!r} is a server and must end in #MODEL")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        timeout, workers = (_setting(its) for its in SETTINGS)
+        timeout, workers = (_setting(setting) for setting in SETTINGS)
         self.name, self.address, self.model, self.workers = name, url, model, int(workers)
         self.errors = openai.OpenAIError
         self.client = openai.OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=retries)
@@ -54,24 +56,18 @@ class ServedPolicy:
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
         """Answer turns and wait for all of them."""
-        engine = self.serve(temperature, max_tokens)
-        tickets, done = [engine.submit(turn) for turn in turns], {}
-        while len(done) < len(tickets):
-            done.update(engine.poll())
-        return [done[ticket] for ticket in tickets]
+        return self.serve(temperature, max_tokens).answer(turns)
 
     def complete(self, turn: Turn, temperature: float, max_tokens: int) -> tuple[Reply, dict[str, int]]:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
-        settings: dict[str, Any] = {
-            "temperature": temperature if turn.temperature is None else turn.temperature,
-            "max_tokens": turn.max_tokens or max_tokens,
-            "seed": int(noise(turn.key, 1)[0] * 2**31),
-        }
+        heat, limit = turn.sampling(temperature, max_tokens)
+        seed = int(noise(turn.key, 1)[0] * 2**31)
         ask = self.client.chat.completions.with_raw_response.create
+        messages: Any = list(turn.messages)
         try:
-            came = ask(model=self.model, messages=list(turn.messages), **settings)
+            came = ask(model=self.model, messages=messages, temperature=heat, max_tokens=limit, seed=seed)
             said = came.parse()
             choice, usage = said.choices[0], said.usage
             text, finished = choice.message.content or "", choice.finish_reason != "length"
@@ -80,42 +76,50 @@ class ServedPolicy:
         except (AttributeError, IndexError, TypeError, ValueError) as error:  # not what the interface promises
             raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice") from error
         cost = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens} if usage else {}
-        return Reply(turn, text, finished=finished), {"requests": 1 + came.retries_taken, **cost}
+        return Reply(turn, text, finished=finished, temperature=heat or 1.0), {
+            "requests": 1 + came.retries_taken,
+            **cost,
+        }
 
 
-class Server:
+class Server(Engine):
     """An engine of threads: replies come back as they finish."""
 
-    elsewhere = True
+    remote = True
 
     def __init__(self, policy: ServedPolicy, temperature: float, max_tokens: int):
         self.policy, self.temperature, self.max_tokens = policy, temperature, max_tokens
         self.pool = ThreadPoolExecutor(policy.workers, thread_name_prefix=f"server-{policy.name}")
-        self.tickets, self.waiting = count(1), {}
-        self.costs = {"requests": 0, "tokens_in": 0, "tokens_out": 0}
+        self.tickets = count(1)
+        self.waiting: dict[Future[tuple[Reply, dict[str, int]]], int] = {}
+        self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
 
     def submit(self, turn: Turn) -> int:
         """Ask in a thread of its own."""
-        future: Future = self.pool.submit(self.policy.complete, turn, self.temperature, self.max_tokens)
         ticket = next(self.tickets)
-        self.waiting[future] = ticket
+        self.waiting[self.pool.submit(self.policy.complete, turn, self.temperature, self.max_tokens)] = ticket
         return ticket
 
-    def poll(self) -> list[tuple[int, Reply]]:
+    def poll(self) -> list[tuple[Ticket, Reply]]:
         """Wait for the next replies; raises ServerError as soon as one request has failed for good."""
         finished, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
-        done = []
-        for future in sorted(finished, key=self.waiting.get):
+        done: list[tuple[Ticket, Reply]] = []
+        for future in sorted(finished, key=self.waiting.__getitem__):
             ticket = self.waiting.pop(future)
             if future.exception():
                 for other in self.waiting:
                     other.cancel()
                 self.waiting.clear()
             reply, cost = future.result()
-            for name, value in cost.items():
-                self.costs[name] += value
+            self.used.update(cost)
             done.append((ticket, reply))
         return done
+
+    def costs(self) -> dict[str, float]:
+        """Return the requests and tokens used since the last call, as NUMBER/POLICY."""
+        used: dict[str, float] = {f"{key}/{self.policy.name}": value for key, value in self.used.items()}
+        self.used = Counter(dict.fromkeys(self.used, 0))
+        return used
 
 
 def _setting(name: str) -> float:

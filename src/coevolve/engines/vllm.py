@@ -10,25 +10,43 @@ import tempfile
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from coevolve.config import VLLM_RANKS
+from coevolve.choices import VLLM_RANKS
+from coevolve.driver import Engine, Ticket
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy
 from coevolve.policies.sampler import noise
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Turn
 
+if TYPE_CHECKING:
+    from coevolve.policies.team import Team
+
 SHARE = 0.45  # of the GPU's memory, for the weights and caches of all engines; the learner has the rest
 SEEDS = 2**31
 
 
-class VLLM:
-    """Answers for the policies of one base model."""
+def serve(team: "Team", temperature: float, max_tokens: int) -> dict[str, Engine]:
+    """Start vLLM for a team's policies in this process and return {policy: engine}.
 
-    elsewhere = False  # it computes in this process
+    Adapters of one base, and frozen policies of that base, share an engine.
+    """
+    groups: dict[object, dict[str, Policy]] = {}
+    for name, policy in team.policies.items():
+        if isinstance(policy, Policy):
+            adapts = isinstance(policy, AdapterPolicy) or (name not in team.trained and team.adapts(policy.source))
+            groups.setdefault(policy.source if adapts else name, {})[name] = policy
+    engines: dict[str, Engine] = {}
+    for group in groups.values():
+        engines |= dict.fromkeys(group, VLLM(group, temperature, max_tokens, engines=len(groups)))
+    return engines
+
+
+class VLLM(Engine):
+    """Answers for the policies of one base model."""
 
     def __init__(
         self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, engines: int = 1, **settings: Any
@@ -46,9 +64,6 @@ class VLLM:
             raise ValueError(f"engine 'vllm' needs the package vllm ({error}); see environment.yml") from None
         self.policies, self.temperature, self.max_tokens = dict(policies), temperature, max_tokens
         adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
-        self.whole = [policy for policy in policies.values() if not adapters]  # whose own weights are served
-        if len(self.whole) > 1:
-            raise ValueError(f"one vLLM serves one model or the adapters of one base, got {sorted(policies)}")
         first, on_gpu = next(iter(policies.values())), torch.cuda.is_available()
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
         chosen: dict[str, Any] = {
@@ -83,10 +98,10 @@ class VLLM:
 
         policy, ticket = self.policies[turn.policy], next(self.tickets)
         prompt = policy.render(turn.messages)
-        heat = self.temperature if turn.temperature is None else turn.temperature
+        heat, limit = turn.sampling(self.temperature, self.max_tokens)
         params = SamplingParams(
             temperature=heat,
-            max_tokens=turn.max_tokens or self.max_tokens,
+            max_tokens=limit,
             logprobs=0,
             detokenize=False,
             stop_token_ids=sorted(policy.end_ids),
@@ -97,9 +112,9 @@ class VLLM:
         self.llm.llm_engine.add_request(str(ticket), {"prompt_token_ids": prompt}, params, lora_request=lora)
         return ticket
 
-    def poll(self) -> list[tuple[int, Reply]]:
+    def poll(self) -> list[tuple[Ticket, Reply]]:
         """Step until at least one request is finished."""
-        done: list[tuple[int, Reply]] = []
+        done: list[tuple[Ticket, Reply]] = []
         while self.waiting and not done:
             for output in self.llm.llm_engine.step():
                 if output.finished:
@@ -107,10 +122,11 @@ class VLLM:
                     said = output.outputs[0]
                     ids = list(said.token_ids)
                     logprobs = [row[token].logprob for token, row in zip(ids, said.logprobs, strict=True)]
-                    done.append((ticket, self.policies[turn.policy].reply(turn, prompt, (ids, logprobs))))
+                    heat, _ = turn.sampling(self.temperature, self.max_tokens)
+                    done.append((ticket, self.policies[turn.policy].reply(turn, prompt, (ids, logprobs), heat)))
         return done
 
-    def rest(self) -> None:
+    def sleep(self) -> None:
         """Free the GPU for the learner (nothing to do on a CPU)."""
         if self.sleeps:
             self.llm.sleep(level=1)
@@ -121,10 +137,10 @@ class VLLM:
         for name, policy in self.policies.items():
             if isinstance(policy, AdapterPolicy):
                 self._sync_adapter(name, policy)
-        for policy in self.whole:
-            weights = [(key, part.detach()) for key, part in policy.model.named_parameters()]
-            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
-            self.llm.apply_model(_repack_head)
+            elif len(self.policies) == 1:  # a frozen base of adapters never changes
+                weights = [(key, part.detach()) for key, part in policy.model.named_parameters()]
+                self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+                self.llm.apply_model(_repack_head)
         self.llm.reset_prefix_cache()
 
     def close(self) -> None:

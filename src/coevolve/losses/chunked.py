@@ -3,14 +3,14 @@
 A chunk's logits are made, judged and overwritten by their own gradient before the next chunk's are made.
 """
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coevolve.losses.reference import PolicyLoss, objective
+from coevolve.losses.reference import Objective, PolicyLoss
 
 LOWEST = -1e30  # stands in for minus infinity where it would meet a 0
 
@@ -24,50 +24,36 @@ class Tokens:
     old_logprobs_T: Tensor | None
     weights_T: Tensor
     temperature: float
-    settings: dict  # clip, dual_clip, kind and entropy_coef of the objective
+    objective: Objective
 
     def part(self, piece: slice) -> "Tokens":
         """Return the tokens of one chunk."""
         old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
-        return replace(
-            self,
-            targets_T=self.targets_T[piece],
-            advantages_T=self.advantages_T[piece],
-            old_logprobs_T=old_T,
-            weights_T=self.weights_T[piece],
-        )
+        known = self.targets_T[piece], self.advantages_T[piece], old_T, self.weights_T[piece]
+        return Tokens(*known, self.temperature, self.objective)
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
-        """Return the objective."""
-        known = (self.advantages_T, self.old_logprobs_T)
-        return objective(logprobs_T, entropy_T, *known, weights_T=self.weights_T, **self.settings)
+        """Return the objective's value."""
+        known = (self.advantages_T, self.old_logprobs_T, self.weights_T)
+        return self.objective.judge(logprobs_T, entropy_T, *known)
 
     def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return what log-probabilities and entropies are worth, per unit of logit: the objective's derivatives.
+        """Return the objective's derivatives by log-probabilities and entropies, per unit of logit.
 
         Without an entropy bonus the second is None.
         """
         with torch.enable_grad():
             at = logprobs_T.detach().requires_grad_(), entropy_T.detach().requires_grad_()
-            grads = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
-        return tuple(None if grad is None else grad / self.temperature for grad in grads)
-
-
-class Rows(Protocol):
-    """What happens to a chunk's logits. Made for hidden states, the most rows of a chunk, and a vocabulary."""
-
-    logits_CV: Tensor  # where the logits of a chunk are to be written
-
-    def __init__(self, hidden_TH: Tensor, rows: int, columns: int): ...
-
-    def __call__(
-        self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
-    ) -> Tensor | None:
-        """Fill in log-probabilities and entropies; return the loss's gradient by the logits if it is wanted."""
+            slope_T, bonus_T = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
+        return slope_T / self.temperature, None if bonus_T is None else bonus_T / self.temperature
 
 
 class TorchRows:
-    """`Rows` in torch. One more chunk is scratch, two if the logits are less precise than float32."""
+    """What happens to a chunk's logits, in torch. Made for hidden states, the most rows of a chunk, and a vocabulary.
+
+    `logits_CV` is where the logits of a chunk are to be written. One more chunk is scratch, two if the logits are less
+    precise than float32.
+    """
 
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
         self.logits_CV = hidden_TH.new_empty(rows, columns)
@@ -78,7 +64,7 @@ class TorchRows:
     def __call__(
         self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
     ) -> Tensor | None:
-        """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
+        """Fill in log-probabilities and entropies; return the loss's gradient by the logits, in place, if wanted."""
         size, targets_C1 = len(logits_CV), tokens.targets_T[:, None]
         x_CV = logits_CV if self.exact else self.scratch[1][:size].copy_(logits_CV)
         if tokens.temperature != 1:
@@ -104,7 +90,7 @@ class TorchRows:
 
 
 def run(
-    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[Rows], chunk: int, needs: tuple[bool, bool]
+    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[TorchRows], chunk: int, needs: tuple[bool, bool]
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return log-probabilities, entropies, and the gradients by hidden states and head that are needed.
 
@@ -121,6 +107,8 @@ def run(
         hidden_CH = hidden_TH[piece]
         logits_CV = torch.mm(hidden_CH, head_VH.T, out=rows.logits_CV[: len(hidden_CH)])
         grad_CV = rows(logits_CV, tokens.part(piece), logprobs_T[piece], entropy_T[piece], any(needs))
+        if grad_CV is None:
+            continue
         if grad_TH is not None:
             _product(grad_CV, head_VH, grad_TH[piece])
         if grad_VH is not None:
@@ -151,7 +139,13 @@ class ForwardGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[Rows], chunk: int, needs: tuple[bool, bool]
+        ctx: Any,
+        hidden_TH: Tensor,
+        head_VH: Tensor,
+        tokens: Tokens,
+        kind: type[TorchRows],
+        chunk: int,
+        needs: tuple[bool, bool],
     ) -> tuple[Tensor, ...]:
         """Return the fields of a PolicyLoss; only the first is differentiable."""
         logprobs_T, entropy_T, *grads = run(hidden_TH, head_VH, tokens, kind, chunk, needs)
@@ -164,7 +158,7 @@ class ForwardGradient(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, upstream: Tensor, *_) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         """Scale the gradients by the one that arrives; they are kept for a second backward pass."""
         pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         grads = [None if g is None else torch.mul(g, upstream, out=torch.empty_like(g, dtype=t)) for g, t in pairs]

@@ -1,7 +1,9 @@
-"""One Triton kernel that turns a chunk of logits into statistics and, in place, into the loss's gradient.
+"""Two Triton kernels for a chunk of logits: its statistics, and in place the loss's gradient.
 
-A program owns a row and reads it twice: from memory for the statistics, then mostly from the L2 cache for the gradient.
+What the objective is worth to each token is computed between them, in torch. A program of a kernel owns a row.
 """
+
+# mypy: ignore-errors
 
 from contextlib import nullcontext
 
@@ -10,38 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from coevolve.losses.chunked import LOWEST, Tokens
-from coevolve.losses.reference import SATURATION
+from coevolve.losses.chunked import LOWEST, Tokens, TorchRows
 
 LANE = 64  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
-
-
-@triton.jit
-def _slope(
-    logprob,
-    advantage,
-    old,
-    low,
-    high,
-    dual,
-    saturation,
-    KIND: tl.constexpr,
-    HAS_OLD: tl.constexpr,
-    HAS_DUAL: tl.constexpr,
-):
-    """Derivative of a token's term (reference.objective) by its log-probability; nan stays nan."""
-    if KIND == "reinforce":
-        return -advantage
-    gap = logprob - logprob
-    if HAS_OLD:
-        gap = logprob - tl.where(tl.abs(old) == float("inf"), float("nan"), old)
-    stopped = gap > saturation
-    ratio = tl.exp(tl.where(stopped, saturation, gap))
-    if KIND == "ppo":
-        stopped = stopped | ((advantage > 0) & (ratio > 1 + high)) | ((advantage < 0) & (ratio < 1 - low))
-        if HAS_DUAL:
-            stopped = stopped | ((advantage < 0) & (ratio > dual))
-    return tl.where(stopped, 0.0, -advantage * ratio)
 
 
 @triton.jit
@@ -59,13 +32,35 @@ def _columns(UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _statistics(
-    line, width, rate, LOWEST: tl.constexpr, UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr
-):
-    """A row's maximum, sum of 2^(rate (x - maximum)), and sum of the same times (x - maximum).
+def _target(line, targets, row, columns, peak, LOWEST: tl.constexpr):
+    """The target, its logit and whether it can be; the logit of a target outside the vocabulary is nan."""
+    target = tl.load(targets + row)
+    known = (target >= 0) & (target < columns) & (peak > LOWEST)
+    return target, tl.load(line + target, mask=known, other=float("nan")).to(tl.float32), known
 
-    Until the row's end they are a thread's own, so that nothing has to be exchanged before.
+
+@triton.jit
+def _statistics(
+    logits,
+    width,
+    columns,
+    targets,
+    logprobs,
+    entropy,
+    peaks,
+    totals,
+    inverse,
+    LOWEST: tl.constexpr,
+    UNITS: tl.constexpr,
+    THREADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Write a row's log-probability and entropy, its maximum, and its sum of exp((x - maximum) / temperature).
+
+    Until the row's end these are a thread's own, so that nothing has to be exchanged before.
     """
+    row = tl.program_id(0)
+    line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
     peak = tl.full((THREADS,), LOWEST, tl.float32)
     total = tl.zeros((THREADS,), tl.float32)
     moment = tl.zeros((THREADS,), tl.float32)
@@ -80,89 +75,65 @@ def _statistics(
     top = tl.max(peak, 0)
     fall = peak - top
     shrink = tl.exp2(rate * fall)
-    return top, tl.sum(shrink * total, 0), tl.sum(shrink * (moment + fall * total), 0)
+    moment = tl.sum(shrink * (moment + fall * total), 0)
+    total = tl.sum(shrink * total, 0)
+    _, x, _ = _target(line, targets, row, columns, top, LOWEST)
+    tl.store(logprobs + row, (x - top) * inverse - tl.log(total))
+    tl.store(entropy + row, tl.log(total) - inverse * moment / total)
+    tl.store(peaks + row, top)
+    tl.store(totals + row, total)
 
 
 @triton.jit
-def _rows(
+def _gradient(
     logits,
     width,
     columns,
     targets,
-    advantages,
-    old,
-    weights,
-    logprobs,
+    slopes,
+    bonuses,
     entropy,
+    peaks,
+    totals,
     inverse,
-    low,
-    high,
-    dual,
-    coef,
-    saturation,
     LOWEST: tl.constexpr,
-    KIND: tl.constexpr,
-    HAS_OLD: tl.constexpr,
-    HAS_DUAL: tl.constexpr,
     HAS_BONUS: tl.constexpr,
-    GRADIENT: tl.constexpr,
     UNITS: tl.constexpr,
     THREADS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
+    """Overwrite a row's logits with slope ([j = target] - p_j) - bonus p_j (log p_j + entropy)."""
     row = tl.program_id(0)
-    line = logits + row.to(tl.int64) * width
-    rate = inverse * 1.4426950408889634  # exp(x / temperature) = 2^(rate x)
-    top, total, moment = _statistics(line, width, rate, LOWEST, UNITS, THREADS, WIDTH)
-    target = tl.load(targets + row)
-    known = (target >= 0) & (target < columns) & (top > LOWEST)
-    x = tl.load(line + target, mask=known, other=float("nan")).to(tl.float32)
-    spread = tl.log(total) - inverse * moment / total
-    logprob = (x - top) * inverse - tl.log(total)
-    tl.store(logprobs + row, logprob)
-    tl.store(entropy + row, spread)
-    if GRADIENT:
-        before = 0.0
-        if HAS_OLD:
-            before = tl.load(old + row)
-        advantage, weight = tl.load(advantages + row), tl.load(weights + row) * inverse
-        slope = weight * _slope(logprob, advantage, before, low, high, dual, saturation, KIND, HAS_OLD, HAS_DUAL)
-        slope = tl.where(weight == 0, 0.0, slope)  # masked, whatever the rest says
-        # The gradient is slope ([j = target] - p_j) + bonus p_j (log p_j + entropy).
-        bonus = weight * coef
-        level = (bonus * (spread - tl.log(total)) - slope) / total
-        tilt = bonus * inverse / total
-        tl.debug_barrier()  # every thread has read the target's logit before one overwrites it
-        STEP: tl.constexpr = UNITS * THREADS * WIDTH
-        # Backwards: what was read last is the likeliest to be in the cache still.
-        for left in range(0, width, STEP):
-            at = (width - 1) // STEP * STEP - left + _columns(UNITS, THREADS, WIDTH)
-            z = _read(line, at, width, LOWEST) - top
-            gradient = tl.exp2(rate * z) * level
-            if HAS_BONUS:
-                gradient = tl.exp2(rate * z) * (tilt * z + level)
-            gradient = gradient.to(logits.dtype.element_ty)
-            tl.store(line + at, gradient, mask=at < width, eviction_policy="evict_first")
-        tl.debug_barrier()
-        z = tl.maximum(x - top, LOWEST, propagate_nan=tl.PropagateNan.ALL)
-        gradient = tl.exp2(rate * z) * (tilt * z + level) + slope
-        tl.store(line + target, gradient.to(logits.dtype.element_ty), mask=known)
+    line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
+    top, total, slope = tl.load(peaks + row), tl.load(totals + row), tl.load(slopes + row)
+    bonus = tl.load(bonuses + row) if HAS_BONUS else 0.0
+    level = -(bonus * (tl.load(entropy + row) - tl.log(total)) + slope) / total
+    tilt = -bonus * inverse / total
+    target, x, known = _target(line, targets, row, columns, top, LOWEST)
+    tl.debug_barrier()  # every thread has read the target's logit before one overwrites it
+    for start in range(0, width, UNITS * THREADS * WIDTH):
+        at = start + _columns(UNITS, THREADS, WIDTH)
+        z = _read(line, at, width, LOWEST) - top
+        gradient = tl.exp2(rate * z) * level
+        if HAS_BONUS:
+            gradient = tl.exp2(rate * z) * (tilt * z + level)
+        tl.store(line + at, gradient.to(logits.dtype.element_ty), mask=at < width, eviction_policy="evict_first")
+    tl.debug_barrier()
+    z = tl.maximum(x - top, LOWEST, propagate_nan=tl.PropagateNan.ALL)
+    gradient = tl.exp2(rate * z) * (tilt * z + level) + slope
+    tl.store(line + target, gradient.to(logits.dtype.element_ty), mask=known)
 
 
 def launch(columns: int, size: int) -> dict[str, int]:
-    """Return the launch's shape for rows of so many numbers of `size` bytes.
-
-    Long rows get all threads a multiprocessor can give to one program: fewer rows are then under way, and stay in
-    the L2 cache (on an H200, 132 rows of 297 KiB in 60 MB) until they are read again.
-    """
+    """Return the launch's shape for rows of so many numbers of `size` bytes: long rows get more threads."""
     warps = next((w for w, least in ((32, 2**16), (16, 2**14), (8, 2**12)) if columns >= least), 4)
     width = 16 // size
     units = 2 if columns >= 2 * 32 * warps * width else 1
     return {"UNITS": units, "THREADS": 32 * warps, "WIDTH": width, "num_warps": warps}
 
 
-class TritonRows:
-    """`Rows` as one kernel launch. A target outside the vocabulary gets nan."""
+class TritonRows(TorchRows):
+    """The same as two kernel launches. A target outside the vocabulary gets nan."""
 
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
         padded = -(-columns // LANE) * LANE
@@ -174,34 +145,16 @@ class TritonRows:
         self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
     ) -> Tensor | None:
         """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
-        (rows, columns), settings = logits_CV.shape, tokens.settings
+        rows, columns = logits_CV.shape
         self.whole_CV[:rows, columns:] = -torch.inf
-        low, high = map(float, settings.get("clip", (0, 0)))
-        dual, coef = settings.get("dual_clip"), float(settings.get("entropy_coef", 0))
-        old_C = tokens.old_logprobs_T
+        shape = {"LOWEST": LOWEST, **launch(columns, logits_CV.element_size())}
+        line = logits_CV, logits_CV.stride(0), columns, tokens.targets_T
+        row = entropy_C, torch.empty_like(entropy_C), torch.empty_like(entropy_C), 1 / tokens.temperature
         with self.device:
-            _rows[(rows,)](
-                logits_CV,
-                logits_CV.stride(0),
-                columns,
-                tokens.targets_T,
-                tokens.advantages_T,
-                tokens.weights_T if old_C is None else old_C,
-                tokens.weights_T,
-                logprobs_C,
-                entropy_C,
-                1 / tokens.temperature,
-                low,
-                high,
-                float(dual or 0),
-                coef,
-                SATURATION,
-                LOWEST=LOWEST,
-                KIND=settings.get("kind", "ppo"),
-                HAS_OLD=old_C is not None,
-                HAS_DUAL=dual is not None,
-                HAS_BONUS=coef != 0,
-                GRADIENT=gradient,
-                **launch(columns, logits_CV.element_size()),
-            )
-        return logits_CV if gradient else None
+            _statistics[(rows,)](*line, logprobs_C, *row, **shape)
+            if not gradient:
+                return None
+            slope_C, bonus_C = tokens.slopes(logprobs_C, entropy_C)
+            has_bonus = bonus_C is not None
+            _gradient[(rows,)](*line, slope_C, bonus_C if has_bonus else slope_C, *row, HAS_BONUS=has_bonus, **shape)
+        return logits_CV

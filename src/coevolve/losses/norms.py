@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
+from coevolve.choices import LENGTH_NORMS
 
 
 def weights(lengths: Sequence[int], kind: str, constant: float | None = None) -> Tensor:
@@ -14,14 +14,14 @@ def weights(lengths: Sequence[int], kind: str, constant: float | None = None) ->
     "token_mean": every token counts the same and all sum to 1. "sequence_mean": every sequence does.
     "constant": 1 / (sequences * constant), the length-free mean of DrGRPO. "token_sum": 1 each.
     """
-    if kind not in NORMS:
-        raise ValueError(f"length_norm must be one of {NORMS}, got {kind!r}")
+    if kind not in LENGTH_NORMS:
+        raise ValueError(f"length_norm must be one of {LENGTH_NORMS}, got {kind!r}")
     if kind == "constant" and not (constant and constant > 0):
         raise ValueError(f"length_constant must be positive with length_norm='constant', got {constant}")
-    per_sequence = {
-        "token_mean": lambda length: 1 / sum(lengths),
-        "sequence_mean": lambda length: 1 / (len(lengths) * length),
-        "constant": lambda length: 1 / (len(lengths) * constant),
+    divisors = {  # of each token, given the length of the token's sequence
+        "token_mean": lambda length: sum(lengths),
+        "sequence_mean": lambda length: len(lengths) * length,
+        "constant": lambda length: len(lengths) * (constant or 0),
         "token_sum": lambda length: 1.0,
-    }[kind]
-    return torch.tensor([per_sequence(n) for n in lengths for _ in range(n)], dtype=torch.float64)
+    }
+    return torch.tensor([1 / divisors[kind](n) for n in lengths for _ in range(n)], dtype=torch.float64)

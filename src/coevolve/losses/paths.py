@@ -6,16 +6,16 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 
 import os
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from coevolve.losses import reference
-from coevolve.losses.chunked import ForwardGradient, Rows, Tokens, TorchRows, run
-from coevolve.losses.reference import PolicyLoss
+from coevolve.choices import LOSSES
+from coevolve.losses.chunked import ForwardGradient, Tokens, TorchRows, run
+from coevolve.losses.reference import Objective, PolicyLoss, statistics
 
 PATHS = ("reference", "chunked", "triton")
-KINDS = ("ppo", "importance", "reinforce")
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 VARIABLE = "COEVOLVE_LOSS_PATH"
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
@@ -31,7 +31,6 @@ def policy_loss(
     old_logprobs_T: Tensor | None = None,
     *,
     clip: tuple[float, float] = (0.2, 0.28),
-    dual_clip: float | None = None,
     kind: str = "ppo",
     entropy_coef: float = 0.0,
     temperature: float = 1.0,
@@ -42,34 +41,34 @@ def policy_loss(
     """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
 
     With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
-    -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A), at most -dual_clip A where A < 0.
+    -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
     Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
     requires a gradient. A weight of 0 masks a token, whatever its advantage and old log-probability are.
     `chunk` is the number of tokens whose logits are held at once (default: what suits the device). What else
     is not finite in the inputs makes the loss not finite. Raises ValueError naming an argument that is not
     allowed.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
+    if kind not in LOSSES:
+        raise ValueError(f"kind must be one of {LOSSES}, got {kind!r}")
     if not isinstance(clip, list | tuple) or len(clip) != 2 or not all(bound >= 0 for bound in clip):
         raise ValueError(f"clip must be two numbers of at least 0, how far below and above 1, got {clip}")
-    if dual_clip is not None and not dual_clip > 1:
-        raise ValueError(f"dual_clip must be greater than 1, got {dual_clip}")
     given = {"advantages_T": advantages_T, "old_logprobs_T": old_logprobs_T, "weights_T": weights_T}
     _check(hidden_TH, head_VH, targets_T, temperature, chunk, **given)
-    settings = {"clip": clip, "dual_clip": dual_clip, "kind": kind, "entropy_coef": entropy_coef}
-    path = _choose(path, hidden_TH)
-    known = hidden_TH, head_VH, targets_T, advantages_T, old_logprobs_T
+    objective, path = Objective(kind, (clip[0], clip[1]), entropy_coef), _choose(path, hidden_TH)
     if path == "reference":
-        return reference.policy_loss(*known, temperature=temperature, weights_T=weights_T, **settings)
+        logprobs_T, entropy_T = statistics(hidden_TH, head_VH, targets_T, temperature)
+        return objective.judge(logprobs_T, entropy_T, advantages_T, old_logprobs_T, weights_T)
     dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
     if weights_T is None:
-        given["weights_T"] = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=dtype)
-    values = (x_T if x_T is None else x_T.detach().to(dtype).contiguous() for x_T in given.values())
-    tokens = Tokens(targets_T.contiguous(), *values, temperature, settings)
+        weights_T = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=dtype)
+    advantages_T, weights_T = (x_T.detach().to(dtype).contiguous() for x_T in (advantages_T, weights_T))
+    if old_logprobs_T is not None:
+        old_logprobs_T = old_logprobs_T.detach().to(dtype).contiguous()
+    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, objective)
     needs = tuple(torch.is_grad_enabled() and x.requires_grad for x in (hidden_TH, head_VH))
     work = _rows(path), chunk or _chunk(hidden_TH, head_VH), needs
-    return PolicyLoss(*ForwardGradient.apply(hidden_TH, head_VH, tokens, *work), path=path)
+    values: list[Any] = [*ForwardGradient.apply(hidden_TH, head_VH, tokens, *work), path]
+    return PolicyLoss(*values)
 
 
 @torch.no_grad()
@@ -88,9 +87,9 @@ def selective_logprobs(
     _check(hidden_TH, head_VH, targets_T, temperature, chunk)
     path = _choose(path, hidden_TH)
     if path == "reference":
-        return reference.statistics(hidden_TH, head_VH, targets_T, temperature)[0]
+        return statistics(hidden_TH, head_VH, targets_T, temperature)[0]
     nothing = hidden_TH.new_zeros(len(targets_T), dtype=torch.promote_types(hidden_TH.dtype, torch.float32))
-    tokens = Tokens(targets_T.contiguous(), nothing, None, nothing, temperature, {})
+    tokens = Tokens(targets_T.contiguous(), nothing, None, nothing, temperature, Objective())
     chunk = chunk or _chunk(hidden_TH, head_VH)
     return run(hidden_TH, head_VH, tokens, _rows(path), chunk, (False, False))[0]
 
@@ -120,7 +119,7 @@ def _no_triton(hidden_TH: Tensor) -> str:
     return ""
 
 
-def _rows(path: str) -> type[Rows]:
+def _rows(path: str) -> type[TorchRows]:
     if path == "chunked":
         return TorchRows
     from coevolve.losses.kernels import TritonRows  # loads triton, which not every machine has

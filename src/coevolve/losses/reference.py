@@ -24,19 +24,51 @@ class PolicyLoss:
     path: str = "reference"  # which implementation computed it
 
 
-def policy_loss(
-    hidden_TH: Tensor,
-    head_VH: Tensor,
-    targets_T: Tensor,
-    advantages_T: Tensor,
-    old_logprobs_T: Tensor | None = None,
-    *,
-    temperature: float = 1.0,
-    **settings,
-) -> PolicyLoss:
-    """Return the `objective` of hidden states under output weights; it keeps several tensors of size T x V."""
-    logprobs_T, entropy_T = statistics(hidden_TH, head_VH, targets_T, temperature)
-    return objective(logprobs_T, entropy_T, advantages_T, old_logprobs_T, **settings)
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised; see `judge`."""
+
+    kind: str = "ppo"
+    clip: tuple[float, float] = (0.2, 0.28)
+    entropy_coef: float = 0.0
+
+    def judge(
+        self,
+        logprobs_T: Tensor,
+        entropy_T: Tensor,
+        advantages_T: Tensor,
+        old_logprobs_T: Tensor | None = None,
+        weights_T: Tensor | None = None,
+    ) -> PolicyLoss:
+        """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
+
+        With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
+        -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
+        Without old log-probabilities the current ones stand in (r = 1); one that is not finite makes r nan.
+        A weight of 0 masks a token: it counts neither in the loss nor in the ratios' statistics.
+        """
+        A_T, now_T = advantages_T.to(logprobs_T), logprobs_T.detach()
+        share_T = torch.full_like(A_T, 1 / max(len(A_T), 1)) if weights_T is None else weights_T.to(logprobs_T)
+        used_T = share_T != 0
+        A_T = A_T.where(used_T, 0)
+        old_T = now_T if old_logprobs_T is None else old_logprobs_T.to(logprobs_T).where(used_T, now_T)
+        gap_T = logprobs_T - old_T.where(old_T.isfinite(), torch.nan)
+        ratio_T = torch.where(gap_T > SATURATION, SATURATION, gap_T).exp()
+        stopped_T = (gap_T > SATURATION) & (A_T != 0)
+        if self.kind == "reinforce":
+            term_T, stopped_T = -A_T * logprobs_T, torch.zeros_like(stopped_T)
+        elif self.kind == "importance":
+            term_T = -A_T * ratio_T
+        else:
+            low, high = self.clip
+            stopped_T |= torch.where(A_T > 0, ratio_T > 1 + high, (A_T < 0) & (ratio_T < 1 - low))
+            term_T = torch.maximum(-A_T * ratio_T, -A_T * ratio_T.clamp(1 - low, 1 + high))
+        if self.entropy_coef:
+            term_T = term_T - self.entropy_coef * entropy_T
+        facts_T = ratio_T.detach()[used_T] if used_T.any() else ratio_T.new_ones(1)
+        clipped = stopped_T.to(facts_T).sum() / len(facts_T)
+        loss, entropy_T = (share_T * term_T).sum(), entropy_T.detach()
+        return PolicyLoss(loss, now_T, entropy_T, facts_T.mean(), facts_T.max(), clipped)
 
 
 def statistics(
@@ -48,49 +80,3 @@ def statistics(
     logprobs_TV = logits_TV.log_softmax(-1)
     entropy_T = -(logprobs_TV.exp() * logprobs_TV.clamp(min=-1e30)).sum(-1)  # 0 log 0 is 0
     return logprobs_TV.gather(-1, targets_T[:, None])[:, 0], entropy_T
-
-
-def objective(
-    logprobs_T: Tensor,
-    entropy_T: Tensor,
-    advantages_T: Tensor,
-    old_logprobs_T: Tensor | None = None,
-    *,
-    clip: tuple[float, float] = (0.2, 0.28),
-    dual_clip: float | None = None,
-    kind: str = "ppo",
-    entropy_coef: float = 0.0,
-    weights_T: Tensor | None = None,
-) -> PolicyLoss:
-    """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
-
-    With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
-    -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A), at most -dual_clip A where A < 0.
-    Without old log-probabilities the current ones stand in (r = 1); one that is not finite makes r nan.
-    A weight of 0 masks a token: neither the loss nor the ratios' statistics know of it.
-    """
-    A_T, now_T = advantages_T.to(logprobs_T), logprobs_T.detach()
-    share_T = torch.full_like(A_T, 1 / max(len(A_T), 1)) if weights_T is None else weights_T.to(logprobs_T)
-    used_T = share_T != 0
-    A_T = A_T.where(used_T, 0)
-    old_T = now_T if old_logprobs_T is None else old_logprobs_T.to(logprobs_T).where(used_T, now_T)
-    gap_T = logprobs_T - old_T.where(old_T.isfinite(), torch.nan)
-    ratio_T = torch.where(gap_T > SATURATION, SATURATION, gap_T).exp()
-    stopped_T = (gap_T > SATURATION) & (A_T != 0)
-    if kind == "reinforce":
-        term_T, stopped_T = -A_T * logprobs_T, torch.zeros_like(stopped_T)
-    elif kind == "importance":
-        term_T = -A_T * ratio_T
-    else:
-        low, high = clip
-        stopped_T |= torch.where(A_T > 0, ratio_T > 1 + high, (A_T < 0) & (ratio_T < 1 - low))
-        term_T = torch.maximum(-A_T * ratio_T, -A_T * ratio_T.clamp(1 - low, 1 + high))
-        if dual_clip is not None:
-            stopped_T |= (A_T < 0) & (ratio_T > dual_clip)
-            term_T = torch.where(A_T < 0, torch.minimum(term_T, -A_T * dual_clip), term_T)
-    if entropy_coef:
-        term_T = term_T - entropy_coef * entropy_T
-    facts_T = ratio_T.detach()[used_T] if used_T.any() else ratio_T.new_ones(1)
-    clipped = stopped_T.to(facts_T).sum() / len(facts_T)
-    loss, entropy_T = (share_T * term_T).sum(), entropy_T.detach()
-    return PolicyLoss(loss, now_T, entropy_T, facts_T.mean(), facts_T.max(), clipped)

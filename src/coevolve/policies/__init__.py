@@ -1,14 +1,18 @@
 """Policies: language models that speak and can be trained. Importing this package loads no model library."""
 
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coevolve.engines.server import ServedPolicy
     from coevolve.policies.causal import Policy
 
-__all__ = ["HUB_ID", "Policy", "load"]
+__all__ = ["HUB_ID", "Policy", "find", "load"]
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
+SERVERS = ("http://", "https://")
 
 
 def __getattr__(name: str) -> Any:
@@ -20,21 +24,40 @@ def __getattr__(name: str) -> Any:
     return Policy
 
 
-def load(model: str, name: str = "shared", dtype: str = "") -> "Policy":
+def find(model: str | Path) -> Path | str:
+    """Return the folder of an embedded backbone or of a model of your own, or a hub's model id as it is.
+
+    Raises ValueError in one line when `model` is none of them.
+    """
+    import tinyworld
+
+    folder = tinyworld.backbone(str(model)) or Path(model)
+    if (folder / "config.json").is_file():
+        return folder
+    if HUB_ID.fullmatch(str(model)) and not folder.exists():
+        return str(model)
+    raise ValueError(
+        f"model must be one of {', '.join(tinyworld.NAMES)}, a folder with a transformers checkpoint, a model id of "
+        f"the hub (ORG/NAME), or a server (http://HOST/v1#MODEL), got {str(model)!r}"
+    )
+
+
+def load(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy | ServedPolicy":
     """Load an embedded backbone by name, a model folder, a folder with a LoRA adapter (merged into its base), a
     model id of the hub (ORG/NAME), or a server's model (http://HOST/v1#MODEL).
 
-    Raises ValueError in one line when there is none of them.
+    Raises ValueError in one line when `model` is none of them.
     """
-    import json
-    from pathlib import Path
-
-    if str(model).startswith(("http://", "https://")):
+    if str(model).startswith(SERVERS):
         from coevolve.engines.server import ServedPolicy
 
-        return ServedPolicy(model, name)
+        return ServedPolicy(str(model), name)
+    return load_local(model, name, dtype)
+
+
+def load_local(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy":
+    """Load what `load` does, except for a server's model."""
     from coevolve.policies.causal import Policy
-    from tinyworld.recipe import find
 
     adapter = Path(model) / "adapter_config.json"
     if not adapter.is_file():
@@ -42,4 +65,4 @@ def load(model: str, name: str = "shared", dtype: str = "") -> "Policy":
     from coevolve.policies.adapters import merged
 
     base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    return merged(model, load(base, name, dtype))
+    return merged(model, load_local(base, name, dtype))

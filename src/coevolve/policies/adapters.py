@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from coevolve.policies import find
 from coevolve.policies.causal import Policy
-from coevolve.policies.qwen2 import Decoder
+from coevolve.policies.packing import Example
+from coevolve.types import Reply, Turn
 
 if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
     from peft import PeftModel
@@ -23,11 +25,16 @@ if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
 
-    def __init__(self, model: "PeftModel", tokenizer: object, name: str, adapter: str | None = None):
+    def __init__(self, model: "PeftModel", tokenizer: Any, name: str, adapter: str = ""):
         super().__init__(model, tokenizer, name)
         self.adapter = adapter or name
         parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
         self._own = [part for key, part in parts if key.endswith(f".{self.adapter}.weight")]
+
+    @property
+    def plain_model(self) -> Any:
+        """The model that PEFT put the adapters into."""
+        return self.model.get_base_model()
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over this adapter's parameters."""
@@ -38,15 +45,19 @@ class AdapterPolicy(Policy):
         if self.model.active_adapter != self.adapter:
             self.model.set_adapter(self.adapter)
 
-    def decoder(self) -> Decoder | None:
-        """Return the model with this adapter's weights added; see `Policy.decoder`."""
+    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
+        """Answer turns with this adapter; see `Policy.generate`."""
         self.activate()
-        return super().decoder()
+        return super().generate(turns, temperature, max_tokens)
 
-    def states(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor]:
+    def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return hidden states and targets with this adapter; see `Policy.states`."""
         self.activate()
-        return super().states(rows)
+        return super().states(examples)
+
+    def reference(self) -> Policy:
+        """Return the base model as a policy, at no cost; see `Policy.reference`."""
+        return BasePolicy(self.model, self.tokenizer, self.name)
 
     def save(self, folder: str | Path) -> None:
         """Write the adapter alone (PEFT's layout) and the tokenizer; the base stays where it is."""
@@ -67,18 +78,27 @@ class AdapterPolicy(Policy):
         set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), adapter_name=self.adapter)
 
 
-def attach(
-    policy: Policy, names: Sequence[str], rank: int, alpha: float, dropout: float, source: str
-) -> dict[str, AdapterPolicy]:
-    """Put one fresh LoRA adapter per name on every linear layer of a model; return them as policies.
+class BasePolicy(Policy):
+    """The base of adapters, which are switched off while it computes."""
+
+    plain_model = AdapterPolicy.plain_model
+
+    def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Return hidden states and targets without any adapter; see `Policy.states`."""
+        with self.model.disable_adapter():
+            return super().states(examples)
+
+
+def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: str) -> dict[str, AdapterPolicy]:
+    """Put one fresh LoRA adapter (rank, alpha, dropout) per name on every linear layer; return them as policies.
 
     They draw their first weights from torch's generator, in the order of `names`. `source` is how the saved
     adapters will name their base.
     """
     from peft import LoraConfig, get_peft_model
 
+    rank, alpha, dropout = lora
     policy.model.name_or_path = str(source)
-    origin = policy.source
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -90,10 +110,10 @@ def attach(
     model = get_peft_model(policy.model, config, adapter_name=names[0])
     for name in names[1:]:
         model.add_adapter(name, config)
-    made = {name: AdapterPolicy(model, policy.tokenizer, name) for name in names}
-    for one in made.values():
-        one.source = origin
-    return made
+    adapters = {name: AdapterPolicy(model, policy.tokenizer, name) for name in names}
+    for adapter in adapters.values():
+        adapter.source = policy.source
+    return adapters
 
 
 def base_dtype() -> str:
@@ -101,44 +121,32 @@ def base_dtype() -> str:
     return "bfloat16" if torch.cuda.is_available() else "float32"
 
 
-def check_four_bit() -> None:
-    """Raise ValueError in one line where 4-bit weights cannot be had."""
-    if not torch.cuda.is_available():
-        raise ValueError("four_bit needs a CUDA device, and there is none")
-    if not find_spec("bitsandbytes"):
-        raise ValueError("four_bit needs the package bitsandbytes, which is not installed")
-
-
-def unsloth(wanted_by: str) -> Any:
-    """Import Unsloth's `FastLanguageModel`; ValueError in one line where it is missing."""
-    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
-    try:
-        from unsloth import FastLanguageModel
-    except ImportError as error:
-        raise ValueError(f"{wanted_by} needs the package unsloth ({error}); see environment.yml") from None
-    return FastLanguageModel
-
-
-def load_unsloth(model: str, names: Sequence[str], lora: tuple, four_bit: bool = False) -> dict[str, AdapterPolicy]:
+def load_unsloth(
+    model: str, names: Sequence[str], lora: tuple[Any, ...], four_bit: bool = False
+) -> dict[str, AdapterPolicy]:
     """Load a model with one LoRA adapter through Unsloth; ValueError in one line when that cannot be.
 
     `four_bit` quantises the frozen base. Unsloth patches the model's classes for the whole process.
     """
+    if four_bit and not (torch.cuda.is_available() and find_spec("bitsandbytes")):
+        raise ValueError("four_bit needs a CUDA device and the package bitsandbytes")
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
-    loader = unsloth("engine 'unsloth'")
-    from tinyworld.recipe import find
-
+    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
+    try:
+        from unsloth import FastLanguageModel
+    except ImportError as error:
+        raise ValueError(f"engine 'unsloth' needs the package unsloth ({error}); see environment.yml") from None
     rank, alpha, dropout = lora
     source, on_gpu = find(model), torch.cuda.is_available()
-    base, tokenizer = loader.from_pretrained(  # the exact name, or Unsloth takes a repository of its own instead
+    base, tokenizer = FastLanguageModel.from_pretrained(
         str(source),
         load_in_4bit=four_bit,
         dtype=torch.bfloat16 if on_gpu else torch.float32,
         max_seq_length=None,
-        use_exact_model_name=True,
+        use_exact_model_name=True,  # or Unsloth takes a repository of its own instead
     )
-    adapted = loader.get_peft_model(
+    adapted = FastLanguageModel.get_peft_model(
         base,
         r=rank,
         lora_alpha=alpha,

@@ -1,12 +1,11 @@
 """Qwen2 as plain functions over the modules' own weights, with a key and value cache of fixed shape.
 
-The same numbers as `transformers` with fewer calls per token, which is what a small model's time goes into. Models of
-one shape are computed together: P of them, one after the other in the N rows. Knows tensors only.
+The numbers are those of `transformers`, with fewer calls per token, which take most of a small model's time. Knows
+tensors only.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,13 +13,13 @@ from torch import Tensor, nn
 from transformers import Qwen2ForCausalLM
 
 
-def supports(model: nn.Module) -> bool:
+def supports(model: Any) -> bool:
     """Say whether `Decoder` computes this model: Qwen2, with LoRA or not, without quantisation or windows."""
     if type(model) is not Qwen2ForCausalLM:
         return False
+    config: Any = model.config
     parts = [part for layer in model.model.layers for part in _projections(layer)]
     plain = all(type(part) is nn.Linear or _is_lora(part) for part in parts)
-    config = model.config
     windows = any(kind != "full_attention" for kind in config.layer_types)
     static_rope = config.rope_parameters["rope_type"] == "default"
     return plain and not windows and static_rope and config.hidden_act == "silu"
@@ -38,7 +37,7 @@ class _Layer(NamedTuple):
     down: Tensor
 
 
-def _projections(layer: nn.Module) -> list[nn.Module]:
+def _projections(layer: Any) -> list[Any]:
     attention, mlp = layer.self_attn, layer.mlp
     return [
         *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
@@ -46,25 +45,23 @@ def _projections(layer: nn.Module) -> list[nn.Module]:
     ]
 
 
-def _is_lora(part: nn.Module) -> bool:
+def _is_lora(part: Any) -> bool:
     """Whether a module is PEFT's plain LoRA on a linear layer (told by its parts, so PEFT need not be loaded)."""
     if type(part).__module__ != "peft.tuners.lora.layer" or type(part.base_layer) is not nn.Linear:
         return False
     return not any(part.use_dora.get(name) or part.lora_bias.get(name) for name in part.active_adapters)
 
 
-def _weight(part: nn.Module) -> Tensor:
+def _weight(part: Any) -> Tensor:
     """Weight of a linear layer, its active adapters added; of the layer's own type."""
-    if type(part) is nn.Linear:
-        return part.weight
-    weight = part.base_layer.weight
-    if part.disable_adapters or part.merged:
+    weight: Tensor = part.weight  # of PEFT's layers as well: the base's
+    if type(part) is nn.Linear or part.disable_adapters or part.merged:
         return weight
-    delta = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
+    delta: Tensor = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
     return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 
-def _joined(layer: nn.Module) -> _Layer:
+def _joined(layer: Any) -> _Layer:
     q, k, v, out, gate, up, down = _projections(layer)
     return _Layer(
         layer.input_layernorm.weight,
@@ -77,56 +74,17 @@ def _joined(layer: nn.Module) -> _Layer:
     )
 
 
-@dataclass
 class Decoder:
-    """The functional form of P models of one shape; with P > 1 every weight has a first dimension of P."""
+    """The functional form of one model."""
 
-    model: Qwen2ForCausalLM  # one of them, for what all have in common
-    layers: list[_Layer]
-    embedding: Tensor
-    norm_last: Tensor
-    head_HV: Tensor
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        """Look up what every call needs."""
-        config, size = self.model.config, self.model.model.layers[0].self_attn.head_dim
-        self.heads = config.num_attention_heads, config.num_key_value_heads, size
-        self.eps = torch.tensor(config.rms_norm_eps, device=self.head_HV.device)
-
-    @classmethod
-    def of(cls, model: Qwen2ForCausalLM) -> "Decoder":
+    def __init__(self, model: Any):
         """Read the weights of a model that `supports` accepts, as they are now."""
-        layers, inner = [_joined(layer) for layer in model.model.layers], model.model
-        return cls(model, layers, inner.embed_tokens.weight, inner.norm.weight, model.lm_head.weight.T)
-
-    @classmethod
-    def together(cls, decoders: Sequence["Decoder"]) -> "Decoder":
-        """Join decoders of one `kind`; their weights are copied."""
-        if len(decoders) == 1:
-            return decoders[0]
-
-        def stack(*parts: Tensor) -> Tensor:
-            return torch.stack([part if part.dim() == 2 else part[None] for part in parts])  # vectors as rows
-
-        layers = [_Layer(*map(stack, *same)) for same in zip(*(one.layers for one in decoders), strict=True)]
-        ends = (stack(*(getattr(one, name) for one in decoders)) for name in ("embedding", "norm_last", "head_HV"))
-        return cls(decoders[0].model, layers, *ends, len(decoders))
-
-    @property
-    def kind(self) -> tuple:
-        """What decoders must have in common to be computed together."""
-        config, weight = self.model.config, self.head_HV
-        names = (
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "rms_norm_eps",
-            "rope_parameters",
-        )
-        return *(str(getattr(config, name)) for name in names), weight.shape, weight.dtype, weight.device
+        config = model.config
+        self.model, self.layers = model, [_joined(layer) for layer in model.model.layers]
+        self.embedding, self.norm_last = model.model.embed_tokens.weight, model.model.norm.weight
+        self.head_HV: Tensor = model.lm_head.weight.T
+        self.heads = config.num_attention_heads, config.num_key_value_heads, model.model.layers[0].self_attn.head_dim
+        self.eps = torch.tensor(config.rms_norm_eps, device=self.head_HV.device)
 
     def rotary(self, count: int) -> Tensor:
         """Return cosines and signed sines (count, 2, head_dim) of positions 0 .. count - 1."""
@@ -180,42 +138,27 @@ class Decoder:
 
     def logits(self, x_NH: Tensor) -> Tensor:
         """Return next-token logits (N, V)."""
-        return self._product(self._norm(x_NH, self.norm_last), self.head_HV)
+        return self._norm(x_NH, self.norm_last) @ self.head_HV
 
     def _run(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last_N: Tensor | None = None) -> Tensor:
         """Run all layers on the tokens, of which only those at `last_N` go through the last one's end."""
-        if self.count > 1:
-            models = torch.arange(self.count, device=ids.device)[:, None]
-            ids = ids.view(self.count, -1) + models * self.embedding.shape[1]
-        x = F.embedding(ids.flatten(), self.embedding.flatten(0, -2))
+        x = F.embedding(ids.flatten(), self.embedding)
         for index, layer in enumerate(self.layers):
-            mixed = attend(index, self._product(self._norm(x, layer.norm_attention), layer.qkv, layer.qkv_bias))
+            mixed = attend(index, torch.addmm(layer.qkv_bias, self._norm(x, layer.norm_attention), layer.qkv))
             if last_N is not None and index == len(self.layers) - 1:  # nobody asks for the other tokens any more
                 x, mixed = x[last_N], mixed[last_N]
-            x = self._product(mixed, layer.out, x)
-            gate, up = self._product(self._norm(x, layer.norm_mlp), layer.gate_up).chunk(2, -1)
-            x = self._product(F.silu(gate).mul_(up), layer.down, x)
+            x = torch.addmm(x, mixed, layer.out)
+            gate, up = (self._norm(x, layer.norm_mlp) @ layer.gate_up).chunk(2, -1)
+            x = torch.addmm(x, F.silu(gate).mul_(up), layer.down)
         return x
 
     def _norm(self, x_NH: Tensor, weight: Tensor) -> Tensor:
         """Apply the root-mean-square norm; on a CPU torch's own makes three times as many calls."""
         if x_NH.is_cuda:
-            scaled = F.rms_norm(x_NH, x_NH.shape[-1:], None, self.eps)
-        else:
-            size = torch.linalg.vector_norm(x_NH, dim=-1, keepdim=True, dtype=torch.float32)
-            size = torch.addcmul(self.eps, size, size, value=1 / x_NH.shape[-1]).rsqrt_()
-            scaled = (x_NH * size).to(x_NH.dtype)
-        return scaled.mul_(weight) if self.count == 1 else scaled.view(self.count, -1, weight.shape[-1]).mul_(weight)
-
-    def _product(self, x: Tensor, weight: Tensor, more: Tensor | None = None) -> Tensor:
-        """Return x W + more, (N, O), each model's rows with its own weights; `more` is a bias or another (N, O)."""
-        if self.count == 1:
-            return x @ weight if more is None else torch.addmm(more, x, weight)
-        x = x.view(self.count, -1, weight.shape[1])
-        if more is None:
-            return torch.bmm(x, weight).flatten(0, 1)
-        more = more if more.dim() == 3 else more.view(self.count, -1, more.shape[-1])
-        return torch.baddbmm(more, x, weight).flatten(0, 1)
+            return F.rms_norm(x_NH, x_NH.shape[-1:], None, self.model.config.rms_norm_eps).mul_(weight)
+        size = torch.linalg.vector_norm(x_NH, dim=-1, keepdim=True, dtype=torch.float32)
+        size = torch.addcmul(self.eps, size, size, value=1 / x_NH.shape[-1]).rsqrt_()
+        return (x_NH * size).to(x_NH.dtype).mul_(weight)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:

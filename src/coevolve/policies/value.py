@@ -24,34 +24,33 @@ class ValueHead:
 
     def __init__(self, policy: Policy):
         """Make a head for the policy's width."""
-        size = policy.head_VH.shape[1] + 1
-        exact = {"dtype": torch.float64, "device": policy.head_VH.device}
-        self.policy, self.weight_H = policy, torch.zeros(size, **exact)
-        self.moment_HH, self.target_H = torch.zeros(size, size, **exact), torch.zeros(size, **exact)
+        width, device = policy.head_VH.shape[1] + 1, policy.head_VH.device
+        self.policy, self.weight_H = policy, torch.zeros(width, dtype=torch.float64, device=device)
+        self.moment_HH, self.target_H = self.weight_H.new_zeros(width, width), self.weight_H.new_zeros(width)
 
     @torch.no_grad()
     def observe(self, samples: Sequence[Sample], micro_tokens: int) -> list[list[float]]:
         """Return V before every token of every sample as learnt so far, then learn from these samples.
 
-        What a token's state is fitted to is the reward of the token's segment (nothing is discounted); masked
-        tokens teach nothing.
+        A token's state is fitted to the reward of the token's segment (nothing is discounted); masked tokens teach
+        nothing.
         """
         found: dict[int, list[float]] = {}
         self.moment_HH *= MEMORY
         self.target_H *= MEMORY
         spoken = [sample for sample in samples if sample.reply.ids]
-        texts = [(sample.reply.prompt_ids, sample.reply.ids) for sample in spoken]
-        for rows in micro_batches(texts, micro_tokens, self.policy.shares_prompts):
-            batch = [spoken[i] for i in rows]
-            hidden_TH, _ = self.policy.states([texts[i] for i in rows])
+        examples = [(sample.reply.prompt_ids, sample.reply.ids) for sample in spoken]
+        for indices in micro_batches(examples, micro_tokens, self.policy.shares_prompts):
+            batch = [spoken[i] for i in indices]
+            hidden_TH, _ = self.policy.states([examples[i] for i in indices])
             state_TH = torch.nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
             values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
-            found |= {id(sample): its.tolist() for sample, its in zip(batch, values, strict=True)}
+            found |= {id(sample): values_T.tolist() for sample, values_T in zip(batch, values, strict=True)}
             rewards = [reward for sample in batch for reward in token_rewards(sample)]
-            paid = [t for t, reward in enumerate(rewards) if reward is not None]
-            known_TH, reward_T = state_TH[paid], state_TH.new_tensor([rewards[t] for t in paid])
+            paid = {t: reward for t, reward in enumerate(rewards) if reward is not None}
+            known_TH = state_TH[list(paid)]
             self.moment_HH += known_TH.T @ known_TH
-            self.target_H += known_TH.T @ reward_T
+            self.target_H += known_TH.T @ state_TH.new_tensor(list(paid.values()))
         ridge_HH = RIDGE * torch.eye(len(self.weight_H)).to(self.moment_HH)
         self.weight_H = torch.linalg.solve(self.moment_HH + ridge_HH, self.target_H)
         return [found.get(id(sample), []) for sample in samples]

@@ -1,0 +1,113 @@
+"""A small random Qwen2, what it samples, and batches of samples: shared by the tests of policies and learning."""
+
+import random
+from dataclasses import replace
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from coevolve import prompts
+from coevolve.learner import learn
+from coevolve.policies import Policy
+from coevolve.policies.qwen2 import Decoder
+from coevolve.policies.sampler import Request, sample
+from coevolve.types import Reply, Turn
+
+END = 3
+SOLVER = prompts.load("mae", "solver", "compact")
+
+
+def qwen(tied=True, kv=1, scale=0.2, vocabulary=320):
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=kv,
+        max_position_embeddings=128,
+        tie_word_embeddings=tied,
+        initializer_range=scale,
+        bos_token_id=1,
+        eos_token_id=END,
+        pad_token_id=0,
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    for name, parameter in model.named_parameters():  # zero biases would hide a forgotten one
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def ragged(count, seed=0):
+    """Prompts of 1 to 24 tokens."""
+    rng = random.Random(seed)
+    return [tuple(rng.randrange(5, 300) for _ in range(rng.randint(1, 24))) for _ in range(count)]
+
+
+def draw(model, prompts, keys=None, temperatures=1.0, limits=16, ends=(END,)):
+    """Sample one completion per prompt; a single temperature or limit holds for all."""
+    count = len(prompts)
+    keys = range(count) if keys is None else keys
+    heats = temperatures if isinstance(temperatures, list) else [temperatures] * count
+    limits = limits if isinstance(limits, list) else [limits] * count
+    asked = [
+        Request(tuple(p), key, heat, limit) for p, key, heat, limit in zip(prompts, keys, heats, limits, strict=True)
+    ]
+    return sample(Decoder(model), asked, ends)
+
+
+def teacher_forced(model, prompt, ids, temperature=1.0):
+    """Log-probabilities of `ids` after `prompt`, by one forward pass of transformers."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float() / temperature
+    return logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0]
+
+
+class Letters:
+    """As much of a tokenizer as training needs."""
+
+    eos_token_id = END
+
+
+def policy_of(**changes):
+    return Policy(qwen(**changes), Letters())
+
+
+def batch_of(policy, count=24, heats=(1.0,), reward=lambda row, ids: row * 0.618 % 1):
+    """Samples of two roles in turn, drawn at these temperatures in turn (0: greedy)."""
+    prompts = ragged(count)
+    chosen = [heats[row % len(heats)] for row in range(count)]
+    done = draw(policy.model, prompts, temperatures=chosen, limits=12)
+    samples = []
+    for row, (prompt, (ids, logprobs)) in enumerate(zip(prompts, done, strict=True)):
+        turn = Turn(("solver", "judge")[row % 2], ())
+        reply = Reply(turn, "", prompt, tuple(ids), tuple(logprobs), temperature=chosen[row] or 1.0)
+        samples.append(reply.earns(reward(row, ids)))
+    return samples
+
+
+class Keep(torch.optim.SGD):
+    """An optimiser that keeps the gradients it was given and changes nothing."""
+
+    def step(self):
+        self.seen = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
+
+
+def gradient(samples, **settings):
+    """The gradient that `learn` makes of samples in double precision, and the step's metrics."""
+    policy = policy_of()
+    policy.model.double()
+    optimizer = Keep(policy.parameters(), lr=1.0)
+    metrics = learn(policy, optimizer, samples, **{"estimator": "task_relative", "grad_clip": None, **settings})
+    return optimizer.seen, metrics
+
+
+def weights_of(policy):
+    return torch.cat([part.detach().flatten().clone() for part in policy.parameters()])
+
+
+def ask(policy="shared", key=0, question="3+4*2=?", **limits):
+    """A turn that the embedded backbones understand."""
+    return replace(SOLVER(question=question, policy=policy), key=(0, 0, key), **limits)
