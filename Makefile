@@ -32,7 +32,7 @@ reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, 
 	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 test: $(READY) ## run the tests
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
 
 test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if need be (their own environment, 5 GB)
 	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
@@ -40,8 +40,10 @@ test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if
 test-executors: $(EXECUTORS_READY) ## run the tests of Ray and Snakemake, real ones on this machine (adds 330 MB to .venv)
 	$(PY) -m pytest tests/reproduce/test_executors.py $(ARGS)
 
-lint: $(READY) ## check the code's style
-	$(PY) -m ruff check . $(ARGS)
+lint: $(READY) ## check style, format and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 
 lab: $(READY) ## open the notebooks in JupyterLab
 	$(PY) -m jupyter lab $(ARGS)

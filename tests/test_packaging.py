@@ -105,7 +105,8 @@ def test_every_import_is_declared():
     extras = [line for group in EXTRAS.values() for line in group]
     declared = requirements([*PROJECT["dependencies"], *extras]).keys()
     rooms = ("src", "reproduce", "tools", "benchmarks")
-    known = {"coevolve", *rooms, *sys.stdlib_module_names}
+    own = {path.name for path in (ROOT / "src").iterdir()}
+    known = {*own, *rooms, *sys.stdlib_module_names}
     homes = metadata.packages_distributions()
     undeclared = {}
     for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):

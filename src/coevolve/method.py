@@ -104,13 +104,13 @@ class Method:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies that the roles speak with."""
-        return ("shared",)
+        """Names of the policies that the roles speak with, in the order of the roles."""
+        return tuple(dict.fromkeys(role.policy for role in self.roles.values()))
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Those of the policies that are never trained."""
-        return ()
+        """Those of the policies that are never trained: the ones with a model of their own."""
+        return tuple(self.models)
 
     @property
     def models(self) -> dict[str, str]:

@@ -165,16 +165,6 @@ class MAE(Method):
         return {"questions": self.questions, "pairs": self.pairs}
 
     @property
-    def policies(self) -> tuple[str, ...]:
-        """One policy plays every role, unless a frozen one judges."""
-        return ("shared", "judge") if self.judge_model else ("shared",)
-
-    @property
-    def frozen(self) -> tuple[str, ...]:
-        """The judge of a run with a `judge_model`."""
-        return self.policies[1:]
-
-    @property
     def models(self) -> dict[str, str]:
         """The frozen judge's model."""
         return {"judge": self.judge_model} if self.judge_model else {}

@@ -230,11 +230,6 @@ class SPICE(Method):
         return boxed(text)
 
     @property
-    def policies(self) -> tuple[str, ...]:
-        """One model in both roles, and the frozen Challenger where there is one."""
-        return ("shared", *self.frozen)
-
-    @property
     def frozen(self) -> tuple[str, ...]:
         """The policy that asks and is not trained."""
         return ("challenger",) if self.challenger == "fixed" else ()
