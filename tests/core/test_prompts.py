@@ -1,181 +1,182 @@
-"""MAE's prompts hold every element of the paper's listings. Reads the files without the loader."""
+"""All papers' prompts: the same fields in both forms, and every element of the paper's listings, in order."""
 
 import re
-from pathlib import Path
 
 import pytest
+from core.conftest import Sums
 
-FOLDER = Path(__file__).parents[2] / "src" / "coevolve" / "prompts" / "mae"
-FIELDS = {
-    "solver": {"question"},
-    "proposer": set(),
-    "proposer_reference": {"reference"},
-    "judge_question": {"question"},
-    "judge_answer": {"question", "answer"},
-    "eval_math": {"question", "ground_truth", "model_answer"},
-    "eval_choice": {"question", "ground_truth", "model_answer"},
-    "eval_truthfulness": {"question", "ground_truth", "model_answer"},
-    "eval_general": {"question", "ground_truth", "model_answer"},
-}
-LISTINGS = {
-    "solver": 1,
-    "proposer": 2,
-    "proposer_reference": 3,
-    "judge_answer": 4,
-    "judge_question": 5,
-    "eval_math": 6,
-    "eval_choice": 7,
-    "eval_truthfulness": 8,
-    "eval_general": 9,
-}
-JUDGES = ("judge_question", "judge_answer")
-PROPOSERS = ("proposer", "proposer_reference")
-EVALUATORS = ("eval_math", "eval_choice", "eval_truthfulness", "eval_general")
+from coevolve import config
+from coevolve.papers.conl import reading
+from coevolve.papers.conl.method import PERSONAS
+from coevolve.parse import answer_line
+from coevolve.prompts import HERE, available, text
 
-
-def lines(path: Path) -> tuple[list[str], str]:
-    """The comment lines at the top of a file and the text below them."""
-    rows = path.read_text(encoding="utf-8").splitlines()
-    count = next((i for i, row in enumerate(rows) if not row.startswith("%%")), len(rows))
-    return rows[:count], "\n".join(rows[count:])
-
-
-def prompt(role: str) -> str:
-    """The full prompt of a role, without comments."""
-    return lines(FOLDER / f"{role}.full.txt")[1]
-
-
-def fields(text: str) -> set[str]:
-    """Names of the placeholders of a template."""
-    return set(re.findall(r"\{([a-z_][a-z0-9_]*)\}", text))
-
-
-def assert_order(text: str, *parts: str) -> None:
-    """Each part occurs, after the one before it."""
-    at = 0
-    for part in parts:
-        found = text.find(part, at)
-        assert found >= 0, f"{part!r} is missing or out of order"
-        at = found + len(part)
-
-
-def test_there_is_one_file_per_listing_and_no_other() -> None:
-    assert {path.name.removesuffix(".full.txt") for path in FOLDER.glob("*.full.txt")} == set(FIELDS)
-
-
-@pytest.mark.parametrize("role", FIELDS)
-def test_comment_names_the_listing_and_is_only_at_the_top(role: str) -> None:
-    comments, text = lines(FOLDER / f"{role}.full.txt")
-    assert f"Listing {LISTINGS[role]} " in comments[0]
-    assert "%%" not in text
-    assert text.strip()
-
-
-@pytest.mark.parametrize("role", FIELDS)
-def test_placeholders(role: str) -> None:
-    assert fields(prompt(role)) == FIELDS[role]
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.compact.txt")), ids=lambda path: path.name)
-def test_compact_prompt_takes_the_same_fields(path: Path) -> None:
-    comments, text = lines(path)
-    assert comments
-    assert fields(text) == FIELDS[path.name.removesuffix(".compact.txt")]
-
-
-def test_solver_elements() -> None:
-    text = prompt("solver")
-    assert_order(text, "step by step", "<answer>", "</answer>", "**correct**", "**meet every constraint**")
-    assert_order(text, "Reasoning tasks", "generation tasks", "Mathematics", "Creative tasks", "{question}")
-    assert text.rstrip().endswith("{question}")
-
-
-@pytest.mark.parametrize("role", PROPOSERS)
-def test_proposer_elements(role: str) -> None:
-    text = prompt(role)
-    assert_order(text, "complete in itself", "deterministic", "Keep away from", "trivia", "ambiguous", "internet")
-    assert_order(
-        text,
-        "<question>\n[Your ",
-        "]\n</question>",
-        "<question></question>",
-        "NOTHING ELSE",
-        "FORMAT MATTERS",
-    )
-    assert "{answer}" not in text
-
-
-def test_proposer_without_reference_lists_the_accepted_domains() -> None:
-    parts = (
-        "logic",
-        "context",
-        "common knowledge",
-        "patterns or symbols",
-        "planning in space",
-        "instructions",
-    )
-    assert_order(prompt("proposer").split("Welcome kinds")[1], *parts)
-    assert "possible" in prompt("proposer")
+PAPERS = {"mae": "MAE", "sage": "SAGE", "spice": "SPICE", "comas": "CoMAS", "conl": "CoNL"}
+COMPACT = {  # what the backbones were trained on
+    "mae/solver": "solve<question>{question}</question>", "mae/proposer": "propose",
+    "mae/proposer_reference": "propose<ref>{reference}</ref>", "mae/judge_question": "judge<question>{question}</question>",
+    "mae/judge_answer": "judge<question>{question}</question><answer>{answer}</answer>",
+    "sage/challenger": "challenge<ref>{reference}</ref><type>{type}</type><answer>{verifier}</answer>",
+    "sage/planner": "plan<question>{question}</question>", "sage/critic_question": "judge<question>{question}</question>",
+    "sage/solver": "solve<question>{question}</question><plan>{plan}</plan>",
+    "sage/solver_unplanned": "solve<question>{question}</question>",
+    "sage/critic_plan": "judge<question>{question}</question><plan>{plan}</plan>",
+    "sage/critic_answer": "judge<question>{question}</question><answer>{answer}</answer>",
+    "spice/reasoner": "solve box<question>{question}</question>", "spice/format": "<doc>{document}</doc>format",
+    "spice/challenger_mcq": "<doc>{document}</doc>ask mcq", "spice/challenger_alone": "ask {answer_type}",
+    "spice/challenger_free": "<doc>{document}</doc>ask {answer_type}",
+    "comas/solver": "solve box<question>{question}</question>",
+    "comas/solution": "solve box<question>{problem}</question>{discussion}",
+    "comas/evaluation": "evaluate<question>{problem}</question>{discussion}<solution>{solution}</solution>",
+    "comas/judgment": "evaluate judgment<question>{problem}</question>{discussion}<solution>{solution}</solution>",
+    "comas/scoring": "score<question>{problem}</question><solution>{solution}</solution><evaluation>{evaluation}</evaluation>",
+    "comas/scoring_alone": "score<question>{problem}</question><solution>{solution}</solution>",
+    "conl/proposal": "{persona} propose<question>{query}</question>",
+    "conl/review": "{persona} review as {agent}<question>{query}</question>{solutions}",
+    "conl/revision": "{persona} revise<question>{query}</question><solution>{solution}</solution>{critiques}",
+    "conl/verdict": "{persona} rank as {agent}<question>{query}</question>{solutions}",
+    "conl/compress_solution": "compress<solution>{solution}</solution>",
+    "conl/compress_critique": "compress<critique>{critique}</critique>",
+}  # fmt: skip
+RUBRIC = ["<think>\n", "</think>", "- 8-10:", "- 4-7:", "- 1-3:", "<score>X</score>", "1 to 10"]
+TASK = ["complete in itself", "deterministic", "Keep away from", "trivia", "<question>\n[Your ", "]\n</question>"]
+TRUTH = ["{question}", "{ground_truth}", "{model_answer}", "<answer>TRUE</answer> or <answer>FALSE</answer>"]
+CRITIC = [
+    "<think>\n",
+    "- 8-10: Excellent",
+    "- 4-7: Acceptable",
+    "- 1-3: Poor",
+    "</think>",
+    "<score>7</score>",
+    "1 to 10",
+]
+ALONE = ["100% self-contained", "NEVER write", '"according to the text"', '"in the document"', '"as mentioned"']
+SCORES = ["1 to 3", "3: ", "2: ", "1: ", "fatal", "<score>1</score>"]
+RANK = ["{persona}", "'>' means", "'<'", "'='", "{query}", "{solutions}"]
+STEPS = [f"### Step {n}:" for n in range(1, 9)]
+ELEMENTS = {  # where the paper prints a prompt, and its elements in order
+    "mae/solver": ("Listing 1 ", ["step by step", "<answer>", "</answer>", "{question}"]),
+    "mae/proposer": ("Listing 2 ", [*TASK, "FORMAT MATTERS"]), "mae/proposer_reference": ("Listing 3 ", [*TASK, "{reference}"]),
+    "mae/judge_answer": ("Listing 4 ", ["{question}", "{answer}", *RUBRIC]),
+    "mae/judge_question": ("Listing 5 ", ["{question}", *RUBRIC]),
+    "mae/eval_math": ("Listing 6 ", TRUTH), "mae/eval_choice": ("Listing 7 ", TRUTH),
+    "mae/eval_truthfulness": ("Listing 8 ", TRUTH), "mae/eval_general": ("Listing 9 ", TRUTH),
+    "sage/challenger": ("Figure 5 ", ["Complete in itself", "Difficult, but solvable", "{type}", "{reference}", "{verifier}",
+                                      "fail for an empty solution", "<question>\n[Your ", "<type>math</type>",
+                                      "<type>code</type>", "<answer>\n[Your ", "<tests>\n[Your ", "]\n</tests>"]),
+    "sage/planner": ("Figure 6 ", ["a solver can follow", "{question}", "<plan>\n1. ...\n2. ...\n</plan>"]),
+    "sage/solver": ("Figure 7 ", ["{question}", "<answer>", "</answer>", "```python"]),
+    "sage/solver_unplanned": ("Figure 7 ", ["{question}", "<answer>", "</answer>", "```python"]),
+    "sage/critic_question": ("Figure 8 ", ["{question}", "- Solvability:", "- Logical soundness:", "- Conciseness:"]),
+    "sage/critic_plan": ("Figure 9 ", ["{question}", "{plan}", "- Clarity:", "- Correctness:", "- Efficiency:"]),
+    "sage/critic_answer": ("Figure 10 ", ["{question}", "{answer}", "- Accuracy:", "- Completeness:", "- Conciseness:"]),
+    "spice/reasoner": ("Figure 8", ["{question}", "step by step", "\\boxed{}"]),
+    "spice/reasoner_conversation": ("Figure 8", ["User: {question}", "\\boxed{}", "Assistant:"]),
+    "spice/format": ("Figure 9", ["{document}", "3 wrong options", '"suitable_for_mcq"', '"suitable_for_free_form"',
+                                  '"best_answer_type"', "null", "exactly ONE is true", "No backticks"]),
+    "spice/challenger_mcq": ("Figure 10", ["{document}", *STEPS, '"multiple_choice_question"', '"multiple_choice_correct"']),
+    "spice/challenger_free": ("Figure 10", ["{document}", "{answer_type}", *STEPS, '`"question"`', '`"answer"`',
+                                            '`"answer_type"`', "RULES THAT MUST BE KEPT", '"question": ""', "3 words AT MOST"]),
+    "spice/challenger_alone": ("ours", ["{answer_type}"]),
+    "comas/solution": ("Appendix B", ["{problem}", "{discussion}", "step by step", r"\boxed{}", "unit"]),
+    "comas/solver": ("4.1.2", ["{question}", "step by step", r"\boxed{}", "unit"]),
+    "comas/evaluation": ("Appendix B", ["{problem}", "{discussion}", "{solution}", "every error", "what is wrong and why"]),
+    "comas/scoring": ("Appendix B", ["{problem}", "{solution}", "{evaluation}", *SCORES]),
+    "comas/scoring_alone": ("4.3.1", ["{problem}", "{solution}", *SCORES]),
+    "comas/judgment": ("4.3.1", ["every error", "<judgment>correct</judgment>", "<judgment>incorrect</judgment>"]),
+    "conl/proposal": ("round 0", ["{persona}", "ROUND 1: ", "{query}"]),
+    "conl/review": ("round 1", [*RANK, "<initial_ranking>", '<critique target="Agent X">', "</critique>"]),
+    "conl/revision": ("round 2", ["{persona}", "defending", "{solution}", "{critiques}", "<revised_solution>"]),
+    "conl/verdict": ("round 3", [*RANK, "<final_ranking>", "Agent X > Agent Y", "</final_ranking>"]),
+    "conl/compress_solution": ("Appendix J", ["{solution}", "1. ", "5. "]),
+    "conl/compress_critique": ("Appendix J", ["{critique}", "1. ", "5. "]),
+}  # fmt: skip
+LOWEST = [  # rubrics: what must lie in the lowest band, and the bands of lesser faults
+    ("mae/judge_answer", r"ANY factual error [^\n]* MUST lie in \[1,3\]"),
+    ("mae/judge_answer", r"repetition[^\n]* MUST lie in \[1,3\]"), ("mae/judge_answer", r"Invented[^\n]* MUST lie in \[1,3\]"),
+    ("mae/judge_answer", r"missing key step[^\n]*\[4,7\][^\n]*\[1,3\]"),
+    ("mae/judge_question", r"Not solvable[^\n]*common sense[^\n]* MUST lie in \[1,3\]"),
+    ("mae/judge_question", r"Unsafe[^\n]* MUST lie in \[1,3\]"), ("mae/judge_question", r"open-ended[^\n]* MUST lie in \[1,3\]"),
+    ("mae/judge_question", r"two meanings[^\n]*\[4,7\][^\n]*\[1,3\]"),
+    ("sage/critic_question", r"unsolvability or any breach of common sense[^\n]* must lie in \[1-3\]"),
+    ("sage/critic_question", r"- 4-7:[^\n]*ambiguous or short of details[^\n]*without a fatal flaw"),
+    ("sage/critic_question", r"- 1-3:[^\n]*cannot be solved[^\n]*contradicts itself"),
+    ("sage/critic_answer", r"- Any factual error[^\n]* must lie in \[1-3\]"),
+    ("sage/critic_answer", r"- Hallucinated references[^\n]* must lie in \[1-3\]"),
+    ("sage/critic_answer", r"- Meaningless repetition[^\n]* must lie in \[1-3\]"),
+    ("mae/eval_choice", "No letter given counts as wrong"),
+]  # fmt: skip
 
 
-def test_proposer_with_reference_keeps_the_kind_of_reasoning_and_raises_difficulty() -> None:
-    text = prompt("proposer_reference")
-    assert_order(text, "harder", "controlled", "kind of reasoning", "constraints", "distractors or traps", "numbers")
-    assert text.index("{reference}") > text.index("</question>")
+def fields(prompt: str) -> set[str]:
+    return set(re.findall(r"\{([a-z_]+)\}", prompt))
 
 
-@pytest.mark.parametrize("role", JUDGES)
-def test_judge_elements(role: str) -> None:
-    text = prompt(role)
-    rubric = text.split("<think>\n")[1].split("\n</think>")[0]
-    assert_order(text, "{question}", "<think>\n", "[Write your ", "</think>", "- 8-10:", "- 4-7:", "- 1-3:")
-    assert_order(text, "- 1-3:", "<score>X</score>", "1 to 10")
-    assert all(band in rubric for band in ("[1,3]", "[4,7]", "[8,10]"))
-    assert rubric.count("MUST lie in [1,3]") == 3
+@pytest.mark.parametrize("paper", PAPERS)
+def test_both_forms_of_a_prompt_take_the_same_fields_and_say_whose_it_is(paper: str) -> None:
+    compact = {name: text(paper, name, "compact") for name in available(paper, "compact")}
+    assert compact == {name.partition("/")[2]: said for name, said in COMPACT.items() if name.startswith(f"{paper}/")}
+    assert {f"{paper}/{name}" for name in available(paper)} == {
+        name for name in ELEMENTS if name.startswith(f"{paper}/")
+    }
+    for name, said in compact.items():
+        assert fields(said) == fields(text(paper, name)), name
+    for path in (HERE / paper).glob("*.*.txt"):
+        first, *rest = path.read_text("utf-8").splitlines()
+        assert first.startswith(f"%% {PAPERS[paper]}") and "%%" not in text(paper, *path.name.split(".")[:2])
 
 
-def test_judge_of_answers_puts_any_factual_error_into_the_lowest_band() -> None:
-    text = prompt("judge_answer")
-    assert re.search(r"ANY factual error [^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"repetition[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"Invented[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"missing key step[^\n]*\[4,7\][^\n]*\[1,3\]", text)
-    assert_order(text, "{question}", "{answer}", "<think>")
+def in_order(said: str, elements: list[str]) -> bool:
+    return re.search(".*".join(map(re.escape, elements)), said, re.DOTALL) is not None
 
 
-def test_judge_of_questions_puts_unsolvable_and_open_ended_into_the_lowest_band() -> None:
-    text = prompt("judge_question")
-    assert re.search(r"Not solvable[^\n]*common sense[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"Unsafe[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"open-ended[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"two meanings[^\n]*\[4,7\][^\n]*\[1,3\]", text)
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_full_prompts_hold_the_papers_elements_in_order(name: str) -> None:
+    said, (printed, elements) = text(*name.split("/")), ELEMENTS[name]
+    comments = (HERE / f"{name}.full.txt").read_text("utf-8").removesuffix(said)
+    assert printed in comments and in_order(said, elements)
+    assert not name.startswith("sage/critic") or in_order(said, CRITIC)
+    assert not name.startswith("spice/challenger") or in_order(said, ALONE)
 
 
-@pytest.mark.parametrize("role", EVALUATORS)
-def test_evaluator_elements(role: str) -> None:
-    parts = (
-        "{question}",
-        "{ground_truth}",
-        "{model_answer}",
-        "<think>\n",
-        "[Write ",
-        "</think>",
-        "- TRUE:",
-        "- FALSE:",
-    )
-    assert_order(prompt(role), *parts, "<answer>TRUE</answer> or <answer>FALSE</answer>")
+def test_rubrics_and_what_a_prompt_must_not_say() -> None:
+    assert [(name, rule) for name, rule in LOWEST if not re.search(rule, text(*name.split("/")))] == []
+    for name in ("judge_question", "judge_answer"):
+        assert text("mae", name).count("MUST lie in [1,3]") == 3
+    assert "[1-3]" not in text("sage", "critic_plan"), "the plan's figure has no such rule"
+    assert "plan" not in text("sage", "solver_unplanned") and "along the verified plan" in text("sage", "solver")
+    assert "{discussion}" not in text("comas", "scoring"), "the scorer is shown no discussion"
+    assert "[THE DOCUMENT" not in text("spice", "challenger_alone")
 
 
-def test_evaluators_ask_what_their_benchmarks_need() -> None:
-    assert "numerical result" in prompt("eval_math")
-    assert "No letter given counts as wrong" in prompt("eval_choice")
-    assert "misleading" in prompt("eval_truthfulness")
-    assert "agree" in prompt("eval_general")
+def test_a_model_that_echoes_conls_formats_answers_nothing_votes_for_nobody_and_criticises_nobody() -> None:
+    for name in ("proposal", "revision"):
+        assert 'in the form "ANSWER: $ANSWER"' in text("conl", name) and answer_line(text("conl", name)) is None
+    for name in ("review", "verdict", "revision"):
+        form = text("conl", name).partition("OUTPUT FORMAT")[2]
+        assert not any(reading.ranking(form, tag, 8).comparisons for tag in ("initial_ranking", "final_ranking"))
+        assert form and reading.critiques(form, 8) == []
 
 
-def test_sixteen_starting_questions() -> None:
-    comments, text = lines(FOLDER / "zero_questions.txt")
-    questions = text.splitlines()
-    assert "our own" in comments[0]
-    assert len(questions) == len(set(questions)) == 16
-    assert all(question == question.strip() and len(question.split()) > 5 for question in questions)
+def test_personas_ablations_and_starting_questions() -> None:
+    personas = {path.name.removesuffix(".full.txt") for path in (HERE / "conl" / "personas").iterdir()}
+    assert personas == {*PERSONAS} and len({text("conl/personas", name) for name in personas}) == 8
+    for name in personas:
+        assert len(re.findall(r"(?m)^- ", text("conl/personas", name))) == 5 and "{" not in text("conl/personas", name)
+    every = [line for name in available("conl") for line in text("conl", name).splitlines()]
+    for name in available("conl/ablations"):
+        for pair in text("conl/ablations", name).split("\n\n"):
+            old, new = pair.split("\n")
+            assert every.count(old) == 1 and new not in every and fields(old) == fields(new)
+    questions = (HERE / "mae" / "zero_questions.txt").read_text("utf-8").splitlines()[1:]
+    assert len(set(questions)) == len(questions) == 16 and all(len(question.split()) > 5 for question in questions)
+
+
+@pytest.mark.parametrize("form", ["full", "compact"])
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_role_of_every_method_loads_and_the_solver_takes_one_field(paper: str, form: str, tmp_path) -> None:
+    method = config.method(paper)(prompt=form, world=Sums())
+    assert len(method.roles) > 3 and len(method.answering.fields) == 1
+    (tmp_path / f"solver.{form}.txt").write_text("%% mine\nMy own {question}", "utf-8")
+    mine = config.method("mae")(prompt=form, world=Sums(), prompt_folder=str(tmp_path))
+    assert mine.solver.prompt == "My own {question}"
