@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from coevolve.types import Episode, Outcome, Reply, Turn
 
@@ -21,7 +21,8 @@ class Batched:
     """An engine made of one function from turns to replies: every poll answers all that was submitted."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):
-        self.generate, self.waiting, self.count = generate, [], 0
+        self.generate, self.count = generate, 0
+        self.waiting: list[tuple[int, Turn]] = []
 
     def submit(self, turn: Turn) -> int:
         """Queue the turn for the next wave."""
@@ -38,8 +39,9 @@ class Batched:
 
 def turns_of(asked: object, name: str) -> list[Turn]:
     """Return what an episode yielded as a list of turns, or raise TypeError naming the episode."""
-    turns = asked if isinstance(asked, list) else [asked]
-    if not turns or not all(isinstance(turn, Turn) for turn in turns):
+    given = asked if isinstance(asked, list) else [asked]
+    turns = [turn for turn in given if isinstance(turn, Turn)]
+    if not turns or len(turns) < len(given):
         raise TypeError(
             f"{name} yielded {asked!r}: yield a Turn or a non-empty list of Turns "
             "(an episode inside an episode needs `yield from`)"
@@ -52,10 +54,11 @@ class _Player:
 
     def __init__(self, episode: Episode, index: int, key: tuple[int, ...]):
         self.episode, self.index, self.key = episode, index, key
-        self.count, self.outcome, self.many = 0, None, False
+        self.count, self.many = 0, False
+        self.outcome: Outcome | None = None
         self.answers: list[Reply | None] = []
 
-    def advance(self, value: Reply | list[Reply] | None) -> list[Turn]:
+    def advance(self, value: Any = None) -> list[Turn]:
         """Send `value` in and return the next turns, keyed; an empty list means the episode is over."""
         try:
             asked = self.episode.send(value)
@@ -72,7 +75,7 @@ class _Player:
         self.answers = [None] * len(turns)
         return keyed
 
-    def answered(self) -> Reply | list[Reply]:
+    def answered(self) -> Any:
         """What to send back in: a list if the episode yielded a list, else the single reply."""
         return self.answers if self.many else self.answers[0]
 
@@ -100,7 +103,7 @@ def play(
             owner[engine.submit(turn)] = player, slot
 
     for player in players:
-        submit(player, player.advance(None))
+        submit(player, player.advance())
     while owner:
         for ticket, reply in engine.poll():
             player, slot = owner.pop(ticket)
@@ -109,7 +112,7 @@ def play(
                 watch(player.index, reply)
             if None not in player.answers:
                 submit(player, player.advance(player.answered()))
-    return [player.outcome for player in players]
+    return [player.outcome for player in players if player.outcome is not None]
 
 
 class Steps:
@@ -121,7 +124,7 @@ class Steps:
     def __init__(self, episode: Episode, engine: Engine, key: tuple[int, ...] = ()):
         self.engine, self._player = engine, _Player(episode, 0, key)
         self.replies: list[Reply] = []
-        self.asked = self._player.advance(None)
+        self.asked = self._player.advance()
 
     @property
     def outcome(self) -> Outcome | None:
@@ -147,6 +150,6 @@ class Steps:
             raise ValueError(f"{len(self.asked)} turns are asked, {len(replies)} replies given")
         said = [Reply(turn, r) if isinstance(r, str) else r for turn, r in zip(self.asked, replies, strict=True)]
         self.replies += said
-        self._player.answers = said
+        self._player.answers = [*said]
         self.asked = self._player.advance(self._player.answered())
         return said

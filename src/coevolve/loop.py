@@ -23,7 +23,8 @@ from coevolve.types import Outcome, Sample
 if TYPE_CHECKING:
     from coevolve.trainer import Trainer
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Clock:
@@ -106,7 +107,9 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         return
     with (
         closing(record.tracker(run, trainer.ranks.first)) as sink,
-        tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first) as bar,
+        tqdm(
+            total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first
+        ) as bar,
     ):
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)

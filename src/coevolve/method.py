@@ -4,8 +4,11 @@ A method is a dataclass. Its fields are the numbers that a user may set, its rol
 the algorithm. The loop calls what stands here and probes for nothing else.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +31,13 @@ if TYPE_CHECKING:
 def named(world: str) -> Any:
     """Return a dataclass field that holds a world's name, which `Method.__post_init__` resolves to the world."""
     return field(default=world, repr=False)
+
+
+@cache
+def training(name: str) -> Mapping[str, Any]:
+    """Return a paper's values of the fields of a Run, from papers/training.toml."""
+    tables = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
+    return {field: tuple(value) if isinstance(value, list) else value for field, value in tables[name].items()}
 
 
 @dataclass(kw_only=True)

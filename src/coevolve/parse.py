@@ -95,7 +95,8 @@ def code_block(text: str) -> str | None:
 
     None without such a block, with several (which one is meant is not guessed), an unclosed or an empty one.
     """
-    blocks, lines = [], None
+    blocks: list[str] = []
+    lines: list[str] | None = None
     for line in text.split("\n"):
         mark = line.rstrip()
         if lines is None:
@@ -122,5 +123,5 @@ def answer_line(text: str) -> str | None:
 
 def _committed(content: str) -> str | None:
     """Return the filled content unless it offers alternatives."""
-    content = filled(content)
-    return None if content is None or HEDGE.search(content) else content
+    said = filled(content)
+    return None if said is None or HEDGE.search(said) else said

@@ -3,8 +3,9 @@
 Additions travel in the episodes' outcomes and are committed after the step, in episode order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from random import Random
+from typing import Any
 
 
 class Pool:
@@ -14,7 +15,9 @@ class Pool:
     """
 
     def __init__(self, items: Iterable = (), *, distinct: bool = True):
-        self.distinct, self.items, self._seen = distinct, [], set()
+        self.distinct = distinct
+        self.items: list[Any] = []
+        self._seen: set[Hashable] = set()
         self.extend(items)
 
     def __len__(self) -> int:
@@ -44,7 +47,7 @@ class View:
 
     def __init__(self, pool: Pool):
         self._pool, self._items, self._size = pool, pool.items, len(pool.items)
-        self.added: list = []
+        self.added: list[Any] = []
 
     def __len__(self) -> int:
         return self._size + len(self.added)
@@ -53,12 +56,12 @@ class View:
         yield from self._items[: self._size]
         yield from self.added
 
-    def add(self, item: object) -> None:
+    def add(self, item: Hashable) -> None:
         """Add an item that this episode sees at once and the others after the step, unless the pool holds it."""
         if not self._pool.distinct or (item not in self._pool._seen and item not in self.added):
             self.added.append(item)
 
-    def sample(self, rng: Random) -> object | None:
+    def sample(self, rng: Random) -> Any:
         """Draw one item uniformly, or None from an empty pool."""
         if not len(self):
             return None

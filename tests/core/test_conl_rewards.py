@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest import approx
 from scipy.optimize import minimize
 
-from coevolve.papers.conl.examine import examine, measures, order, pass_at, rank_rho, totals
+from coevolve.papers.conl.observed import examine, measures, order, pass_at, rank_rho, totals
 from coevolve.papers.conl.method import CoNL
 from coevolve.papers.conl.reading import Comparison, Ranking, critiques, ranking, span
 from coevolve.papers.conl.rewards import bradley_terry, diagnostic, expected_diagnostic, majority_alignment

@@ -5,14 +5,14 @@ tokens; which models the agents are is not its business.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
 from coevolve.checks import among, at_least
-from coevolve.method import Method
+from coevolve.method import Method, training
 from coevolve.papers.comas import rewards
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
@@ -50,19 +50,7 @@ class Discussion(Method):
 
     paper: ClassVar[str] = "comas"
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # Table 2; 2,000 questions in batches of 64 are 31 steps (Table 6)
-        "steps": 31,
-        "batch_size": 64,
-        "learning_rate": 1e-6,
-        "weight_decay": 0.0,
-        "grad_clip": 1.0,
-        "loss": "ppo",
-        "clip": (0.2, 0.2),
-        "entropy_coef": 0.0,
-        "length_norm": "token_mean",
-        "temperature": 1.0,
-        "max_tokens": 4096,
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
 
     agents: int = 4  # l (section 4.1.1)
     setups: tuple[str, ...] = ("vanilla", "consistency", "autogen", "debate")  # of the final scoring (section 4.1.2)
@@ -190,7 +178,8 @@ class CoMAS(Discussion):
         replies = [reply for round_ in rounds for reply in round_.replies]
         solved = [self.amounts(round_)[0][1] for round_ in rounds]
         truths = [world.right(q, boxed(round_.solution.text)) for round_ in rounds]
-        game = [s for s in outcome.samples if s.role != "scoring"]  # scorings earn 0 or -1 by Eq. 8
+        paid = [(reply, amount) for round_ in rounds for reply, amount in self.amounts(round_)]
+        game = [pair for pair in paid if pair[0].turn.role != "scoring"]  # scorings earn 0 or -1 by Eq. 8
         scores = [score for round_ in rounds for score in self.read_scores(round_)]
         known = [score for score in scores if score is not None]
         marks = {"judged_correct": True} if self.without == "scoring" else {f"score_{mark}": mark for mark in (1, 2, 3)}
@@ -199,13 +188,13 @@ class CoMAS(Discussion):
             "right": mean(truths),
             "right_first": mean(truths[: self.reuse]),
             "right_last": mean(truths[-self.reuse :]),
-            "normalised": mean([sample.reward for sample in game]),
+            "normalised": mean([amount for _, amount in game]),
             "unreadable": mean([score is None for score in scores]),
             "interactions": len(replies),
             "tokens_in": sum(len(reply.prompt_ids) for reply in replies),
             "tokens_out": sum(len(reply.ids) for reply in replies),
             **rewards.confusion(solved, truths),
-            **{f"normalised/{u}": mean([s.reward for s in game if s.policy == u]) for u in self.policies},
+            **{f"normalised/{u}": mean([x for reply, x in game if reply.turn.policy == u]) for u in self.policies},
             **{name: mean([score == mark for score in known]) for name, mark in marks.items()},
         }
 

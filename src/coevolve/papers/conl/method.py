@@ -4,7 +4,7 @@ Straight-line text code: reads replies, never tokens. What a vote or a critique 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among, at_least
-from coevolve.method import Method
-from coevolve.papers.conl import examine, reading, rewards
+from coevolve.method import Method, training
+from coevolve.papers.conl import observed, reading, rewards
 from coevolve.papers.conl.reading import Critique, Ranking
 from coevolve.parse import answer_line, filled, tag
 from coevolve.prompts import blocks
@@ -58,13 +58,7 @@ class CoNL(Method):
     paper: ClassVar[str] = "conl"
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # section 4.1, Appendix G; 100 steps on the axis of figure 3
-        "steps": 100,
-        "learning_rate": 3e-5,
-        "loss": "importance",
-        "length_norm": "token_sum",
-        "entropy_coef": 0.0,
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
     PAPER: ClassVar[dict[str, Any]] = {  # where our default is another: Appendix G, section 4.1, section 3.2
         "estimator": "gae",
@@ -237,13 +231,13 @@ class CoNL(Method):
         """Discuss test items with the trained policy; conversations.jsonl and the summary hold the paper's measures."""
         if not self.examined:
             return {}
-        conversations = examine.examine(self, engine, self.examined, key)
+        conversations = observed.examine(self, engine, self.examined, key)
         log.rows("conversations", conversations)
-        return {"conversations": examine.totals(conversations)} if conversations else {}
+        return {"conversations": observed.totals(conversations)} if conversations else {}
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the conversation, its scores, and the null level of the diagnostic reward."""
-        return examine.observed(self, outcome.trace, world)
+        return observed.facts_of(self, outcome.trace, world)
 
 
 def quoted(text: str) -> str:

@@ -92,10 +92,12 @@ def _votes(line: str, agents: int) -> list[tuple[int, str, int]] | None:
     """Read `Agent a > Agent b = Agent c` as adjacent (a, relation, b); None for a line that is not of the form."""
     marker = MARKER.match(line)
     pieces = list(_pieces(line, marker.end() if marker else 0))
-    names, marks = pieces[::2], pieces[1::2]
-    if None in pieces or not marks or any(int(name) >= agents for name in names):
+    known = [piece for piece in pieces if piece is not None]
+    if len(known) < len(pieces) or len(known) < 3:
         return None
-    numbers = [int(name) for name in names]
+    numbers, marks = [int(name) for name in known[::2]], known[1::2]
+    if max(numbers) >= agents:
+        return None
     votes = list(zip(numbers, marks, numbers[1:], strict=False))
     return None if any(a == b for a, _, b in votes) else votes
 

@@ -34,7 +34,7 @@ def bradley_terry(comparisons: Sequence[Comparison], n: int, prior_variance: flo
             )
         wins[winner, loser] += weight * (winner != loser)
     theta = _posterior_mode(wins, prior_variance)
-    return (0.5 * (1 + np.tanh(theta / 2))).tolist()
+    return [float(quality) for quality in 0.5 * (1 + np.tanh(theta / 2))]
 
 
 def _posterior_mode(wins: np.ndarray, variance: float) -> np.ndarray:

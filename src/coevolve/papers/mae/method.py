@@ -97,7 +97,7 @@ class MAE(Method):
         proposal = yield self.proposer() if reference is None else self.proposer_reference(reference=reference)  # 6-9
         assessment = yield from self.assess(tag(proposal.text, "question"))  # 10-11
         question, accepted = assessment.question, self.accepts(assessment)
-        if accepted and not self.world.held_out(question):
+        if question is not None and accepted and not self.world.held_out(question):
             D.add(question)  # 12-14
         r_proposer = self.proposer_reward(proposal, assessment)  # 15
 
@@ -135,7 +135,7 @@ class MAE(Method):
         return [0.0 if answer is None else judge_score(next(verdicts).text) for _, answer in pairs]
 
     def accepts(self, assessment: Assessment) -> bool:
-        """Whether a proposal is good enough for the question pool (line 12)."""
+        """Whether a proposal parses and is good enough for the question pool (line 12)."""
         good = assessment.quality >= self.threshold or not self.quality_filter
         return assessment.question is not None and good
 

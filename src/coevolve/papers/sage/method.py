@@ -3,7 +3,7 @@
 Straight-line text code: reads replies, never tokens; what decides about answers is the verifier, never the Critic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from coevolve import verify
 from coevolve.checks import among, at_least
-from coevolve.method import Method
+from coevolve.method import Method, training
 from coevolve.papers.sage import rewards, verifier
-from coevolve.papers.sage.observed import observed
+from coevolve.papers.sage.observed import facts_of
 from coevolve.papers.sage.rewards import KINDS
 from coevolve.parse import code_block, score_value, tag
 from coevolve.pools import Pool
@@ -74,18 +74,7 @@ class SAGE(Method):
 
     paper: ClassVar[str] = "sage"
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # Table 4; loss and clip as verl has them, which the paper builds on
-        "steps": 200,
-        "batch_size": 128,
-        "learning_rate": 3e-6,
-        "temperature": 0.6,
-        "max_tokens": 8192,
-        "lora": (128, 256, 0.05),  # the table prints a dropout of 0.95, which leaves one number in twenty: read as 0.05
-        "loss": "ppo",
-        "clip": (0.2, 0.2),
-        "entropy_coef": 0.0,
-        "length_norm": "token_mean",
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
 
     PAPER: ClassVar[dict[str, Any]] = {"lora": (128, 256, 0.95), "literal_norm": True}  # printed; ours is another
 
@@ -134,7 +123,8 @@ class SAGE(Method):
         reference, kind, gold = D.sample(rng)  # 4
         proposal = yield self.challenger(reference=reference, type=kind, verifier=gold)  # 5
         challenge = yield from self.challenge(self.read_task(proposal.text))  # 6-9
-        if challenge.accepted and not self.world.held_out(challenge.question):
+        question = challenge.question
+        if question is not None and challenge.accepted and not self.world.held_out(question):
             D.add(challenge.task)  # 10
         r_challenger = self.challenger_reward(proposal, challenge)  # 10-13
 
@@ -145,7 +135,11 @@ class SAGE(Method):
         judged = [*challenge.judged, *(plan.verdict for plan in plans if plan.verdict is not None)]
 
         samples = [proposal.earns(r_challenger)]  # 26: what each role earned
-        samples += [plan.reply.earns(self.planner_reward(plan)) for plan in plans if plan.reply is not None]  # 23
+        samples += [
+            plan.reply.earns(self.planner_reward(plan.reply, plan.score))
+            for plan in plans
+            if plan.reply is not None and plan.score is not None
+        ]  # 23
         samples += [
             reply.earns(self.solver_reward(reply, task, plan, s_gt))
             for task, plan, reply, s_gt in zip(drawn, plans, replies, correct, strict=True)
@@ -167,13 +161,19 @@ class SAGE(Method):
         question, kind, gold = task
         if question is None:  # nothing to judge: no quality, no attempts
             return Challenge(task)
-        valid = gold is not None and (not self.verifier_check or verifier.valid(kind, gold, self.world.grading))
+        valid = self.judges(kind, gold)
         tries: list[Turn] = [self.solver(question=question)] * self.attempts if valid else []
         verdict, *attempts = yield [self.critic_question(question=question), *tries]
         quality = self._norm(verdict)
         difficulty = rewards.difficulty([self.verify(task, attempt) for attempt in attempts])  # 8
         accepted = valid and quality >= self.quality_threshold  # 9
         return Challenge(task, quality, valid, accepted, (verdict,), tuple(attempts), difficulty)
+
+    def judges(self, kind: str | None, gold: str | None) -> bool:
+        """Whether a task's verifier can judge anything (line 6)."""
+        if kind is None or gold is None:
+            return False
+        return not self.verifier_check or verifier.valid(kind, gold, self.world.grading)
 
     def plan(self, questions: Sequence[str]) -> Dialogue[list[Plan]]:
         """Lines 15 and 16: ask for a plan per question and have it judged; one that does not parse scores 0."""
@@ -208,7 +208,7 @@ class SAGE(Method):
         answer = self.read_answer(reply.text) if kind == "code" else tag(reply.text, "answer")
         if answer is None:
             return 0.0
-        if kind == "code":
+        if kind == "code" and question is not None and gold is not None:
             return verifier.tested(self.world.program(question, answer), gold)
         return number(verify.verify(self.world.grading, answer, gold).correct)
 
@@ -220,12 +220,12 @@ class SAGE(Method):
     def challenger_reward(self, proposal: Reply, challenge: Challenge) -> float:
         """Lines 10 to 13, equations 5 and 6."""
         _, kind, _ = challenge.task
-        r_f = self._format(proposal, "question", "type", KINDS.get(kind, "answer"))
+        r_f = self._format(proposal, "question", "type", KINDS.get(kind or "", "answer"))
         return rewards.challenger_reward(challenge.quality, challenge.difficulty if challenge.accepted else None, r_f)
 
-    def planner_reward(self, plan: Plan) -> float:
+    def planner_reward(self, reply: Reply, score: float) -> float:
         """Line 23, equation 8."""
-        return rewards.planner_reward(plan.score, self._format(plan.reply, "plan"), self.plan_weights)
+        return rewards.planner_reward(score, self._format(reply, "plan"), self.plan_weights)
 
     def solver_reward(self, reply: Reply, task: Task, plan: Plan, s_gt: float) -> float:
         """Line 24, equation 11; a program in its block is well formed without answer tags."""
@@ -265,4 +265,4 @@ class SAGE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How each role did, by the verifier and by the oracle."""
-        return observed(self, outcome.trace, world)
+        return facts_of(self, outcome.trace, world)

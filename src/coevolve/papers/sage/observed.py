@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from coevolve.papers.sage.method import SAGE, Challenge, Played
 
 
-def observed(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
+def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     """Return the facts of one episode, see `Method.observe`."""
     return {
         "accepted": float(played.challenge.accepted),
@@ -50,13 +50,14 @@ def _solving(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     answers = [method.read_answer(reply.text) for reply in played.replies]
     truths = [world.right(question, answer) for question, answer in zip(questions, answers, strict=True)]
     planned = [(q, plan) for q, plan in zip(questions, played.plans, strict=True) if plan.score is not None]
+    scores = [plan.score for _, plan in planned if plan.score is not None]
     fits = [None if plan.text is None else world.fits(q, plan.text) for q, plan in planned]
     verdicts = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
     return {
-        "plan_quality": mean([plan.score for plan in played.plans]),
+        "plan_quality": mean(scores),
         "plan_right": mean(fits),
         "plan_used": mean([method.used(plan) is not None for _, plan in planned]),
-        "critic_plan_right": mean([agrees(plan.score, fit) for (_, plan), fit in zip(planned, fits, strict=True)]),
+        "critic_plan_right": mean([agrees(score, fit) for score, fit in zip(scores, fits, strict=True)]),
         "answered": mean([answer is not None for answer in answers]),
         "verified": mean(played.correct),
         "right": mean(truths),

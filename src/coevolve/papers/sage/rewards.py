@@ -37,8 +37,11 @@ def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> flo
 
 
 def _pair(text: str, tag: str) -> float:
-    read = {"score": parse.number, "type": {name: name for name in KINDS}.get}.get(tag, parse.filled)
-    return pair_reward(text, tag, lambda content: read(content.strip()))
+    if tag == "score":
+        return pair_reward(text, tag, lambda content: parse.number(content.strip()))
+    if tag == "type":
+        return pair_reward(text, tag, lambda content: content.strip() in KINDS or None)
+    return pair_reward(text, tag, parse.filled)
 
 
 def difficulty(verified: Sequence[float | None]) -> float | None:
@@ -57,7 +60,7 @@ def challenger_reward(quality: float, difficulty: float | None, format: float) -
     return (quality + difficulty + format) / 3
 
 
-def planner_reward(plan: float, format: float, weights: tuple[float, float] = (0.5, 0.5)) -> float:
+def planner_reward(plan: float, format: float, weights: Sequence[float] = (0.5, 0.5)) -> float:
     """Return lambda_plan * s_p + lambda_f * r_f (equation 8)."""
     return weights[0] * plan + weights[1] * format
 
@@ -68,7 +71,7 @@ def gated(plan: float, threshold: float) -> float:
 
 
 def solver_reward(
-    plan: float | None, correct: float, format: float, weights: tuple[float, float, float] = (0.2, 0.6, 0.2)
+    plan: float | None, correct: float, format: float, weights: Sequence[float] = (0.2, 0.6, 0.2)
 ) -> float:
     """Return w_p * gated plan score + w_c * correctness + w_f * format (equation 11).
 

@@ -3,26 +3,17 @@
 One episode is one document: lines 5 to 20. Reads replies, never tokens; gold answers go to the verifier only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from random import Random
 from typing import Any, ClassVar, Protocol
 
 from coevolve.checks import among, at_least
-from coevolve.method import Method
-from coevolve.papers.spice import rewards
-from coevolve.papers.spice.observed import observed
-from coevolve.papers.spice.reading import (
-    ANSWER_TYPES,
-    BOOLEANS,
-    MCQ,
-    Question,
-    read_format,
-    read_free,
-    read_mcq,
-    stem,
-)
+from coevolve.method import Method, training
+from coevolve.papers.spice import reading, rewards
+from coevolve.papers.spice.observed import facts_of
+from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
 from coevolve.parse import boxed
 from coevolve.shares import mean
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
@@ -58,7 +49,7 @@ class Form:
     """The form of task that suits a document (Figure 9)."""
 
     form: str  # MCQ or free
-    answer_type: str | None = None  # of a free task
+    answer_type: str = ""  # of a free task; empty for multiple choice
     readable: bool | None = None  # whether the choice could be read; None: nobody was asked
 
 
@@ -82,16 +73,7 @@ class SPICE(Method):
     paper: ClassVar[str] = "spice"
     seeded: ClassVar[bool] = False
 
-    TRAINING: ClassVar[dict[str, Any]] = {  # section 3.1 and Appendix 8; clip and length norm: Oat's DrGRPO
-        "steps": 640,
-        "batch_size": 128,
-        "learning_rate": 1e-6,
-        "temperature": 1.0,
-        "loss": "ppo",
-        "clip": (0.2, 0.2),
-        "entropy_coef": 0.0,
-        "length_norm": "constant",
-    }
+    TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
 
     PAPER: ClassVar[dict[str, Any]] = {  # section 3.1; our default is the tiny world's
         "corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning"),
@@ -184,12 +166,12 @@ class SPICE(Method):
         if FREE not in self.task_types:
             return Form(MCQ)
         reply = yield self.select(document=document)
-        chosen = read_format(reply.text)
+        chosen = reading.read_format(reply.text)
         readable = chosen is not None
         if chosen is None:
             chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
         if chosen[0] == MCQ and "mcq" in self.task_types:
-            return Form(MCQ, None, readable)
+            return Form(MCQ, "", readable)
         return Form(FREE, chosen[1] or "String", readable)  # what suits multiple choice holds names, not numbers
 
     def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[Form, list[Attempt]]]:
@@ -212,7 +194,7 @@ class SPICE(Method):
 
     def read_task(self, text: str, form: Form) -> Question | str:
         """Read a task, or return the name of the rule that it breaks."""
-        return read_mcq(text) if form.form == MCQ else read_free(text, form.answer_type, self.booleans)
+        return reading.read_mcq(text) if form.form == MCQ else reading.read_free(text, form.answer_type, self.booleans)
 
     def answer(self, tasks: Sequence[Question]) -> Dialogue[list[list[Answer]]]:
         """Line 9: ask the Reasoner each task G times, without the document; return the answers of each task.
@@ -274,7 +256,7 @@ class SPICE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How asking and answering went, and what the oracle says about the tasks."""
-        return observed(outcome.trace, world)
+        return facts_of(outcome.trace, world)
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from coevolve.papers.spice.method import Form, Played
 
 
-def observed(played: "Played", world: World) -> dict[str, Any]:
+def facts_of(played: "Played", world: World) -> dict[str, Any]:
     """Return the facts of one episode, see `Method.observe`."""
     tasks, attempts, document = played.tasks, played.attempts, played.document
     faults = [task for _, task in attempts if isinstance(task, str)]

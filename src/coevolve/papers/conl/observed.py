@@ -20,21 +20,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
 FIELDS = (
-    "item",
-    "family",
-    "level",
-    "question",
-    "answers_before",
-    "answers_after",
-    "scores_before",
-    "scores_after",
-    "pass_1",
-    "pass_k",
-    "rank_rho",
-    *COUNTS,
-    "r_diag",
-    "r_diag_null",
-    "r_meta",
+    *("item", "family", "level", "question", "answers_before", "answers_after", "scores_before", "scores_after"),
+    *("pass_1", "pass_k", "rank_rho", *COUNTS, "r_diag", "r_diag_null", "r_meta"),
 )
 
 
@@ -69,13 +56,14 @@ def measures(
     All are None where a single answer could not be scored. Corrections and harm (Table 4) come as counts over the
     agents: of those wrong before, how many were fixed, and of those right before, how many were harmed.
     """
-    if None in (*before, *after):
+    pairs = [(b, a) for b, a in zip(before, after, strict=True) if b is not None and a is not None]
+    if len(pairs) < len(after):
         return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))
-    pairs = list(zip(before, after, strict=True))
+    right = [a for _, a in pairs]
     return {
-        "pass_1": pass_at(scores, after, 1),
-        "pass_k": pass_at(scores, after),
-        "rank_rho": rank_rho(scores, after),
+        "pass_1": pass_at(scores, right, 1),
+        "pass_k": pass_at(scores, right),
+        "rank_rho": rank_rho(scores, right),
         "wrong_before": float(sum(not b for b, _ in pairs)),
         "fixed": float(sum(a and not b for b, a in pairs)),
         "right_before": float(sum(b for b, _ in pairs)),
@@ -83,7 +71,7 @@ def measures(
     }
 
 
-def totals(rows: Iterable[Mapping[str, object]]) -> dict[str, float | None]:
+def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
     """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
 
     Conversations without a Rank-rho are counted (`rho_undefined`), not averaged; those with an answer that could not
@@ -108,7 +96,7 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def observed(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
+def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
     """Return the facts of one conversation, see `Method.observe`.
 
     `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
@@ -142,7 +130,7 @@ def observed(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
     }
 
 
-def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, object]]:
+def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, Any]]:
     """Let the method discuss `per_family` test items of each family it trains on; return the measures of each item.
 
     Nothing is trained on: only the facts of the episodes are kept.
