@@ -16,7 +16,9 @@ from tinyworld import programs
 
 SUM = re.compile(r"(?:\w+: )?([0-9])\+([0-9])")
 TESTS = "assert f(3)==9\nassert f(4)==12"  # of the program x*3, the only one that the world of sums knows
-CORPUS = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").open("rb")]
+DATA = Path(__file__).parents[1] / "data"
+FILES = ("hostile_strings.jsonl", "reader_cases.jsonl")  # given, and our own
+CORPUS = [json.loads(line) for name in FILES for line in (DATA / name).open("rb")]
 PIECES = [
     "<question>", "</question>", "<type>", "</type>", "<answer>", "</answer>", "<tests>", "</tests>", "<plan>", "</plan>",
     "<score>", "</score>", "<think>", "</think>", "<judgment>", "</judgment>", "<revised_solution>", "</revised_solution>",
@@ -30,7 +32,7 @@ HOSTILE = st.one_of(st.text(st.characters()), st.lists(st.sampled_from(PIECES), 
 
 
 def corpus(*kinds: str) -> list:
-    """Entries of the hostile corpus, as parameters named by their id."""
+    """Entries of the corpora of replies, as parameters named by their id."""
     found = [pytest.param(entry, id=entry["id"]) for entry in CORPUS if entry["kind"] in kinds]
     assert {entry.values[0]["kind"] for entry in found} == {*kinds}
     return found

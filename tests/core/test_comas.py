@@ -24,29 +24,13 @@ def run(say=plain, seed: int = 0, **fields) -> tuple[Outcome, list[Turn]]:
     return outcomes[0], asked
 
 
-SCORES = {
-    "bad <score>1</score>": 1, "<score> 2\n</score> ok": 2, "<score>3</score>": 3, "<score>2.0</score>": None, "": None,
-    "<score>4</score>": None, "<score>0</score>": None, "<score>-1</score>": None, "<score>03</score>": None, "3": None,
-    "<score>+3</score>": None, "<score>３</score>": None, "<score>\u00a03</score>": None, "<score></score>": None,
-    "<score>3": None, "3</score>": None, "<score>3</score>" * 2: None, "<score><score>3</score></score>": None,
-    "<Score>3</Score>": None,
-}  # fmt: skip
-VERDICTS = {
-    "2: <judgment>correct</judgment>": True, "<judgment> Incorrect </judgment>": False, "correct": None,
-    "<judgment>not correct</judgment>": None, "<judgment>correct</judgment>" * 2: None, "<judgment>correct": None,
-    "<judgment></judgment>": None,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("entry", corpus("comas_score"))
-def test_the_corpus_of_hostile_scores(entry: dict) -> None:
+def test_equation_6_on_the_corpus(entry: dict) -> None:
     score = rewards.extract_score(entry["input"])
     assert (score, rewards.scoring_reward(score)) == (entry["expected"]["tau"], entry["expected"]["scorer_reward"])
 
 
-def test_equations_6_to_8_and_the_ablations_by_hand() -> None:
-    assert {said: rewards.extract_score(said) for said in SCORES} == SCORES  # 6
-    assert {said: rewards.extract_verdict(said) for said in VERDICTS} == VERDICTS
+def test_equations_7_and_8_and_the_ablations_by_hand() -> None:
     solve, evaluate = rewards.solution_reward, rewards.evaluation_reward  # 7
     scores = [[1], [2], [3], [3, 1, 2, 3], [3, None], [None, None]]
     assert [solve(s) for s in scores] == [0.0, 0.5, 1.0, (1 + 0 + 1 / 2 + 1) / 4, 1.0, None]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pytest import approx
 from scipy.optimize import minimize
 
-from coevolve.papers.conl.observed import examine, measures, order, pass_at, rank_rho, totals
 from coevolve.papers.conl.method import CoNL
-from coevolve.papers.conl.reading import Comparison, Ranking, critiques, ranking, span
+from coevolve.papers.conl.observed import examine, measures, order, pass_at, rank_rho, totals
+from coevolve.papers.conl.reading import Comparison, critiques, ranking, span
 from coevolve.papers.conl.rewards import bradley_terry, diagnostic, expected_diagnostic, majority_alignment
 
 
@@ -122,41 +122,18 @@ def test_majority_alignment_by_hand() -> None:
 def test_the_corpus(entry: dict) -> None:
     expected = entry["expected"]
     if entry["kind"] == "conl_critique":
-        assert [critique.target for critique in critiques(entry["input"], 4, 1)] == expected["targets"]
+        found = critiques(entry["input"], 4, 1)
+        assert [critique.target for critique in found] == expected["targets"]
+        assert [critique.text for critique in found] == expected.get("texts", [critique.text for critique in found])
         return
     read = ranking(entry["input"], "final_ranking", 4, 1)
+    assert read.comparisons == () or span(entry["input"], "final_ranking")
     assert [list(vote) for vote in read.comparisons] == expected["comparisons"] and read.dropped == expected[
         "dropped_lines"
     ]
 
 
-READ = [  # lines, the votes of agent 1 among four, how many lines are dropped
-    ("Agent 0 < Agent 2", won((2, 0)), 0), ("Agent 0 > Agent 2 > Agent 3", won((0, 2), (2, 3)), 0),
-    ("Agent 0>Agent 2\r\nAgent 3  =  Agent 2", [(0, 2, 1.0), (2, 3, 0.5), (3, 2, 0.5)], 0),
-    ("Agent 0 > Agent 2 = Agent 3 < Agent 0", [(0, 2, 1.0), (2, 3, 0.5), (3, 2, 0.5), (0, 3, 1.0)], 0),
-    ("Agent 0 > Agent 2\nAgent 2 > Agent 0", [], 2), ("Agent 0 > Agent 2\nAgent 2 < Agent 0", won((0, 2)), 1),
-    ("Agent 0 > Agent 2\nAgent 0 = Agent 2\nAgent 2 > Agent 3", won((2, 3)), 2), ("\n\n  Agent 0 > Agent 2  \n\n", won((0, 2)), 0),
-    ("2) Agent 0 > Agent 2\n\u2022 Agent 2 > Agent 3", won((0, 2), (2, 3)), 0), ("", [], 0),
-]  # fmt: skip
-DROPPED = [
-    "Agent 0 > Agent 1 > Agent 2", "Agent 4 > Agent 0", "Agent 00 > Agent 2", "Agent -1 > Agent 2", "Agent \u0662 > Agent 0",
-    "Agent \uff12 > Agent 0", "Agent 2\u200b > Agent 0", "Agent 0 > Agent 2 because it is right", "I say Agent 0 > Agent 2",
-    "0 > 2", "agent 0 > agent 2", "Agent 0 >> Agent 2", "Agent 0 > ", "Agent 0", "Agent 0 > Agent 2, Agent 3", "...",
-    "Agent 9999999999999999 > Agent 0",
-]  # fmt: skip
-NO_RANKING = [
-    "Agent 0 > Agent 2", "<final_ranking>Agent 0 > Agent 2", "</final_ranking>Agent 0 > Agent 2<final_ranking>",
-    "<final_ranking><final_ranking>Agent 0 > Agent 2</final_ranking></final_ranking>",
-    "<Final_Ranking>Agent 0 > Agent 2</Final_Ranking>", "<final_ranking >Agent 0 > Agent 2</final_ranking>",
-]  # fmt: skip
-
-
-def test_rankings() -> None:
-    for lines, votes, dropped in READ + [(line, [], 1) for line in DROPPED]:
-        text = f"<think>so</think><final_ranking>{lines}</final_ranking>"
-        assert ranking(text, "final_ranking", 4, 1) == Ranking(tuple(votes), dropped), lines
-    for text in NO_RANKING:
-        assert ranking(text, "final_ranking", 4) == Ranking() and span(text, "final_ranking") is None
+def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
     text = "<final_ranking>Agent 1 > Agent 0\nAgent 0 > Agent 2</final_ranking>"
     assert ranking(text, "final_ranking", 3, 1).comparisons == ((0, 2, 1.0),), "own votes count only when asked for"
     assert ranking(text, "final_ranking", 3).comparisons == ((1, 0, 1.0), (0, 2, 1.0))
@@ -166,35 +143,14 @@ def test_rankings() -> None:
         assert order(bradley_terry(votes, 4)) == list(places)
 
 
-def about(target: object, said: str) -> str:
-    return f'<critique target="{target}">{said}</critique>'
-
-
-CRITIQUES = {
-    about("Agent 2", "sign") + "x" + about("Agent 0", " edge "): [(2, "sign"), (0, "edge")],
-    about("Agent 2", "a") + about("Agent 2", "b"): [(2, "a")], about("Agent 9", "x") + about("Agent 3", "y"): [(3, "y")],
-    about("Agent 1", "me"): [], about("Agent 2", " "): [], about("Agent 2", "[Your critique of Agent X]"): [],
-    "<critique>x</critique>": [], about(2, "x"): [], '<critique target="Agent 2">x': [], about("Agent \u0662", "x"): [],
-    'x</critique><critique target="Agent 2">': [], about("Agent 0", "a" + about("Agent 2", "b")): [],
-    "<critiques>x</critiques>": [],
-}  # fmt: skip
-
-
-def test_critiques() -> None:
-    assert {text: [(c.target, c.text) for c in critiques(text, 4, 1)] for text in CRITIQUES} == CRITIQUES
-    for text in CRITIQUES:
-        for critique in critiques(text, 4, 1):
-            said = text[slice(*critique.span)].removeprefix(f'<critique target="Agent {critique.target}">')
-            assert said.removesuffix("</critique>").strip() == critique.text
-
-
 @given(HOSTILE)
 def test_no_text_raises_and_every_value_is_sound(text: str) -> None:
     read = ranking(text, "final_ranking", 4, 1)
     assert all(a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0) for a, b, weight in read.comparisons)
     assert len({frozenset(vote[:2]) for vote in read.comparisons if vote[2] == 1.0}) <= 3
     for critique in critiques(text, 4, 1):
-        assert critique.target in (0, 2, 3) and critique.text in text[slice(*critique.span)]
+        said = text[slice(*critique.span)].removeprefix(f'<critique target="Agent {critique.target}">')
+        assert critique.target in (0, 2, 3) and said.removesuffix("</critique>").strip() == critique.text
 
 
 RHO = [  # by hand: ranks 4 3 2 1 against ties 3.5 3.5 1.5 1.5 give 4 / sqrt(5 x 4) = 0.894

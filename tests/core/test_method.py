@@ -2,12 +2,13 @@
 
 import ast
 import inspect
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
-from core.conftest import HOSTILE, Sums, scripted, text
+from core.conftest import DATA, HOSTILE, Sums, scripted, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from coevolve.policies import load
 from coevolve.types import Episode, Outcome, Role, Turn
 
 SRC = Path(coevolve.__file__).parent
+FIELDS = tomllib.loads((DATA / "fields.toml").read_text("utf-8"))
 PAPERS = ("mae", "sage", "spice", "comas", "conl")
 SMALL = {
     "sage": {"attempts": 2},
@@ -97,48 +99,15 @@ def make(paper: str, **fields: object) -> Method:
     return config.method(paper)(**world, **SMALL.get(paper, {}) | fields)
 
 
-WRONG = {
-    "mae": [("setting", "some"), ("variant", "theirs"), ("train", ("proposer", "teacher")), ("attempts", 0), ("solves", 0),
-            ("judge_temperature", -1.0), ("prompt", "short"), ("estimator", "mean"), ("setups", ("chat",)), ("world", "mars")],
-    "sage": [("train", ("challenger", "teacher")), ("attempts", 0), ("solves", 0), ("quality_threshold", 1.1),
-             ("quality_threshold", -0.1), ("plan_threshold", 2.0), ("empty_format", -0.5), ("plan_weights", (0.5, 0.6)),
-             ("plan_weights", (1.0,)), ("solver_weights", (0.5, 0.5)), ("solver_weights", (-0.2, 0.6, 0.6)),
-             ("critic_temperature", -1.0)],
-    "spice": [("corpus", "somewhere"), ("reward", "gauss"), ("challenger", "strong"), ("verifier", "llm"), ("group", 0),
-              ("template", "base"), ("task_types", ()), ("task_types", ("mcq", "open")), ("attempts", 0), ("documents", 0),
-              ("document_tokens", 0), ("bytes_per_token", 0.0), ("snapshots", (0,)), ("snapshots", ("last",))],
-    "comas": [("agents", 0), ("rounds_per_agent", 0), ("evaluations", 0), ("horizon", -1), ("reuse", 0), ("kl_coef", -0.1),
-              ("kl_coef", float("nan")), ("without", "solver"), ("unreadable", "zero")],
-    "conl": [("agents", 1), ("memory", -1), ("examined", -1), ("w_solution", -1.0), ("w_diagnostic", float("nan")),
-             ("prior_variance", 0.0), ("revision_reads", "none")],
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_wrong_field_is_named_with_what_was_given(paper: str) -> None:
-    for field, value in WRONG[paper]:
+    for field, value in [(name, value) for name, values in FIELDS[paper]["wrong"].items() for value in values]:
         with pytest.raises(ValueError, match=field) as error:
             config.method(paper)(**{"world": Sums(), field: value})
         given = str(error.value).partition("got ")[2]
-        assert "\n" not in str(error.value) and str(value[-1] if isinstance(value, tuple) and value else "") in given
+        assert "\n" not in str(error.value) and str(value[-1] if isinstance(value, list) and value else "") in given
     with pytest.raises(ValueError, match="^estimator with a kl_coef"):
         config.method(paper)(kl_coef=0.1, estimator="group_mean", world=Sums())
-
-
-SWITCHES = {
-    "mae": {"setting": "with", "attempts": 2, "solves": 3, "threshold": 0.1, "quality_filter": False, "format_reward": False,
-            "variant": "official", "judge_temperature": 0.5, "judge_model": "tiny", "train": ("solver",), "prompt": "full"},
-    "sage": {"attempts": 1, "solves": 3, "quality_threshold": 0.0, "plan_threshold": 0.0, "verifier_check": False,
-             "planning": False, "plan_weights": (0.2, 0.8), "solver_weights": (0.1, 0.8, 0.1), "literal_norm": True,
-             "empty_format": 0.0, "critic_temperature": 0.5, "train": ("critic",), "prompt": "full"},
-    "spice": {"corpus": "none", "documents": 3, "task_types": ("free",), "reward": "threshold", "penalty": -1.0,
-              "challenger": "untrained", "group": 4, "attempts": 2, "reuse": True, "prompt": "full"},
-    "comas": {"agents": 3, "rounds_per_agent": 1, "evaluations": 2, "horizon": 0, "reuse": 1, "without": "scoring",
-              "unreadable": "neutral", "prompt": "full"},
-    "conl": {"agents": 3, "w_solution": 0.0, "w_diagnostic": 1.0, "w_consensus": 0.0, "blind": False, "own_votes": True,
-             "leave_one_out": True, "pay_thought": True, "prior_variance": 9.0, "judge_temperature": 0.5, "memory": 30,
-             "revision_reads": "all", "test_time": True, "prompt": "full"},
-}  # fmt: skip
 
 
 def messy(turn: Turn) -> str:
@@ -178,7 +147,7 @@ def test_every_switch_changes_what_is_asked_or_earned(paper: str) -> None:
 
     usual = trained()
     assert usual == trained()
-    assert [name for name, value in SWITCHES[paper].items() if trained(**{name: value}) == usual] == []
+    assert [name for name, value in FIELDS[paper]["switches"].items() if trained(**{name: value}) == usual] == []
 
 
 @pytest.mark.parametrize("paper", PAPERS)

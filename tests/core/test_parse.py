@@ -7,7 +7,6 @@ import pytest
 from core.conftest import HOSTILE, PIECES, corpus
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pytest import approx
 
 from coevolve import parse
 from coevolve.papers.comas import rewards as comas
@@ -26,13 +25,31 @@ READERS = [  # every reader of replies, and the text around what a model may rep
     (comas.extract_verdict, "<judgment>{}</judgment>"), (lambda text: conl.critiques(text, 4), "{}"),
     (lambda text: conl.ranking(text, "final_ranking", 4), "<final_ranking>{}</final_ranking>"),
     (lambda text: conl.ranking(text, "final_ranking", 4), "{}"), (spice.read_mcq, "{}"), (spice.read_format, "{}"),
-    (lambda text: spice.read_free(text, "Integer"), '{{"question": "{}'), (spice.options, "{}"),
+    (lambda text: spice.read_free(text, "Integer"), '{{"question": "{}'),
+    (lambda text: spice.read_free(text, "List"), '{{"question": {}'), (spice.options, "{}"),
     (lambda text: spice.gives_away(text, text), "{}"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "piece", [*PIECES, "x", "<", "9", "0.", "<question></question>", "\\boxed{}", "ANSWER:\n", "(A", '{"']
+    "piece",
+    [
+        *PIECES,
+        "x",
+        "<",
+        "9",
+        "0.",
+        "<question></question>",
+        "\\boxed{}",
+        "ANSWER:\n",
+        "(A",
+        "(",
+        "A) ",
+        '{"a": ',
+        '{"a":{}',
+        "[",
+        '{"',
+    ],
 )
 def test_endless_repetition_ends(piece: str) -> None:
     """A reader of quadratic time would need hours."""
@@ -53,80 +70,32 @@ def test_no_text_raises_and_a_full_format_reward_is_a_value_that_was_read(text: 
         assert (read(text) is not None) == (format_reward(text, name) == 1.0)
 
 
-@pytest.mark.parametrize(
-    "entry", corpus("mae_format_question", "mae_format_answer", "mae_format_score", "boxed", "answer_line")
-)
-def test_the_corpus(entry: dict) -> None:
-    said, expected, kind = entry["input"], entry["expected"], entry["kind"].removeprefix("mae_format_")
-    if kind in ("boxed", "answer_line"):
-        assert {"boxed": parse.boxed, "answer_line": parse.answer_line}[kind](said) == expected
-        return
-    value = parse.score_value(said) if kind == "score" else parse.tag(said, kind)
-    assert format_reward(said, kind) == expected and (value is not None) == (expected == 1.0)
+@pytest.mark.parametrize("entry", corpus("mae_format_question", "mae_format_answer", "mae_format_score"))
+def test_format_rewards_of_the_corpus(entry: dict) -> None:
+    said, expected, name = entry["input"], entry["expected"], entry["kind"].removeprefix("mae_format_")
+    value = parse.score_value(said) if name == "score" else parse.tag(said, name)
+    assert format_reward(said, name) == expected and (value is not None) == (expected == 1.0)
 
 
-PAIRS = {
-    "": [], "<q>a</q>": ["a"], "<q> a </q>x<q>b</q>": [" a ", "b"], "<q></q>": [""], "<q>a": None, "a</q>": None,
-    "</q>a<q>": None, "<q>a</q></q>": None, "<q><q>a</q>": None, "<q>a<q>b</q></q>": None, "<q>1</q><q>": None,
-    "<Q>a</Q>": [], "<q x='1'>a": [], "<question>a</question>": [], "&lt;q&gt;a&lt;/q&gt;": [], "<q\u200b>a</q\u200b>": [],
-    "<think><q>a</q></think>```<q>b</q>```": ["a", "b"], "<q><r>a</q></r>": ["<r>a"],
-}  # fmt: skip
-TAGS = {
-    "<q> 2 + 2? \n</q>": "2 + 2?", "<q>a</q><q>a</q>": None, "<q>a</q><q>...</q>": None, "<q> \n\u00a0 </q>": None,
-    "<q>...</q>": None, "<q>…</q>": None, "<q>[Your generated question here]</q>": None, "<q>$ANSWER</q>": None,
-    "<q>\n[Write your analysis here]\n</q>": None, "<q>[1, 2]</q>": "[1, 2]", "no tag": None,
-    "<q>[Yours] or [mine]?</q>": "[Yours] or [mine]?", "<q>[Your] turn [again]</q>": "[Your] turn [again]",
-    "<q>Wait ... what?</q>": "Wait ... what?",
-}  # fmt: skip
-NUMBERS = {
-    "7": 7.0, " 7\n": 7.0, "0": 0.0, "-3": -3.0, "0.7": 0.7, "10.25": 10.25, "999999.999999": 999999.999999,
-    "1000000": None, "0.1234567": None, "": None, "-": None, "+7": None, "07": None, "7.": None, ".7": None, "- 7": None,
-    "--7": None, "1e1": None, "1_0": None, "1,000": None, "0x7": None, "7/10": None, "7 8": None, "NaN": None, "inf": None,
-    "\u0667": None, "\uff17": None, "\u00a07": None, "9" * 5000: None,
-}  # fmt: skip
-SCORES = {
-    "1": 0.0,
-    "10": 1.0,
-    "7": 6 / 9,
-    "5.5": 0.5,
-    "8": 7 / 9,
-    "0": 0.5,
-    "11": 0.5,
-    "-3": 0.5,
-    "0.7": 0.5,
-    "10.1": 0.5,
+PARSERS = {
+    "tag_pairs": lambda said: parse.tag_pairs(said, "q"),
+    "tag": lambda said: parse.tag(said, "q"),
+    "number": parse.number,
+    "judge_score": parse.judge_score,
+    "boxed": parse.boxed,
+    "answer_line": parse.answer_line,
+    "code_block": parse.code_block,
+    "comas_verdict": comas.extract_verdict,
 }
-UNSCORED = ["", "7", "<score>X</score>", "<score>7</score><score>7</score>", "<score>X</score><score>7</score>"]
-BOXED = {
-    r"\boxed{ \frac{1}{2} }": r"\frac{1}{2}", r"\boxed{\{1, 2\}}": r"\{1, 2\}", r"\boxed{[0, 5\}}": r"[0, 5\}",
-    r"\boxed{1} and \boxed{2": None, r"\boxed{}": None, r"\boxed{...}": None, r"\boxed 42": None, r"boxed{42}": None,
-    r"\boxed{4 OR 5}": None, r"\boxed{1or2}": None, r"\boxed{\text{for all color}}": r"\text{for all color}",
-    r"\boxed{1, 2}": "1, 2", r"\boxed{a}}": "a",
-}  # fmt: skip
-ANSWERS = {
-    "ANSWER: 1\nmore\n  ANSWER: 2  \nend": "2", "ANSWER: 1\r\n": "1", "ANSWER:7": "7", "the ANSWER: 7": None,
-    "answer: 7": None, "ANSWER:": None, "ANSWER: 3\nANSWER: $ANSWER": None, "ANSWER: 3 or 4": None,
-    "ANSWER: $x^2$": "$x^2$",
-}  # fmt: skip
-BLOCKS = {
-    "So:\n```python\ndef f(x):\n    return x\n```\nthat": "def f(x):\n    return x\n", "```py\nx\n```": "x\n", "": None,
-    "```python  \nx\n```  ": "x\n", "```python\n```": None, "```python\n\n```": None, "```\nx\n```": None,
-    "```python\nx\n```\n```python\ny\n```": None, "```python\nx": None, "```python\nx```": None, "```Python\nx\n```": None,
-    "```python\nx\n```\n```python\n": None, "x ```python\nx\n```": None, "```bash\nls\n```\n```python\nx\n```": "x\n",
-    "```python\n```python\nx\n```": "```python\nx\n",
-}  # fmt: skip
 
 
-def test_every_parser_by_hand() -> None:
-    assert {said: parse.tag_pairs(said, "q") for said in PAIRS} == PAIRS
-    assert parse.tag_pairs("<a.b>1</a.b><axb>2</axb>", "a.b") == ["1"], "a tag is literal text"
-    assert {said: parse.tag(said, "q") for said in TAGS} == TAGS
-    assert {said: parse.number(said) for said in NUMBERS} == NUMBERS
-    assert {said: parse.judge_score(f"<think>so</think>\n<score>{said}</score>") for said in SCORES} == approx(SCORES)
-    assert {parse.judge_score(said) for said in UNSCORED} == {None}
-    assert {said: parse.boxed(said) for said in BOXED} == BOXED
-    assert {said: parse.answer_line(said) for said in ANSWERS} == ANSWERS
-    assert {said: parse.code_block(said) for said in BLOCKS} == BLOCKS
+@pytest.mark.parametrize("entry", corpus(*PARSERS))
+def test_every_parser_on_the_corpus(entry: dict) -> None:
+    assert PARSERS[entry["kind"]](entry["input"]) == entry["expected"]
+
+
+def test_a_tag_is_literal_text() -> None:
+    assert parse.tag_pairs("<a.b>1</a.b><axb>2</axb>", "a.b") == ["1"]
 
 
 @given(st.floats(min_value=-999999, max_value=999999).map(lambda x: round(x, 3)))
