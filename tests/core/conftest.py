@@ -69,9 +69,6 @@ class Sums:
     def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
         return [f"{split}: 2+3"]
 
-    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> list:
-        return []
-
     def program(self, question: str, answer: str) -> str:
         return programs.program(question, answer)
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, prompts, scripted, text
@@ -193,16 +192,6 @@ def test_own_votes_and_leave_one_out_are_fields() -> None:
     alone = one(say, agents=3, own_votes=True, leave_one_out=True)
     assert paid(alone, "verdict", "final_ranking") == [None] * 3
     assert (own.facts["decided"], alone.facts["decided"], alone.facts["r_meta"]) == (1.0, 0.0, None)
-    rng = Random(0)
-
-    def vote(turn: Turn, i: int) -> str:
-        a, b = rng.sample([k for k in range(4) if k != i], 2)
-        return ranked("final_ranking", f"Agent {a} > Agent {b}") if turn.role == "verdict" else ""
-
-    # two voters a pair: they agree, or it is split. That is why leave_one_out exists.
-    for left_out, values in ((False, {1.0, None}), (True, {0.0, 1.0, None})):
-        outcomes, _ = run(vote, 60, leave_one_out=left_out)
-        assert {value for o in outcomes for value in paid(o, "verdict", "final_ranking")} == values
 
 
 def test_the_memory_buffer_compresses_long_texts_in_turns_that_earn_nothing() -> None:
@@ -273,10 +262,6 @@ def sent(**fields: object) -> dict[str, list[str]]:
     return {role: asked_as(asked, role) for role in ("proposal", "review", "revision", "verdict")}
 
 
-def changed(one: str, other: str) -> list[tuple[str, str]]:
-    return [(a, b) for a, b in zip(one.split("\n"), other.split("\n"), strict=True) if a != b]
-
-
 def test_full_prompts_are_the_files_with_the_fields_filled_in() -> None:
     conl, asked = make(prompt="full"), sent()
     for i, persona in enumerate(conl.personas):
@@ -305,11 +290,6 @@ def test_full_prompts_say_what_an_ablation_changes() -> None:
             block = said.split(head)[1].split("\n\nOUTPUT FORMAT")[0]
             assert block.count("_ranking>") == 2 * i and block.startswith(shown(6)) and "Leave out your own" in said
             assert "Leave out" not in own[role][i] and f"(Agent {i}) among them." in own[role][i]
-            assert len(changed(own[role][i], usual[role][i])) == 1, "nothing else changes"
     assert (seen["revision"], seen["proposal"]) == (usual["revision"], usual["proposal"])
     head = "\nThe initial solutions of all agents, and then the critiques of yours:\n"
     assert everybody["revision"][0].split(head)[1].startswith(f"{shown(6, 6, 6, 6)}\n<critique>no</critique>\n")
-    assert "Critiques of it:" not in everybody["revision"][0]
-    assert "Critiques of it:\n<critique>no</critique>\n" in usual["revision"][0]
-    both = sent(own_votes=True, blind=False)["review"][3]
-    assert "(Agent 3) among them." in both and "BLIND" not in both and both.count("Agent 1 > Agent 2") == 3

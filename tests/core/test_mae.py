@@ -6,13 +6,9 @@ from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted, text
-from hypothesis import given
-from hypothesis import strategies as st
 from pytest import approx
 
-from coevolve.papers.format import format_reward
-from coevolve.papers.mae import rewards
-from coevolve.papers.mae.method import MAE, ROLES
+from coevolve.papers.mae.method import MAE
 from coevolve.parse import tag
 from coevolve.types import Outcome, Turn
 from tinyworld import tasks as tiny
@@ -130,16 +126,6 @@ def test_unreadable_judgements_are_neutral_and_unparsed_attempts_unsolved() -> N
     assert earned(steps.outcome, "proposer") == [approx((1 + 2 / 3 + 1) / 3)]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_without_training_a_role_its_samples_are_gone_and_the_others_untouched(role: str) -> None:
-    full, asked, _ = run(saying(), 8, solves=2)
-    less, same, _ = run(saying(), 8, solves=2, train=tuple(name for name in ROLES if name != role))
-    for whole, part in zip(full, less, strict=True):
-        assert part.samples == [sample for sample in whole.samples if sample.role != role] != whole.samples
-        assert (part.facts, part.adds) == (whole.facts, whole.adds)
-    assert asked == same, "the role still speaks"
-
-
 def test_without_the_quality_filter_the_solver_is_trained_on_what_the_filter_keeps_out() -> None:
     for filtered in (True, False):
         outcomes, _, _ = run(saying(quality="<score>2</score>"), 30, solves=2, quality_filter=filtered)
@@ -223,59 +209,3 @@ def test_the_pool_of_questions_starts_from_the_setting_and_measures_itself() -> 
     assert mae.questions.items == ["1+1", "9+1", "what"] and len(MAE(setting="zero").questions) == 16
     assert mae.measure() == {"pool_ill_formed": approx(1 / 3), "pool_level_3": 0.5}
     assert MAE(world=Sums("what")).measure() == {"pool_ill_formed": None, "pool_level_3": None}
-
-
-def test_format_rewards_by_hand() -> None:
-    pair, unfilled = "<question>5</question>", "<question>[Your question goes here]</question>"
-    paid = {
-        pair: 1, f"so {pair}.": 1, pair * 2: 0.5, pair * 7: 0.5, "": 0, "5": 0, f"{pair}<question>": 0, unfilled: 0,
-        unfilled * 2: 0, unfilled + pair: 0.5,
-    }  # fmt: skip
-    assert {said: format_reward(said, "question") for said in paid} == paid
-    scores = {
-        "<score>7</score>": 1,
-        "<score>11</score>": 1,
-        "<score>X</score>": 0,
-        "<score>X</score><score>7</score>": 0.5,
-    }
-    assert {said: format_reward(said, "score") for said in scores} == scores
-
-
-def test_equations_by_hand() -> None:
-    assert [rewards.neutral(score) for score in (None, 0.0, 0.25)] == [0.5, 0.0, 0.25]
-    judged = [[1.0, 1.0, 0.5, 0.0, 0.0], [0.75], [1.0, None, 0.5, None], [0.0, None], [None, None], []]
-    assert [rewards.difficulty(scores) for scores in judged] == [0.5, 0.25, 0.25, 1.0, 0.5, 0.5]
-    propose = rewards.proposer_reward
-    terms = [(0.9, 0.6, 1.0), (0.0, 1.0, 0.5), (1.0, 1.0, 1.0), (None, 0.25, 1.0), (0.0, 0.0, 0.5), (0.9, 0.6, None)]
-    assert [propose(*term) for term in terms] == approx([2.5 / 3, 0.5, 1.0, 1.75 / 3, 0.5 / 3, 0.75])
-    assert propose(0.5, 0.25, 1.0, weights=(0.5, 0.4, 0.1)) == approx(0.45)
-    assert propose(0.4, 0.8, None, weights=(0.6, 0.2, 0.2)) == approx(0.5), "an ablated weight is shared out"
-    assert propose(0.8, 0.8, None, weights=(0.0, 0.0, 1.0)) == 0.0, "nothing is left to share"
-    solve = rewards.solver_reward
-    terms = [(0.8, 1.0), (0.8, 0.0), (0.0, 0.5), (None, 1.0), (0.8, None)]
-    assert [solve(*term) for term in terms] == approx([0.9, 0.4, 0.25, 0.75, 0.8])
-    assert solve(0.5, 1.0, weights=(0.8, 0.2)) == approx(0.6)
-    assert [rewards.judge_reward(form) for form in (1.0, 0.5, 0.0, None)] == [1.0, 0.5, 0.0, 0.0]
-
-
-def test_the_released_code_gates_difficulty_by_quality_and_pays_nothing_unparsed() -> None:
-    quality = {0.6: 1.6, 0.7: 2.6, 6 / 9: 6 / 9 + 1, None: 1.5}
-    paid = {q: rewards.official_proposer_reward(q, 0.9, 1.0, parsed=True) for q in quality}
-    assert paid == {q: approx(total / 3) for q, total in quality.items()}
-    assert rewards.official_proposer_reward(0.6, 0.9, 1.0, parsed=True, threshold=0.5) == approx(2.5 / 3)
-    assert rewards.official_proposer_reward(0.6, 0.9, None, parsed=True) == approx(0.3)
-    assert rewards.official_proposer_reward(0.9, 0.9, 0.5, parsed=False) == 0.0
-
-
-UNIT = st.none() | st.floats(0, 1)
-
-
-@given(st.lists(UNIT), UNIT, st.sampled_from([None, 0.0, 0.5, 1.0]), st.booleans())
-def test_rewards_are_total_and_stay_in_the_unit_interval(
-    scores: list, quality: float, form: float, parsed: bool
-) -> None:
-    hard = rewards.difficulty(scores)
-    ours = rewards.proposer_reward(quality, hard, form)
-    theirs = rewards.official_proposer_reward(quality, hard, form, parsed=parsed)
-    paid = [hard, ours, theirs, rewards.solver_reward(quality, form), rewards.judge_reward(form)]
-    assert all(-1e-9 <= reward <= 1 + 1e-9 for reward in paid) and theirs <= ours + 1e-12

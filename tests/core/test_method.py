@@ -100,6 +100,12 @@ def make(paper: str, **fields: object) -> Method:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
+def test_the_defaults_are_the_papers_numbers(paper: str) -> None:
+    expected = FIELDS[paper]["paper"]
+    assert {name: getattr(config.method(paper)(), name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("paper", PAPERS)
 def test_a_wrong_field_is_named_with_what_was_given(paper: str) -> None:
     for field, value in [(name, value) for name, values in FIELDS[paper]["wrong"].items() for value in values]:
         with pytest.raises(ValueError, match=field) as error:
@@ -148,6 +154,18 @@ def test_every_switch_changes_what_is_asked_or_earned(paper: str) -> None:
     usual = trained()
     assert usual == trained()
     assert [name for name, value in FIELDS[paper]["switches"].items() if trained(**{name: value}) == usual] == []
+
+
+@pytest.mark.parametrize(("paper", "role"), [(paper, role) for paper in ("mae", "sage") for role in make(paper).train])
+def test_without_training_a_role_its_samples_are_gone_and_the_others_untouched(paper: str, role: str) -> None:
+    others = tuple(name for name in make(paper).train if name != role)
+    full, asked = scripted(make(paper, solves=2), messy, range(8))
+    less, same = scripted(make(paper, solves=2, train=others), messy, range(8))
+    for whole, part in zip(full, less, strict=True):
+        assert part.samples == [sample for sample in whole.samples if sample.role != role]
+        assert (part.facts, part.adds) == (whole.facts, whole.adds)
+    assert asked == same, "the role still speaks"
+    assert any(part.samples != whole.samples for whole, part in zip(full, less, strict=True))
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -1,12 +1,10 @@
 """The parsers against hand-made cases, the hostile corpus and arbitrary text; the pools that episodes read."""
 
-import math
 from random import Random
 
 import pytest
 from core.conftest import HOSTILE, PIECES, corpus
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from coevolve import parse
 from coevolve.papers.comas import rewards as comas
@@ -96,11 +94,6 @@ def test_every_parser_on_the_corpus(entry: dict) -> None:
 
 def test_a_tag_is_literal_text() -> None:
     assert parse.tag_pairs("<a.b>1</a.b><axb>2</axb>", "a.b") == ["1"]
-
-
-@given(st.floats(min_value=-999999, max_value=999999).map(lambda x: round(x, 3)))
-def test_a_number_reads_back_what_it_was_written_from(value: float) -> None:
-    assert math.isclose(parse.number(f"{value:.6f}"), value, abs_tol=1e-6)
 
 
 def test_a_pool_keeps_its_order_and_repeats_only_where_it_may() -> None:

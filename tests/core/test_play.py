@@ -45,8 +45,6 @@ def wave() -> Batched:
 ENGINES = {
     "wave": wave,
     "last in, first out": lambda: Scattered(lambda tickets: tickets[-1:]),
-    "first in, first out": lambda: Scattered(lambda tickets: tickets[:1]),
-    "all, backwards": lambda: Scattered(lambda tickets: tickets[::-1]),
     "random": lambda: Scattered(partial(some, Random(1))),
 }
 
@@ -130,6 +128,9 @@ def test_mistakes_of_an_episode_are_named(what: object) -> None:
         list(Steps(yields(what), wave()))
     with pytest.raises(TypeError, match=r"^episode 2 returned .*Outcome"):
         play([conversation(0), conversation(1), returns(what, 1)], ENGINES["last in, first out"]())
+
+
+def test_a_role_fills_its_fields_in_one_pass_and_names_wrong_ones() -> None:
     for fields in ({}, {"word": "a", "more": "b"}):
         with pytest.raises(ValueError, match=r"^role 'speaker' takes the fields \['word'\], got "):
             SPEAKER(**fields)

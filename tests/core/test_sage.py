@@ -4,17 +4,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from core.conftest import TESTS, Sums, by_hand, corpus, earned, prompts, scripted, text
-from hypothesis import given
-from hypothesis import strategies as st
+from core.conftest import TESTS, Sums, by_hand, earned, prompts, scripted, text
 from pytest import approx
 
-from coevolve import parse
-from coevolve.advantages import task_relative
-from coevolve.papers.sage import rewards
 from coevolve.papers.sage.method import ROLES, SAGE
 from coevolve.parse import tag
-from coevolve.types import Outcome, Reply, Turn
+from coevolve.types import Outcome, Turn
 
 SUM = "<question>2+3</question><type>math</type><answer>5</answer>"
 F = "f(1)=3 f(2)=6 f="
@@ -187,16 +182,6 @@ def test_without_planning_there_is_no_plan_and_the_solver_is_paid_in_halves() ->
     assert earned(wrong, "solver") == [0.5]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_without_training_a_role_its_samples_are_gone_and_the_others_untouched(role: str) -> None:
-    full, asked, _ = run(saying(), 6, solves=2)
-    less, same, _ = run(saying(), 6, solves=2, train=tuple(name for name in ROLES if name != role))
-    for whole, part in zip(full, less, strict=True):
-        assert part.samples == [sample for sample in whole.samples if sample.role != role] != whole.samples
-        assert (part.facts, part.adds) == (whole.facts, whole.adds)
-    assert asked == same, "the role still speaks"
-
-
 def test_choices_that_differ_from_the_print_and_the_switches_that_restore_it() -> None:
     worst = saying(SUM.replace("2+3", "what"), quality="<score>1</score>")
     ours, printed = one(worst), one(worst, literal_norm=True)
@@ -273,72 +258,3 @@ def test_what_the_oracle_says_about_the_dataset() -> None:
     assert SAGE(world=Sums(tasks=tasks)).measure() == {
         "pool_ill_formed": 0.25, "pool_level_3": approx(1 / 3), "pool_unsound": approx(1 / 3), "pool_code": 0.25,
     }  # fmt: skip
-    only = SAGE(world=Sums(tasks=tasks[2:3])).measure()
-    assert only == {"pool_ill_formed": 1.0, "pool_level_3": None, "pool_unsound": None, "pool_code": 0.0}
-
-
-NORMS = {  # equation 2
-    0.0: 0.0, 0.25: 0.25, 0.999999: 0.999999, 1.0: 0.0, 1.5: 0.5 / 9, 2.0: 1 / 9, 5.5: 0.5, 7.0: 6 / 9, 8.0: 7 / 9,
-    10.0: 1.0, 10.000001: 0.5, 11.0: 0.5, -1.0: 0.5, -0.5: 0.5, None: 0.5,
-}  # fmt: skip
-
-
-def test_equation_2() -> None:
-    assert {score: rewards.norm(score) for score in NORMS} == approx(NORMS)
-    printed = NORMS | {1.0: 1.0}  # the worst grade of the prompt's scale, which so passes both gates
-    assert {score: rewards.norm(score, literal=True) for score in NORMS} == approx(printed)
-
-
-@pytest.mark.parametrize("entry", corpus("sage_norm", "sage_format_plan"))
-def test_the_corpus(entry: dict) -> None:
-    expected = entry["expected"]
-    if entry["kind"] == "sage_format_plan":
-        assert rewards.format_reward(entry["input"], ("plan",)) == expected
-        return
-    read = parse.score_value(entry["input"])
-    assert (read is not None) == (parse.judge_score(entry["input"]) is not None) == expected["parsed"]
-    assert rewards.norm(read) == approx(expected["value"], abs=5e-5)
-    assert rewards.norm(read, literal=True) == approx(expected.get("paper_literal", expected["value"]), abs=5e-5)
-
-
-def test_format_rewards_are_soft_over_the_required_tags() -> None:
-    paid = {f"Here:\n{SUM}\nDone.": 1, "<question>2+3</question>": 1 / 3, "2+3 = 5": 0, "<think></think>": 0} | {
-        "<question>2+3</question><type> code </type><answer>5</answer>": 1,  # which tag holds it is the caller's affair
-        "<question>2+3</question><type>poem</type><answer>5</answer>": 2 / 3,
-        "<question>2+3</question><type>math</type><answer></answer>": 2 / 3,
-        "<question>[Your generated task goes here]</question><type>math</type><answer>5</answer>": 2 / 3,
-        "<question><question>2+3</question><type>math</type><answer>5</answer>": 2 / 3,
-        f"{SUM}<answer>6</answer>": 2.5 / 3, SUM * 2: 0.5, "": 0.5, "\n\t \u00a0": 0.5,
-    }  # fmt: skip
-    assert {said: rewards.format_reward(said, ("question", "type", "answer")) for said in paid} == approx(paid)
-    assert rewards.format_reward(" ", ("score",), empty=0.0) == 0.0
-    scores = {"<score>99</score>": 1, "<score>high</score>": 0, "7": 0, "<score>7</score><score>x</score>": 0.5}
-    assert {said: rewards.format_reward(said, ("score",)) for said in scores} == scores
-
-
-def test_equations_4_to_13_by_hand() -> None:
-    verified = [[1.0, 0.0, 1.0, 1.0, 0.0], [0.5, None, 1.0], [None, None], []]
-    assert [rewards.difficulty(values) for values in verified] == [approx(0.4), 0.25, None, None]  # 4
-    assert rewards.challenger_reward(0.9, 0.6, 1.0) == approx(2.5 / 3)  # 5
-    assert rewards.challenger_reward(0.6, None, 1.0) == approx(0.8)  # 6
-    assert rewards.planner_reward(7 / 9, 1.0) == approx(7 / 18 + 1 / 2)  # 8
-    assert rewards.planner_reward(0.2, 1.0, (0.75, 0.25)) == approx(0.4)
-    assert [rewards.gated(s, 0.3) for s in (0.0, 0.299, 0.3, 0.31, 1.0)] == [0.0, 0.0, 0.3, 0.31, 1.0]  # 10
-    terms = [(7 / 9, 1.0, 1.0), (0.0, 1.0, 0.5), (1.0, 0.0, 0.0), (None, 1.0, 0.5), (None, 0.0, 1.0)]
-    assert [rewards.solver_reward(*term) for term in terms] == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
-    assert rewards.solver_reward(0.5, 1.0, 0.0, (0.5, 0.25, 0.25)) == approx(0.5)
-    assert [rewards.critic_reward(form) for form in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]  # 13
-
-
-def test_equation_1_standardises_each_role_by_itself() -> None:
-    paid = [("challenger", 0.2), ("solver", 1.0), ("challenger", 0.8), ("solver", 0.0)]
-    paid += [("critic", 1.0), ("critic", 1.0), ("solver", 0.5)]
-    samples = [Reply(Turn(role, ()), "x", (1,), (2,), (-1.0,), (1,)).earns(reward) for role, reward in paid]
-    # challenger: mean 0.5, sd 0.3; solver: mean 0.5, sd sqrt(1/6); critic: no variance
-    sd = (1 / 6) ** 0.5
-    assert [a for (a,) in task_relative(samples)] == approx([-1, 0.5 / sd, 1, -0.5 / sd, 0, 0, 0], abs=1e-4)
-
-
-@given(st.floats(allow_nan=False), st.booleans())
-def test_norm_is_total_and_in_range(score: float, literal: bool) -> None:
-    assert 0 <= rewards.norm(score, literal) <= 1

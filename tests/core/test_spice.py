@@ -11,9 +11,7 @@ from core.conftest import by_hand, earned, prompts, scripted, text
 from pytest import approx
 
 from coevolve import policies
-from coevolve.advantages import group_mean
 from coevolve.driver import Batched, play
-from coevolve.papers.spice import rewards
 from coevolve.papers.spice.method import SPICE, subsample
 from coevolve.papers.spice.reading import ANSWER_TYPES, FAULTS, Question
 from coevolve.types import Reply, Turn
@@ -102,24 +100,6 @@ def test_multiple_choice_by_hand(mars: str) -> None:
     steps.answer(box("B", "2", "(b)", "C"))
     assert earned(steps.outcome, "challenger") == [1.0, -0.1, -0.1, -0.1], "the letter counts, not the option"
     assert earned(steps.outcome, "reasoner") == [1.0, 0.0, 1.0, 0.0] and steps.outcome.facts["mcq"] == 1.0
-
-
-def test_equations_3_and_4_are_taken_per_document_and_role(mars: str) -> None:
-    def say(turn: Turn) -> str:
-        episode, number = turn.key
-        if turn.role != "reasoner":
-            return FREE if turn.role == "format" else task(f"Q{episode}?", 1) if number == 1 else "x"
-        return box(1 if number - 5 < (1, 4)[episode] else 2)[0]
-
-    outcomes, _ = scripted(spice(mars), say, range(2))
-    samples = [s for outcome in outcomes for s in outcome.samples]
-    samples = [Reply(s.reply.turn, s.reply.text, ids=(1, 2)).earns(s.reward, s.group) for s in samples]
-    advantages = [values[0] for values in group_mean(samples)]
-    # document 0: tasks [QUARTER, -.1, -.1, -.1], answers [1, 0, 0, 0]; document 1: [NEVER, ...], answers all right
-    for first, paid in ((0, QUARTER), (8, NEVER)):
-        mean = (paid - 0.3) / 4
-        assert advantages[first : first + 4] == approx([paid - mean] + [-0.1 - mean] * 3)
-    assert advantages[4:8] == approx([0.75, -0.25, -0.25, -0.25]) and advantages[12:] == [0.0] * 4
 
 
 def test_attempts_come_in_chunks_until_one_is_valid_or_none_is_left(mars: str) -> None:
@@ -314,24 +294,3 @@ def test_templates_and_the_limits_of_documents(tmp_path: Path, monkeypatch) -> N
     monkeypatch.setattr("datasets.load_dataset", load)
     with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
         spice("owner/gone").before_run()
-
-
-def test_rewards_by_hand() -> None:
-    # p = 3/8: variance 15/64, off by 1/64
-    curve = {0.5: 1.0, 0.25: QUARTER, 0.75: QUARTER, 0.375: math.exp(-1 / 4096 / 0.02), 0.0: NEVER, 1.0: NEVER}
-    assert {p: rewards.gaussian(p) for p in curve} == approx(curve)
-    assert rewards.gaussian(0.5, optimum=0.16) == approx(math.exp(-(0.09**2) / 0.02))
-    assert rewards.gaussian(0.0, tau=0.1) == approx(math.exp(-0.3125))
-    for hits in range(9):
-        verdicts = [1] * hits + [0] * (8 - hits)
-        assert rewards.variance(hits / 8) == approx(sum((v - hits / 8) ** 2 for v in verdicts) / 8), "and not over 7"
-    assert [rewards.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
-    assert [rewards.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
-    assert [rewards.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.75, 1.0)] == [0.0, 0.25, 1.0, 0.5, 0.0]
-    assert [rewards.reasoner_reward(right) for right in (True, False)] == [1.0, 0.0]
-    assert {rewards.challenger_reward(kind, None) for kind in rewards.CHALLENGER} == {-0.1}
-    assert rewards.challenger_reward("threshold", None, penalty=-1.0) == -1.0
-    for p in (i / 200 for i in range(201)):
-        paid = {kind: (reward(p), reward(1 - p)) for kind, reward in rewards.CHALLENGER.items()}
-        assert all(0 <= here <= 1 for here, _ in paid.values())
-        assert all(kind == "absolute_zero" or here == approx(there) for kind, (here, there) in paid.items())
