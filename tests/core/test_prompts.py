@@ -1,181 +1,91 @@
-"""MAE's prompts hold every element of the paper's listings. Reads the files without the loader."""
+"""All papers' prompts: the same fields in both forms, and every element of the paper's listings, in order."""
 
 import re
-from pathlib import Path
+import tomllib
 
 import pytest
+from core.conftest import DATA, Sums
 
-FOLDER = Path(__file__).parents[2] / "src" / "coevolve" / "prompts" / "mae"
-FIELDS = {
-    "solver": {"question"},
-    "proposer": set(),
-    "proposer_reference": {"reference"},
-    "judge_question": {"question"},
-    "judge_answer": {"question", "answer"},
-    "eval_math": {"question", "ground_truth", "model_answer"},
-    "eval_choice": {"question", "ground_truth", "model_answer"},
-    "eval_truthfulness": {"question", "ground_truth", "model_answer"},
-    "eval_general": {"question", "ground_truth", "model_answer"},
-}
-LISTINGS = {
-    "solver": 1,
-    "proposer": 2,
-    "proposer_reference": 3,
-    "judge_answer": 4,
-    "judge_question": 5,
-    "eval_math": 6,
-    "eval_choice": 7,
-    "eval_truthfulness": 8,
-    "eval_general": 9,
-}
-JUDGES = ("judge_question", "judge_answer")
-PROPOSERS = ("proposer", "proposer_reference")
-EVALUATORS = ("eval_math", "eval_choice", "eval_truthfulness", "eval_general")
+from coevolve import config
+from coevolve.papers.conl import reading
+from coevolve.papers.conl.method import PERSONAS
+from coevolve.parse import answer_line
+from coevolve.prompts import HERE, available, text
+
+PAPERS = {"mae": "MAE", "sage": "SAGE", "spice": "SPICE", "comas": "CoMAS", "conl": "CoNL"}
+PROMPTS = tomllib.loads((DATA / "prompts.toml").read_text("utf-8"))
+ALL = PROMPTS.pop("all")
 
 
-def lines(path: Path) -> tuple[list[str], str]:
-    """The comment lines at the top of a file and the text below them."""
-    rows = path.read_text(encoding="utf-8").splitlines()
-    count = next((i for i, row in enumerate(rows) if not row.startswith("%%")), len(rows))
-    return rows[:count], "\n".join(rows[count:])
+def fields(prompt: str) -> set[str]:
+    return set(re.findall(r"\{([a-z_]+)\}", prompt))
 
 
-def prompt(role: str) -> str:
-    """The full prompt of a role, without comments."""
-    return lines(FOLDER / f"{role}.full.txt")[1]
+@pytest.mark.parametrize("paper", PAPERS)
+def test_there_are_these_prompts_and_each_says_whose_it_is(paper: str) -> None:
+    for form in ("compact", "full"):
+        known = {
+            name for name in PROMPTS if name.startswith(f"{paper}/") and (form == "full" or "compact" in PROMPTS[name])
+        }
+        assert {f"{paper}/{name}" for name in available(paper, form)} == known
+    for path in (HERE / paper).glob("*.*.txt"):
+        first, *rest = path.read_text("utf-8").splitlines()
+        assert first.startswith(f"%% {PAPERS[paper]}") and "%%" not in text(paper, *path.name.split(".")[:2])
 
 
-def fields(text: str) -> set[str]:
-    """Names of the placeholders of a template."""
-    return set(re.findall(r"\{([a-z_][a-z0-9_]*)\}", text))
+def in_order(said: str, elements: list[str]) -> bool:
+    return re.search(".*".join(map(re.escape, elements)), said, re.DOTALL) is not None
 
 
-def assert_order(text: str, *parts: str) -> None:
-    """Each part occurs, after the one before it."""
-    at = 0
-    for part in parts:
-        found = text.find(part, at)
-        assert found >= 0, f"{part!r} is missing or out of order"
-        at = found + len(part)
+@pytest.mark.parametrize("name", PROMPTS)
+def test_full_prompts_hold_the_papers_elements_and_compact_ones_are_the_backbones(name: str) -> None:
+    said, wanted = text(*name.split("/")), PROMPTS[name]
+    comments = (HERE / f"{name}.full.txt").read_text("utf-8").removesuffix(said)
+    assert wanted["printed"] in comments
+    for elements in (wanted["elements"], *(more for prefix, more in ALL.items() if name.startswith(prefix))):
+        assert re.search(".*".join(map(re.escape, elements)), said, re.DOTALL), elements
+    assert [rule for rule in wanted.get("rules", []) if not re.search(rule, said)] == []
+    if "compact" in wanted:
+        assert text(*name.split("/"), "compact") == wanted["compact"] and fields(said) == fields(wanted["compact"])
 
 
-def test_there_is_one_file_per_listing_and_no_other() -> None:
-    assert {path.name.removesuffix(".full.txt") for path in FOLDER.glob("*.full.txt")} == set(FIELDS)
+def test_what_a_prompt_must_not_say() -> None:
+    for name in ("judge_question", "judge_answer"):
+        assert text("mae", name).count("MUST lie in [1,3]") == 3
+    assert "[1-3]" not in text("sage", "critic_plan"), "the plan's figure has no such rule"
+    assert "plan" not in text("sage", "solver_unplanned") and "along the verified plan" in text("sage", "solver")
+    assert "{discussion}" not in text("comas", "scoring"), "the scorer is shown no discussion"
+    assert "[THE DOCUMENT" not in text("spice", "challenger_alone")
 
 
-@pytest.mark.parametrize("role", FIELDS)
-def test_comment_names_the_listing_and_is_only_at_the_top(role: str) -> None:
-    comments, text = lines(FOLDER / f"{role}.full.txt")
-    assert f"Listing {LISTINGS[role]} " in comments[0]
-    assert "%%" not in text
-    assert text.strip()
+def test_a_model_that_echoes_conls_formats_answers_nothing_votes_for_nobody_and_criticises_nobody() -> None:
+    for name in ("proposal", "revision"):
+        assert 'in the form "ANSWER: $ANSWER"' in text("conl", name) and answer_line(text("conl", name)) is None
+    for name in ("review", "verdict", "revision"):
+        form = text("conl", name).partition("OUTPUT FORMAT")[2]
+        assert not any(reading.ranking(form, tag, 8).comparisons for tag in ("initial_ranking", "final_ranking"))
+        assert form and reading.critiques(form, 8) == []
 
 
-@pytest.mark.parametrize("role", FIELDS)
-def test_placeholders(role: str) -> None:
-    assert fields(prompt(role)) == FIELDS[role]
+def test_personas_ablations_and_starting_questions() -> None:
+    personas = {path.name.removesuffix(".full.txt") for path in (HERE / "conl" / "personas").iterdir()}
+    assert personas == {*PERSONAS} and len({text("conl/personas", name) for name in personas}) == 8
+    for name in personas:
+        assert len(re.findall(r"(?m)^- ", text("conl/personas", name))) == 5 and "{" not in text("conl/personas", name)
+    every = [line for name in available("conl") for line in text("conl", name).splitlines()]
+    for name in available("conl/ablations"):
+        for pair in text("conl/ablations", name).split("\n\n"):
+            old, new = pair.split("\n")
+            assert every.count(old) == 1 and new not in every and fields(old) == fields(new)
+    questions = (HERE / "mae" / "zero_questions.txt").read_text("utf-8").splitlines()[1:]
+    assert len(set(questions)) == len(questions) == 16 and all(len(question.split()) > 5 for question in questions)
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.compact.txt")), ids=lambda path: path.name)
-def test_compact_prompt_takes_the_same_fields(path: Path) -> None:
-    comments, text = lines(path)
-    assert comments
-    assert fields(text) == FIELDS[path.name.removesuffix(".compact.txt")]
-
-
-def test_solver_elements() -> None:
-    text = prompt("solver")
-    assert_order(text, "step by step", "<answer>", "</answer>", "**correct**", "**meet every constraint**")
-    assert_order(text, "Reasoning tasks", "generation tasks", "Mathematics", "Creative tasks", "{question}")
-    assert text.rstrip().endswith("{question}")
-
-
-@pytest.mark.parametrize("role", PROPOSERS)
-def test_proposer_elements(role: str) -> None:
-    text = prompt(role)
-    assert_order(text, "complete in itself", "deterministic", "Keep away from", "trivia", "ambiguous", "internet")
-    assert_order(
-        text,
-        "<question>\n[Your ",
-        "]\n</question>",
-        "<question></question>",
-        "NOTHING ELSE",
-        "FORMAT MATTERS",
-    )
-    assert "{answer}" not in text
-
-
-def test_proposer_without_reference_lists_the_accepted_domains() -> None:
-    parts = (
-        "logic",
-        "context",
-        "common knowledge",
-        "patterns or symbols",
-        "planning in space",
-        "instructions",
-    )
-    assert_order(prompt("proposer").split("Welcome kinds")[1], *parts)
-    assert "possible" in prompt("proposer")
-
-
-def test_proposer_with_reference_keeps_the_kind_of_reasoning_and_raises_difficulty() -> None:
-    text = prompt("proposer_reference")
-    assert_order(text, "harder", "controlled", "kind of reasoning", "constraints", "distractors or traps", "numbers")
-    assert text.index("{reference}") > text.index("</question>")
-
-
-@pytest.mark.parametrize("role", JUDGES)
-def test_judge_elements(role: str) -> None:
-    text = prompt(role)
-    rubric = text.split("<think>\n")[1].split("\n</think>")[0]
-    assert_order(text, "{question}", "<think>\n", "[Write your ", "</think>", "- 8-10:", "- 4-7:", "- 1-3:")
-    assert_order(text, "- 1-3:", "<score>X</score>", "1 to 10")
-    assert all(band in rubric for band in ("[1,3]", "[4,7]", "[8,10]"))
-    assert rubric.count("MUST lie in [1,3]") == 3
-
-
-def test_judge_of_answers_puts_any_factual_error_into_the_lowest_band() -> None:
-    text = prompt("judge_answer")
-    assert re.search(r"ANY factual error [^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"repetition[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"Invented[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"missing key step[^\n]*\[4,7\][^\n]*\[1,3\]", text)
-    assert_order(text, "{question}", "{answer}", "<think>")
-
-
-def test_judge_of_questions_puts_unsolvable_and_open_ended_into_the_lowest_band() -> None:
-    text = prompt("judge_question")
-    assert re.search(r"Not solvable[^\n]*common sense[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"Unsafe[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"open-ended[^\n]* MUST lie in \[1,3\]", text)
-    assert re.search(r"two meanings[^\n]*\[4,7\][^\n]*\[1,3\]", text)
-
-
-@pytest.mark.parametrize("role", EVALUATORS)
-def test_evaluator_elements(role: str) -> None:
-    parts = (
-        "{question}",
-        "{ground_truth}",
-        "{model_answer}",
-        "<think>\n",
-        "[Write ",
-        "</think>",
-        "- TRUE:",
-        "- FALSE:",
-    )
-    assert_order(prompt(role), *parts, "<answer>TRUE</answer> or <answer>FALSE</answer>")
-
-
-def test_evaluators_ask_what_their_benchmarks_need() -> None:
-    assert "numerical result" in prompt("eval_math")
-    assert "No letter given counts as wrong" in prompt("eval_choice")
-    assert "misleading" in prompt("eval_truthfulness")
-    assert "agree" in prompt("eval_general")
-
-
-def test_sixteen_starting_questions() -> None:
-    comments, text = lines(FOLDER / "zero_questions.txt")
-    questions = text.splitlines()
-    assert "our own" in comments[0]
-    assert len(questions) == len(set(questions)) == 16
-    assert all(question == question.strip() and len(question.split()) > 5 for question in questions)
+@pytest.mark.parametrize("form", ["full", "compact"])
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_role_of_every_method_loads_and_the_solver_takes_one_field(paper: str, form: str, tmp_path) -> None:
+    method = config.method(paper)(prompt=form, world=Sums())
+    assert len(method.roles) > 3 and len(method.answering.fields) == 1
+    (tmp_path / f"solver.{form}.txt").write_text("%% mine\nMy own {question}", "utf-8")
+    mine = config.method("mae")(prompt=form, world=Sums(), prompt_folder=str(tmp_path))
+    assert mine.solver.prompt == "My own {question}"

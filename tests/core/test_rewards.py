@@ -1,121 +1,184 @@
-"""MAE's reward equations (sections 4.1 to 4.3), their ablations and the released code's variant, by hand."""
+"""The equations of MAE, SAGE, SPICE and CoMAS by hand, as pure functions of scores, and the corpus of scores."""
+
+import math
 
 import pytest
+from core.conftest import corpus
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest import approx
 
+from coevolve import parse
+from coevolve.papers.comas import rewards as comas
 from coevolve.papers.format import format_reward
 from coevolve.papers.mae import rewards as mae
-
-UNIT = st.floats(0, 1)
-FORMAT = st.sampled_from([None, 0.0, 0.5, 1.0])
-
-
-@pytest.mark.parametrize("name", ["question", "answer"])
-def test_format_reward_counts_pairs(name: str) -> None:
-    pair = f"<{name}>5</{name}>"
-    assert format_reward(f"before {pair} after", name) == 1.0
-    assert format_reward(pair * 2, name) == 0.5
-    assert format_reward(pair * 7, name) == 0.5
-    assert format_reward("", name) == 0.0
-    assert format_reward("5", name) == 0.0
-    assert format_reward(f"{pair}<{name}>", name) == 0.0
+from coevolve.papers.sage import rewards as sage
+from coevolve.papers.spice import rewards as spice
 
 
-def test_format_reward_with_unfilled_pairs() -> None:
-    unfilled = "<question>[Your question goes here]</question>"
-    assert format_reward(unfilled, "question") == 0.0
-    assert format_reward(unfilled * 2, "question") == 0.0
-    assert format_reward(unfilled + "<question>2 + 2?</question>", "question") == 0.5
+def test_mae_format_rewards() -> None:
+    pair, unfilled = "<question>5</question>", "<question>[Your question goes here]</question>"
+    paid = {
+        pair: 1, f"so {pair}.": 1, pair * 2: 0.5, pair * 7: 0.5, "": 0, "5": 0, f"{pair}<question>": 0, unfilled: 0,
+        unfilled * 2: 0, unfilled + pair: 0.5,
+    }  # fmt: skip
+    assert {said: format_reward(said, "question") for said in paid} == paid
+    scores = {
+        "<score>7</score>": 1,
+        "<score>11</score>": 1,
+        "<score>X</score>": 0,
+        "<score>X</score><score>7</score>": 0.5,
+    }
+    assert {said: format_reward(said, "score") for said in scores} == scores
 
 
-def test_format_reward_of_a_score_wants_a_number() -> None:
-    assert format_reward("<score>7</score>", "score") == 1.0
-    assert format_reward("<score>11</score>", "score") == 1.0
-    assert format_reward("<score>seven</score>", "score") == 0.0
-    assert format_reward("<score>X</score>", "score") == 0.0
-    assert format_reward("<score>X</score> <score>7</score>", "score") == 0.5
-    assert format_reward("<answer>seven</answer>", "answer") == 1.0
+def test_mae_equations() -> None:
+    assert [mae.neutral(score) for score in (None, 0.0, 0.25)] == [0.5, 0.0, 0.25]
+    judged = [[1.0, 1.0, 0.5, 0.0, 0.0], [0.75], [1.0, None, 0.5, None], [0.0, None], [None, None], []]
+    assert [mae.difficulty(scores) for scores in judged] == [0.5, 0.25, 0.25, 1.0, 0.5, 0.5]
+    propose = mae.proposer_reward
+    terms = [(0.9, 0.6, 1.0), (0.0, 1.0, 0.5), (1.0, 1.0, 1.0), (None, 0.25, 1.0), (0.0, 0.0, 0.5), (0.9, 0.6, None)]
+    assert [propose(*term) for term in terms] == approx([2.5 / 3, 0.5, 1.0, 1.75 / 3, 0.5 / 3, 0.75])
+    assert propose(0.5, 0.25, 1.0, weights=(0.5, 0.4, 0.1)) == approx(0.45)
+    assert propose(0.4, 0.8, None, weights=(0.6, 0.2, 0.2)) == approx(0.5), "an ablated weight is shared out"
+    assert propose(0.8, 0.8, None, weights=(0.0, 0.0, 1.0)) == 0.0, "nothing is left to share"
+    solve = mae.solver_reward
+    terms = [(0.8, 1.0), (0.8, 0.0), (0.0, 0.5), (None, 1.0), (0.8, None)]
+    assert [solve(*term) for term in terms] == approx([0.9, 0.4, 0.25, 0.75, 0.8])
+    assert solve(0.5, 1.0, weights=(0.8, 0.2)) == approx(0.6)
+    assert [mae.judge_reward(form) for form in (1.0, 0.5, 0.0, None)] == [1.0, 0.5, 0.0, 0.0]
 
 
-def test_neutral() -> None:
-    assert mae.neutral(None) == 0.5
-    assert mae.neutral(0.0) == 0.0
-    assert mae.neutral(0.25) == 0.25
-
-
-def test_difficulty_is_one_minus_the_mean_of_readable_scores() -> None:
-    assert mae.difficulty([1.0, 1.0, 0.5, 0.0, 0.0]) == 0.5
-    assert mae.difficulty([0.75]) == 0.25
-    assert mae.difficulty([1.0, None, 0.5, None, None]) == 0.25
-    assert mae.difficulty([0.0, None]) == 1.0
-    assert mae.difficulty([None] * 5) == 0.5
-    assert mae.difficulty([]) == 0.5
-
-
-def test_proposer_reward_is_a_third_of_each() -> None:
-    assert mae.proposer_reward(0.9, 0.6, 1.0) == pytest.approx(2.5 / 3)
-    assert mae.proposer_reward(0.0, 1.0, 0.5) == pytest.approx(0.5)
-    assert mae.proposer_reward(1.0, 1.0, 1.0) == pytest.approx(1.0)
-    assert mae.proposer_reward(0.0, 0.0, 0.0) == 0.0
-    assert mae.proposer_reward(None, 0.25, 1.0) == pytest.approx(1.75 / 3)
-    assert mae.proposer_reward(0.0, 0.0, 0.5) == pytest.approx(0.5 / 3)  # several pairs: only the format is paid
-
-
-def test_proposer_reward_with_other_weights() -> None:
-    assert mae.proposer_reward(0.5, 0.25, 1.0, weights=(0.5, 0.4, 0.1)) == pytest.approx(0.45)
-
-
-def test_low_quality_keeps_its_difficulty_in_the_paper_but_not_in_the_released_code() -> None:
-    assert mae.proposer_reward(0.6, 0.9, 1.0) == pytest.approx(2.5 / 3)
-    assert mae.official_proposer_reward(0.6, 0.9, 1.0, parsed=True) == pytest.approx(1.6 / 3)
-    assert mae.official_proposer_reward(0.7, 0.9, 1.0, parsed=True) == pytest.approx(2.6 / 3)
-    assert mae.official_proposer_reward(6 / 9, 0.9, 1.0, parsed=True) == pytest.approx((6 / 9 + 1) / 3)
-    assert mae.official_proposer_reward(None, 0.9, 1.0, parsed=True) == pytest.approx(0.5)
-    assert mae.official_proposer_reward(0.6, 0.9, 1.0, parsed=True, threshold=0.5) == pytest.approx(2.5 / 3)
-
-
-def test_released_code_pays_nothing_for_a_question_that_does_not_parse() -> None:
+def test_maes_released_code_gates_difficulty_by_quality_and_pays_nothing_unparsed() -> None:
+    quality = {0.6: 1.6, 0.7: 2.6, 6 / 9: 6 / 9 + 1, None: 1.5}
+    paid = {q: mae.official_proposer_reward(q, 0.9, 1.0, parsed=True) for q in quality}
+    assert paid == {q: approx(total / 3) for q, total in quality.items()}
+    assert mae.official_proposer_reward(0.6, 0.9, 1.0, parsed=True, threshold=0.5) == approx(2.5 / 3)
+    assert mae.official_proposer_reward(0.6, 0.9, None, parsed=True) == approx(0.3)
     assert mae.official_proposer_reward(0.9, 0.9, 0.5, parsed=False) == 0.0
-    assert mae.official_proposer_reward(0.9, 0.9, None, parsed=False) == 0.0
 
 
-def test_solver_reward_is_half_of_each() -> None:
-    assert mae.solver_reward(0.8, 1.0) == pytest.approx(0.9)
-    assert mae.solver_reward(0.8, 0.0) == pytest.approx(0.4)
-    assert mae.solver_reward(0.0, 0.5) == pytest.approx(0.25)
-    assert mae.solver_reward(None, 1.0) == pytest.approx(0.75)
-    assert mae.solver_reward(0.5, 1.0, weights=(0.8, 0.2)) == pytest.approx(0.6)
+UNIT = st.none() | st.floats(0, 1)
 
 
-def test_judge_reward_is_its_format() -> None:
-    assert [mae.judge_reward(value) for value in (1.0, 0.5, 0.0)] == [1.0, 0.5, 0.0]
-
-
-def test_without_format_reward_the_other_weights_take_its_share() -> None:
-    assert mae.proposer_reward(0.9, 0.6, None) == pytest.approx(0.75)
-    assert mae.proposer_reward(0.4, 0.8, None, weights=(0.6, 0.2, 0.2)) == pytest.approx(0.5)
-    assert mae.official_proposer_reward(0.6, 0.9, None, parsed=True) == pytest.approx(0.3)
-    assert mae.solver_reward(0.8, None) == pytest.approx(0.8)
-    assert mae.judge_reward(None) == 0.0
-
-
-def test_format_as_the_only_weight_leaves_nothing_when_ablated() -> None:
-    assert mae.solver_reward(0.8, None, weights=(0.0, 1.0)) == 0.0
-    assert mae.proposer_reward(0.8, 0.8, None, weights=(0.0, 0.0, 1.0)) == 0.0
-
-
-@given(st.lists(st.none() | UNIT), st.none() | UNIT, FORMAT, st.booleans())
-def test_rewards_are_total_and_stay_in_the_unit_interval(
-    scores: list[float | None], quality: float | None, form: float | None, parsed: bool
+@given(st.lists(UNIT), UNIT, st.sampled_from([None, 0.0, 0.5, 1.0]), st.booleans())
+def test_mae_rewards_are_total_and_stay_in_the_unit_interval(
+    scores: list, quality: float, form: float, parsed: bool
 ) -> None:
     hard = mae.difficulty(scores)
-    rewards = [
-        hard,
-        mae.proposer_reward(quality, hard, form),
-        mae.official_proposer_reward(quality, hard, form, parsed=parsed),
-        mae.solver_reward(quality, form),
-        mae.judge_reward(form),
-    ]
-    assert all(-1e-9 <= reward <= 1 + 1e-9 for reward in rewards)
-    assert rewards[2] <= rewards[1] + 1e-12
+    ours = mae.proposer_reward(quality, hard, form)
+    theirs = mae.official_proposer_reward(quality, hard, form, parsed=parsed)
+    paid = [hard, ours, theirs, mae.solver_reward(quality, form), mae.judge_reward(form)]
+    assert all(-1e-9 <= reward <= 1 + 1e-9 for reward in paid) and theirs <= ours + 1e-12
+
+
+SUM = "<question>2+3</question><type>math</type><answer>5</answer>"
+NORMS = {  # equation 2
+    0.0: 0.0, 0.25: 0.25, 0.999999: 0.999999, 1.0: 0.0, 1.5: 0.5 / 9, 2.0: 1 / 9, 5.5: 0.5, 7.0: 6 / 9, 8.0: 7 / 9,
+    10.0: 1.0, 10.000001: 0.5, 11.0: 0.5, -1.0: 0.5, -0.5: 0.5, None: 0.5,
+}  # fmt: skip
+
+
+def test_sage_equation_2() -> None:
+    assert {score: sage.norm(score) for score in NORMS} == approx(NORMS)
+    printed = NORMS | {1.0: 1.0}  # the worst grade of the prompt's scale, which so passes both gates
+    assert {score: sage.norm(score, literal=True) for score in NORMS} == approx(printed)
+
+
+@pytest.mark.parametrize("entry", corpus("sage_norm", "sage_format_plan"))
+def test_sage_on_the_corpus(entry: dict) -> None:
+    expected = entry["expected"]
+    if entry["kind"] == "sage_format_plan":
+        assert sage.format_reward(entry["input"], ("plan",)) == expected
+        return
+    read = parse.score_value(entry["input"])
+    assert (read is not None) == (parse.judge_score(entry["input"]) is not None) == expected["parsed"]
+    assert sage.norm(read) == approx(expected["value"], abs=5e-5)
+    assert sage.norm(read, literal=True) == approx(expected.get("paper_literal", expected["value"]), abs=5e-5)
+
+
+def test_sage_format_rewards_are_soft_over_the_required_tags() -> None:
+    paid = {f"Here:\n{SUM}\nDone.": 1, "<question>2+3</question>": 1 / 3, "2+3 = 5": 0, "<think></think>": 0} | {
+        "<question>2+3</question><type> code </type><answer>5</answer>": 1,  # which tag holds it is the caller's affair
+        "<question>2+3</question><type>poem</type><answer>5</answer>": 2 / 3,
+        "<question>2+3</question><type>math</type><answer></answer>": 2 / 3,
+        "<question>[Your generated task goes here]</question><type>math</type><answer>5</answer>": 2 / 3,
+        "<question><question>2+3</question><type>math</type><answer>5</answer>": 2 / 3,
+        f"{SUM}<answer>6</answer>": 2.5 / 3, SUM * 2: 0.5, "": 0.5, "\n\t \u00a0": 0.5,
+    }  # fmt: skip
+    assert {said: sage.format_reward(said, ("question", "type", "answer")) for said in paid} == approx(paid)
+    assert sage.format_reward(" ", ("score",), empty=0.0) == 0.0
+    scores = {"<score>99</score>": 1, "<score>high</score>": 0, "7": 0, "<score>7</score><score>x</score>": 0.5}
+    assert {said: sage.format_reward(said, ("score",)) for said in scores} == scores
+
+
+def test_sage_equations_4_to_13() -> None:
+    verified = [[1.0, 0.0, 1.0, 1.0, 0.0], [0.5, None, 1.0], [None, None], []]
+    assert [sage.difficulty(values) for values in verified] == [approx(0.4), 0.25, None, None]  # 4
+    assert sage.challenger_reward(0.9, 0.6, 1.0) == approx(2.5 / 3)  # 5
+    assert sage.challenger_reward(0.6, None, 1.0) == approx(0.8)  # 6
+    assert sage.planner_reward(7 / 9, 1.0) == approx(7 / 18 + 1 / 2)  # 8
+    assert sage.planner_reward(0.2, 1.0, (0.75, 0.25)) == approx(0.4)
+    assert [sage.gated(s, 0.3) for s in (0.0, 0.299, 0.3, 0.31, 1.0)] == [0.0, 0.0, 0.3, 0.31, 1.0]  # 10
+    terms = [(7 / 9, 1.0, 1.0), (0.0, 1.0, 0.5), (1.0, 0.0, 0.0), (None, 1.0, 0.5), (None, 0.0, 1.0)]
+    assert [sage.solver_reward(*term) for term in terms] == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
+    assert sage.solver_reward(0.5, 1.0, 0.0, (0.5, 0.25, 0.25)) == approx(0.5)
+    assert [sage.critic_reward(form) for form in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]  # 13
+
+
+@given(st.floats(allow_nan=False), st.booleans())
+def test_sage_norm_is_total_and_in_range(score: float, literal: bool) -> None:
+    assert 0 <= sage.norm(score, literal) <= 1
+
+
+def test_spice_rewards() -> None:
+    quarter, never = math.exp(-0.1953125), math.exp(-3.125)  # (3/16 - 1/4)^2 / 0.02 and (1/4)^2 / 0.02
+    # p = 3/8: variance 15/64, off by 1/64
+    curve = {0.5: 1.0, 0.25: quarter, 0.75: quarter, 0.375: math.exp(-1 / 4096 / 0.02), 0.0: never, 1.0: never}
+    assert {p: spice.gaussian(p) for p in curve} == approx(curve)
+    assert spice.gaussian(0.5, optimum=0.16) == approx(math.exp(-(0.09**2) / 0.02))
+    assert spice.gaussian(0.0, tau=0.1) == approx(math.exp(-0.3125))
+    for hits in range(9):
+        verdicts = [1] * hits + [0] * (8 - hits)
+        assert spice.variance(hits / 8) == approx(sum((v - hits / 8) ** 2 for v in verdicts) / 8), "and not over 7"
+    assert [spice.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
+    assert [spice.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
+    assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.75, 1.0)] == [0.0, 0.25, 1.0, 0.5, 0.0]
+    assert [spice.reasoner_reward(right) for right in (True, False)] == [1.0, 0.0]
+    assert {spice.challenger_reward(kind, None) for kind in spice.CHALLENGER} == {-0.1}
+    assert spice.challenger_reward("threshold", None, penalty=-1.0) == -1.0
+    for p in (i / 200 for i in range(201)):
+        paid = {kind: (reward(p), reward(1 - p)) for kind, reward in spice.CHALLENGER.items()}
+        assert all(0 <= here <= 1 for here, _ in paid.values())
+        assert all(kind == "absolute_zero" or here == approx(there) for kind, (here, there) in paid.items())
+
+
+@pytest.mark.parametrize("entry", corpus("comas_score"))
+def test_comas_equation_6_on_the_corpus(entry: dict) -> None:
+    score = comas.extract_score(entry["input"])
+    assert (score, comas.scoring_reward(score)) == (entry["expected"]["tau"], entry["expected"]["scorer_reward"])
+
+
+def test_comas_equations_7_and_8_and_the_ablations() -> None:
+    solve, evaluate = comas.solution_reward, comas.evaluation_reward  # 7
+    scores = [[1], [2], [3], [3, 1, 2, 3], [3, None], [None, None]]
+    assert [solve(s) for s in scores] == [0.0, 0.5, 1.0, (1 + 0 + 1 / 2 + 1) / 4, 1.0, None]
+    assert [evaluate(s) for s in (1, 2, 3, None)] == [1.0, 0.5, 0.0, None]
+    assert solve([3, None], neutral=True) == 0.75 and evaluate(None, neutral=True) == 0.5
+    assert [comas.scoring_reward(score) for score in (1, 2, 3, None)] == [0.0, 0.0, 0.0, -1.0]  # 8
+    verdicts = [True, False, True, None]
+    assert comas.support(verdicts) == approx(2 / 3) and comas.support([None]) is None
+    assert [comas.agreement(verdicts, i) for i in range(4)] == [0.5, 0.0, 0.5, 0.0]
+    assert comas.agreement([True, None], 0) is None and comas.agreement([False, False], 1) == 1.0
+    counts = comas.confusion([1.0, 0.75, 0.5, 0.0, 1.0, None, 0.2], [True, False, True, False, None, True, True])
+    assert counts == {"tp": 1, "fp": 1, "fn": 2, "tn": 1}
+
+
+@given(st.lists(st.sampled_from([1, 2, 3, None]), max_size=5), st.lists(st.sampled_from([True, False, None])))
+def test_comas_rewards_are_total_and_zero_sum(scores: list[int | None], verdicts: list[bool | None]) -> None:
+    solved, evaluated = comas.solution_reward(scores), [comas.evaluation_reward(score) for score in scores]
+    known = [reward for reward in evaluated if reward is not None]
+    assert (solved is None) == (not known)
+    assert solved is None or solved + sum(known) / len(known) == approx(1)
+    agreed = [comas.agreement(verdicts, i) for i in range(len(verdicts))]
+    assert all(value is None or 0 <= value <= 1 for value in agreed)

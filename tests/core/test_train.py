@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,24 +10,49 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-from coevolve import config, record
+from coevolve import config, policies, record
 from coevolve.baselines.sft import SFT
-from coevolve.engines import Switch
-from coevolve.loop import Trainer, train
+from coevolve.learner import learn
+from coevolve.loop import train
+from coevolve.trainer import Trainer
+from coevolve.types import Turn
 from reproduce.analysis import stats
+from tinyworld import tasks as tiny
+from tinyworld.recipe import find
 
-SMALL = {"steps": 4, "batch_size": 4, "solves": 2, "attempts": 2, "eval_every": 2, "eval_items": 4, "save_every": 1}
-SAME = ("metrics.jsonl", "episodes.jsonl", "scores.csv", "policy/model.safetensors")
+SMALL = {"steps": 4, "batch_size": 4, "eval_every": 2, "eval_items": 4, "save_every": 1}
+FIELDS = {
+    "mae": {"solves": 2, "attempts": 2},
+    "conl": {"steps": 2, "batch_size": 2, "eval_items": 1, "eval_every": 1, "examined": 1},
+    "comas": {"steps": 2, "batch_size": 1, "reuse": 2, "rounds_per_agent": 1, "agents": 2, "model": "tiny-small",
+              "setups": ["vanilla"], "eval_items": 1, "eval_every": 0, "kl_coef": 0.1, "learning_rate": 3e-3},
+    "base": {"steps": 0},
+    "sft": {"epochs": 1, "lora_rank": 4},
+}  # fmt: skip
 
 
 def run(out: Path, method: str = "mae", seed: int = 0, **fields) -> Path:
-    return train(config.build(method, "quick", seed=seed, out=out, overrides=SMALL | fields))
+    known = config.settable(config.method(method)) | config.settable(config.Run)
+    small = {name: value for name, value in SMALL.items() if name in known}
+    return train(config.build(method, "quick", seed=seed, out=out, overrides=small | FIELDS.get(method, {}) | fields))
 
 
 def same_bytes(one: Path, other: Path) -> None:
-    for name in SAME:
+    names = [
+        "metrics.jsonl",
+        "episodes.jsonl",
+        "scores.csv",
+        *(path.relative_to(one) for path in one.glob("policy/**/*.safetensors")),
+    ]
+    for name in names + [path.name for path in one.glob("conversations.jsonl")]:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def summary(out: Path) -> dict:
+    return json.loads((out / "summary.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -34,110 +60,142 @@ def straight(tmp_path_factory) -> Path:
     return run(tmp_path_factory.mktemp("runs") / "straight")
 
 
-def test_the_same_run_twice_writes_the_same_bytes(straight, tmp_path):
+def test_the_same_run_twice_writes_the_same_bytes_and_another_seed_differs(straight, tmp_path):
     same_bytes(straight, run(tmp_path / "again"))
-
-
-def test_another_seed_differs(straight, tmp_path):
     other = run(tmp_path / "other", seed=1)
     assert (other / "metrics.jsonl").read_bytes() != (straight / "metrics.jsonl").read_bytes()
 
 
-def test_old_says_where_the_ratios_denominator_comes_from(straight, tmp_path):
-    same_bytes(straight, run(tmp_path / "sampler", old="sampler"))
-    learner = run(tmp_path / "learner", old="learner")
-    by_sampler, by_learner = (record.read(out).query("step > 0") for out in (straight, learner))
-    assert (by_learner["logprob_gap"] > 0).all(), "the sampler's numbers are close, not the same"
-    assert (by_learner["ratio_max"] == 1).all() and (by_learner["clip_fraction"] == 0).all()
-    assert (by_sampler["ratio_max"] != 1).any() and by_sampler["ratio_max"].iloc[0] == pytest.approx(1, abs=1e-3)
-    with pytest.raises(ValueError, match="belongs to a run with another old"):
-        run(learner)
+RESUMED = [("mae", {}), ("conl", {"estimator": "gae"}), ("comas", {"lora": []}), ("comas", {"lora": [4, 8, 0.1]})]
 
 
-def test_a_run_that_stopped_goes_on_bit_for_bit(straight, tmp_path):
-    run(tmp_path / "halves", steps=2)
-    run(tmp_path / "halves")
-    assert json.loads((tmp_path / "halves" / "summary.json").read_text())["resumed_at"] == 2
-    same_bytes(straight, tmp_path / "halves")
+@pytest.mark.parametrize(("method", "fields"), RESUMED)
+def test_a_run_that_stopped_goes_on_bit_for_bit(method, fields, tmp_path):
+    whole = run(tmp_path / "whole", method, **fields)
+    half = FIELDS[method].get("steps", SMALL["steps"]) // 2
+    run(tmp_path / "halves", method, **fields, steps=half)
+    halves = run(tmp_path / "halves", method, **fields)
+    assert summary(halves)["resumed_at"] == half
+    same_bytes(whole, halves)
+    metrics = record.read(whole)
+    if method == "comas":  # the policies start at the reference and leave it
+        kl = metrics["kl"].dropna().tolist()
+        assert abs(kl[0]) < 1e-4 < abs(kl[-1])
+        assert metrics["normalised"].dropna().tolist() == [0.5, 0.5], "zero-sum"
+    if method == "conl":
+        talks = record.read(whole, "conversations")
+        assert summary(whole)["conversations"]["n"] == len(talks) == 12
+        assert metrics["r_diag_null"].notna().any() and metrics["reward/revision/revised_solution"].notna().any()
+        assert "reward/review/initial_ranking" not in metrics, "masked"
 
 
 def test_a_killed_process_resumes_bit_for_bit(straight, tmp_path):
     out = tmp_path / "killed"
-    pairs = [f"{name}={value}" for name, value in SMALL.items()]
+    pairs = [f"{name}={value}" for name, value in (SMALL | FIELDS["mae"]).items()]
     command = [sys.executable, "-m", "coevolve", "train", "mae", "--seed", "0", "--out", str(out), *pairs]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("checkpoints/step-*")) and child.poll() is None and time.monotonic() < deadline:
+    while not list(out.glob("checkpoints/step-*")) and child.poll() is None:
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    assert list(out.glob("checkpoints/step-*")), "no checkpoint appeared before the kill"
-    run(out)
-    same_bytes(straight, out)
+    assert list(out.glob("checkpoints/step-*")), "no checkpoint appeared before the end"
+    same_bytes(straight, run(out))
 
 
 def test_a_folder_of_another_run_is_refused_by_field(straight):
-    with pytest.raises(ValueError, match="learning_rate"):
-        run(straight, learning_rate=1e-3)
+    for name, value in {"learning_rate": 1e-3, "old": "learner"}.items():
+        with pytest.raises(ValueError, match=f"belongs to a run with another {name}"):
+            run(straight, **{name: value})
 
 
-def test_summary_counts_every_test_item(straight):
-    summary, scores = json.loads((straight / "summary.json").read_text()), record.read(straight, "scores")
+def test_summary_counts_every_test_item_and_pools_hold_no_held_out_question(straight):
+    scores, said = record.read(straight, "scores"), summary(straight)
     for stage in ("before", "after"):
         rows = scores[scores["stage"] == stage]
-        assert summary["held_out"][stage] == {"k": int(rows["correct"].sum()), "n": len(rows)}
-        assert set(rows["split"]) == {"test"}
-    assert summary["seconds"] > 0 and summary["peak_rss_mb"] > 0
-    assert {"load", "held_out"} <= set(summary["seconds_around"])
-    assert 0 < sum(summary["seconds_around"].values()) < summary["seconds"]
-
-
-def test_pools_hold_no_held_out_question(straight):
-    from tinyworld import tasks as tiny
-
-    newest = sorted((straight / "checkpoints").glob("step-*"))[-1]
-    pools = json.loads((newest / "pools.json").read_text())
+        assert said["held_out"][stage] == {"k": int(rows["correct"].sum()), "n": len(rows)} and set(rows["split"]) == {
+            "test"
+        }
+    assert said["seconds"] > 0 and said["peak_rss_mb"] > 0
+    assert 0 < sum(said["seconds_around"].values()) < said["seconds"]
+    pools = json.loads((max(straight.glob("checkpoints/step-*")) / "pools.json").read_text("utf-8"))
     assert pools["pairs"] and all(tiny.split(question) == "train" for question in pools["questions"])
 
 
-OTHERS = {"azr": {}, "base": {"steps": 0}, "sft": {"epochs": 1, "lora_rank": 4}}
-
-
-@pytest.mark.parametrize(("method", "fields"), OTHERS.items())
-def test_every_method_runs_to_a_summary(method, fields, tmp_path):
-    known = config.settable(config.method(method)) | config.settable(config.Run)
-    overrides = {name: value for name, value in (SMALL | fields).items() if name in known}
-    train(config.build(method, "quick", out=tmp_path / method, overrides=overrides))
-    summary = json.loads((tmp_path / method / "summary.json").read_text())
-    assert summary["method"] == method and summary["held_out"]["after"]["n"] > 50
-    if method == "base":
-        assert summary["held_out"]["before"] == summary["held_out"]["after"]
-
-
-def test_a_trainer_of_its_own_hands_its_weights_to_the_engine_before_anything_is_scored(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "fields"), [("azr", {}), ("base", {}), ("sft", {}), ("srt", {"form": "multi"}), ("ground_truth", {})]
+)
+def test_every_kind_of_method_runs_to_a_summary(method, fields, tmp_path, monkeypatch):
     events = []
-
-    def note(owner: type, name: str) -> None:
+    for owner, name in ((SFT, "fit"), (Trainer, "score"), (config.method(method), "before_run")):
         true = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *args: (true(*args), events.append(name))[0])
-
-    note(Switch, "sync"), note(SFT, "fit"), note(Trainer, "score")
-    train(config.build("sft", "smoke", out=tmp_path / "sft", overrides={"eval_every": 1}))
-    after = events[events.index("fit") + 1 :]
-    assert after == ["sync", "score", "score"], "validation and test see the trained weights"
-
-
-def test_tensorboard_gets_the_numbers(tmp_path):
-    pytest.importorskip("tensorboard")
-    out = run(tmp_path / "tracked", steps=1, track="tensorboard")
-    assert list((out / "tensorboard").glob("events.*"))
+        monkeypatch.setattr(owner, name, lambda *args, true=true, name=name: (events.append(name), true(*args))[1])
+    said = summary(
+        run(tmp_path / method, method, steps=1) if method not in ("base", "sft") else run(tmp_path / method, method)
+    )
+    assert said["method"] == method and said["held_out"]["after"]["n"] > 50 and events[0] == "before_run"
+    assert method != "base" or said["held_out"]["before"] == said["held_out"]["after"]
+    assert method != "sft" or "score" in events[events.index("fit") :], "what it trained is scored"
 
 
-def test_a_missing_tracker_package_is_named_before_anything_loads(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
-    with pytest.raises(ValueError, match="coevolve\\[track\\]"):
-        run(tmp_path / "tracked", track="wandb", model="no such model")
-    assert not (tmp_path / "tracked").exists()
+def renumbered(folder: Path) -> Path:
+    """A copy of the small backbone whose tokenizer numbers its tokens in the opposite order."""
+    shutil.copytree(find("tiny-small"), folder)
+    state = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    fixed = {token["content"] for token in state["added_tokens"]}
+    ids = sorted(i for text, i in state["model"]["vocab"].items() if text not in fixed)
+    swap = dict(zip(ids, reversed(ids), strict=True))
+    state["model"]["vocab"] = {text: swap.get(i, i) for text, i in state["model"]["vocab"].items()}
+    (folder / "tokenizer.json").write_text(json.dumps(state), "utf-8")
+    weights = load_file(folder / "model.safetensors")
+    old = weights["model.embed_tokens.weight"]
+    weights["model.embed_tokens.weight"] = old[torch.tensor([swap.get(i, i) for i in range(len(old))])].contiguous()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def test_two_bases_with_two_tokenizers_train_in_one_run(tmp_path):
+    fields = FIELDS["comas"] | {"model": ["tiny", str(renumbered(tmp_path / "other"))], "kl_coef": 0.0, "batch_size": 3}
+    trainer = Trainer(config.build("comas", "smoke", out=tmp_path / "run", overrides=fields))
+    one, two = (trainer.team.policies[name] for name in ("agent_1", "agent_2"))
+    text = [{"role": "user", "content": "solve box<question>3+4</question>"}]
+    assert one.render(text) != two.render(text) and one.model.config.hidden_size != two.model.config.hidden_size
+    before = [policy.head_VH.detach().clone() for policy in (one, two)]
+    outcomes = trainer.play(1)
+    metrics = trainer.learn(1, outcomes)
+    boxed = [s.reply.text for o in outcomes for s in o.samples if (s.policy, s.role) == ("agent_2", "solution")]
+    assert sum("\\boxed{" in text for text in boxed) >= len(boxed) / 2 > 0, "it still speaks the form"
+    assert all(not torch.equal(old, policy.head_VH) for old, policy in zip(before, (one, two), strict=True))
+    assert metrics["logprob_gap"] < 1e-3 and metrics["skipped_update"] == 0
+    assert any(row["correct"] for row in trainer.score("test"))
+
+
+def test_masked_segments_have_no_gradient():
+    def moved(paid: float, **masked: None) -> list[torch.Tensor]:
+        policy = policies.load("tiny-small")
+        start = [parameter.detach().clone() for parameter in policy.parameters()]
+        turns = [
+            Turn("solver", ({"role": "user", "content": f"solve<question>3+{i}</question>"},), key=(i,))
+            for i in range(4)
+        ]
+        replies = policy.generate(turns, max_tokens=12)
+        spans = {"s": ((8, 99),), "t": ((0, 8),)}
+        samples = [reply.earns({"s": i * paid, **masked}, "all", spans) for i, reply in enumerate(replies)]
+        optimizer = torch.optim.SGD(policy.parameters(), lr=1.0)
+        learn(
+            policy,
+            optimizer,
+            samples,
+            estimator="segment_centred",
+            kind="importance",
+            length_norm="token_sum",
+            grad_clip=None,
+        )
+        return [after.detach() - before for after, before in zip(policy.parameters(), start, strict=True)]
+
+    usual = moved(1.0)
+    assert all(torch.equal(a, b) for a, b in zip(usual, moved(1.0, t=None), strict=True)), "None is no reward of 0"
+    assert all(torch.allclose(a, -b, atol=1e-4) for a, b in zip(usual, moved(-1.0, t=None), strict=True))
+    assert any(change.abs().max() > 0 for change in usual)
 
 
 def test_mae_raises_held_out_accuracy_beyond_its_interval(tmp_path):
