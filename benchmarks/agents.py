@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.loop import Trainer, peak_rss_mb
+from coevolve.loop import peak_rss_mb
+from coevolve.trainer import Trainer
 
 AGENTS = (1, 2, 4, 8)
 STEPS = 4  # the first one warms up and is not timed

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.loop import Trainer
 from coevolve.papers.conl.rewards import bradley_terry
 from coevolve.segments import segment_centred
+from coevolve.trainer import Trainer
 
 ROUNDS = 7
 AGENTS = (2, 4, 8)

@@ -14,8 +14,8 @@ import torch
 
 from codesandbox.code import run_tests
 from coevolve import config
-from coevolve.loop import Trainer
 from coevolve.papers.sage import method as sage
+from coevolve.trainer import Trainer
 
 ROUNDS = 20
 PROGRAMS = 60

@@ -16,7 +16,7 @@ import torch
 
 from coevolve import config
 from coevolve.driver import play
-from coevolve.loop import Trainer
+from coevolve.trainer import Trainer
 from coevolve.types import Turn
 from tinyworld import tasks as tiny
 

@@ -105,7 +105,7 @@ class Method:
     @property
     def policies(self) -> tuple[str, ...]:
         """Names of the policies that the roles speak with, in the order of the roles."""
-        return tuple(dict.fromkeys(role.policy for role in self.roles.values()))
+        return tuple(dict.fromkeys(role.policy for role in self.roles.values())) or ("shared",)
 
     @property
     def frozen(self) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from coevolve import config, policies, record
 from coevolve.baselines.sft import SFT
 from coevolve.learner import learn
 from coevolve.loop import train
+from coevolve.policies import find
 from coevolve.trainer import Trainer
 from coevolve.types import Turn
 from reproduce.analysis import stats
 from tinyworld import tasks as tiny
-from tinyworld.recipe import find
 
 SMALL = {"steps": 4, "batch_size": 4, "eval_every": 2, "eval_items": 4, "save_every": 1}
 FIELDS = {
