@@ -90,7 +90,7 @@ def check(plan: Plan, reference: str, tolerance: float, chosen: set[str]) -> lis
     if (plan.root / reference).is_dir():
         old = read_tree(plan.root / reference)
     else:
-        old = read_commit(plan.root, reference, f"results/{plan.preset.name}")
+        old = read_commit(plan.root, reference, f"results/{plan.name}")
     new = {name: text for name, text in read_tree(plan.folder).items() if name in old}
     return compare(old, new, tolerance, wanted)
 

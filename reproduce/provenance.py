@@ -12,29 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from reproduce.plan import Item
+from reproduce.plan import Item, Plan
 
-PACKAGES = (
-    "coevolve",
-    "torch",
-    "transformers",
-    "trl",
-    "peft",
-    "datasets",
-    "numpy",
-    "scipy",
-    "pandas",
-    "matplotlib",
-    "seaborn",
-    "math-verify",
-    "papermill",
-    "nbclient",
-    "nbconvert",
-    "ipykernel",
-    "unsloth",
-    "vllm",
-    "triton",
-)
+PACKAGES = """coevolve torch transformers trl peft datasets numpy scipy pandas matplotlib seaborn math-verify
+    papermill nbclient nbconvert ipykernel unsloth vllm triton""".split()
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -89,19 +70,16 @@ def machine() -> dict[str, Any]:
     }
 
 
-def record(
-    item: Item, common: dict[str, Any], preset: str, kernel: str, seconds: float, peak_kib: int
-) -> dict[str, Any]:
+def record(plan: Plan, item: Item, common: dict[str, Any], seconds: float, peak_kib: int) -> dict[str, Any]:
     """Assemble one item's provenance. `common` is what all items of one command share."""
     return {
         "id": item.id,
-        "preset": preset,
+        "preset": plan.name,
         "notebook": item.notebook,
         "parameters": dict(item.parameters),
         "configuration": dict(item.config),
         "seeds": list(item.seeds),
         **common,
-        "kernel": kernel,
         "threads": 1,
         "wall_seconds": round(seconds, 2),
         "peak_rss_mib": round(peak_kib / 1024, 1),
