@@ -16,10 +16,8 @@ from reproduce.plan import Item, Plan
 from reproduce.run import TICK
 from reproduce.work import environment, work
 
-LIGHT = ["papermill", "nbconvert", "ipykernel.kernelapp", "ipykernel.ipkernel"]
-LIGHT += ["matplotlib.pyplot", "seaborn", "scipy.stats", "reproduce.kernel", "reproduce.local"]
-HEAVY = ["torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.models.qwen2"]
-HEAVY += ["safetensors.torch", "coevolve.loop"]
+PRELOAD = ["papermill", "nbconvert", "ipykernel.kernelapp", "ipykernel.ipkernel", "reproduce.kernel", __name__]
+PRELOAD += ["matplotlib.pyplot", "seaborn", "scipy.stats"]
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Local:
         self.context = multiprocessing.get_context("forkserver")
         # A run with a GPU may use Unsloth, which must be imported before transformers.
         trains = any(item.kind == "run" for item in items) and not plan.preset.gpus
-        self.context.set_forkserver_preload(LIGHT + (HEAVY if trains else []))
+        self.context.set_forkserver_preload(PRELOAD + (["reproduce.preload"] if trains else []))
         self.common = provenance.shared(plan.root)
         self.workers: list[Worker] = []
         self.tries: Counter[str] = Counter()
