@@ -6,7 +6,6 @@ Exit codes: 0 all is well, 1 a notebook failed or results differ, 2 a mistake, t
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -161,7 +160,6 @@ def run(plan: Plan, chosen: set[str], items: list[Item], options: argparse.Names
             print(f"would run {item.id} ({'forced' if item.id in forced else keys.why(plan, item)[0]})")
         return 0
     started, engine = time.monotonic(), engine_of(plan, todo, options)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     report = execute(plan, items, forced, engine, screen())
     return summarise(plan, items, report, time.monotonic() - started)
 

@@ -6,7 +6,9 @@ Knows order and caching; leaves the making of items to an engine: processes of t
 import fcntl
 import os
 import shutil
+import signal
 import stat
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -72,6 +74,7 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
     with workshop(plan, items) as scratch:
         forget(plan, forced)
         engine, ready = start(scratch), []
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # after Ray has put its own
         try:
             while waiting or ready or engine.live:
                 settle(plan, waiting, ready, report, show)
