@@ -4,7 +4,6 @@ Exit codes: 0 all is well, 1 a notebook failed or results differ, 2 a mistake, t
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -27,26 +26,12 @@ class Parser(argparse.ArgumentParser):
         raise UserError(message)
 
 
-def tolerance(text: str) -> float:
-    """Read a tolerance."""
-    if not 0 <= float(text) < float("inf"):
-        raise argparse.ArgumentTypeError(f"a tolerance is a number of at least 0, not {text}")
-    return float(text)
-
-
-def jobs(text: str) -> int:
-    """Read how many items run at once."""
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"jobs must be a whole number from 1 to 1024, not {text!r}")
-    return int(text)
-
-
 def diff_parser() -> Parser:
     """Return the grammar of `diff A B`."""
     parser = Parser("python -m reproduce diff", description="Compare two trees, cell by cell.", allow_abbrev=False)
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
-    parser.add_argument("--tolerance", type=tolerance, default=1e-6, help="relative or absolute, default 1e-6")
+    parser.add_argument("--tolerance", type=float, default=1e-6, help="relative or absolute, default 1e-6")
     return parser
 
 
@@ -60,11 +45,10 @@ def batch_parser() -> Parser:
     add("--paper", metavar="PAPERS", help="mae, sage, comas, conl, spice or your own file's name; several by commas")
     add("--registry", type=Path, metavar="FILE", help="a TOML file with runs and artefacts of your own")
     add("--force", action="store_true", help="run what is asked for even if it is up to date")
-    add("--jobs", type=jobs, default=os.environ.get("JOBS") or None, help="items at once; default: JOBS, or all cores")
+    add("--jobs", type=int, default=os.environ.get("JOBS") or None, help="items at once; default: JOBS, or all cores")
     add("--executor", choices=("local", "ray"), default="local", help="processes of this machine, or tasks of Ray")
     add("--address", help="of a running Ray cluster: HOST:PORT or auto; default: RAY_ADDRESS, or local")
-    add("--tolerance", type=tolerance, default=1e-6, help="of --check, relative or absolute, default 1e-6")
-    add("--json", action="store_true", help="with --list: machine-readable")
+    add("--tolerance", type=float, default=1e-6, help="of --check, relative or absolute, default 1e-6")
     add("--root", type=Path, default=HOME, help=argparse.SUPPRESS)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="show every item and its state")
@@ -75,16 +59,11 @@ def batch_parser() -> Parser:
     return parser
 
 
-def show_list(plan: Plan, items: list[Item], as_json: bool) -> int:
+def show_list(plan: Plan, items: list[Item]) -> int:
     """Print every item with its state and, where it never runs, the reason."""
-    states = keys.statuses(plan, items)
-    lines = [{"id": item.id, "status": states[item.id], "skip": item.skip} for item in items]
-    if as_json:
-        print(json.dumps(lines, indent=1))
-        return 0
-    width = max(len(item.id) for item in items)
-    for line in lines:
-        print(f"{line['id']:<{width}}  {line['status']:<11}  {line['skip'] or ''}".rstrip())
+    states, width = keys.statuses(plan, items), max(len(item.id) for item in items)
+    for item in items:
+        print(f"{item.id:<{width}}  {states[item.id]:<11}  {item.skip or ''}".rstrip())
     return 0
 
 
@@ -134,9 +113,8 @@ def screen() -> Show:
 
 def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> int:
     """Print how it all ended. Returns the exit code."""
-    skipped = [item for item in items if item.skip is not None and item.kind == "artefact"]
-    unclaimed = [item for item in items if item.kind == "unclaimed"]
-    for item in skipped + (unclaimed if len(items) < len(plan.items) else []):
+    skipped = [item for item in items if item.skip is not None]
+    for item in skipped:
         print(f"skipped {item.id}: {item.skip}")
     for id, error in report.failed.items():
         kept = plan.folder / id / keys.FAILED
@@ -144,7 +122,7 @@ def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> 
     for id, reason in report.blocked.items():
         print(f"blocked {id}: {reason}")
     groups = {name: getattr(report, name) for name in ("ran", "cached", "failed", "blocked")}
-    groups |= {"skipped": skipped, "unclaimed": unclaimed}
+    groups["skipped"] = skipped
     print(", ".join(f"{name} {len(group)}" for name, group in groups.items()), f"in {seconds:.1f}s")
     return 1 if report.failed or report.blocked else 0
 
@@ -173,6 +151,8 @@ def main(arguments: list[str]) -> int:
     options = batch_parser().parse_args(arguments)
     if options.address is not None and options.executor != "ray":
         raise UserError("--address is for --executor ray")
+    if options.jobs is not None and not 1 <= options.jobs <= 1024:
+        raise UserError(f"--jobs must be a whole number from 1 to 1024, not {options.jobs}")
     plan = load(options.root.resolve(), options.preset, options.registry)
     chosen = select(plan, options.only) & select(plan, options.paper, "--paper")
     if not chosen:
@@ -180,7 +160,7 @@ def main(arguments: list[str]) -> int:
     if options.why:
         return show_why(plan, options.why)
     if options.list:
-        return show_list(plan, [item for id, item in plan.items.items() if id in chosen], options.json)
+        return show_list(plan, [item for id, item in plan.items.items() if id in chosen])
     if options.check:
         return show_differences(compare.check(plan, options.check, options.tolerance, chosen))
     return run(plan, chosen, with_needs(plan, chosen), options)

@@ -6,6 +6,7 @@ docstrings do not count.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ MARKER, STARTED = "done.json", "started.json"
 RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
 VOLATILE = {MARKER, STARTED, FAILED, RUNNING, "notebook.ipynb", "provenance.json"}
 PRESETS = "src/coevolve/presets.toml"  # counts by its values, see `settings`
+NAME = re.compile(r"\w+")
 METHODS_AT = ("coevolve.papers.", "coevolve.baselines.")
 Parts = dict[str, Any]
 
@@ -63,7 +65,7 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
     """Collect the code and data that a table's or figure's notebook imports, and the methods that it names."""
     found = modules(plan.root)
     texts = [text for text, _ in code_cells(plan.root / item.notebook)]
-    said = {text for code in texts for text in constants(code)} | {item.paper}
+    said = {text for code in texts for text in constants(code)} | constants(repr(item.parameters)) | {item.paper}
     roots = {name for code in texts for name, _ in found.imports(code)}
     preset = {}
     if "coevolve.config" in roots:
@@ -75,8 +77,10 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
 
 
 def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
-    """Hash the data files of these modules; of the prompts, those of the papers that are named."""
-    prompts, hashes = plan.root / "src/coevolve/prompts", {}
+    """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
+    numbers = (plan.root / "reproduce/paper_numbers" / f"{name}.csv" for name in sorted(said) if NAME.fullmatch(name))
+    hashes = {str(file.relative_to(plan.root)): digest_input(file) for file in numbers if file.is_file()}
+    prompts = plan.root / "src/coevolve/prompts"
     for file in (file for module in needed for file in modules(plan.root).data.get(module, ())):
         foreign = file.is_relative_to(prompts) and file.relative_to(prompts).parts[0] not in said
         if file != plan.root / PRESETS and not foreign:
@@ -145,7 +149,7 @@ def is_done(item: Item, folder: Path, found: Parts) -> bool:
 
 
 def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
-    """Name items' states: done, stale, failed, interrupted, todo, skipped or unclaimed."""
+    """Name items' states: done, stale, failed, interrupted, todo or skipped."""
     known: dict[str, str] = {}
     for item in items:
         for one in (*(plan.items[need] for need in item.needs), item):
@@ -163,7 +167,7 @@ def todo(plan: Plan, items: Iterable[Item]) -> list[Item]:
 def status(plan: Plan, item: Item, known: Mapping[str, str]) -> str:
     """Name one item's state; `known` holds the states of the runs it needs."""
     if item.skip is not None:
-        return "unclaimed" if item.kind == "unclaimed" else "skipped"
+        return "skipped"
     folder = plan.folder / item.id
     if not (plan.root / item.notebook).is_file():
         return "todo"

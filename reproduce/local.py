@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -31,7 +30,7 @@ class Worker:
 
 
 class Local:
-    """At most `jobs` processes at once. An item that fails is tried again as often as the preset says."""
+    """At most `jobs` processes at once."""
 
     def __init__(self, plan: Plan, items: list[Item], jobs: int, scratch: Path) -> None:
         self.plan, self.jobs, self.scratch = plan, jobs, scratch
@@ -42,7 +41,6 @@ class Local:
         self.context.set_forkserver_preload(PRELOAD + (["reproduce.preload"] if trains else []))
         self.common = provenance.shared(plan.root)
         self.workers: list[Worker] = []
-        self.tries: Counter[str] = Counter()
 
     @property
     def live(self) -> list[Item]:
@@ -73,14 +71,7 @@ class Local:
                 worker.process.join()
                 error = f"its process died (exit code {worker.process.exitcode})"
             self.end(worker)
-            self.tries[worker.item.id] += 1
-            retries = self.plan.preset.retries
-            if error is not None and self.tries[worker.item.id] <= retries:
-                count = f"{self.tries[worker.item.id]} of {retries}"
-                print(f"{worker.item.id} failed, trying again ({count}): {error}", flush=True)
-                self.begin(worker.item)
-            else:
-                endings.append((worker.item, error, time.monotonic() - worker.started))
+            endings.append((worker.item, error, time.monotonic() - worker.started))
         return endings
 
     def end(self, worker: Worker) -> None:

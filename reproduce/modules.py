@@ -6,6 +6,7 @@ those count where a run names them.
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +21,17 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:20]
 
 
-def without_prose(text: str) -> str:
-    """Return Python without comments, docstrings and layout; text that is not Python (a cell's magics) as it is."""
+def parse(text: str) -> ast.Module | None:
+    """Return Python as a tree; None for text that is not Python, such as a cell with magics."""
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except SyntaxError:
+        return None
+
+
+def without_prose(text: str) -> str:
+    """Return Python without comments, docstrings and layout; text that is not Python as it is."""
+    if (tree := parse(text)) is None:
         return text
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -39,11 +46,8 @@ def is_prose(line: ast.stmt) -> bool:
 
 
 def constants(text: str) -> set[str]:
-    """Return all strings that code holds; none if it is not Python."""
-    try:
-        nodes = ast.walk(ast.parse(text))
-    except SyntaxError:
-        return set()
+    """Return all strings that code holds."""
+    nodes = ast.walk(parse(text) or ast.Module())
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
@@ -83,11 +87,7 @@ class Modules:
     def imports(self, text: str, name: str = "", is_package: bool = False) -> set[tuple[str, bool]]:
         """Return our modules that a text imports, and whether only inside functions; `name` is the text's module."""
         found = set()
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            return found
-        for node, late in import_statements(tree):
+        for node, late in import_statements(parse(text) or ast.Module()):
             if isinstance(node, ast.Import):
                 named = [alias.name for alias in node.names]
             else:
@@ -100,18 +100,10 @@ class Modules:
         return {(module, late) for module, late in found if self.find(module)}
 
     def lazy(self, package: str, name: str) -> str:
-        """Return the module that `from package import name` loads: a table in the package may name it as text."""
+        """Return the module that `from package import name` loads: the package's table of lazy names may say which."""
         file = self.find(package)
-        if file is None or self.find(f"{package}.{name}") or file.name != "__init__.py":
-            return f"{package}.{name}"
-        tables = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Dict)]
-        entries = {
-            ast.literal_eval(key): value.value
-            for table in tables
-            for key, value in zip(table.keys, table.values, strict=True)
-            if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
-        }
-        return str(entries.get(name, f"{package}.{name}"))
+        named = re.search(rf'"{name}": "([\w.]+)"', file.read_text(encoding="utf-8")) if file else None
+        return named[1] if named and not self.find(f"{package}.{name}") else f"{package}.{name}"
 
     def file_of(self, name: str) -> Path | None:
         """Return the file of a module, or of code that is named by its path (below the root); None if not ours."""

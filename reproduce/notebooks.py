@@ -1,7 +1,7 @@
 """What a notebook says before it runs: its code, the parameters it declares, and whether values fit them.
 
 Papermill warns about unknown names only and pastes names into code; here they are refused before a kernel starts.
-Nothing is evaluated: types come from annotations, or from the kind of literal that is the default.
+Nothing is evaluated: a parameter's type is that of the literal that is the default.
 """
 
 import ast
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from reproduce import UserError, one_line
-
-TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "None": type(None)}
 
 
 @cache
@@ -29,39 +27,19 @@ def code_cells(path: Path) -> tuple[tuple[str, bool], ...]:
         raise UserError(f"notebook {path} cannot be read: {type(error).__name__}: {error}") from None
 
 
-def declared(path: Path) -> dict[str, tuple[type, ...]]:
-    """List the parameters of a notebook: name -> allowed types; an empty tuple allows any plain value."""
+def declared(path: Path) -> dict[str, type | None]:
+    """List the parameters of a notebook: name -> the type of the default; None allows any plain value."""
     tagged = [text for text, is_tagged in code_cells(path) if is_tagged]
     if len(tagged) != 1:
         raise UserError(f"notebook {path}: {len(tagged)} cells are tagged parameters, one is needed")
     try:
-        body = ast.parse(tagged[0]).body
-    except SyntaxError as error:
-        raise UserError(f"notebook {path}: the parameters cell is not Python: {error}") from None
-    fields = {}
-    for line in body:
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            fields[line.target.id] = annotated(path, line)
-        elif isinstance(line, ast.Assign):
-            fields |= {name.id: implied(line.value) for name in line.targets if isinstance(name, ast.Name)}
-    return fields
-
-
-def annotated(path: Path, line: ast.AnnAssign) -> tuple[type, ...]:
-    """Read `int`, `list[int]` or `str | None` as types."""
-    names = [part.split("[")[0].strip() for part in ast.unparse(line.annotation).split("|")]
-    if unknown := [name for name in names if name not in TYPES]:
-        raise UserError(f"notebook {path}: {unknown[0]!r} is no parameter type; allowed: {', '.join(TYPES)}")
-    return tuple(TYPES[name] for name in names)
-
-
-def implied(value: ast.expr) -> tuple[type, ...]:
-    """Take the type of a literal default; None or an expression allows any plain value."""
-    if isinstance(value, ast.UnaryOp):
-        value = value.operand
-    if isinstance(value, ast.Constant) and value.value is not None:
-        return (type(value.value),)
-    return {ast.List: (list,), ast.Dict: (dict,)}.get(type(value), ())
+        lines = [line for line in ast.parse(tagged[0]).body if isinstance(line, (ast.Assign, ast.AnnAssign))]
+        targets = [line.target if isinstance(line, ast.AnnAssign) else line.targets[0] for line in lines]
+        defaults = [ast.literal_eval(line.value) for line in lines]
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"notebook {path}: parameters must be names with literal defaults: {error}") from None
+    types = [None if default is None else type(default) for default in defaults]
+    return {ast.unparse(target): kind for target, kind in zip(targets, types, strict=True)}
 
 
 def check_parameters(path: Path, values: Mapping[str, Any]) -> None:
@@ -72,10 +50,9 @@ def check_parameters(path: Path, values: Mapping[str, Any]) -> None:
         if name not in fields:
             known = ", ".join(fields) or "none"
             raise UserError(f"notebook {path}: unknown parameter {one_line(repr(name), 60)}; declared: {known}")
-        whole_number = type(value) is int and float in fields[name]
-        if fields[name] and type(value) not in fields[name] and not whole_number:
-            wanted = " or ".join(kind.__name__ for kind in fields[name])
-            raise UserError(f"notebook {path}: {name} must be {wanted}, not {shown}")
+        allowed = (int, float) if fields[name] is float else (fields[name],)
+        if fields[name] and type(value) not in allowed:
+            raise UserError(f"notebook {path}: {name} must be {fields[name].__name__}, not {shown}")
         try:
             json.dumps(value, allow_nan=False).encode()
         except (TypeError, ValueError) as error:

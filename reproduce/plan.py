@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ from typing import Any
 
 from reproduce import UserError, one_line
 from reproduce.notebooks import check_parameters, declared
-from reproduce.registry import SECRET, Preset, Registry, Run, hint, read
+from reproduce.registry import Artefact, Preset, Run, hint, read
 
 TRAIN = "notebooks/train.ipynb"
 MODEL = "model"  # the override that names a model; with a slash it is a folder, or a hub id
@@ -26,7 +26,7 @@ class Item:
     """One notebook to execute. Its id is its folder under results/<preset>/."""
 
     id: str
-    kind: str  # "run", "artefact", or "unclaimed": an id of the index that no TOML claims
+    kind: str  # "run" or "artefact"
     paper: str
     notebook: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -62,23 +62,27 @@ def relative(root: Path, notebook: str, target: str) -> str:
     return os.path.relpath(root / target, (root / notebook).parent)
 
 
-def refuse_secrets(where: str, names: Iterable[str]) -> None:
-    """Raise UserError if a name looks like a secret's: values are written into results, which are public."""
-    for name in names:
-        if SECRET.search(name):
-            raise UserError(f"{where}: {name!r} looks like a secret, and results are public")
-
-
 def run_items(root: Path, preset_name: str, preset: Preset, name: str, run: Run) -> list[Item]:
     """Make the items of one training run: one per seed, the preset's or its own for that preset."""
     overrides = {**run.overrides, **run.presets.get(preset_name, {})}
-    refuse_secrets(f"[runs.{name}]", overrides)
     model, inputs = overrides.get(MODEL), ()
     if isinstance(model, str) and "/" in model and not (preset.hub and not (root / model).exists()):
         inputs = (model,)
         overrides[MODEL] = relative(root, TRAIN, model)
     file, _, attribute = run.protocol.rpartition(":")
     protocol = f"{relative(root, TRAIN, file)}:{attribute}" if file else run.protocol
+    shared = Item(
+        "",
+        "run",
+        run.paper,
+        TRAIN,
+        inputs=inputs,
+        outputs=tuple(run.outputs),
+        timeout=run.timeout or preset.timeout,
+        names=(name, f"runs/{name}", *run.tags),
+        protocol=run.protocol,
+        config=overrides,
+    )
     items = []
     for seed in run.seeds.get(preset_name, preset.seeds):
         id = f"runs/{name}-s{seed}"
@@ -89,43 +93,28 @@ def run_items(root: Path, preset_name: str, preset: Preset, name: str, run: Run)
             "overrides": json.dumps(overrides, sort_keys=True, default=str),
             "out": relative(root, TRAIN, f"results/{preset_name}/{id}"),
         }
-        item = Item(
-            id,
-            "run",
-            run.paper,
-            TRAIN,
-            parameters,
-            inputs=inputs,
-            outputs=tuple(run.outputs),
-            timeout=run.timeout or preset.timeout,
-            names=(name, f"runs/{name}", *run.tags),
-            protocol=run.protocol,
-            seeds=(seed,),
-            config=overrides,
-        )
-        items.append(item)
+        items.append(replace(shared, id=id, parameters=parameters, seeds=(seed,)))
     return items
 
 
-def artefact_item(root: Path, registry: Registry, preset: str, id: str, runs: Mapping[str, list[Item]]) -> Item:
+def artefact_item(
+    root: Path, preset_name: str, preset: Preset, id: str, table: Artefact, runs: Mapping[str, list[Item]]
+) -> Item:
     """Make the item of one table or figure. `runs` holds all runs' items by name."""
-    table, where = registry.artefacts[id], f"[artefacts.{id}]"
     if table.skip is not None:
         return Item(id, "artefact", table.paper, skip=one_line(table.skip) or "no reason given")
     for name in table.runs:
         if name not in runs:
-            raise UserError(f"{where}: unknown run {name!r}; {hint(name, runs)}")
-    refuse_secrets(where, table.parameters)
+            raise UserError(f"[artefacts.{id}]: unknown run {name!r}; {hint(name, runs)}")
     used = {name: [item.seeds[0] for item in runs[name]] for name in table.runs}
     own = {
-        "preset": preset,
-        "out": relative(root, table.notebook, f"results/{preset}/.{id}.part"),
+        "preset": preset_name,
+        "out": relative(root, table.notebook, f"results/{preset_name}/.{id}.part"),
         "results": relative(root, table.notebook, "results"),
         "runs": used,  # so that folders of seeds that the preset no longer has are left alone
     }
-    for name in table.parameters:
-        if name in own:
-            raise UserError(f"{where}: parameter {name!r} is set by the runner")
+    if taken := own.keys() & table.parameters:
+        raise UserError(f"[artefacts.{id}]: parameter {min(taken)!r} is set by the runner")
     if not (root / table.notebook).is_file() or "runs" not in declared(root / table.notebook):
         del own["runs"]
     return Item(
@@ -135,33 +124,21 @@ def artefact_item(root: Path, registry: Registry, preset: str, id: str, runs: Ma
         table.notebook,
         {**table.parameters, **own},
         needs=tuple(item.id for name in used for item in runs[name]),
-        inputs=(*numbers(root, registry, id), *table.inputs),
+        inputs=tuple(table.inputs),
         outputs=tuple(table.outputs),
-        timeout=table.timeout or registry.preset.timeout,
+        timeout=table.timeout or preset.timeout,
         seeds=tuple(sorted({seed for group in used.values() for seed in group})),
         config={"runs": used},
     )
 
 
-def numbers(root: Path, registry: Registry, id: str) -> list[str]:
-    """Return the file of what a paper printed under this id, if there is one."""
-    name = registry.index.get(id, {}).get("numbers_file")
-    path = f"reproduce/paper_numbers/{name}"
-    return [path] if name and (root / path).exists() else []
-
-
-def load(root: Path, preset: str, more: Path | None = None) -> Plan:
-    """Read the whole registry of one preset, and the runs and artefacts of the TOML file `more`."""
-    registry = read(root, preset, more)
-    runs = {name: run_items(root, preset, registry.preset, name, run) for name, run in registry.runs.items()}
-    items = {item.id: item for group in runs.values() for item in group}
-    for id in {**registry.index, **registry.artefacts}:
-        if id in registry.artefacts:
-            items[id] = artefact_item(root, registry, preset, id, runs)
-        else:
-            paper = registry.index[id]["paper"]
-            items[id] = Item(id, "unclaimed", paper, skip=f"not claimed in reproduce/{paper}.toml")
-    return Plan(root, preset, registry.preset, items, more)
+def load(root: Path, preset_name: str, more: Path | None = None) -> Plan:
+    """Read all items of one preset, those of the TOML file `more` among them."""
+    preset, runs, artefacts = read(root, preset_name, more)
+    by_run = {name: run_items(root, preset_name, preset, name, run) for name, run in runs.items()}
+    made = [artefact_item(root, preset_name, preset, id, table, by_run) for id, table in artefacts.items()]
+    items = [*(item for group in by_run.values() for item in group), *made]
+    return Plan(root, preset_name, preset, {item.id: item for item in items}, more)
 
 
 def select(plan: Plan, patterns: str | None, option: str = "--only") -> set[str]:

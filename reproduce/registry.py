@@ -3,12 +3,10 @@
 Knows names and types of fields; does not know what the fields mean.
 """
 
-import csv
 import difflib
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
@@ -17,7 +15,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from reproduce import UserError, one_line
 
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def public(values: dict[str, Any]) -> dict[str, Any]:
+    """Refuse names that look like a secret's: values are written into results, which are public."""
+    for name in values:
+        if SECRET.search(name):
+            raise ValueError(f"{name!r} looks like a secret, and results are public")
+    return values
 
 
 def different(seeds: list[int]) -> list[int]:
@@ -28,6 +33,8 @@ def different(seeds: list[int]) -> list[int]:
 
 
 Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(different)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Values = Annotated[dict[str, Any], AfterValidator(public)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 
 
@@ -45,7 +52,7 @@ class Preset(Table):
     timeout: int = Field(3600, ge=1)  # seconds per item, unless the item says otherwise
     hub: bool = False  # true: a model with a slash that is no folder is a model id of the hub
     gpus: int = Field(0, ge=0)  # that Ray reserves for each run
-    retries: int = Field(0, ge=0)  # how often an item that failed is tried again
+    retries: int = Field(0, ge=0)  # how often Ray tries an item again
 
 
 class Run(Table):
@@ -53,8 +60,8 @@ class Run(Table):
 
     paper: str  # the file's name, unless the table says otherwise
     protocol: str  # a method's name, or path/to/file.py:Class, the path as seen from the repository
-    overrides: dict[str, Any] = {}
-    presets: dict[str, dict[str, Any]] = {}  # preset -> overrides for it alone
+    overrides: Values = {}
+    presets: dict[str, Values] = {}  # preset -> overrides for it alone
     seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's own
     tags: list[str] = []
     outputs: list[FileName] = ["summary.json", "metrics.jsonl", "config.json"]
@@ -70,7 +77,7 @@ class Artefact(Table):
     runs: list[str] = []
     outputs: list[FileName] = []
     inputs: list[str] = []
-    parameters: dict[str, Any] = {}
+    parameters: Values = {}
     timeout: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
@@ -79,16 +86,6 @@ class Artefact(Table):
         if self.skip is None and not (self.notebook and self.outputs):
             raise ValueError("needs notebook and outputs, or skip")
         return self
-
-
-@dataclass(frozen=True)
-class Registry:
-    """Everything that can be asked for. `index` holds the line of each id that a paper shows."""
-
-    preset: Preset
-    runs: dict[str, Run]
-    artefacts: dict[str, Artefact]
-    index: dict[str, dict[str, str]]
 
 
 Model = TypeVar("Model", bound=Table)
@@ -124,46 +121,36 @@ def check(kind: type[Model], where: str, table: Any) -> Model:
     raise UserError(one_line(f"{where}: {field or 'the table'}: {fault['msg']}, got {fault['input']!r}"))
 
 
-def read(root: Path, preset: str, more: Path | None = None) -> Registry:
+def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, dict[str, Run], dict[str, Artefact]]:
     """Read one preset, and the runs and artefacts of every TOML file in reproduce/ and of the file `more`."""
-    folder = root / "reproduce"
-    presets = read_toml(folder / "presets.toml")
+    presets = read_toml(root / "reproduce/presets.toml")
     if preset not in presets:
         raise UserError(f"unknown preset {preset!r}; {hint(preset, presets)}")
-    registry = Registry(check(Preset, f"presets.toml [{preset}]", presets[preset]), {}, {}, read_index(folder))
-    for path in [*sorted(folder.glob("*.toml")), *([more] if more else [])]:
+    runs: dict[str, Run] = {}
+    artefacts: dict[str, Artefact] = {}
+    for path in [*sorted((root / "reproduce").glob("*.toml")), *([more] if more else [])]:
         if path.name != "presets.toml":
-            add(registry, path, presets)
-    return registry
+            file = check(File, path.name, read_toml(path))
+            add(path, "runs", Run, file.runs, runs, presets)
+            add(path, "artefacts", Artefact, file.artefacts, artefacts, presets)
+    return check(Preset, f"presets.toml [{preset}]", presets[preset]), runs, artefacts
 
 
-def add(registry: Registry, path: Path, presets: Iterable[str]) -> None:
-    """Add the runs and artefacts of one file."""
-    tables = read_toml(path)
-    for group, kind, known in (("runs", Run, registry.runs), ("artefacts", Artefact, registry.artefacts)):
-        group_tables = tables.pop(group, {})
-        if not isinstance(group_tables, dict):
-            raise UserError(f"{path.name}: {group} must be tables [{group}.NAME]")
-        for name, table in group_tables.items():
-            where = f"{path.name} [{group}.{name}]"
-            if not NAME.fullmatch(name):
-                raise UserError(f"{where}: {name!r} is not a plain name ({NAME.pattern})")
-            if name in known:
-                raise UserError(f"{where}: another file has one of this name")
-            if not isinstance(table, dict):
-                raise UserError(f"{where}: must be a table, not {table!r}")
-            known[name] = check(kind, where, {"paper": path.stem, **table})
-            for preset in {*table.get("presets", ()), *(table.get("seeds", ()))} - {*presets}:
-                raise UserError(f"{where}: unknown preset {preset!r}; {hint(preset, presets)}")
-    if tables:
-        raise UserError(f"{path.name}: unknown field {min(tables)!r}; allowed: artefacts, runs")
+class File(Table):
+    """A TOML file: tables of runs and artefacts by name."""
+
+    runs: dict[Name, dict[str, Any]] = {}
+    artefacts: dict[Name, dict[str, Any]] = {}
 
 
-def read_index(folder: Path) -> dict[str, dict[str, str]]:
-    """Read the list of everything the papers show: id -> line."""
-    path = folder / "paper_numbers" / "index.csv"
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return {line["id"]: line for line in csv.DictReader(file)}
-    except (OSError, KeyError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {one_line(str(error))}") from None
+def add(
+    path: Path, group: str, kind: type[Model], tables: dict[str, Any], known: dict[str, Model], presets: Iterable[str]
+) -> None:
+    """Check one file's tables of a kind and add them to those that are known."""
+    for name, table in tables.items():
+        where = f"{path.name} [{group}.{name}]"
+        if name in known:
+            raise UserError(f"{where}: another file has one of this name")
+        known[name] = check(kind, where, {"paper": path.stem, **table})
+        if unknown := {*table.get("presets", ()), *table.get("seeds", ())} - {*presets}:
+            raise UserError(f"{where}: unknown preset {min(unknown)!r}; {hint(min(unknown), presets)}")

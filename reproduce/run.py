@@ -4,13 +4,10 @@ Knows order and caching; leaves the making of items to an engine: processes of t
 """
 
 import fcntl
-import os
 import shutil
 import signal
-import stat
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,9 +37,13 @@ class Report:
     def __len__(self) -> int:
         return len(self.ran) + len(self.cached) + len(self.failed) + len(self.blocked)
 
+    def line(self, item: Item, outcome: str) -> str:
+        """Write the one line of an item that has just ended."""
+        return f"[{len(self)}/{self.total}] {item.id} {outcome}"
+
 
 class Engine(Protocol):
-    """What makes items, several at once, and tries those that fail again."""
+    """What makes items, several at once."""
 
     live: list[Item]
 
@@ -68,17 +69,17 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
     `start` makes the engine, which gets a scratch folder.
     """
     waiting = [item for item in items if item.skip is None]
-    report, demand = Report(len(waiting)), urgency(items)
+    report = Report(len(waiting))
     if not waiting:
         return report
-    with workshop(plan, items) as scratch:
+    with workshop(plan) as scratch:
         forget(plan, forced)
         engine, ready = start(scratch), []
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # after Ray has put its own
         try:
             while waiting or ready or engine.live:
                 settle(plan, waiting, ready, report, show)
-                ready.sort(key=lambda item: -demand[item.id])
+                ready.sort(key=lambda item: item.kind)  # artefacts first: each comes as soon as its own runs are done
                 while ready and engine.has_room():
                     engine.begin(ready.pop(0))
                 for item, error, seconds in engine.ended() if engine.live else ():
@@ -90,42 +91,33 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
     return report
 
 
-def urgency(items: list[Item]) -> Counter[str]:
-    """Rate items: each artefact comes as soon as its own runs are done, and runs that many need come first."""
-    counts = Counter(need for item in items for need in item.needs)
-    return counts | Counter({item.id: len(items) + 1 for item in items if item.kind == "artefact"})
-
-
 def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report, show: Show) -> None:
     """Move items whose runs have ended: to the report if blocked or cached, else to the ready ones."""
-    mine = {item.id for item in waiting} | {item.id for item in ready} | {*report.live}
+    mine = {item.id for item in waiting + ready} | {*report.live}
     for item in list(waiting):
-        lost = next((need for need in item.needs if need in report.failed), None)
-        if lost:
-            waiting.remove(item)
+        folder, lost = plan.folder / item.id, next((need for need in item.needs if need in report.failed), None)
+        if lost is None and mine.intersection(item.needs):
+            continue
+        waiting.remove(item)
+        if lost is not None:
             report.blocked[item.id] = f"needs {lost}, which failed"
-            show(f"[{len(report)}/{report.total}] {item.id} blocked: {report.blocked[item.id]}", report)
-        elif not mine.intersection(item.needs):
-            waiting.remove(item)
-            folder = plan.folder / item.id
-            if keys.is_done(item, folder, keys.parts(plan, item)):
-                report.cached[item.id] = keys.read_marker(folder, "provenance.json").get("wall_seconds", 0.0)
-                line = f"{item.id} ok {report.cached[item.id]:.1f}s (cached)"
-                show(f"[{len(report)}/{report.total}] {line}", report)
-            else:
-                ready.append(item)
+            show(report.line(item, f"blocked: {report.blocked[item.id]}"), report)
+        elif keys.is_done(item, folder, keys.parts(plan, item)):
+            report.cached[item.id] = keys.read_marker(folder, "provenance.json").get("wall_seconds", 0.0)
+            show(report.line(item, f"ok {report.cached[item.id]:.1f}s (cached)"), report)
+        else:
+            ready.append(item)
 
 
 def note(plan: Plan, report: Report, item: Item, error: str | None, seconds: float, show: Show) -> None:
     """Take in how an item ended."""
     if error is None:
         report.ran[item.id] = seconds
-        line = f"{item.id} ok {seconds:.1f}s"
+        show(report.line(item, f"ok {seconds:.1f}s"), report)
     else:
         keep_failed(plan, item)
         report.failed[item.id] = error
-        line = f"{item.id} FAILED {seconds:.1f}s: {error}"
-    show(f"[{len(report)}/{report.total}] {line}", report)
+        show(report.line(item, f"FAILED {seconds:.1f}s: {error}"), report)
 
 
 def forget(plan: Plan, ids: set[str]) -> None:
@@ -136,21 +128,17 @@ def forget(plan: Plan, ids: set[str]) -> None:
 
 
 @contextmanager
-def workshop(plan: Plan, items: list[Item]) -> Iterator[Path]:
+def workshop(plan: Plan) -> Iterator[Path]:
     """Keep the results folder for this command alone, tidy what a killed one left, and yield a scratch folder.
 
-    Raises UserError if the folder is read-only (a folder marked so counts for the superuser too) or in use.
+    Raises UserError if the folder cannot be written or is in use.
     """
     results = plan.folder
-    for folder in (results.parent, results, results / "runs", *(results / item.id for item in items)):
-        marked = folder.is_dir() and not stat.S_IMODE(folder.stat().st_mode) & 0o222
-        if marked or (folder.is_dir() and not os.access(folder, os.W_OK)):
-            raise UserError(f"{folder} is read-only")
     try:
         results.mkdir(parents=True, exist_ok=True)
         lock = (results / ".lock").open("a", encoding="utf-8")
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
+    except BlockingIOError:
         raise UserError(f"another command is at work in {results}; wait for it or stop it") from None
     except OSError as error:
         raise UserError(f"cannot write to {results} and lock it: {error.strerror}") from None

@@ -73,7 +73,6 @@ def watch(lifeline: int, timeout: int, say: Say) -> None:
     """End this process group when whoever asked for the item has gone, or when its time is used up."""
     if not select.select([lifeline], [], [], timeout)[0]:
         say(f"timed out after {timeout} s")
-        sys.stdout.flush()
     os.killpg(0, signal.SIGKILL)
 
 
@@ -204,13 +203,12 @@ def main(root: str, preset: str, id: str, registry: str = "") -> None:
     plan = load(Path(root), preset, Path(registry) if registry else None)
     scratch = Path(tempfile.mkdtemp(prefix="coevolve-", dir="/tmp"))  # a socket's address has at most 107 characters
     os.environ |= environment(plan.root, scratch)
+    say: Say = lambda error: print(json.dumps({"error": error}), flush=True)  # noqa: E731
     try:
-        common = provenance.shared(plan.root)
-        work(
-            plan, plan.items[id], scratch, common, sys.stdin.fileno(), lambda error: print(json.dumps({"error": error}))
-        )
+        work(plan, plan.items[id], scratch, provenance.shared(plan.root), sys.stdin.fileno(), say)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)  # and whatever the notebook has left at work
 
 
 if __name__ == "__main__":

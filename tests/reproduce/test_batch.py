@@ -23,9 +23,9 @@ def toy(tmp_path: Path) -> Toy:
 
 
 def test_results_are_made_once_and_repeat(toy: Toy, tmp_path: Path) -> None:
-    assert set(toy.states().values()) == {"todo", "skipped", "unclaimed"} and not (toy.root / "results").exists()
+    assert set(toy.states().values()) == {"todo", "skipped"} and not (toy.root / "results").exists()
     out = toy(HF_TOKEN="canary-4711")
-    assert "ran 6, cached 0, failed 0, blocked 0, skipped 1, unclaimed 1" in out
+    assert "ran 6, cached 0, failed 0, blocked 0, skipped 1" in out
     assert "skipped toy_fig1: drawn by hand" in out
     table = toy.result("toy_table1/table.csv").read_text().splitlines()
     assert table == ["run,seed,value", "plain,0,60.0", "plain,1,70.0"]
@@ -58,7 +58,7 @@ def test_what_changed_is_said_and_made_again(toy: Toy) -> None:
     assert toy("--dry-run") == "would run toy_table1 (parameters.scale: 1.0 -> 2.0)\n"
     assert toy.states()["toy_table1"] == "stale" and toy.states()["toy_table2"] == "done"
     (toy.root / "reproduce/paper_numbers/toy_table1.csv").write_text("value\n2\n")
-    assert "inputs.reproduce/paper_numbers/toy_table1.csv: changed" in toy("--why", "toy_table1")
+    assert "data.reproduce/paper_numbers/toy_table1.csv: changed" in toy("--why", "toy_table1")
     toy.result("toy_table2/table.csv").write_text("forged")
     assert "output table.csv is missing or was changed" in toy("--why", "toy_table2")
     toy.edit("src/coevolve/toy.py", "3", "3  # the factor")
@@ -115,17 +115,6 @@ def test_a_killed_batch_leaves_nothing_and_is_resumed(toy: Toy, sign: int) -> No
     toy.ends_and_is_resumed(process, sign, held)
 
 
-def test_failed_items_are_tried_again_from_their_checkpoint(toy: Toy) -> None:
-    toy.edit("reproduce/toy.toml", "overrides = { steps = 1 }", 'overrides = { steps = 2, fault = "once" }')
-    toy.edit("reproduce/presets.toml", "jobs = 2", "retries = 1")
-    out = toy("--only", "toy_table2", "--force")
-    assert re.search(r"runs/odd-s0 failed, trying again \(1 of 1\): .*died", out) and "ran 3, cached 0, failed 0" in out
-    assert toy.result("runs/odd-s0/resumed_from").read_text() == "2"
-    toy.edit("reproduce/toy.toml", 'fault = "once"', 'fault = "raise"')
-    out = toy("--only", "runs/odd-s0", code=1)
-    assert out.count("trying again") == 1 and "failed 1" in out
-
-
 def test_a_registry_of_your_own_with_a_method_in_a_file(toy: Toy) -> None:
     (toy.root / "own").mkdir()
     (toy.root / "own/debate.py").write_text("class Own: rounds = 2\n")
@@ -171,8 +160,8 @@ def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
     items = with_needs(plan, set(plan.items))
     few = [item for item in items if "s1" not in item.id]
     report = execute(plan, few, set(), lambda scratch: engine, lambda line, report: None)
-    # toy_table2 and toy_fig1 need odd, only toy_table1 needs plain
-    assert engine.order == ["runs/odd-s0", "toy_table2", "toy_fig1", "runs/plain-s0", "toy_table1"]
+    # toy_table1 needs plain, toy_table2 and toy_fig1 need odd
+    assert engine.order == ["runs/plain-s0", "toy_table1", "runs/odd-s0", "toy_table2", "toy_fig1"]
     assert len(report.ran) == report.total == 5
     report = execute(plan, items, set(), lambda scratch: Recorder(), lambda line, report: None)
     assert report.blocked == dict.fromkeys(["toy_table2", "toy_fig1"], "needs runs/odd-s1, which failed")
@@ -182,10 +171,10 @@ def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
 MISTAKES = [
     ("toy", "", "", ["--only", "toy_tabel1"], "did you mean toy_table1"),
     ("toy", "", "", ["--preset", "huge"], "unknown preset 'huge'; allowed: quick"),
-    ("toy", "", "", ["--jobs", "0"], "jobs must be a whole number"),
+    ("toy", "", "", ["--jobs", "0"], "--jobs must be a whole number"),
     ("toy", "", "", ["--nonsense"], "unrecognized arguments: --nonsense"),
     ("toy", "", "", ["--paper", "toi"], "--paper toi: nothing is called that; did you mean toy?"),
-    ("toy", "", "", ["--paper", "late", "--only", "toy_*"], "--only toy_* and --paper late have nothing"),
+    ("toy", "", "", ["--only", ","], "--only names nothing"),
     ("toy", "", "", ["--executor", "dask"], "--executor: invalid choice: 'dask'"),
     ("toy", "", "", ["--address", "a:1"], "--address is for --executor ray"),
     ("toy", "", "", ["--check", "no-such-commit"], "neither a folder nor a commit"),
@@ -196,7 +185,7 @@ MISTAKES = [
     ("toy", "tags = [", "seeds = { quick = [-1] }\ntags = [", [], "seeds.quick.0: Input should be greater than or"),
     ("toy", "steps = 1", "api_key = 1", [], "looks like a secret"),
     ("toy", 'runs = ["odd"]', 'runs = ["oddd"]', [], "unknown run 'oddd'; did you mean odd?"),
-    ("toy", "artefacts.toy_table2", 'artefacts."../x"', [], "is not a plain name"),
+    ("toy", "artefacts.toy_table2", 'artefacts."../x"', [], "String should match pattern"),
     ("toy", "steps = 1", 'model = "models/none"', [], "checkpoint models/none does not exist"),
     ("toy", 'outputs = ["table.csv"]', 'outputs = ["../../x"]', [], "outputs.0: String should match pattern"),
     ("toy", "scale = 10.0", "scales = 10.0", [], "unknown parameter 'scales'; declared: preset, out"),
@@ -221,11 +210,7 @@ def test_mistakes_are_one_line(toy: Toy, file: str, old: str, new: str, argument
 
 
 def test_results_that_cannot_be_written(toy: Toy) -> None:
-    toy.result("").mkdir(parents=True)
-    toy.result("").chmod(0o555)
-    assert "is read-only" in toy(code=2) and not list(toy.result("").iterdir())
-    toy.result("").chmod(0o755)
-    toy.result("").rmdir()
+    toy.result("").parent.mkdir()
     toy.result("").write_text("in the way")
     assert "cannot write to" in toy(code=2)
 
@@ -259,7 +244,7 @@ def test_cells_compare_as_numbers_or_text() -> None:
     assert all(compare.close(old, new, 1e-6) for old, new in same)
     assert not any(compare.close(old, new, 1e-6) for old, new in [("1", "1.1"), ("nan", "1"), ("x", "y"), ("", "0")])
     assert compare.differences("t", "a,b\n1,2\n", "a,c\n1,2\n", 0.0) == ["t: columns a, b -> a, c"]
-    assert compare.differences("t", "a\n1\n", "a\n1\n2\n", 0.0) == ["t: 1 -> 2 rows"]
+    assert compare.differences("t", "a\n1\n", "a\n1\n2\n", 0.0) == ["t: 1 -> 2 rows, or rows of another length"]
 
 
 PARAMETERS = """steps = 1  # how many
@@ -285,13 +270,13 @@ HOSTILE = [
 def test_parameters_are_declared_plain_values(tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
     write_notebook(path, [PARAMETERS])
-    types = {"steps": (int,), "lr": (float,), "name": (str, type(None)), "table": (dict,), "free": (), "sign": (float,)}
+    types = {"steps": int, "lr": float, "name": None, "table": dict, "free": None, "sign": float}
     assert declared(path) == types
     check_parameters(path, {"steps": 5, "lr": 1, "name": '"""; import os #\\', "table": {"a": [1, {"b": None}]}})
     for values in HOSTILE:
         with pytest.raises(UserError, match="n.ipynb: "):
             check_parameters(path, values)
-    for number, cell in enumerate(["x: complex = 1", "x = = 1"]):
+    for number, cell in enumerate(["x: int = f()", "x = = 1"]):
         write_notebook(tmp_path / f"{number}.ipynb", [cell])
         with pytest.raises(UserError):
             declared(tmp_path / f"{number}.ipynb")

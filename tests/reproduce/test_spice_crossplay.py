@@ -41,7 +41,7 @@ def played(monkeypatch) -> pd.DataFrame:
     monkeypatch.setattr(crossplay, "speaker", lambda model, max_tokens: speaker(int(model)))
     spice = SPICE(verifier="exact")
     texts = crossplay.documents(spice, 3)
-    frame = crossplay.crossplay(
+    frame = crossplay.every_pair(
         {0: "0", 9: "9"}, {0: "0", 3: "3", 9: "9"}, spice, texts, attempts=4, answers=2, max_tokens=8
     )
     return frame.assign(seed=0)
@@ -88,7 +88,7 @@ def test_a_document_without_a_valid_task_is_left_out(monkeypatch) -> None:
 
     monkeypatch.setattr(crossplay, "speaker", mute)
     spice = SPICE(verifier="exact")
-    assert crossplay.crossplay({0: "a"}, {0: "a"}, spice, ["one text"], attempts=2, answers=2, max_tokens=8).empty
+    assert crossplay.every_pair({0: "a"}, {0: "a"}, spice, ["one text"], attempts=2, answers=2, max_tokens=8).empty
 
 
 def test_players_are_the_start_and_the_snapshots_that_are_there(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A small repository for the batch runner's tests: two notebooks and a package without torch."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,12 +11,6 @@ import nbformat
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-INDEX = """id,paper,numbers_file
-toy_table1,toy,toy_table1.csv
-toy_table2,toy,
-toy_fig1,toy,
-late_table1,late,
-"""
 PRESETS = """[quick]
 seeds = [0, 1]
 jobs = 2
@@ -34,7 +27,7 @@ tags = ["ablation"]
 notebook = "notebooks/tables/toy_table.ipynb"
 runs = ["plain"]
 outputs = ["table.csv"]
-parameters = { scale = 10.0 }
+parameters = { scale = 10.0, numbers = "toy_table1" }
 [artefacts.toy_table2]
 notebook = "notebooks/tables/toy_table.ipynb"
 runs = ["odd"]
@@ -88,6 +81,7 @@ out: str = "../../results/quick/toy_table1"
 results: str = "../../results"
 runs: dict = {}
 scale: float = 1.0
+numbers: str = ""
 """,
     """import csv, json, pathlib
 folder = pathlib.Path(results) / preset / "runs"
@@ -115,7 +109,6 @@ class Toy:
     def __init__(self, root: Path) -> None:
         self.root = root
         for path, text in {
-            "reproduce/paper_numbers/index.csv": INDEX,
             "reproduce/presets.toml": PRESETS,
             "reproduce/toy.toml": PAPER,
             "reproduce/paper_numbers/toy_table1.csv": "value\n1\n",
@@ -182,7 +175,7 @@ class Toy:
 
     def states(self) -> dict[str, str]:
         """Return id -> status."""
-        return {line["id"]: line["status"] for line in json.loads(self("--list", "--json"))}
+        return dict(line.split()[:2] for line in self("--list").splitlines())
 
     def products(self) -> dict[str, bytes]:
         """Read all results that may not differ between equal commands."""
