@@ -37,7 +37,8 @@ class Local:
         os.environ |= environment(plan.root, scratch)  # before the server starts, which reads them
         self.context = multiprocessing.get_context("forkserver")
         # A run with a GPU may use Unsloth, which must be imported before transformers.
-        trains = any(item.kind == "run" for item in items) and not plan.preset.gpus
+        loop = plan.root / "src/coevolve/loop.py"
+        trains = any(item.kind == "run" for item in items) and not plan.preset.gpus and loop.is_file()
         self.context.set_forkserver_preload(PRELOAD + (["reproduce.preload"] if trains else []))
         self.common = provenance.shared(plan.root)
         self.workers: list[Worker] = []
