@@ -129,9 +129,9 @@ def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> 
 
 def run(plan: Plan, chosen: set[str], items: list[Item], options: argparse.Namespace) -> int:
     """Check first all that is not done, then run it, or only say what would run. Returns the exit code."""
-    todo = keys.todo(plan, items)
+    states = keys.statuses(plan, items)
     forced = {id for id in chosen if options.force and plan.items[id].skip is None}
-    todo += [plan.items[id] for id in sorted(forced) if plan.items[id] not in todo]
+    todo = [item for item in items if item.id in forced or states[item.id] not in ("done", "skipped")]
     check_items(plan, todo)  # what is done was checked as it is now, or its key would differ
     if options.dry_run:
         for item in todo:

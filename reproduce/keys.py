@@ -158,12 +158,6 @@ def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
     return known
 
 
-def todo(plan: Plan, items: Iterable[Item]) -> list[Item]:
-    """Return the items that would run."""
-    states = statuses(plan, items)
-    return [item for item in items if item.skip is None and states[item.id] != "done"]
-
-
 def status(plan: Plan, item: Item, known: Mapping[str, str]) -> str:
     """Name one item's state; `known` holds the states of the runs it needs."""
     if item.skip is not None:

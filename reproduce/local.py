@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,6 @@ from reproduce.work import environment, work
 
 PRELOAD = ["papermill", "nbconvert", "ipykernel.kernelapp", "ipykernel.ipkernel", "reproduce.kernel", __name__]
 PRELOAD += ["matplotlib.pyplot", "seaborn", "scipy.stats"]
-
-
-@dataclass
-class Worker:
-    """One item at work."""
-
-    item: Item
-    process: Any
-    answer: Connection
-    started: float
 
 
 class Local:
@@ -41,12 +31,12 @@ class Local:
         trains = any(item.kind == "run" for item in items) and not plan.preset.gpus and loop.is_file()
         self.context.set_forkserver_preload(PRELOAD + (["reproduce.preload"] if trains else []))
         self.common = provenance.shared(plan.root)
-        self.workers: list[Worker] = []
+        self.workers: dict[Connection, tuple[Item, Any, float]] = {}  # where it speaks -> its item, itself, its start
 
     @property
     def live(self) -> list[Item]:
         """The items at work."""
-        return [worker.item for worker in self.workers]
+        return [item for item, _, _ in self.workers.values()]
 
     def has_room(self) -> bool:
         """Whether another process may start."""
@@ -58,37 +48,35 @@ class Local:
         process = self.context.Process(target=be_worker, args=(self.plan, item, self.scratch, self.common, theirs))
         process.start()
         theirs.close()
-        self.workers.append(Worker(item, process, ours, time.monotonic()))
+        self.workers[ours] = item, process, time.monotonic()
 
     def ended(self) -> list[tuple[Item, str | None, float]]:
         """Wait a moment and collect the processes that have spoken or died."""
         endings = []
-        for answer in wait([worker.answer for worker in self.workers], timeout=TICK):
-            worker = next(worker for worker in self.workers if worker.answer is answer)
+        for answer in wait([*self.workers], timeout=TICK):
+            item, process, started = self.workers[answer]
             try:
-                error = worker.answer.recv()
-                worker.process.join(10)
+                error = answer.recv()
+                process.join(10)
             except EOFError:
-                worker.process.join()
-                error = f"its process died (exit code {worker.process.exitcode})"
-            self.end(worker)
-            endings.append((worker.item, error, time.monotonic() - worker.started))
+                process.join()
+                error = f"its process died (exit code {process.exitcode})"
+            self.end(answer)
+            endings.append((item, error, time.monotonic() - started))
         return endings
 
-    def end(self, worker: Worker) -> None:
+    def end(self, answer: Connection) -> None:
         """End a process and whatever it started."""
-        self.workers.remove(worker)
-        worker.answer.close()
-        try:
-            os.killpg(worker.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all gone
-        worker.process.join()
+        _, process, _ = self.workers.pop(answer)
+        answer.close()
+        with suppress(ProcessLookupError):  # all gone
+            os.killpg(process.pid, signal.SIGKILL)
+        process.join()
 
     def close(self) -> None:
         """End all processes; the server ends with this one."""
-        for worker in list(self.workers):
-            self.end(worker)
+        for answer in list(self.workers):
+            self.end(answer)
 
 
 def be_worker(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], answer: Connection) -> None:

@@ -45,11 +45,9 @@ def machine() -> dict[str, Any]:
     text = "\n".join(Path(file).read_text(encoding="utf-8") for file in files if Path(file).exists())
     kilobytes = re.findall(r"MemTotal:\s+(\d+)", text)
     return {
-        "system": platform.system(),
-        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.machine()}",
         "cpu": next(iter(re.findall(r"model name\s*:\s*(.+)", text)), None),
-        "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)),
+        "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(int(kilobytes[0]) / 2**20, 1) if kilobytes else None,
         "gpus": re.findall(r"Model:\s*(.+)", text),
     }

@@ -64,7 +64,9 @@ def work(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], lifeline
         (make_run if item.kind == "run" else make_artefact)(plan, item, scratch, common)
         say(None)
     except Exception as error:  # noqa: BLE001  the boundary of an item: whatever it is, the others go on
-        say(last_line(error))
+        name = getattr(error, "ename", type(error).__name__)  # of what the notebook raised, if papermill says so
+        text = getattr(error, "evalue", error)
+        say(one_line(f"{name}: {text}"))
     finally:
         Manager.waiting[0].kill()
 
@@ -187,15 +189,6 @@ def keep_failed(plan: Plan, item: Item) -> None:
         os.replace(folder / keys.RUNNING, target / keys.FAILED)
     if folder != target:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def last_line(error: BaseException) -> str:
-    """Say in one line what went wrong."""
-    if hasattr(error, "ename"):  # papermill's, with what the notebook raised
-        return one_line(f"{error.ename}: {error.evalue}")
-    text = [line for line in str(error).splitlines() if line.strip()]
-    name = "" if isinstance(error, Unfinished) else f"{type(error).__name__}: "
-    return one_line(f"{name}{text[0] if text else 'no message'}")
 
 
 def main(root: str, preset: str, id: str, registry: str = "") -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from toy_repository import ROOT, Toy, write_notebook
 
-from reproduce import UserError, compare
+from reproduce import UserError
 from reproduce.notebooks import check_parameters, declared
 from reproduce.plan import Item, load, with_needs
 from reproduce.run import execute
@@ -237,14 +237,6 @@ def test_diff_and_check(toy: Toy, tmp_path: Path) -> None:
     assert "toy_table1/table.csv: row 1 (x), value: 1.0 -> 1.5" in toy("--check", code=1)
     toy.result("toy_table1/table.csv").unlink()
     assert "toy_table1/table.csv: only in the first tree" in toy("--check", code=1)
-
-
-def test_cells_compare_as_numbers_or_text() -> None:
-    same = [("1.0", "1.0000001"), ("nan", "nan"), ("x", "x")]
-    assert all(compare.close(old, new, 1e-6) for old, new in same)
-    assert not any(compare.close(old, new, 1e-6) for old, new in [("1", "1.1"), ("nan", "1"), ("x", "y"), ("", "0")])
-    assert compare.differences("t", "a,b\n1,2\n", "a,c\n1,2\n", 0.0) == ["t: columns a, b -> a, c"]
-    assert compare.differences("t", "a\n1\n", "a\n1\n2\n", 0.0) == ["t: 1 -> 2 rows, or rows of another length"]
 
 
 PARAMETERS = """steps = 1  # how many

@@ -178,9 +178,3 @@ def test_saved_table_disarms_text(tmp_path: Path) -> None:
     assert r"\input" not in tex and r"\textbackslash input\{/etc/passwd\}" in tex
     assert r"50 \% \& \$x\_1\$ \#\{\textasciitilde \textasciicircum \}" in tex
     assert r"\caption{50 \% of \textbackslash{}x}" in tex and r"see A\_1 \& <b>" in tex
-
-
-def test_saved_table_keeps_a_meaningful_index(tmp_path: Path) -> None:
-    frame = pd.DataFrame({("sums", "mean"): [1.5]}, index=pd.Index(["mae"], name="method"))
-    tables.save_table(frame, tmp_path, "c", "n")
-    assert pd.read_csv(tmp_path / "table.csv").to_dict("list") == {"method": ["mae"], "sums / mean": [1.5]}
