@@ -39,7 +39,8 @@ class Ray:
 
     def __init__(self, plan: Plan, address: str, jobs: int, scratch: Path) -> None:
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # its ports are open to others
-        for name, value in {"RAY_USAGE_STATS_ENABLED": "0", **(token if address == "local" else {})}.items():
+        settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_NUM_REDIS_GET_RETRIES": "1"}  # how often a token is tried
+        for name, value in {**settings, **(token if address == "local" else {})}.items():
             os.environ.setdefault(name, value)  # Ray reads them once, when it is imported
         import ray
 

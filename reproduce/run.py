@@ -6,7 +6,6 @@ Knows order and caching; leaves the making of items to an engine: processes of t
 import fcntl
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,7 +74,7 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
     with workshop(plan) as scratch:
         forget(plan, forced)
         engine, ready = start(scratch), []
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # after Ray has put its own
+        signal.signal(signal.SIGTERM, stop)  # after Ray has put its own
         try:
             while waiting or ready or engine.live:
                 settle(plan, waiting, ready, report, show)
@@ -86,9 +85,16 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
                     note(plan, report, item, error, seconds, show)
                 report.live = [item.id for item in engine.live]
                 show("", report)
+        except SystemExit:  # Ray replaces ours by one of its own
+            raise SystemExit(128 + signal.SIGTERM) from None
         finally:
             engine.close()
     return report
+
+
+def stop(number: int, frame: object) -> None:
+    """Turn the system's request to end into an exception, so that everything is closed on the way out."""
+    raise SystemExit
 
 
 def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report, show: Show) -> None:
