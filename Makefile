@@ -37,8 +37,8 @@ test: $(READY) ## run the tests
 test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if need be (their own environment, 5 GB)
 	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
 
-test-executors: $(EXECUTORS_READY) ## run the tests of Ray and Snakemake, real ones on this machine (adds 330 MB to .venv)
-	$(PY) -m pytest tests/reproduce/test_executors.py $(ARGS)
+test-executors: $(EXECUTORS_READY) ## run the tests of Ray, a real cluster on this machine (adds 245 MB to .venv)
+	$(PY) -m pytest tests/reproduce/test_ray.py $(ARGS)
 
 lint: $(READY) ## check style, format and types
 	$(PY) -m ruff check .
@@ -67,10 +67,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PY) -m pip install -q -e ".[dev]" -c constraints.txt
 	@touch $@
 
-# Not under constraints.txt: Snakemake wants packaging<26, and everything else is content with that.
 $(EXECUTORS_READY): $(READY)
-	@echo "installing Ray and Snakemake into $(VENV) (a minute or two)"
-	@$(PY) -m pip install -q -e ".[ray,snakemake]"
+	@echo "installing Ray into $(VENV) (a minute or two)"
+	@$(PY) -m pip install -q -e ".[ray]" -c constraints.txt
 	@touch $@
 
 # torch first, so that no resolver replaces its build; Unsloth last and without its dependencies, which would bring

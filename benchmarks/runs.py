@@ -45,7 +45,7 @@ def timed(method: str) -> dict[str, object]:
         seconds = time.perf_counter() - start
         spent = pd.read_json(Path(folder) / "timings.jsonl", lines=True).reindex(columns=PHASES).sum()
         summary = json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))
-    held_out = {stage: f"{its['k']}/{its['n']}" for stage, its in summary["held_out"].items()}
+    held_out = {stage: f"{tally['k']}/{tally['n']}" for stage, tally in summary["held_out"].items()}
     return {
         "method": method,
         "steps": summary["steps"],
@@ -70,7 +70,7 @@ def measured(methods: Sequence[str]) -> tuple[list[dict[str, object]], list[floa
         frame = pd.DataFrame(row for row in rows if row["method"] == method)
         numbers = frame.select_dtypes("number").median().round(1)
         same = {name: frame[name].unique().tolist() for name in ("before", "after")}
-        if any(len(its) > 1 for its in same.values()):
+        if any(len(values) > 1 for values in same.values()):
             raise SystemExit(f"rounds of {method} with the same seed learnt different things: {same}")
         rounds = {"rounds": frame["seconds"].to_list(), "before": same["before"][0], "after": same["after"][0]}
         found.append({"method": method, **numbers.to_dict(), **rounds})

@@ -4,7 +4,6 @@ Knows notebooks, parameters and files; knows nothing about models. Run it as `py
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -20,15 +19,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a text file so that a reader, or a crash, sees the old content or the new, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    """Write a text file so that a reader sees the old content or the new, never a part. One writer at a time."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,35 +1,69 @@
-"""The command line: `python -m reproduce`, and its commands cell, snakefile and diff.
+"""The command line: `python -m reproduce`, and `python -m reproduce diff A B`.
 
 Exit codes: 0 all is well, 1 a notebook failed or results differ, 2 a mistake, told in one line on stderr.
 """
 
 import argparse
-import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import NoReturn
 
-from reproduce import UserError, compare, keys, one_line, warm
-from reproduce.options import HOME, parse
+from reproduce import UserError, compare, keys, one_line
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
-from reproduce.run import Report, Show, execute
+from reproduce.run import Engine, Report, Show, execute
 
-BAR = 20  # characters of the progress line's bar; the numbers after it take as many
+HOME = Path(__file__).resolve().parents[1]
 
 
-def show_list(plan: Plan, items: list[Item], as_json: bool) -> int:
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage and leaving."""
+        raise UserError(message)
+
+
+def diff_parser() -> Parser:
+    """Return the grammar of `diff A B`."""
+    parser = Parser("python -m reproduce diff", description="Compare two trees, cell by cell.", allow_abbrev=False)
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
+    parser.add_argument("--tolerance", type=float, default=1e-6, help="relative or absolute, default 1e-6")
+    return parser
+
+
+def batch_parser() -> Parser:
+    """Return the grammar of everything else."""
+    text = "Run every training run, table and figure that is not up to date. `diff A B` compares two result trees."
+    parser = Parser("python -m reproduce", description=text, allow_abbrev=False)
+    add = parser.add_argument
+    add("--preset", default="quick", help="a table of presets.toml, default quick")
+    add("--only", metavar="IDS", help="ids, run names, tags or patterns, separated by commas")
+    add("--paper", metavar="PAPERS", help="mae, sage, comas, conl, spice or your own file's name; several by commas")
+    add("--registry", type=Path, metavar="FILE", help="a TOML file with runs and artefacts of your own")
+    add("--force", action="store_true", help="run what is asked for even if it is up to date")
+    add("--jobs", type=int, default=os.environ.get("JOBS") or None, help="items at once; default: JOBS, or all cores")
+    add("--executor", choices=("local", "ray"), default="local", help="processes of this machine, or tasks of Ray")
+    add("--address", help="of a running Ray cluster: HOST:PORT or auto; default: RAY_ADDRESS, or local")
+    add("--tolerance", type=float, default=1e-6, help="of --check, relative or absolute, default 1e-6")
+    add("--root", type=Path, default=HOME, help=argparse.SUPPRESS)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="show every item and its state")
+    what.add_argument("--dry-run", action="store_true", help="say what would run, and why")
+    what.add_argument("--why", metavar="ID", help="say what changed since this item was done")
+    reference = {"nargs": "?", "const": "HEAD", "metavar": "REF"}
+    what.add_argument("--check", **reference, help="compare the tables with a commit (default HEAD) or a folder")
+    return parser
+
+
+def show_list(plan: Plan, items: list[Item]) -> int:
     """Print every item with its state and, where it never runs, the reason."""
-    states = keys.statuses(plan, items)
-    rows = [{"id": item.id, "status": states[item.id], "skip": item.skip} for item in items]
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return 0
-    width = max((len(row["id"]) for row in rows), default=0)
-    for row in rows:
-        print(f"{row['id']:<{width}}  {row['status']:<11}  {row['skip'] or ''}".rstrip())
+    states, width = keys.statuses(plan, items), max(len(item.id) for item in items)
+    for item in items:
+        print(f"{item.id:<{width}}  {states[item.id]:<11}  {item.skip or ''}".rstrip())
     return 0
 
 
@@ -41,158 +75,95 @@ def show_why(plan: Plan, pattern: str) -> int:
     return 0
 
 
-def dry_run(plan: Plan, items: list[Item], forced: set[str]) -> int:
-    """Print what would run, with the first reason."""
-    check_items(plan, todo := keys.todo(plan, items, forced))
-    for item in todo:
-        print(f"would run {item.id} ({'forced' if item.id in forced else keys.why(plan, item)[0]})")
-    return 0
+def show_differences(found: list[str]) -> int:
+    """Print how two trees differ. Returns the exit code."""
+    print(compare.report(found))
+    return 1 if found else 0
 
 
-def plain(line: str, report: Report) -> None:
-    """Print a line, where there is no terminal."""
-    if line:
-        print(line, flush=True)
+def engine_of(plan: Plan, items: list[Item], options: argparse.Namespace) -> Callable[[Path], Engine]:
+    """Return what makes the engine for these items, after a look at whether it can."""
+    if options.executor == "ray":
+        from reproduce import on_ray
+
+        address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+        on_ray.check(address)
+        return lambda scratch: on_ray.Ray(plan, address, options.jobs or 0, scratch)
+    from reproduce.local import Local
+
+    at_once = options.jobs or plan.preset.jobs or len(os.sched_getaffinity(0))
+    return lambda scratch: Local(plan, items, at_once, scratch)
 
 
-def at_work(live: list[str], room: int) -> str:
-    """Name as many of the items at work as fit into so many characters, and count the others."""
-    names = [id.removeprefix("runs/") for id in live]
-    for shown in range(len(names), 0, -1):
-        line = ", ".join([*names[:shown], *([f"{len(names) - shown} more"] if shown < len(names) else [])])
-        if len(line) <= room:
-            return line
-    return f"{len(names)} at work" if names else ""
+def screen() -> Show:
+    """Return a function that prints lines, over a live bar if this is a terminal."""
+    from tqdm import tqdm
 
-
-def screen() -> tuple[AbstractContextManager[object], Show]:
-    """Return a context and a function that prints lines, with a live bar if this is a terminal."""
-    if not sys.stdout.isatty():
-        return nullcontext(), plain
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    # No refreshing thread: the runner forks, and a fork with threads can hang.
-    columns = (BarColumn(BAR), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    progress = Progress(*columns, auto_refresh=False, transient=True)
-    task = progress.add_task("", total=None)
+    bar = tqdm(disable=None, leave=False, dynamic_ncols=True, bar_format="{bar:20} {n}/{total} {elapsed} {postfix}")
 
     def show(line: str, report: Report) -> None:
         if line:
-            progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        room = progress.console.width - 2 * BAR
-        progress.update(
-            task, total=report.total, completed=len(report), description=at_work(report.live, room), refresh=True
-        )
+            bar.write(line)
+            sys.stdout.flush()
+        bar.total, bar.n = report.total, len(report)
+        bar.set_postfix_str(", ".join(id.removeprefix("runs/") for id in report.live))
 
-    return progress, show
+    return show
 
 
 def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> int:
     """Print how it all ended. Returns the exit code."""
-    skipped = [item for item in items if item.skip is not None and item.kind == "artefact"]
-    unclaimed = [item for item in items if item.kind == "unclaimed"]
-    for item in skipped + (unclaimed if len(items) < len(plan.items) else []):
+    skipped = [item for item in items if item.skip is not None]
+    for item in skipped:
         print(f"skipped {item.id}: {item.skip}")
     for id, error in report.failed.items():
         kept = plan.folder / id / keys.FAILED
         print(f"failed {id}: {error}" + (f" (see {os.path.relpath(kept)})" if kept.exists() else ""))
     for id, reason in report.blocked.items():
         print(f"blocked {id}: {reason}")
-    groups = {
-        "ran": report.ran,
-        "cached": report.cached,
-        "failed": report.failed,
-        "blocked": report.blocked,
-        "skipped": skipped,
-        "unclaimed": unclaimed,
-    }
+    groups = {name: getattr(report, name) for name in ("ran", "cached", "failed", "blocked")}
+    groups["skipped"] = skipped
     print(", ".join(f"{name} {len(group)}" for name, group in groups.items()), f"in {seconds:.1f}s")
     return 1 if report.failed or report.blocked else 0
 
 
-def executor(plan: Plan, options: argparse.Namespace) -> Callable[[list[Item], set[str], Show], Report]:
-    """Return what runs items, after making sure that it can."""
-    here = plan.preset.jobs or len(os.sched_getaffinity(0))
-    if options.executor == "snakemake":
-        from reproduce.snake import Snakemake
-
-        return Snakemake(plan, HOME, options.jobs or here, options.extra).execute
-    if options.executor == "ray":
-        from reproduce.on_ray import Ray
-
-        address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-        engine = Ray(plan, HOME, None if address == "local" else address, options.jobs)
-    else:
-        from reproduce.local import Local
-
-        engine = Local(plan, options.jobs or here)
-    return lambda items, forced, show: execute(plan, items, forced, engine, show)
-
-
-def run(plan: Plan, items: list[Item], forced: set[str], options: argparse.Namespace) -> int:
-    """Check first all that is not done, then run it. Returns the exit code."""
-    check_items(plan, keys.todo(plan, items, forced))  # what is done was checked as it is now, or its key would differ
-    started, start = time.monotonic(), executor(plan, options)
-    context, show = screen()
-    with context:
-        report = start(items, forced, show)
+def run(plan: Plan, chosen: set[str], items: list[Item], options: argparse.Namespace) -> int:
+    """Check first all that is not done, then run it, or only say what would run. Returns the exit code."""
+    states = keys.statuses(plan, items)
+    forced = {id for id in chosen if options.force and plan.items[id].skip is None}
+    todo = [item for item in items if item.id in forced or states[item.id] not in ("done", "skipped")]
+    check_items(plan, todo)  # what is done was checked as it is now, or its key would differ
+    if options.dry_run:
+        for item in todo:
+            print(f"would run {item.id} ({'forced' if item.id in forced else keys.why(plan, item)[0]})")
+        return 0
+    started, engine = time.monotonic(), engine_of(plan, todo, options)
+    report = execute(plan, items, forced, engine, screen())
     return summarise(plan, items, report, time.monotonic() - started)
-
-
-def cell(plan: Plan, options: argparse.Namespace) -> int:
-    """Make one item. Returns the exit code."""
-    from reproduce.alone import run_cell
-
-    if options.parent is not None:
-        warm.die_with_parent(signal.SIGTERM, options.parent)
-    chosen = select(plan, options.id, "cell")
-    if len(chosen) != 1:
-        raise UserError(f"cell {options.id}: names {len(chosen)} items; one is needed")
-    report = run_cell(plan, plan.items[chosen.pop()], options.force, options.parent is not None, plain)
-    return 1 if report.failed else 0
-
-
-def snakefile(plan: Plan, items: list[Item], forced: set[str]) -> int:
-    """Print the plan as a Snakefile."""
-    from reproduce import snake
-
-    check_items(plan, rules := keys.todo(plan, items, forced))
-    print(snake.snakefile(plan, HOME, rules, forced, snake.new_folder(plan, "file")), end="")
-    return 0
-
-
-def choose(plan: Plan, only: str | None, paper: str | None) -> set[str]:
-    """Return the ids that --only and --paper agree on."""
-    chosen = select(plan, only) & select(plan, paper, "--paper")
-    if not chosen:
-        raise UserError(f"--only {only} and --paper {paper} have nothing in common")
-    return chosen
 
 
 def main(arguments: list[str]) -> int:
     """Do what the command line asks. Returns the exit code."""
-    options = parse(arguments)
-    if options.command == "diff":
+    if arguments[:1] == ["diff"]:
+        options = diff_parser().parse_args(arguments[1:])
         trees = [compare.read_tree(folder) for folder in (options.first, options.second)]
-        found = compare.compare(*trees, options.tolerance)
-        print(compare.report(found))
-        return 1 if found else 0
-    plan = load(options.root.resolve(), options.preset)
-    if options.command == "cell":
-        return cell(plan, options)
-    chosen = choose(plan, options.only, options.paper)
-    items, forced = with_needs(plan, chosen), chosen if options.force else set()
-    if options.command == "snakefile":
-        return snakefile(plan, items, forced)
+        return show_differences(compare.compare(*trees, options.tolerance))
+    options = batch_parser().parse_args(arguments)
+    if options.address is not None and options.executor != "ray":
+        raise UserError("--address is for --executor ray")
+    if options.jobs is not None and not 1 <= options.jobs <= 1024:
+        raise UserError(f"--jobs must be a whole number from 1 to 1024, not {options.jobs}")
+    plan = load(options.root.resolve(), options.preset, options.registry)
+    chosen = select(plan, options.only) & select(plan, options.paper, "--paper")
+    if not chosen:
+        raise UserError(f"--only {options.only} and --paper {options.paper} have nothing in common")
     if options.why:
         return show_why(plan, options.why)
     if options.list:
-        return show_list(plan, [item for id, item in plan.items.items() if id in chosen], options.json)
+        return show_list(plan, [item for id, item in plan.items.items() if id in chosen])
     if options.check:
-        found = compare.check(plan, options.check, options.tolerance, chosen)
-        print(compare.report(found))
-        return 1 if found else 0
-    return dry_run(plan, items, forced) if options.dry_run else run(plan, items, forced, options)
+        return show_differences(compare.check(plan, options.check, options.tolerance, chosen))
+    return run(plan, chosen, with_needs(plan, chosen), options)
 
 
 if __name__ == "__main__":

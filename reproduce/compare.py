@@ -42,62 +42,52 @@ def read_commit(root: Path, reference: str, folder: str) -> dict[str, str]:
 
 def close(old: str, new: str, tolerance: float) -> bool:
     """Say whether two cells agree: as numbers within the tolerance (relative or absolute), else as text."""
-    if old == new:
-        return True
     try:
-        a, b = float(old), float(new)
+        return old == new or math.isclose(float(old), float(new), rel_tol=tolerance, abs_tol=tolerance)
     except ValueError:
         return False
-    return math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance) or (math.isnan(a) and math.isnan(b))
 
 
 def differences(name: str, old: str, new: str, tolerance: float) -> list[str]:
     """List the cells in which two CSV texts differ, one line each; a change of shape is one line."""
-    rows = [list(csv.reader(io.StringIO(text, newline=""))) for text in (old, new)]
-    header, other = (table[0] if table else [] for table in rows)
+    (header, *before), (other, *after) = ([*csv.reader(io.StringIO(text, newline=""))] or [[]] for text in (old, new))
     if header != other:
         return [f"{name}: columns {', '.join(header)} -> {', '.join(other)}"]
-    found = [] if len(rows[0]) == len(rows[1]) else [f"{name}: {len(rows[0]) - 1} -> {len(rows[1]) - 1} rows"]
-    for number, (before, after) in enumerate(zip(*(table[1:] for table in rows), strict=False), 1):
-        if len(before) != len(after):
-            found.append(f"{name}: row {number}: {len(before)} -> {len(after)} cells")
-            continue
-        named = zip(header + ["?"] * len(before), before, after, strict=False)
-        found += [
-            f"{name}: row {number} ({before[0]}), {column}: {a} -> {b}"
-            for column, a, b in named
-            if not close(a, b, tolerance)
-        ]
-    return found
+    if [len(line) for line in before] != [len(line) for line in after]:
+        return [f"{name}: {len(before)} -> {len(after)} rows, or rows of another length"]
+    return [
+        f"{name}: row {number} ({first[0]}), {column}: {a} -> {b}"
+        for number, (first, second) in enumerate(zip(before, after, strict=True), 1)
+        for column, a, b in zip(header, first, second, strict=False)
+        if not close(a, b, tolerance)
+    ]
 
 
-def compare(old: Tables, new: Tables, tolerance: float, only: set[str] | None = None) -> list[str]:
-    """List all differences of two trees; `only` restricts to files under these folders."""
+def compare(old: Tables, new: Tables, tolerance: float) -> list[str]:
+    """List all differences of two trees."""
     found = []
     for name in sorted({*old, *new}):
-        if only is not None and str(Path(name).parent) not in only:
-            continue
-        if name not in new or name not in old:
-            found.append(f"{name}: only in the {'first' if name in old else 'second'} tree")
-        else:
+        if name in new and name in old:
             found += differences(name, old[name], new[name], tolerance)
+        else:
+            found.append(f"{name}: only in the {'first' if name in old else 'second'} tree")
     return found
 
 
 def check(plan: Plan, reference: str, tolerance: float, chosen: set[str]) -> list[str]:
-    """List how the preset's results differ from a folder or from what a commit holds, runs left out."""
-    wanted = {id for id in chosen if plan.items[id].kind == "artefact" and plan.items[id].skip is None}
+    """List how the tables of the chosen artefacts differ from a folder or from what a commit holds."""
     if (plan.root / reference).is_dir():
         old = read_tree(plan.root / reference)
     else:
-        old = read_commit(plan.root, reference, f"results/{plan.preset.name}")
+        old = read_commit(plan.root, reference, f"results/{plan.name}")
+    wanted = {id for id in chosen if plan.items[id].kind == "artefact" and plan.items[id].skip is None}
+    old = {name: text for name, text in old.items() if str(Path(name).parent) in wanted}
     new = {name: text for name, text in read_tree(plan.folder).items() if name in old}
-    return compare(old, new, tolerance, wanted)
+    return compare(old, new, tolerance)
 
 
 def report(found: list[str]) -> str:
     """Write the differences, the first ones in full, and their number."""
     lines = [one_line(line) for line in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"... and {len(found) - SHOWN} more")
-    return "\n".join([*lines, f"{len(found)} differences" if found else "no differences"])
+    more = [f"... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return "\n".join([*lines, *more, f"{len(found)} differences" if found else "no differences"])

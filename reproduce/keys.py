@@ -1,30 +1,32 @@
 """What a result depends on, hashed, and the marker that says it was finished with exactly that.
 
-Knows files and bytes; does not know how an item is executed.
+A run depends on its parameters and preset, and on the modules, prompts and other data of its method, its world and
+the loop. An artefact depends on its notebook, the runs and tables it reads, and the modules it imports. Comments and
+docstrings do not count.
 """
 
-import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from reproduce import write_atomic
-from reproduce.parameters import read_notebook, source
-from reproduce.plan import Item, Plan
+from reproduce.modules import Modules, constants, digest, without_prose
+from reproduce.notebooks import code_cells
+from reproduce.plan import Item, Plan, configuration
+from reproduce.registry import read_toml
 
 MARKER, STARTED = "done.json", "started.json"
 RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
 VOLATILE = {MARKER, STARTED, FAILED, RUNNING, "notebook.ipynb", "provenance.json"}
-NO_SOURCE = {".pyc", ".pyo", ".so"}
-RUNNER = ("cell.py",)  # what of this package decides how a result comes out
+PRESETS = "src/coevolve/presets.toml"  # counts by its values, see `settings`
+NAME = re.compile(r"\w+")
+METHODS_AT = ("coevolve.papers.", "coevolve.baselines.")
 Parts = dict[str, Any]
 
-
-def digest(data: bytes) -> str:
-    """Hash bytes into 20 hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()[:20]
+modules = cache(Modules)  # root -> its modules, each read once
 
 
 def digest_path(path: Path) -> str:
@@ -35,49 +37,76 @@ def digest_path(path: Path) -> str:
     return digest(path.read_bytes()) if path.is_file() else "missing"
 
 
-@cache
-def sources(root: Path) -> Mapping[str, str]:
-    """Hash all that makes up the package: code, prompts, embedded data, and the runner's own part."""
-    folder = root / "src"
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and is_source(file, folder))
-    own = {f"reproduce/{name}": digest_path(Path(__file__).with_name(name)) for name in RUNNER}
-    return {str(file.relative_to(root)): digest_path(file) for file in files} | own
+digest_input = cache(digest_path)  # what goes in stays as it is while a command works
 
 
-def is_source(file: Path, folder: Path) -> bool:
-    """Leave out what tools drop into the source folder."""
-    parts = file.relative_to(folder).parts
-    dropped = any(part[0] == "." or part == "__pycache__" or part.endswith(".egg-info") for part in parts)
-    return not dropped and file.suffix not in NO_SOURCE
+def settings(plan: Plan, methods: Iterable[str]) -> dict[str, Any]:
+    """Return what the preset sets for all methods and for these; nothing where there are no such presets."""
+    path = plan.root / PRESETS
+    table = read_toml(path).get(plan.name, {}) if path.is_file() else {}
+    return {name: table[name] for name in ("all", *methods) if name in table}
 
 
-def digest_notebook(path: Path) -> str:
-    """Hash a notebook's cells, types and tags; outputs, ids and other metadata do not count."""
-    cells = [
-        [cell.get("cell_type"), source(cell), cell.get("metadata", {}).get("tags", [])]
-        for cell in read_notebook(path)["cells"]
-    ]
-    return digest(json.dumps(cells).encode())
+def run_sources(plan: Plan, item: Item) -> Parts:
+    """Collect the code and data that a training run depends on."""
+    found, preset = modules(plan.root), settings(plan, [item.protocol])
+    file, _, _ = item.protocol.rpartition(":")
+    method = file or configuration(plan.root).METHODS.get(item.protocol, "").partition(":")[0]
+    own = [name for name in found.needed([method]) if name == method or name.startswith(METHODS_AT)]
+    said = {text for name in own for text in constants(found.file_of(name).read_text(encoding="utf-8"))}
+    fields = {**preset.get("all", {}), **preset.get(item.protocol, {}), **item.config}
+    world = fields.get("world", "tiny").partition(":")[0]
+    worlds = found.inside("tinyworld") + (found.inside("published") if world == "data" else [world])
+    needed = found.needed([method, "coevolve.loop", *worlds])
+    return {"preset": preset, "modules": needed, "data": data(plan, needed, said)}
+
+
+def artefact_sources(plan: Plan, item: Item) -> Parts:
+    """Collect the code and data that a table's or figure's notebook imports, and the methods that it names."""
+    found = modules(plan.root)
+    texts = [text for text, _ in code_cells(plan.root / item.notebook)]
+    said = {text for code in texts for text in constants(code)} | constants(repr(item.parameters)) | {item.paper}
+    roots = {name for code in texts for name, _ in found.imports(code)}
+    preset = {}
+    if "coevolve.config" in roots:
+        methods = configuration(plan.root).METHODS
+        roots |= {methods[name].partition(":")[0] for name in said & {*methods}}
+        preset = settings(plan, sorted(said & {*methods}))
+    needed = found.needed(roots)
+    return {"preset": preset, "modules": needed, "data": data(plan, needed, said)}
+
+
+def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
+    """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
+    numbers = (plan.root / "reproduce/paper_numbers" / f"{name}.csv" for name in sorted(said) if NAME.fullmatch(name))
+    hashes = {str(file.relative_to(plan.root)): digest_input(file) for file in numbers if file.is_file()}
+    prompts = plan.root / "src/coevolve/prompts"
+    for file in (file for module in needed for file in modules(plan.root).data.get(module, ())):
+        foreign = file.is_relative_to(prompts) and file.relative_to(prompts).parts[0] not in said
+        if file != plan.root / PRESETS and not foreign:
+            hashes[str(file.relative_to(plan.root))] = digest_input(file)
+    return hashes
 
 
 def parts(plan: Plan, item: Item) -> Parts:
     """Collect everything that the item's result depends on, by name. The runs it needs must be done."""
+    cells = [[without_prose(text), tagged] for text, tagged in code_cells(plan.root / item.notebook)]
     needs = {
         need: digest(json.dumps(read_marker(plan.folder / need).get("outputs"), sort_keys=True).encode())
         for need in item.needs
     }
     return {
-        "notebook": digest_notebook(plan.root / item.notebook),
+        "notebook": digest(json.dumps(cells).encode()),
         "parameters": dict(item.parameters),
-        "sources": dict(sources(plan.root)),
-        "inputs": {name: digest_path(plan.root / name) for name in item.inputs} | needs,
+        **(run_sources if item.kind == "run" else artefact_sources)(plan, item),
+        "inputs": {name: digest_input(plan.root / name) for name in item.inputs} | needs,
         "outputs": list(item.outputs),
     }
 
 
 def key(found: Parts) -> str:
     """Hash the parts into the one key that decides whether a result is current."""
-    return digest(json.dumps(found, sort_keys=True).encode())
+    return digest(json.dumps(found, sort_keys=True, default=str).encode())
 
 
 def read_marker(folder: Path, name: str = MARKER) -> dict[str, Any]:
@@ -100,7 +129,7 @@ def produced(item: Item, folder: Path) -> dict[str, str]:
 def write_marker(item: Item, folder: Path, found: Parts) -> None:
     """Say that the item is done: the last file that is written, at once or not at all."""
     marker = {"id": item.id, "key": key(found), "parts": found, "outputs": produced(item, folder)}
-    write_atomic(folder / MARKER, json.dumps(marker, indent=1, sort_keys=True) + "\n")
+    write_atomic(folder / MARKER, json.dumps(marker, indent=1, sort_keys=True, default=str) + "\n")
 
 
 def damaged(item: Item, folder: Path, marker: Mapping[str, Any]) -> list[str]:
@@ -120,7 +149,7 @@ def is_done(item: Item, folder: Path, found: Parts) -> bool:
 
 
 def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
-    """Name items' states: done, stale, failed, interrupted, todo, skipped or unclaimed."""
+    """Name items' states: done, stale, failed, interrupted, todo or skipped."""
     known: dict[str, str] = {}
     for item in items:
         for one in (*(plan.items[need] for need in item.needs), item):
@@ -129,20 +158,14 @@ def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
     return known
 
 
-def todo(plan: Plan, items: Iterable[Item], forced: set[str]) -> list[Item]:
-    """Return the items that would run: those that are forced or not done."""
-    states = statuses(plan, items)
-    return [item for item in items if item.skip is None and (item.id in forced or states[item.id] != "done")]
-
-
 def status(plan: Plan, item: Item, known: Mapping[str, str]) -> str:
     """Name one item's state; `known` holds the states of the runs it needs."""
     if item.skip is not None:
-        return "unclaimed" if item.kind == "unclaimed" else "skipped"
+        return "skipped"
     folder = plan.folder / item.id
     if not (plan.root / item.notebook).is_file():
         return "todo"
-    if is_done(item, folder, parts(plan, item)):
+    if read_marker(folder) and is_done(item, folder, parts(plan, item)):
         return "done" if all(known[need] == "done" for need in item.needs) else "stale"
     if (folder / FAILED).exists():
         return "failed"
@@ -161,22 +184,20 @@ def why(plan: Plan, item: Item) -> list[str]:
         resumes = read_marker(folder, STARTED).get("key") == key(current)
         return ["was interrupted and will resume" if resumes else "was never finished"]
     lines = [f"output {name} is missing or was changed" for name in damaged(item, folder, marker)]
-    lines += compare("", marker.get("parts", {}), current)
+    lines += differences("", marker.get("parts", {}), json.loads(json.dumps(current, default=str)))
     needs = statuses(plan, [plan.items[need] for need in item.needs])
     lines += [f"{need} is {state}" for need, state in needs.items() if state != "done"]
     return lines or ["is up to date"]
 
 
-def compare(prefix: str, old: Any, new: Any) -> list[str]:
+def differences(prefix: str, old: Any, new: Any) -> list[str]:
     """Name the leaves in which two trees of parts differ."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return [
-            line
-            for name in sorted({*old, *new})
-            for line in compare(f"{prefix}.{name}" if prefix else name, old.get(name), new.get(name))
-        ]
+        names = sorted({*old, *new})
+        inner = ((f"{prefix}.{name}" if prefix else name, old.get(name), new.get(name)) for name in names)
+        return [line for leaf in inner for line in differences(*leaf)]
     if old == new:
         return []
-    if prefix.startswith(("parameters", "outputs")):
+    if prefix.startswith(("parameters", "outputs", "preset")):
         return [f"{prefix}: {json.dumps(old)} -> {json.dumps(new)}"]
     return [f"{prefix}: {'added' if old is None else 'removed' if new is None else 'changed'}"]

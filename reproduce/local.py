@@ -1,117 +1,88 @@
-"""The local executor: each item in a process of its own, so that one that is killed takes nothing else with it."""
+"""Items as processes of this machine, each a fork of a server that has imported the heavy packages once."""
 
 import multiprocessing
 import os
-import subprocess
+import signal
+import sys
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from reproduce import keys, provenance, warm
+from reproduce import provenance
 from reproduce.plan import Item, Plan
-from reproduce.run import TICK, Ending
+from reproduce.run import TICK
+from reproduce.work import environment, work
 
-
-@dataclass
-class Worker:
-    """One item at work."""
-
-    item: Item
-    process: multiprocessing.process.BaseProcess
-    pipe: Connection
-    started: float
+PRELOAD = ["papermill", "nbconvert", "ipykernel.kernelapp", "ipykernel.ipkernel", "reproduce.kernel", __name__]
+PRELOAD += ["matplotlib.pyplot", "seaborn", "scipy.stats"]
 
 
 class Local:
-    """Worker processes on this machine, at most `jobs` at once."""
+    """At most `jobs` processes at once."""
 
-    apart = False
-
-    def __init__(self, plan: Plan, jobs: int) -> None:
-        self.plan, self.jobs = plan, jobs
-        self.workers: list[Worker] = []
-        self.servers: dict[str, subprocess.Popen[bytes]] = {}
-        self.common: dict[str, Any] = {}
+    def __init__(self, plan: Plan, items: list[Item], jobs: int, scratch: Path) -> None:
+        self.plan, self.jobs, self.scratch = plan, jobs, scratch
+        os.environ |= environment(plan.root, scratch)  # before the server starts, which reads them
+        self.context = multiprocessing.get_context("forkserver")
+        # A run with a GPU may use Unsloth, which must be imported before transformers.
+        loop = plan.root / "src/coevolve/loop.py"
+        trains = any(item.kind == "run" for item in items) and not plan.preset.gpus and loop.is_file()
+        self.context.set_forkserver_preload(PRELOAD + (["reproduce.preload"] if trains else []))
+        self.common = provenance.shared(plan.root)
+        self.workers: dict[Connection, tuple[Item, Any, float]] = {}  # where it speaks -> its item, itself, its start
 
     @property
     def live(self) -> list[Item]:
         """The items at work."""
-        return [worker.item for worker in self.workers]
+        return [item for item, _, _ in self.workers.values()]
 
-    def open(self, scratch: Path, items: list[Item]) -> None:
-        """Start the servers that the items will need, look up what their provenance shares."""
-        self.scratch, self.environment = scratch, warm.environment(self.plan.root, scratch)
-        warm.write_spec(scratch / "jupyter")
-        if self.plan.preset.kernel == "warm":
-            for kind in {item.kind for item in items}:
-                modules = warm.HEAVY if kind == "run" else warm.LIGHT
-                self.servers[kind] = warm.start(self.socket(kind), modules, self.environment)
-        self.common = provenance.shared(self.plan.root)
-
-    def socket(self, kind: str) -> Path:
-        """Return where the server for runs or for artefacts listens."""
-        return self.scratch / f"{kind}.socket"
-
-    def free(self, item: Item) -> bool:
-        """Say whether one more may begin."""
+    def has_room(self) -> bool:
+        """Whether another process may start."""
         return len(self.workers) < self.jobs
 
-    def begin(self, item: Item, found: keys.Parts, fresh: bool) -> None:
-        """Start a worker process; it inherits the loaded modules by fork."""
-        # Late: papermill takes a second, which servers can use meanwhile, and cached items do not need it.
-        from reproduce import work
-
-        server = {warm.SERVER: str(self.socket(item.kind))} if item.kind in self.servers else {}
-        job = work.Job(self.plan, item, found, fresh, self.scratch, self.environment | server, self.common)
-        ours, theirs = multiprocessing.Pipe(duplex=False)
-        fork = multiprocessing.get_context("fork")
-        process = fork.Process(target=work.work, args=(job, theirs, os.getpid()))
+    def begin(self, item: Item) -> None:
+        """Start a process."""
+        ours, theirs = self.context.Pipe(duplex=False)
+        process = self.context.Process(target=be_worker, args=(self.plan, item, self.scratch, self.common, theirs))
         process.start()
         theirs.close()
-        self.workers.append(Worker(item, process, ours, time.monotonic()))
+        self.workers[ours] = item, process, time.monotonic()
 
-    def ended(self) -> list[Ending]:
-        """Wait a moment and collect the workers that have spoken, died or used up their time."""
-        spoken = wait([worker.pipe for worker in self.workers], timeout=TICK)
+    def ended(self) -> list[tuple[Item, str | None, float]]:
+        """Wait a moment and collect the processes that have spoken or died."""
         endings = []
-        for worker in list(self.workers):
-            seconds = time.monotonic() - worker.started
-            if worker.pipe in spoken:
-                endings.append(self.result(worker, seconds))
-            elif seconds > worker.item.timeout:
-                worker.process.kill()
-                worker.process.join()
-                endings.append((worker.item, f"timed out after {worker.item.timeout} s", worker.item.timeout))
-            else:
-                continue
-            self.workers.remove(worker)
-            if endings[-1][1] is not None:
-                self.keep_failed(worker.item)
+        for answer in wait([*self.workers], timeout=TICK):
+            item, process, started = self.workers[answer]
+            try:
+                error = answer.recv()
+                process.join(10)
+            except EOFError:
+                process.join()
+                error = f"its process died (exit code {process.exitcode})"
+            self.end(answer)
+            endings.append((item, error, time.monotonic() - started))
         return endings
 
-    def result(self, worker: Worker, seconds: float) -> Ending:
-        """Take in the result of a worker that has spoken or died."""
-        try:
-            error, seconds = worker.pipe.recv()
-        except EOFError:
-            error = ""
-        worker.process.join(10)
-        died = f"its process died (exit code {worker.process.exitcode})"
-        return worker.item, died if error == "" else error, seconds
-
-    def keep_failed(self, item: Item) -> None:
-        """Keep the notebook as far as it came."""
-        from reproduce import work
-
-        work.keep_failed(self.plan.folder, item)
+    def end(self, answer: Connection) -> None:
+        """End a process and whatever it started."""
+        _, process, _ = self.workers.pop(answer)
+        answer.close()
+        with suppress(ProcessLookupError):  # all gone
+            os.killpg(process.pid, signal.SIGKILL)
+        process.join()
 
     def close(self) -> None:
-        """End whatever is still at work; kernels end with their workers or servers."""
-        for worker in self.workers:
-            worker.process.kill()
-            worker.process.join()
-        for server in self.servers.values():
-            server.terminate()
-            server.wait()
+        """End all processes; the server ends with this one."""
+        for answer in list(self.workers):
+            self.end(answer)
+
+
+def be_worker(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], answer: Connection) -> None:
+    """Make the item in this process, the leader of a group of its own, and send what went wrong or None."""
+    os.setsid()
+    log = os.open(scratch / "workers.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(log, stream.fileno())
+    work(plan, item, scratch, common, multiprocessing.parent_process().sentinel, answer.send)

@@ -12,29 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from reproduce.plan import Item
+from reproduce.plan import Item, Plan
 
-PACKAGES = (
-    "coevolve",
-    "torch",
-    "transformers",
-    "trl",
-    "peft",
-    "datasets",
-    "numpy",
-    "scipy",
-    "pandas",
-    "matplotlib",
-    "seaborn",
-    "math-verify",
-    "papermill",
-    "nbclient",
-    "nbconvert",
-    "ipykernel",
-    "unsloth",
-    "vllm",
-    "triton",
-)
+PACKAGES = """coevolve torch transformers trl peft datasets numpy scipy pandas matplotlib seaborn math-verify
+    papermill nbclient nbconvert ipykernel unsloth vllm triton""".split()
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -45,22 +26,6 @@ def git(root: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
-
-
-def commit(root: Path) -> dict[str, Any]:
-    """Name the commit, and whether anything but the results differs from it."""
-    head = git(root, "rev-parse", "HEAD")
-    changes = git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
-    return {"commit": head.strip() if head else None, "dirty": bool(changes) if head else None}
-
-
-def first_match(path: str, pattern: str) -> str | None:
-    """Return the first group of the first match in a file of the system."""
-    try:
-        found = re.search(pattern, Path(path).read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return None
-    return found.group(1).strip() if found else None
 
 
 def versions() -> dict[str, str]:
@@ -76,32 +41,28 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """Describe processor, cores, memory and graphics processors."""
-    kilobytes = first_match("/proc/meminfo", r"MemTotal:\s+(\d+)")
-    cards = Path("/proc/driver/nvidia/gpus").glob("*/information")
+    files = ("/proc/cpuinfo", "/proc/meminfo", *map(str, Path("/proc/driver/nvidia/gpus").glob("*/information")))
+    text = "\n".join(Path(file).read_text(encoding="utf-8") for file in files if Path(file).exists())
+    kilobytes = re.findall(r"MemTotal:\s+(\d+)", text)
     return {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "cpu": first_match("/proc/cpuinfo", r"model name\s*:\s*(.+)"),
-        "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(int(kilobytes) / 2**20, 1) if kilobytes else None,
-        "gpus": [first_match(str(card), r"Model:\s*(.+)") for card in sorted(cards)],
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": next(iter(re.findall(r"model name\s*:\s*(.+)", text)), None),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(kilobytes[0]) / 2**20, 1) if kilobytes else None,
+        "gpus": re.findall(r"Model:\s*(.+)", text),
     }
 
 
-def record(
-    item: Item, common: dict[str, Any], preset: str, kernel: str, seconds: float, peak_kib: int
-) -> dict[str, Any]:
+def record(plan: Plan, item: Item, common: dict[str, Any], seconds: float, peak_kib: int) -> dict[str, Any]:
     """Assemble one item's provenance. `common` is what all items of one command share."""
     return {
         "id": item.id,
-        "preset": preset,
+        "preset": plan.name,
         "notebook": item.notebook,
         "parameters": dict(item.parameters),
         "configuration": dict(item.config),
         "seeds": list(item.seeds),
         **common,
-        "kernel": kernel,
         "threads": 1,
         "wall_seconds": round(seconds, 2),
         "peak_rss_mib": round(peak_kib / 1024, 1),
@@ -111,4 +72,7 @@ def record(
 
 def shared(root: Path) -> dict[str, Any]:
     """Collect what is the same for every item of one command."""
-    return {"source": commit(root), "versions": versions(), "machine": machine()}
+    head = git(root, "rev-parse", "HEAD")
+    changes = git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
+    source = {"commit": head.strip() if head else None, "dirty": bool(changes) if head else None}
+    return {"source": source, "versions": versions(), "machine": machine()}

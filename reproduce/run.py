@@ -1,31 +1,32 @@
 """Run items in order, cached ones not at all, and go on after failures.
 
-Knows order, caching and retries; leaves the making of items to an engine: local processes, or tasks of Ray.
+Knows order and caching; leaves the making of items to an engine: processes of this machine, or tasks of Ray.
 """
 
-import re
+import fcntl
+import shutil
 import signal
-from collections import Counter
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from reproduce import keys, one_line
-from reproduce.folder import workshop
+from reproduce import UserError, keys
+from reproduce.modules import digest
 from reproduce.plan import Item, Plan
+from reproduce.work import keep_failed
 
-TICK = 0.2  # seconds between looks at time limits
-OUTCOME = re.compile(r"\S+ \S+ (?P<outcome>ok|FAILED) (?P<seconds>[\d.]+)s(: (?P<error>.*)| \((?P<cached>cached)\))?")
-Ending = tuple[Item, str | None, float]  # an item, None or what went wrong, seconds
+TICK = 0.2  # seconds an engine waits for an item to end
+LONGEST = 20  # characters of a temporary folder: the address of a socket in it has at most 107
 
 
 @dataclass
 class Report:
-    """How every item ended: id -> seconds, reason, or error line. `live`: the ids at work."""
+    """How every item ended: id -> seconds, or the reason. `live`: the ids at work."""
 
-    total: int = 0
+    total: int
     ran: dict[str, float] = field(default_factory=dict)
     cached: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -35,164 +36,126 @@ class Report:
     def __len__(self) -> int:
         return len(self.ran) + len(self.cached) + len(self.failed) + len(self.blocked)
 
-    def line(self, id: str, outcome: str, rest: str) -> str:
-        """Write the one line of an item that has ended; OUTCOME reads it."""
-        return f"[{len(self)}/{self.total}] {id} {outcome}{rest}"
-
-    def done(self, id: str, seconds: float, cached: bool = False) -> str:
-        """Note an item that is done, and return its line."""
-        (self.cached if cached else self.ran)[id] = seconds
-        return self.line(id, "ok", f" {seconds:.1f}s{' (cached)' if cached else ''}")
-
-    def fail(self, id: str, error: str, seconds: float) -> str:
-        """Note a failure and return its line."""
-        self.failed[id] = error
-        return self.line(id, "FAILED", f" {seconds:.1f}s: {error}")
-
-    def block(self, item: Item) -> str | None:
-        """Note an item whose run has failed and return its line, or None if no run has."""
-        lost = next((need for need in item.needs if need in self.failed), None)
-        if lost is None:
-            return None
-        self.blocked[item.id] = f"needs {lost}, which failed"
-        return self.line(item.id, "blocked", f": {self.blocked[item.id]}")
-
-
-def read_line(line: str) -> tuple[str | None, float, bool]:
-    """Read an item's line: None or what went wrong, seconds, and whether it was cached. Any other text went wrong."""
-    found = OUTCOME.fullmatch(line)
-    if not found:
-        return one_line(line.removeprefix("reproduce: ")) or "its process died", 0.0, False
-    error = found["error"] if found["outcome"] == "FAILED" else None
-    return error, float(found["seconds"]), found["cached"] is not None
-
-
-Show = Callable[[str, Report], None]  # called with a line, or "" for none, on every change and every TICK
+    def line(self, item: Item, outcome: str) -> str:
+        """Write the one line of an item that has just ended."""
+        return f"[{len(self)}/{self.total}] {item.id} {outcome}"
 
 
 class Engine(Protocol):
     """What makes items, several at once."""
 
-    apart: bool  # True: items are made by commands of their own, `python -m reproduce cell`
+    live: list[Item]
 
-    @property
-    def live(self) -> list[Item]:
-        """The items at work."""
+    def has_room(self) -> bool:
+        """Whether another item may begin now."""
 
-    def open(self, scratch: Path, items: list[Item]) -> None:
-        """Get ready to make these items; called once, before the first begins."""
+    def begin(self, item: Item) -> None:
+        """Begin to make an item."""
 
-    def free(self, item: Item) -> bool:
-        """Say whether the item may begin now."""
-
-    def begin(self, item: Item, found: keys.Parts, fresh: bool) -> None:
-        """Begin to make an item with this key; fresh: from nothing, even if a run could be resumed."""
-
-    def ended(self) -> list[Ending]:
-        """Wait a moment and return the items that have ended since."""
+    def ended(self) -> list[tuple[Item, str | None, float]]:
+        """Wait a moment and return the items that have ended since, each with what went wrong and its seconds."""
 
     def close(self) -> None:
         """End whatever is still at work."""
 
 
-class Batch:
-    """One command's items: some wait for runs, some are ready, some at work, the rest is in the report."""
+Show = Callable[[str, Report], None]  # called with a line, or "" for none, on every change and every TICK
 
-    def __init__(self, plan: Plan, items: list[Item], forced: set[str], engine: Engine, scratch: Path) -> None:
-        self.plan, self.forced, self.engine, self.scratch = plan, forced, engine, scratch
-        self.waiting = [item for item in items if item.skip is None]
-        self.report = Report(len(self.waiting))
-        self.ready: list[tuple[Item, keys.Parts]] = []
-        self.mine = {item.id for item in items}
-        self.demand = demand(items)
-        self.tries: Counter[str] = Counter()
-        self.opened = False
 
-    def run(self, show: Show) -> Report:
-        """Work until nothing is left."""
+def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Path], Engine], show: Show) -> Report:
+    """Run what is not current or forced, and say how every item ended.
+
+    `start` makes the engine, which gets a scratch folder.
+    """
+    waiting = [item for item in items if item.skip is None]
+    report = Report(len(waiting))
+    if not waiting:
+        return report
+    with workshop(plan) as scratch:
+        forget(plan, forced)
+        engine, ready = start(scratch), []
+        signal.signal(signal.SIGTERM, stop)  # after Ray has put its own
         try:
-            self.settle(show)
-            while self.ready or self.engine.live:
-                if not self.opened:
-                    self.opened = True
-                    self.engine.open(self.scratch, [*self.waiting, *(item for item, _ in self.ready)])
-                for item, found in list(self.ready):
-                    if self.engine.free(item):
-                        self.ready.remove((item, found))
-                        self.engine.begin(item, found, self.fresh(item))
-                for ending in self.engine.ended():
-                    show(self.note(*ending), self.report)
-                self.report.live = [item.id for item in self.engine.live]
-                show("", self.report)
-                self.settle(show)
+            while waiting or ready or engine.live:
+                settle(plan, waiting, ready, report, show)
+                ready.sort(key=lambda item: item.kind)  # artefacts first: each comes as soon as its own runs are done
+                while ready and engine.has_room():
+                    engine.begin(ready.pop(0))
+                for item, error, seconds in engine.ended() if engine.live else ():
+                    note(plan, report, item, error, seconds, show)
+                report.live = [item.id for item in engine.live]
+                show("", report)
+        except SystemExit:  # Ray replaces ours by one of its own
+            raise SystemExit(128 + signal.SIGTERM) from None
         finally:
-            self.engine.close()
-        return self.report
-
-    def fresh(self, item: Item) -> bool:
-        """Say whether the item begins from nothing: it is forced, and no try has got beyond what was there before."""
-        untouched = not self.tries[item.id] or bool(keys.read_marker(self.plan.folder / item.id))
-        return item.id in self.forced and untouched
-
-    def settle(self, show: Show) -> None:
-        """Move items whose runs have ended: to the report if blocked or cached, else to the ready ones.
-
-        Artefacts go first, so that each comes as soon as its own runs are done; then runs that many need.
-        """
-        report = self.report
-        for item in list(self.waiting):
-            if line := report.block(item):
-                self.waiting.remove(item)
-                show(line, report)
-            elif all(need in report.ran or need in report.cached for need in item.needs if need in self.mine):
-                self.waiting.remove(item)
-                folder, found = self.plan.folder / item.id, keys.parts(self.plan, item)
-                if item.id not in self.forced and keys.is_done(item, folder, found):
-                    seconds = keys.read_marker(folder, "provenance.json").get("wall_seconds", 0.0)
-                    show(report.done(item.id, seconds, cached=True), report)
-                else:
-                    self.ready.append((item, found))
-        self.ready.sort(key=lambda pair: -self.demand[pair[0].id])
-
-    def note(self, item: Item, error: str | None, seconds: float) -> str:
-        """Take in how an item ended; one that failed gets another try if any is left. Returns its line."""
-        if error is None:
-            return self.report.done(item.id, seconds)
-        retries = self.plan.preset.retries
-        if self.tries[item.id] == retries:
-            return self.report.fail(item.id, error, seconds)
-        self.tries[item.id] += 1
-        self.ready.append((item, keys.parts(self.plan, item)))
-        return f"{item.id} failed, trying again ({self.tries[item.id]} of {retries}): {error}"
+            engine.close()
+    return report
 
 
-def demand(items: list[Item]) -> Counter[str]:
-    """Count the artefacts that wait for each run. An artefact itself counts more than any run."""
-    counts = Counter(need for item in items for need in item.needs)
-    return counts | Counter({item.id: len(items) + 1 for item in items if item.kind == "artefact"})
+def stop(number: int, frame: object) -> None:
+    """Turn the system's request to end into an exception, so that everything is closed on the way out."""
+    raise SystemExit
+
+
+def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report, show: Show) -> None:
+    """Move items whose runs have ended: to the report if blocked or cached, else to the ready ones."""
+    mine = {item.id for item in waiting + ready} | {*report.live}
+    for item in list(waiting):
+        folder, lost = plan.folder / item.id, next((need for need in item.needs if need in report.failed), None)
+        if lost is None and mine.intersection(item.needs):
+            continue
+        waiting.remove(item)
+        if lost is not None:
+            report.blocked[item.id] = f"needs {lost}, which failed"
+            show(report.line(item, f"blocked: {report.blocked[item.id]}"), report)
+        elif keys.is_done(item, folder, keys.parts(plan, item)):
+            report.cached[item.id] = keys.read_marker(folder, "provenance.json").get("wall_seconds", 0.0)
+            show(report.line(item, f"ok {report.cached[item.id]:.1f}s (cached)"), report)
+        else:
+            ready.append(item)
+
+
+def note(plan: Plan, report: Report, item: Item, error: str | None, seconds: float, show: Show) -> None:
+    """Take in how an item ended."""
+    if error is None:
+        report.ran[item.id] = seconds
+        show(report.line(item, f"ok {seconds:.1f}s"), report)
+    else:
+        keep_failed(plan, item)
+        report.failed[item.id] = error
+        show(report.line(item, f"FAILED {seconds:.1f}s: {error}"), report)
+
+
+def forget(plan: Plan, ids: set[str]) -> None:
+    """Make items todo: done or not, they begin from nothing."""
+    for id in ids:
+        for name in (keys.MARKER, keys.STARTED):
+            (plan.folder / id / name).unlink(missing_ok=True)
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Turn the system's request to end into an exception, so that everything is closed on the way out."""
-    codes: list[int] = []
+def workshop(plan: Plan) -> Iterator[Path]:
+    """Keep the results folder for this command alone, tidy what a killed one left, and yield a scratch folder.
 
-    def stop(number: int, frame: object) -> None:
-        codes.append(128 + number)
-        raise SystemExit(codes[0])
-
-    before = signal.signal(signal.SIGTERM, stop)
+    Raises UserError if the folder cannot be written or is in use.
+    """
+    results = plan.folder
     try:
-        yield
-    except SystemExit as end:  # Ray replaces ours by one of its own
-        raise SystemExit(codes[0] if codes else end.code) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def execute(plan: Plan, items: list[Item], forced: set[str], engine: Engine, show: Show) -> Report:
-    """Run what is not current and say how every item ended."""
-    if all(item.skip is not None for item in items):
-        return Report()
-    with stoppable(), workshop(plan, items, apart=engine.apart) as scratch:
-        return Batch(plan, items, forced, engine, scratch).run(show)
+        results.mkdir(parents=True, exist_ok=True)
+        lock = (results / ".lock").open("a", encoding="utf-8")
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"another command is at work in {results}; wait for it or stop it") from None
+    except OSError as error:
+        raise UserError(f"cannot write to {results} and lock it: {error.strerror}") from None
+    for left in results.glob(".*.part"):
+        shutil.rmtree(left, ignore_errors=True)
+    for left in results.glob(".*.old"):  # what a killed command was replacing
+        target = results / left.name[1:-4]
+        shutil.rmtree(left, ignore_errors=True) if target.exists() else left.rename(target)
+    temporary = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST else "/tmp"
+    prefix = f"coevolve-{digest(str(results).encode())[:6]}-"
+    for left in Path(temporary).glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with lock, tempfile.TemporaryDirectory(prefix=prefix, dir=temporary, ignore_cleanup_errors=True) as scratch:
+        yield Path(scratch)

@@ -1,112 +1,208 @@
-"""What happens in a worker process: produce one item's folder, whole or not at all.
+"""Make one item, whole or not at all: execute its notebook, check what it wrote, say where it came from.
 
-Knows folders, markers and provenance; leaves the notebook itself to cell.py and the order to run.py.
+Works in a process of its own that leads a process group; `python -m reproduce.work` is such a process by hand.
 """
 
+import html
 import json
 import os
+import re
+import select
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reproduce import cell, keys, provenance, warm, write_atomic
-from reproduce.plan import Item, Plan
+from reproduce import keys, one_line, provenance, write_atomic
+from reproduce.plan import Item, Plan, load
+
+LAST = "import resource as _resource\nprint('finished', _resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; "
+    "form-action 'none'; base-uri 'none'"
+)
+START_TIMEOUT = 240  # seconds; on a busy machine a kernel may import for long
+Say = Callable[[str | None], None]  # takes None for a success, or one line that says what went wrong
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that a worker needs to know."""
-
-    plan: Plan
-    item: Item
-    found: keys.Parts
-    fresh: bool  # True: start from nothing even if an interrupted run could be resumed
-    scratch: Path
-    environment: dict[str, str]
-    common: dict[str, Any]  # provenance that all items share
+class Unfinished(RuntimeError):
+    """A notebook that did not come to its end, or did not write what it promised."""
 
 
-def work(job: Job, pipe: Connection, parent: int) -> None:
-    """Produce the item and send (None, seconds), or (one line saying what went wrong, seconds)."""
-    warm.die_with_parent(signal.SIGKILL, parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the runner decides
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    log = os.open(job.scratch / "workers.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(log, stream.fileno())
-    os.environ.clear()
-    os.environ.update(job.environment)
-    tempfile.tempdir = str(job.scratch)
-    started, error = time.monotonic(), None
+def environment(root: Path, scratch: Path) -> dict[str, str]:
+    """Return what makes kernels repeat: one thread, no hash noise, this repository's packages, no personal settings.
+
+    One thread is required: a fork of a process whose OpenMP has several hangs in its first matrix product.
+    """
+    paths = [str(root / "src"), str(root), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    return {
+        **threads,
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": "0",
+        "TMPDIR": str(scratch),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "JUPYTER_RUNTIME_DIR": str(scratch / "runtime"),
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def work(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], lifeline: int, say: Say) -> None:
+    """Make the item and say how it ended. When `lifeline` reaches its end, so does this process group."""
+    from reproduce.kernel import Manager
+
+    Manager.fork()
+    threading.Thread(target=watch, args=(lifeline, item.timeout, say), daemon=True).start()
     try:
-        (produce_run if job.item.kind == "run" else produce_artefact)(job, started)
-    except Exception as fault:  # noqa: BLE001  the boundary of an item: whatever it is, the others go on
-        error = cell.last_line(fault)
-    pipe.send((error, time.monotonic() - started))
+        (make_run if item.kind == "run" else make_artefact)(plan, item, scratch, common)
+        say(None)
+    except Exception as error:  # noqa: BLE001  the boundary of an item: whatever it is, the others go on
+        name = getattr(error, "ename", type(error).__name__)  # of what the notebook raised, if papermill says so
+        text = getattr(error, "evalue", error)
+        say(one_line(f"{name}: {text}"))
+    finally:
+        Manager.waiting[0].kill()
 
 
-def produce_artefact(job: Job, started: float) -> None:
+def watch(lifeline: int, timeout: int, say: Say) -> None:
+    """End this process group when whoever asked for the item has gone, or when its time is used up."""
+    if not select.select([lifeline], [], [], timeout)[0]:
+        say(f"timed out after {timeout} s")
+    os.killpg(0, signal.SIGKILL)
+
+
+def make_artefact(plan: Plan, item: Item, scratch: Path, common: dict[str, Any]) -> None:
     """Make a table or figure in a folder beside its place, then put it there."""
-    target, part = job.plan.folder / job.item.id, staging(job.plan.folder, job.item)
+    started, found = time.monotonic(), keys.parts(plan, item)
+    target, part, old = plan.folder / item.id, staging(plan, item), plan.folder / f".{item.id}.old"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    notebook = produce(job, part, started)
+    notebook = execute(plan, item, part, scratch, common, started)
     (part / keys.RUNNING).unlink()
-    cell.write_html(notebook, part / "notebook.html", job.item.id)
-    keys.write_marker(job.item, part, job.found)
-    old = job.plan.folder / f".{job.item.id}.old"
+    write_html(notebook, part / "notebook.html", item.id)
+    keys.write_marker(item, part, found)
     if target.exists():
         target.rename(old)
     part.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def produce_run(job: Job, started: float) -> None:
+def make_run(plan: Plan, item: Item, scratch: Path, common: dict[str, Any]) -> None:
     """Make a training run in its place, going on from its checkpoint if the key is the same."""
-    folder = job.plan.folder / job.item.id
-    key = keys.key(job.found)
-    resumes = keys.read_marker(folder, keys.STARTED).get("key") == key and not (folder / keys.MARKER).exists()
-    if job.fresh or not resumes:
+    import nbformat
+
+    started, found, folder = time.monotonic(), keys.parts(plan, item), plan.folder / item.id
+    mark = {"key": keys.key(found)}
+    if keys.read_marker(folder, keys.STARTED) != mark or (folder / keys.MARKER).exists():
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     for left in (keys.FAILED, keys.RUNNING):
         (folder / left).unlink(missing_ok=True)
-    write_atomic(folder / keys.STARTED, json.dumps({"key": key}) + "\n")
-    notebook = produce(job, folder, started)
-    write_atomic(folder / "notebook.ipynb", cell.as_text(notebook))
+    write_atomic(folder / keys.STARTED, json.dumps(mark) + "\n")
+    notebook = execute(plan, item, folder, scratch, common, started)
+    write_atomic(folder / "notebook.ipynb", nbformat.writes(notebook) + "\n")
     (folder / keys.RUNNING).unlink()
-    keys.write_marker(job.item, folder, job.found)
+    keys.write_marker(item, folder, found)
 
 
-def produce(job: Job, folder: Path, started: float) -> Any:
+def execute(plan: Plan, item: Item, folder: Path, scratch: Path, common: dict[str, Any], started: float) -> Any:
     """Execute the notebook, check what it wrote, and write provenance. Returns the executed notebook."""
-    item, root = job.item, job.plan.root
-    # Through its client even a kernel without a server ends with this process, and leaves the folder to a next try.
-    notebook, kernel, peak_kib = cell.execute(item, root, folder, warm.SPEC, job.scratch)
-    kernel = kernel if warm.SERVER in job.environment else "python3"
-    cell.check_outputs(item, folder)
-    seconds = time.monotonic() - started
-    facts = provenance.record(item, job.common, job.plan.preset.name, kernel, seconds, peak_kib)
+    import nbformat
+    import papermill
+    from traitlets.config import Config
+
+    from reproduce.kernel import Manager
+
+    path = plan.root / item.notebook
+    notebook = nbformat.v4.upgrade(nbformat.read(path, as_version=4))
+    notebook.cells.append(nbformat.v4.new_code_cell(LAST, id="finished"))
+    sockets = tempfile.mkdtemp(prefix="k", dir=scratch)
+    executed = papermill.execute_notebook(
+        notebook,
+        str(folder / keys.RUNNING).replace("{", "{{").replace("}", "}}"),  # papermill fills in braces
+        dict(item.parameters),
+        kernel_name="python3",
+        language="python",
+        progress_bar=False,
+        start_timeout=START_TIMEOUT,
+        kernel_manager_class=Manager,
+        config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
+        cwd=path.parent,
+    )
+    peak_kib = finish(executed)
+    wanted = [folder / name for name in item.outputs]
+    if missing := [file.name for file in wanted if not (file.is_file() and file.stat().st_size)]:
+        raise Unfinished(f"did not write {', '.join(missing)}")
+    facts = provenance.record(plan, item, common, time.monotonic() - started, peak_kib)
     write_atomic(folder / "provenance.json", json.dumps(facts, indent=1) + "\n")
-    return notebook
+    return executed
 
 
-def staging(results: Path, item: Item) -> Path:
+def finish(notebook: Any) -> int:
+    """Check that every code cell ran and the last one spoke; remove that. Returns the kernel's peak KiB.
+
+    Papermill calls a notebook complete that left by sys.exit or whose kernel died.
+    """
+    last = notebook.cells.pop()
+    left = "the notebook left early (sys.exit?) or its kernel died"
+    for number, cell in enumerate(notebook.cells, 1):
+        skipped = "skip-execution" in cell.metadata.get("tags", [])
+        if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None and not skipped:
+            raise Unfinished(f"cell {number} never ran: {left}")
+    spoken = re.fullmatch(r"finished (\d+)\s*", "".join(output.get("text", "") for output in last.outputs))
+    if last.execution_count is None or not spoken:
+        raise Unfinished(f"the end was not reached: {left}")
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.id = "injected-parameters"  # papermill draws a random one
+    return int(spoken.group(1))
+
+
+def write_html(notebook: Any, path: Path, title: str) -> None:
+    """Write the executed notebook as one page that loads nothing and runs no script, whatever it holds."""
+    from nbconvert import HTMLExporter
+
+    addresses = ("mathjax", "require_js", "mermaid_js", "mermaid_layout_elk_js", "jquery", "jupyter_widgets_base")
+    exporter = HTMLExporter(**{f"{name}_url": "" for name in addresses})
+    page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">'
+    path.write_text(page.replace("<head>", f"<head>{policy}", 1), encoding="utf-8")
+
+
+def staging(plan: Plan, item: Item) -> Path:
     """Return the folder that an item writes into while it is at work."""
-    return results / item.id if item.kind == "run" else results / f".{item.id}.part"
+    return plan.folder / (item.id if item.kind == "run" else f".{item.id}.part")
 
 
-def keep_failed(results: Path, item: Item) -> None:
+def keep_failed(plan: Plan, item: Item) -> None:
     """Keep a failed item's notebook where its results would be; throw an artefact's other files away."""
-    folder, target = staging(results, item), results / item.id
+    folder, target = staging(plan, item), plan.folder / item.id
     if (folder / keys.RUNNING).exists():
         target.mkdir(parents=True, exist_ok=True)
         os.replace(folder / keys.RUNNING, target / keys.FAILED)
     if folder != target:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(root: str, preset: str, id: str, registry: str = "") -> None:
+    """Make one item of the repository and print {"error": null or what went wrong}. Standard input is the lifeline."""
+    plan = load(Path(root), preset, Path(registry) if registry else None)
+    scratch = Path(tempfile.mkdtemp(prefix="coevolve-", dir="/tmp"))  # a socket's address has at most 107 characters
+    os.environ |= environment(plan.root, scratch)
+    say: Say = lambda error: print(json.dumps({"error": error}), flush=True)  # noqa: E731
+    try:
+        work(plan, plan.items[id], scratch, provenance.shared(plan.root), sys.stdin.fileno(), say)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)  # and whatever the notebook has left at work
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,6 +1,7 @@
-"""Write the README's tables from results/quick and benchmarks/*.json, so that no number in them is typed by hand.
+"""Write the README's tables from results/readme.csv and benchmarks/*.json, so that no number is typed by hand.
 
-`python tools/readme_numbers.py` rewrites the blocks between the marks; `--print` only shows them.
+`python -m tools.readme_numbers` rewrites the blocks between the marks and `--print` only shows them. With `--write` it
+first takes results/readme.csv anew from results/quick, which another processor's `make reproduce` may have changed.
 """
 
 import json
@@ -18,6 +19,8 @@ MAIN = {  # paper: folder of its main table, and which of its rows are the avera
     "CoMAS": ("comas_table1", {"benchmark": "Average", "setup": "Vanilla"}),
     "CoNL": ("conl_table2", {"benchmark": "Average"}),
 }
+HEADS = ["paper", "method", "seeds", "average, tiny world", "gain over untrained", "the paper's gain", "its sign"]
+SNAPSHOT = Path("results") / "readme.csv"
 
 
 def chosen(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
@@ -28,25 +31,29 @@ def chosen(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
     return frame[frame["over"] == frame["over"].iloc[0]] if "over" in frame else frame
 
 
-def numbers(root: Path = ROOT) -> str:
+def take(root: Path = ROOT) -> pd.DataFrame:
     """Accuracy and gain over the untrained backbone, beside the paper's gain, for all rows of the main tables."""
-    heads = "paper", "method", "seeds", "average, tiny world", "gain over untrained", "the paper's gain", "its sign"
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for paper, (folder, wanted) in MAIN.items():
         here = root / "results" / "quick" / folder
         gains = chosen(here / "gains.csv", wanted).drop_duplicates("method").set_index("method")
         for row in chosen(here / "cells.csv", wanted).to_dict("records"):
             accuracy = f"{row['accuracy']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
-            line = f"| {paper} | {row['method']} | {row['seeds']} | {accuracy} |"
+            shown = ["", "", ""]
             if row["method"] in gains.index:
                 gain = gains.loc[row["method"]]
                 printed = "" if pd.isna(gain["paper delta"]) else f"{gain['paper delta']:+.1f}"
                 verdict = gain["verdict"] if printed else "not printed"
-                line += f" {gain['delta']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}] | {printed} | {verdict} |"
-            else:
-                line += " | | |"
-            lines.append(line)
-    return "\n".join(lines)
+                shown = [f"{gain['delta']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}]", printed, verdict]
+            rows.append((paper, row["method"], str(row["seeds"]), accuracy, *shown))
+    return pd.DataFrame(rows, columns=HEADS)
+
+
+def numbers(root: Path = ROOT) -> str:
+    """The numbers of the main tables as they were taken last."""
+    frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
+    rule = ["---"] * len(frame.columns)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (frame.columns, rule, *frame.to_numpy()))
 
 
 def loss(root: Path = ROOT) -> str:
@@ -89,8 +96,8 @@ def runs(root: Path = ROOT) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for run in found:
         spent = [run[name] for name in ("play", "learn", "evaluate", "held_out")] + [run["setups"] + run["examined"]]
-        rounds = ", ".join(f"{its:.0f}" for its in run["rounds"])
-        phases = " | ".join(f"{its:.0f}" for its in (*spent, run["seconds"] - sum(spent)))
+        rounds = ", ".join(f"{seconds:.0f}" for seconds in run["rounds"])
+        phases = " | ".join(f"{seconds:.0f}" for seconds in (*spent, run["seconds"] - sum(spent)))
         held_out = f"{run['before']} -> {run['after']}"
         whole = f"{run['method']} | {run['steps']:.0f} | {run['seconds']:.0f} | {rounds}"
         lines.append(f"| {whole} | {phases} | {run['peak_mib']:,.0f} | {held_out} |")
@@ -102,6 +109,8 @@ BLOCKS = {"numbers": numbers, "step": step, "runs": runs, "loss": loss}
 
 def main() -> None:
     """Rewrite the README's blocks, or print them."""
+    if "--write" in sys.argv:
+        take().to_csv(ROOT / SNAPSHOT, index=False, lineterminator="\n")
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
     for name, block in BLOCKS.items():

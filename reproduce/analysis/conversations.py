@@ -1,11 +1,12 @@
 """Tables of what conversations on test items showed: CoNL's measures as ratios with paired bootstrap intervals.
 
-A row of the frame is one item of one run, as `evaluate.conl.examine` wrote it. Every measure is a sum over a sum
-(corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
+A row of the frame is one item of one run, as CoNL's examination of the trained model recorded it. Every measure is a
+sum over a sum (corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -53,14 +54,8 @@ def readable(run: str | Path) -> dict[str, float]:
                 votes = rankings.ranking(text, name, agents, hidden).comparisons
                 voted.append(len({frozenset(vote[:2]) for vote in votes}))
     facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
-    order = fmean(voted) / max(1, agents - 2)
-    return {
-        "agents": agents,
-        "replies": len(voted),
-        **facts.mean(),
-        "readable rankings": fmean(map(bool, voted)),
-        "votes of an order": order,
-    }
+    shown = {"agents": agents, "replies": len(voted), **facts.mean(), "readable rankings": fmean(map(bool, voted))}
+    return shown | {"votes of an order": fmean(voted) / max(1, agents - 2)}
 
 
 def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
@@ -68,23 +63,21 @@ def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[st
 
     Raises ValueError when the seeds were not examined on the same items.
     """
-    part = frame[(frame["method"] == method) & frame["benchmark"].isin(list(stands))]
-    top, bottom = MEASURES[measure]
-    wide = [
-        part.assign(one=1.0).pivot(index="seed", columns="item", values=name).astype(float)
-        for name in (top, bottom or "one")
-    ]
+    part = frame[(frame["method"] == method) & frame["benchmark"].isin(list(stands))].assign(one=1.0)
+    top, bottom = (
+        part.pivot(index="seed", columns="item", values=name or "one").astype(float) for name in MEASURES[measure]
+    )
     if part.empty or part.pivot(index="seed", columns="item", values="pass_1").isna().any(axis=None):
         raise ValueError(f"method {method!r} has no conversations, or not the same items for every seed")
-    return wide[0].fillna(0.0).to_numpy(), wide[1].to_numpy()
+    return top.fillna(0.0).to_numpy(), bottom.to_numpy()
 
 
 def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
     """The difference of two ratios (of `ours` from 0 without a base) with limits by a paired bootstrap over items.
 
-    A seed counts as a repetition on the same items; with several the limits reach at least as far as Student's
-    t over the seeds' own differences, for which the last seed of a shorter base stands for those it lacks. A ratio
-    without a denominator is nan.
+    A seed counts as a repetition on the same items. With several seeds the limits reach at least as far as Student's
+    t over the differences of the seeds; the last seed of a shorter base stands for those it lacks. A ratio without a
+    denominator is nan.
     """
     rng, items = np.random.default_rng(0), ours[0].shape[1]
     weights_RI = rng.multinomial(items, np.full(items, 1 / items), replicates).astype(float)
@@ -95,11 +88,11 @@ def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates:
     if not len(known) or not np.isfinite(delta):
         return Interval(delta, float("nan"), float("nan"))
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    its = [
+    by_seed = [
         _seed_ratio(ours, s) - (0.0 if base is None else _seed_ratio(base, min(s, len(base[0]) - 1)))
         for s in range(len(ours[0]))
     ]
-    reach = stats.reach(np.array([value for value in its if np.isfinite(value)]), level)
+    reach = stats.reach(np.array([value for value in by_seed if np.isfinite(value)]), level)
     return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
 
 
@@ -119,26 +112,12 @@ def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tupl
     Student's t over few seeds knows no bounds, so the limits end where a share or a correlation does.
     """
     rows = []
-    for method in frame["method"].unique():
-        for group, stands in groups.items():
-            for measure in measures:
-                ratio = ratio_of(frame, method, measure, stands)
-                value, *limits = ratio_gain(None, ratio)
-                low, high = np.clip(limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
-                rows.append(
-                    {
-                        "method": method,
-                        "benchmark": group,
-                        "measure": measure,
-                        "seeds": len(ratio[0]),
-                        "k": ratio[0].sum(),
-                        "n": ratio[1].sum(),
-                        "value": value,
-                        "low": low,
-                        "high": high,
-                    }
-                )
-    return pd.DataFrame(rows)
+    for method, (group, stands), measure in product(frame["method"].unique(), groups.items(), measures):
+        ratio = ratio_of(frame, method, measure, stands)
+        value, *limits = ratio_gain(None, ratio)
+        low, high = np.clip(limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
+        rows.append((method, group, measure, len(ratio[0]), ratio[0].sum(), ratio[1].sum(), value, low, high))
+    return pd.DataFrame(rows, columns=["method", "benchmark", "measure", "seeds", "k", "n", "value", "low", "high"])
 
 
 def gains(
@@ -147,34 +126,19 @@ def gains(
     """Every method's difference from `base`, on the same items, with 95 % limits and a verdict.
 
     `signs` holds the direction that the paper claims by (method, group, measure); without one there is no verdict.
-    `seeds` counts the method's. A base of more seeds is cut to as many; one of fewer is paired as `ratio_gain` does:
-    its last seed with all that are left.
+    `seeds` counts the method's seeds. They pair with the base's in order: surplus seeds of the base are dropped, and
+    its last one stands for those it lacks.
     """
     rows = []
-    for method in frame["method"].unique():
-        if method == base:
-            continue
-        for group, stands in groups.items():
-            for measure in measures:
-                ours = ratio_of(frame, method, measure, stands)
-                theirs = ratio_of(frame, base, measure, stands)
-                seeds = len(ours[0])
-                delta, low, high = ratio_gain((theirs[0][:seeds], theirs[1][:seeds]), ours)
-                sign = signs.get((method, group, measure))
-                verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
-                rows.append(
-                    {
-                        "method": method,
-                        "benchmark": group,
-                        "measure": measure,
-                        "seeds": seeds,
-                        "delta": delta,
-                        "low": low,
-                        "high": high,
-                        "verdict": verdict,
-                    }
-                )
-    return pd.DataFrame(rows)
+    methods = [method for method in frame["method"].unique() if method != base]
+    for method, (group, stands), measure in product(methods, groups.items(), measures):
+        ours, theirs = (ratio_of(frame, name, measure, stands) for name in (method, base))
+        seeds = len(ours[0])
+        delta, low, high = ratio_gain((theirs[0][:seeds], theirs[1][:seeds]), ours)
+        sign = signs.get((method, group, measure))
+        verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
+        rows.append((method, group, measure, seeds, delta, low, high, verdict))
+    return pd.DataFrame(rows, columns=["method", "benchmark", "measure", "seeds", "delta", "low", "high", "verdict"])
 
 
 def cell(value: float, low: float, high: float, measure: str) -> str:

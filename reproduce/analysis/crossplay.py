@@ -52,11 +52,11 @@ def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0)
 
 def answered(engine: Batched, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0) -> list[list]:
     """What a Reasoner says to the tasks of each document (line 9): per task its (reply, verdict) pairs."""
-    episodes = [alone(protocol.answer(its)) for its in tasks]
+    episodes = [alone(protocol.answer(questions)) for questions in tasks]
     return [outcome.facts["found"] for outcome in play(episodes, engine, (seed, ANSWERING))]
 
 
-def crossplay(
+def every_pair(
     challengers: dict[int, str],
     reasoners: dict[int, str],
     protocol: SPICE,
@@ -73,29 +73,20 @@ def crossplay(
     `attempts` attempts), gold_right (share of gold answers the oracle confirms; NaN without an oracle).
     """
     asks, replies = replace(protocol, group=attempts, attempts=attempts), replace(protocol, group=answers, reuse=True)
-    rows = []
-    tasks = {}
+    rows, tasks = [], {}
     for step, model in challengers.items():
         said = posed(speaker(model, max_tokens), asks, texts, seed)
-        tasks[step] = [[task for _, task in its if isinstance(task, Question)] for its in said]
+        tasks[step] = [[task for _, task in tried if isinstance(task, Question)] for tried in said]
     for reasoner, model in reasoners.items():
         engine = speaker(model, max_tokens)
-        for step, its in tasks.items():
-            for i, (mine, groups) in enumerate(zip(its, answered(engine, replies, its, seed), strict=True)):
+        for step, by_document in tasks.items():
+            replied = answered(engine, replies, by_document, seed)
+            for i, (mine, groups) in enumerate(zip(by_document, replied, strict=True)):
                 rates = [rate for rate in map(pass_rate, groups) if rate is not None]
                 golds = [protocol.world.right(task.text, task.gold) for task in mine]
                 if rates:
-                    rows.append(
-                        {
-                            "challenger": step,
-                            "reasoner": reasoner,
-                            "document": i,
-                            "pass_rate": sum(rates) / len(rates),
-                            "valid": len(mine) / attempts,
-                            "gold_right": _mean(golds),
-                        }
-                    )
-    return pd.DataFrame(rows)
+                    rows.append((step, reasoner, i, mean(rates), len(mine) / attempts, mean(golds)))
+    return pd.DataFrame(rows, columns=["challenger", "reasoner", "document", "pass_rate", "valid", "gold_right"])
 
 
 def matrix(frame: pd.DataFrame) -> pd.DataFrame:
@@ -104,24 +95,15 @@ def matrix(frame: pd.DataFrame) -> pd.DataFrame:
     Rows may come from several training seeds (column seed), which count alike.
     """
     rows = []
-    for (challenger, reasoner), part in frame.groupby(["challenger", "reasoner"]):
-        strata = [its["pass_rate"].to_numpy()[None, :] for _, its in part.groupby("seed")]
-        rate, low, high = stats.bootstrap(strata)
-        rows.append(
-            {
-                "challenger": challenger,
-                "reasoner": reasoner,
-                "seeds": len(strata),
-                "documents": len(part),
-                "pass_rate": 100 * rate,
-                "low": 100 * low,
-                "high": 100 * high,
-                "gold_right": 100 * part["gold_right"].mean(),
-            }
-        )
-    return pd.DataFrame(rows)
+    for pair, part in frame.groupby(["challenger", "reasoner"]):
+        strata = [one["pass_rate"].to_numpy()[None, :] for _, one in part.groupby("seed")]
+        rates = (100 * value for value in stats.bootstrap(strata))
+        rows.append((*pair, len(strata), len(part), *rates, 100 * part["gold_right"].mean()))
+    columns = ["challenger", "reasoner", "seeds", "documents", "pass_rate", "low", "high", "gold_right"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def _mean(values: Sequence[bool | None]) -> float:
+def mean(values: Sequence[float | bool | None]) -> float:
+    """Return the mean of the values that are known; NaN if none is."""
     known = [float(value) for value in values if value is not None]
     return sum(known) / len(known) if known else float("nan")

@@ -4,9 +4,11 @@ A stand-in has the shape of its benchmark's task and nothing of its difficulty. 
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 import pandas as pd
@@ -71,17 +73,8 @@ def teams(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping
         models, agents = config["model"], config["protocol"].get("agents", 1)
         models = [models] if isinstance(models, str) else models
         steps = int(record.read(home)["step"].max())  # a baseline with a trainer of its own does not use the field
-        rows.append(
-            {
-                "method": label,
-                "protocol": config["method"],
-                "agents": agents,
-                "steps": steps,
-                "seeds": len(runs[run]),
-                "models": [models[k % len(models)] for k in range(agents)],
-            }
-        )
-    return pd.DataFrame(rows)
+        rows.append((label, config["method"], agents, steps, len(runs[run]), [*islice(cycle(models), agents)]))
+    return pd.DataFrame(rows, columns=["method", "protocol", "agents", "steps", "seeds", "models"])
 
 
 def scores(
@@ -106,20 +99,18 @@ def printed(
     `names` maps the paper's row names to ours; of rows that occur under several set-ups or backbones, those named
     count, or the first. An average that the paper does not print is the mean over the columns of its stand-ins.
     """
-    cells, its, rows = tables.paper_numbers(table_id), layout(paper), []
-    if setup is not None:
-        cells = cells[cells["setup"] == setup]
-    if backbone is not None:
-        cells = cells[cells["backbone"] == backbone]
+    cells, places, rows = tables.paper_numbers(table_id), layout(paper), []
+    for column, wanted in (("setup", setup), ("backbone", backbone)):
+        cells = cells if wanted is None else cells[cells[column] == wanted]
     for theirs, ours in names.items():
         row = cells[cells["method"] == theirs].drop_duplicates("benchmark")
         values = row.set_index("benchmark")["value"].astype(float)
-        for name, columns in its.columns.items():
-            rows.append({"method": ours, "benchmark": name, "paper": values.reindex(columns).mean()})
-        for name, members in its.groups.items():
-            columns = [column for member in members for column in its.columns[member]]
-            rows.append({"method": ours, "benchmark": name, "paper": values.get(name, values.reindex(columns).mean())})
-    return pd.DataFrame(rows)
+        for name, columns in places.columns.items():
+            rows.append((ours, name, values.reindex(columns).mean()))
+        for name, members in places.groups.items():
+            columns = [column for member in members for column in places.columns[member]]
+            rows.append((ours, name, values.get(name, values.reindex(columns).mean())))
+    return pd.DataFrame(rows, columns=["method", "benchmark", "paper"])
 
 
 def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
@@ -137,23 +128,11 @@ def gains(scored: pd.DataFrame, base: str, printed: pd.DataFrame, paper: str = "
     """Every method's gain over `base` in each average, with intervals, and whether the paper's sign is found."""
     claims = printed.set_index(["method", "benchmark"])["paper"]
     groups, frames = layout(paper).groups, []
-    for method in scored["method"].unique():
-        if method == base:
-            continue
-        signs = {name: _sign(claims.get((method, name)), claims.get((base, name))) for name in groups}
-        signs = {name: sign for name, sign in signs.items() if sign is not None}
+    for method in (method for method in scored["method"].unique() if method != base):
+        deltas = {name: claims.get((method, name), math.nan) - claims.get((base, name), math.nan) for name in groups}
+        signs = {name: 1 if delta > 0 else -1 for name, delta in deltas.items() if delta and not math.isnan(delta)}
         frame = tables.compare_rows(scored, base, method, groups, signs)
         frame = frame[frame["kind"] == "average"].rename(columns={"method": "accuracy"})
-        frame["paper delta"] = [
-            claims.get((method, name), float("nan")) - claims.get((base, name), float("nan"))
-            for name in frame["benchmark"]
-        ]
-        frames.append(frame.assign(method=method))
+        frames.append(frame.assign(**{"paper delta": frame["benchmark"].map(deltas), "method": method}))
     columns = ["method", "benchmark", "delta", "low", "high", "paper delta", "verdict"]
     return pd.concat(frames, ignore_index=True)[columns]
-
-
-def _sign(ours: float | None, base: float | None) -> int | None:
-    if ours is None or base is None or pd.isna(ours) or pd.isna(base) or ours == base:
-        return None
-    return 1 if ours > base else -1

@@ -120,13 +120,6 @@ def paired_p(a_SI: ArrayLike, b_SI: ArrayLike) -> float:
     return float(scipy.stats.ttest_1samp(gains, 0).pvalue)
 
 
-def stratified_average(scores: Sequence[ArrayLike]) -> float:
-    """Return the mean over benchmarks of each benchmark's mean score, so a large benchmark weighs no more."""
-    if not len(scores):
-        raise ValueError("scores must hold at least one benchmark")
-    return float(np.mean([np.mean(_finite(benchmark)) for benchmark in scores]))
-
-
 def holm(p: ArrayLike) -> NDArray[np.float64]:
     """Return Holm's adjusted p-values in the order given; NaN stays NaN and does not count as a test."""
     raw = np.asarray(p, dtype=float)
@@ -148,17 +141,10 @@ def verdict(delta: float, low: float, high: float, paper_sign: int) -> str:
     return "agrees" if np.sign(delta) == paper_sign else "disagrees"
 
 
-def _finite(scores: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(scores, dtype=float)
-    if not array.size or not np.isfinite(array).all():
-        raise ValueError(f"scores must be finite and not empty, got an array of shape {array.shape}")
-    return array
-
-
 def _scores(scores: ArrayLike, axes: int) -> NDArray[np.float64]:
-    array = _finite(scores)
-    if array.ndim != axes:
-        raise ValueError(f"scores must have {axes} axes, got shape {array.shape}")
+    array = np.asarray(scores, dtype=float)
+    if array.ndim != axes or not array.size or not np.isfinite(array).all():
+        raise ValueError(f"scores must be finite, not empty and have {axes} axes, got shape {array.shape}")
     return array
 
 

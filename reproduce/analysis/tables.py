@@ -14,28 +14,18 @@ import pandas as pd
 from reproduce.analysis import stats
 from reproduce.analysis.writing import save_table as save_table
 
-NUMBERS = Path("reproduce") / "paper_numbers"
+NUMBERS = Path(__file__).parents[1] / "paper_numbers"
 ROW = ["backbone", "setup", "method"]
 CELL = ["method", "benchmark", "kind"]
 Groups = Mapping[str, Sequence[str]]  # name of an average -> the benchmarks it averages, with equal weight
 
 
-def repository_root(start: Path | None = None) -> Path:
-    """Return the nearest folder that has the papers' numbers, from `start` (or the working folder) upward."""
-    here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
-        if (folder / NUMBERS).is_dir():
-            return folder
-    raise ValueError(f"root: no {NUMBERS} in {here} or above; start inside the repository or give root")
-
-
-def paper_numbers(table_id: str, root: Path | None = None) -> pd.DataFrame:
+def paper_numbers(table_id: str) -> pd.DataFrame:
     """Read what a paper printed, a row per cell: `printed` is its text, `value` a number where all are."""
-    folder = (root or repository_root()) / NUMBERS
-    known = sorted(path.stem for path in folder.glob("*.csv"))
+    known = sorted(path.stem for path in NUMBERS.glob("*.csv"))
     if table_id not in known:
         raise ValueError(f"table_id must be one of {', '.join(known)}; got {table_id!r}")
-    frame = pd.read_csv(folder / f"{table_id}.csv", dtype=str, keep_default_na=False)
+    frame = pd.read_csv(NUMBERS / f"{table_id}.csv", dtype=str, keep_default_na=False)
     if "value" in frame:
         frame["printed"] = frame["value"]
         numbers = pd.to_numeric(frame["value"], errors="coerce")
@@ -45,7 +35,7 @@ def paper_numbers(table_id: str, root: Path | None = None) -> pd.DataFrame:
     return frame
 
 
-def recomputed_averages(frame: pd.DataFrame, groups: Groups, root: Path | None = None) -> pd.DataFrame:
+def recomputed_averages(frame: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     """Put each printed average beside the mean of the printed cells, and say where they differ and why.
 
     `frame` is from `paper_numbers` (or several of them concatenated). `differs` means further apart than
@@ -66,24 +56,24 @@ def recomputed_averages(frame: pd.DataFrame, groups: Groups, root: Path | None =
             gap = round(float(printed.value) - mean, 6)
             half_unit = 0.5 * 10.0 ** -len(printed.printed.partition(".")[2])
             differs = abs(gap) > half_unit + 1e-9
-            known = _known(printed, names, root) if differs else ""
+            known = _known(printed, names) if differs else ""
             rows.append((*key[:3], printed.benchmark, float(printed.value), round(mean, 4), gap, differs, known))
     columns = [*ROW, "average", "printed", "recomputed", "difference", "differs", "known"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _known(printed: tuple, names: Sequence[str], root: Path | None) -> str:
+def _known(printed: tuple, names: Sequence[str]) -> str:
     """What our list of mismatches and garbled cells says about the row of a printed average."""
     number = re.search(r"\d+$", printed.table)
     words = set(re.findall(r"[a-z0-9]+", printed.method.lower())) - {printed.paper, "model"} or {printed.paper}
     notes = []
-    for entry in paper_numbers("mismatches", root).itertuples():
+    for entry in paper_numbers("mismatches").itertuples():
         tables = re.findall(r"table(\d+(?:,\d+)*)", entry.where)
         mentioned = number and number[0] in ",".join(tables).split(",")
         said = set(re.findall(r"[a-z0-9]+", f"{entry.where} {entry.claimed}".lower()))
         if entry.paper == printed.paper and mentioned and words <= said:
             notes.append(f"{entry.id}: {entry.recomputed_or_seen}")
-    flags = paper_numbers("flags", root)
+    flags = paper_numbers("flags")
     flags = flags[(flags["table"] == printed.table) & (flags["method"] == printed.method)]
     garbled = flags[flags["benchmark"].isin(list(names)) & ~flags["kind"].str.endswith("resolved")]
     notes += [f"{flag.benchmark} {flag.kind}" for flag in garbled.itertuples()]
@@ -167,13 +157,17 @@ def compare_rows(
         sign = paper_signs if isinstance(paper_signs, int) else paper_signs.get(name)
         p = stats.paired_p(a[0], b[0]) if kind == "cell" else np.nan
         said = "" if sign is None else stats.verdict(delta, low, high, sign)
-        means = stats.stratified_average(a), stats.stratified_average(b)
+        means = _average(a), _average(b)
         compared.append((name, kind, *means, delta, low, high, p, said))
     points = ["base", "method", "delta", "low", "high"]
     frame = pd.DataFrame(compared, columns=["benchmark", "kind", *points, "p", "verdict"])
     frame[points] *= 100
     frame.insert(frame.columns.get_loc("p") + 1, "p_holm", stats.holm(frame["p"]))
     return frame
+
+
+def _average(matrices: Sequence[pd.DataFrame]) -> float:
+    return float(np.mean([np.mean(matrix.to_numpy()) for matrix in matrices]))
 
 
 def _check_pairs(base: pd.DataFrame, ours: pd.DataFrame, where: str) -> None:

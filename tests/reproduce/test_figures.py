@@ -37,13 +37,6 @@ def test_curve_draws_the_mean_and_the_band_of_seeds() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "reward")
 
 
-def test_curve_without_hue_and_without_values() -> None:
-    gaps = runs("MAE").assign(reward=[None, 1, 2, None, 3, 4]).astype({"reward": float})
-    assert figures.curve(gaps, "step", "reward", hue=None).lines[0].get_xdata().tolist() == [1, 2]
-    with pytest.raises(ValueError, match="no values of 'reward'"):
-        figures.curve(gaps.assign(reward=float("nan")), "step", "reward")
-
-
 def test_labels_from_text_are_no_mathematics(tmp_path: Path) -> None:
     ax = figures.curve(runs("pay $x", "\x1bup_{$}"), "step", "reward")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [r"pay \$x", r"\x1bup_{\$}"]

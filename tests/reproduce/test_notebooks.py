@@ -1,5 +1,9 @@
-"""Every notebook runs, the way its user runs it: through the batch runner, at a tiny budget, in a copy of the tree."""
+"""Every notebook runs, the way its user runs it: through the batch, at a tiny budget, in a copy of the tree.
 
+Each method is trained once and its files stand for all its runs, and each notebook makes one of its artefacts.
+"""
+
+import ast
 import json
 import os
 import shutil
@@ -7,107 +11,111 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pandas as pd
-import papermill
 import pytest
+
+from reproduce import keys, modules
+from reproduce.notebooks import code_cells
+from reproduce.plan import Item, Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = sorted([*ROOT.glob("notebooks/tables/*.ipynb"), *ROOT.glob("notebooks/figures/*.ipynb")])
+BY_HAND = {"train.ipynb", "train_gpu.ipynb", "evaluate.ipynb", "kernels.ipynb"}  # other tests run them
+TRAINED_TOO = (
+    "runs/base-s0",  # answers once, where other runs of that name answer under several set-ups
+    "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can
+)
 
-LOOSE = {"kernels.ipynb": {}}  # notebooks that no table or run is made of
+pytestmark = [pytest.mark.timeout(2700), pytest.mark.xdist_group("notebooks")]
 
 
-def reproduce(root: Path, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "reproduce", "--preset", "smoke", "--root", str(root), *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=2700)
+def reproduce(plan: Plan, *arguments: str) -> str:
+    """Run the batch, which must succeed, on a copy of the tree; return what it prints."""
+    command = [sys.executable, "-m", "reproduce", "--preset", "smoke", "--root", str(plan.root), *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=2700)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def share_runs(plan: Plan) -> None:
+    """Train every method once, and untrained where a run has no steps; let the others' folders be copies."""
+    models: dict[tuple[str, bool], Item] = {}
+    runs = [item for item in plan.items.values() if item.kind == "run"]
+    for item in runs:
+        models.setdefault((item.protocol, item.config.get("steps") == 0), item)
+    trained = {item.id for item in models.values()} | {*TRAINED_TOO}
+    reproduce(plan, "--only", ",".join(sorted(trained)))
+    for item in runs:
+        if item.id not in trained:
+            model = models[item.protocol, item.config.get("steps") == 0]
+            shutil.copytree(plan.folder / model.id, plan.folder / item.id)
+            keys.write_marker(item, plan.folder / item.id, keys.parts(plan, item))
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory) -> Path:
-    """A copy of what a reproduction reads, reproduced once."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[str]]:
+    """A plan of a copy of the tree, and the ids of the artefacts that were made, one of each notebook."""
     root = tmp_path_factory.mktemp("copy")
     for name in ("benchmarks", "notebooks", "reproduce", "src"):
         ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
-    done = reproduce(root)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return root
+    plan = load(root, "smoke")
+    share_runs(plan)
+    ids = {item.notebook: item.id for item in plan.items.values() if item.kind == "artefact" and item.skip is None}
+    reproduce(plan, "--only", ",".join(ids.values()))
+    return plan, list(ids.values())
 
 
-def claimed(root: Path) -> list[dict]:
-    listed = json.loads(reproduce(root, "--list", "--json").stdout)
-    return [item for item in listed if item["status"] != "unclaimed"]
+def test_every_notebook_is_made_by_something(made: tuple[Plan, list[str]]) -> None:
+    plan, ids = made
+    used = {plan.items[id].notebook for id in ids}
+    expected = [*DRAWN, *ROOT.glob("notebooks/episodes/*.ipynb")]
+    assert {str(path.relative_to(ROOT)) for path in expected} == used
+    assert {path.name for path in ROOT.glob("notebooks/*.ipynb")} == BY_HAND
+    states = keys.statuses(plan, [plan.items[id] for id in ids])
+    assert {states[id] for id in ids} == {"done"}
 
 
-@pytest.mark.timeout(2700)
-def test_every_notebook_ran_to_its_end(tree):
-    assert {item["status"] for item in claimed(tree)} == {"done"}
-    listed = "".join(path.read_text() for path in ROOT.glob("reproduce/*.toml"))
-    for path in [*DRAWN, *ROOT.glob("notebooks/episodes/*.ipynb")]:
-        assert f'"{path.relative_to(ROOT)}"' in listed, f"{path.name} is run by nothing"
-    others = {path.name for path in ROOT.glob("notebooks/*.ipynb")}
-    assert others == {"train.ipynb", "train_gpu.ipynb", "evaluate.ipynb", *LOOSE}, "the first is every run's"
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", LOOSE)
-def test_the_other_notebooks_run(name, tmp_path):
-    papermill.execute_notebook(
-        ROOT / "notebooks" / name, tmp_path / name, LOOSE[name], cwd=ROOT / "notebooks", progress_bar=False
-    )
-
-
-def test_a_second_call_does_nothing(tree):
-    assert "ran 0" in reproduce(tree).stdout
-
-
-def test_artefacts_are_complete_and_labelled(tree):
-    results = tree / "results" / "smoke"
-    for item in claimed(tree):
-        folder = results / item["id"]
-        if item["id"].startswith("runs/"):
-            assert json.loads((folder / "summary.json").read_text())["held_out"]["after"]["n"] > 0
-            continue
+def test_artefacts_are_complete_and_labelled(made: tuple[Plan, list[str]]) -> None:
+    plan, ids = made
+    unlabelled = ("mae_table3", "mae_listings", "spice_figs8_10")  # what they show is not measured on any world
+    for id in ids:
+        folder = plan.folder / id
         assert (folder / "notebook.html").stat().st_size > 10_000
-        assert json.loads((folder / "provenance.json").read_text())
+        assert json.loads((folder / "provenance.json").read_text())["id"] == id
         for page in folder.glob("table.md"):
-            assert "tiny world" in page.read_text().lower() or item["id"] in (
-                "mae_table3",
-                "mae_listings_1_9",
-                "spice_figs8_10",
-            )
+            assert "tiny world" in page.read_text().lower() or id.startswith(unlabelled), id
 
 
-def test_every_cell_of_table_1_is_its_count(tree):
-    cells = pd.read_csv(tree / "results" / "smoke" / "mae_table1" / "cells.csv")
+def test_every_cell_of_table_1_is_its_count(made: tuple[Plan, list[str]]) -> None:
+    plan, _ = made
+    cells = pd.read_csv(plan.folder / "mae_table1" / "cells.csv")
     counted = cells[cells["kind"] == "cell"]
     assert len(counted) == 7 * 14
     assert (counted["accuracy"] - 100 * counted["k"] / counted["n"]).abs().max() < 1e-9
-    runs = tree / "results" / "smoke" / "runs"
-    base = json.loads((runs / "base-s0" / "summary.json").read_text())["held_out"]["after"]
-    assert counted[counted["method"] == "Base"]["k"].sum() == base["k"]
+    base = json.loads((plan.folder / "runs/base-s0/summary.json").read_text())["held_out"]["after"]
+    assert counted[counted["method"] == "Base"]["k"].sum() == base["k"] and base["n"] > 0
 
 
-def test_two_reproductions_write_the_same_bytes(tree, tmp_path):
-    kept = tmp_path / "first"
-    shutil.copytree(tree / "results" / "smoke", kept)
-    done = reproduce(tree, "--force", "--only", "mae_table2,runs/mae_half,mae_fig3_mid", "--jobs", "1")
-    assert done.returncode == 0, done.stdout[-2000:]
-    for name in (
-        "mae_table2/table.csv",
-        "mae_table2/table.tex",
-        "mae_fig3_mid/figure.svg",
-        "mae_fig3_mid/figure.png",
-        "runs/mae_half-s0/metrics.jsonl",
-    ):
-        assert (kept / name).read_bytes() == (tree / "results" / "smoke" / name).read_bytes(), name
+def test_a_second_call_does_nothing_and_a_forced_one_writes_the_same_bytes(made: tuple[Plan, list[str]]) -> None:
+    plan, ids = made
+    assert "ran 0, " in reproduce(plan, "--only", ",".join(ids))
+    names = ["mae_table2/table.csv", "mae_table2/table.tex", "mae_fig3_mid/figure.svg", "mae_fig3_mid/figure.png"]
+    names.append("runs/comas_base-s0/metrics.jsonl")
+    before = [(plan.folder / name).read_bytes() for name in names]
+    out = reproduce(plan, "--force", "--only", "mae_table2,mae_fig3_mid,runs/comas_base")
+    assert "ran 3, " in out
+    assert [(plan.folder / name).read_bytes() for name in names] == before
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
-def test_tables_and_figures_load_no_torch(path):
-    cells = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
-    lines = [line for source in cells for line in source.splitlines() if line.startswith(("import ", "from "))]
-    code = "\n".join([*lines, "import sys", "assert 'torch' not in sys.modules"])
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ | {"MPLBACKEND": "agg"})
+def test_tables_and_figures_load_no_torch(path: Path) -> None:
+    found = modules.Modules(ROOT)
+    todo, seen = {name for text, _ in code_cells(path) for name, late in found.imports(text) if not late}, set()
+    while todo:
+        seen.add(name := todo.pop())
+        file = found.file_of(name)
+        todo |= {other for other, late in found.facts(name, file)[1] if not late} - seen
+        for node, late in modules.import_statements(ast.parse(file.read_text(encoding="utf-8"))):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            assert late or not {"torch", "transformers"} & {one.split(".")[0] for one in named}, name

@@ -1,7 +1,6 @@
 """Figure 3's matrices by hand: who asks, who answers, what counts, and the interval around it."""
 
 import json
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -41,7 +40,7 @@ def played(monkeypatch) -> pd.DataFrame:
     monkeypatch.setattr(crossplay, "speaker", lambda model, max_tokens: speaker(int(model)))
     spice = SPICE(verifier="exact")
     texts = crossplay.documents(spice, 3)
-    frame = crossplay.crossplay(
+    frame = crossplay.every_pair(
         {0: "0", 9: "9"}, {0: "0", 3: "3", 9: "9"}, spice, texts, attempts=4, answers=2, max_tokens=8
     )
     return frame.assign(seed=0)
@@ -80,24 +79,3 @@ def test_the_same_documents_for_everybody_and_no_document_for_a_reasoner() -> No
     assert [[len(group) for group in groups] for groups in answers] == [[4, 4]] * 5
     assert {turn.role for turn in heard} == {"reasoner"}
     assert not any(text in turn.messages[0]["content"] for turn in heard for text in texts)
-
-
-def test_a_document_without_a_valid_task_is_left_out(monkeypatch) -> None:
-    def mute(model: str, max_tokens: int) -> Batched:
-        return Batched(lambda turns: [Reply(turn, FREE if turn.role == "format" else "x") for turn in turns])
-
-    monkeypatch.setattr(crossplay, "speaker", mute)
-    spice = SPICE(verifier="exact")
-    assert crossplay.crossplay({0: "a"}, {0: "a"}, spice, ["one text"], attempts=2, answers=2, max_tokens=8).empty
-
-
-def test_players_are_the_start_and_the_snapshots_that_are_there(tmp_path: Path) -> None:
-    (tmp_path / "snapshots" / "20").mkdir(parents=True)
-    assert crossplay.players(tmp_path, "tiny", (10, 20)) == {0: "tiny", 20: str(tmp_path / "snapshots" / "20")}
-
-
-def test_a_speaker_is_a_real_model() -> None:
-    engine = crossplay.speaker("tiny", 64)
-    spice = SPICE(verifier="exact", group=4, attempts=4)
-    said = crossplay.posed(engine, spice, crossplay.documents(spice, 2))
-    assert sum(not isinstance(task, str) for attempts in said for _, task in attempts) >= 1

@@ -1,6 +1,5 @@
 """A small repository for the batch runner's tests: two notebooks and a package without torch."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,28 +11,14 @@ import nbformat
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-INDEX = """id,paper,numbers_file
-toy_table1,toy,toy_table1.csv
-toy_table2,toy,
-toy_fig1,toy,
-toy_fig2,toy,
-late_table1,late,
-"""
 PRESETS = """[quick]
 seeds = [0, 1]
-kernel = "python3"
 jobs = 2
 timeout = 600
-[quick.toy]
-steps = 2
-[warm]
-seeds = [0]
-kernel = "warm"
-[warm.toy]
-steps = 2
 """
 PAPER = """[runs.plain]
 protocol = "toy"
+overrides = { steps = 2 }
 [runs.odd]
 protocol = "toy"
 overrides = { steps = 1 }
@@ -42,7 +27,7 @@ tags = ["ablation"]
 notebook = "notebooks/tables/toy_table.ipynb"
 runs = ["plain"]
 outputs = ["table.csv"]
-parameters = { scale = 10.0 }
+parameters = { scale = 10.0, numbers = "toy_table1" }
 [artefacts.toy_table2]
 notebook = "notebooks/tables/toy_table.ipynb"
 runs = ["odd"]
@@ -50,15 +35,14 @@ outputs = ["table.csv"]
 [artefacts.toy_fig1]
 skip = "drawn by hand"
 """
-CONFIG = """def check(protocol: str, overrides: dict) -> None:
-    if protocol != "toy":
+CONFIG = """METHODS = {"toy": "coevolve.toy:Toy"}
+def check(protocol: str, overrides: dict) -> None:
+    if protocol not in METHODS and not protocol.endswith(".py:Own"):
         raise ValueError(f"unknown protocol {protocol!r}; allowed: toy")
     for name in overrides:
         if name not in ("steps", "fault", "model", "devices", "hold"):
             raise ValueError(f"unknown field {name!r}; allowed: devices, fault, hold, model, steps")
 """
-ODD = "overrides = { steps = 1 }"
-HELD = 'overrides = { steps = 15, hold = "../hold" }'  # in place of ODD: stays at step 3 while the file is there
 TRAIN = [
     """protocol: str = "toy"
 preset: str = "quick"
@@ -84,7 +68,7 @@ if fault == "worker": os.kill(os.getppid(), 9)
 if fault == "hang": time.sleep(600)
 if fault == "once" and first == 0: os._exit(0)
 if o.get("devices"): (folder / "devices").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
-(folder / "config.json").write_text(json.dumps(o, sort_keys=True))
+(folder / "config.json").write_text(json.dumps({"protocol": protocol, **o}, sort_keys=True))
 (folder / "metrics.jsonl").write_text(json.dumps({"value": FACTOR * step + seed}) + "\\n")
 if fault != "silent": (folder / "summary.json").write_text(json.dumps({"value": FACTOR * step + seed}))
 (folder / "resumed_from").write_text(str(first))
@@ -97,6 +81,7 @@ out: str = "../../results/quick/toy_table1"
 results: str = "../../results"
 runs: dict = {}
 scale: float = 1.0
+numbers: str = ""
 """,
     """import csv, json, pathlib
 folder = pathlib.Path(results) / preset / "runs"
@@ -124,7 +109,6 @@ class Toy:
     def __init__(self, root: Path) -> None:
         self.root = root
         for path, text in {
-            "reproduce/paper_numbers/index.csv": INDEX,
             "reproduce/presets.toml": PRESETS,
             "reproduce/toy.toml": PAPER,
             "reproduce/paper_numbers/toy_table1.csv": "value\n1\n",
@@ -139,12 +123,9 @@ class Toy:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start the command."""
-        command = [sys.executable, "-m", "reproduce", *arguments]
-        if arguments[:1] != ("diff",):
-            at = command.index("--") if "--" in command else len(command)
-            command[at:at] = ["--root", str(self.root)]
+        root = () if arguments[:1] == ("diff",) else ("--root", str(self.root))
         return subprocess.Popen(
-            command,
+            [sys.executable, "-m", "reproduce", *arguments, *root],
             cwd=ROOT,
             env={**os.environ, **variables},
             text=True,
@@ -171,20 +152,16 @@ class Toy:
         (self.root / path).write_text(text.replace(old, new))
 
     def hold(self) -> None:
-        """Let the runs called odd stop at step 3, until they are released."""
-        self.edit("reproduce/toy.toml", ODD, HELD)
+        """Let the runs called odd stop at step 3, until the file is gone."""
+        self.edit("reproduce/toy.toml", "overrides = { steps = 1 }", 'overrides = { steps = 15, hold = "../hold" }')
         (self.root / "hold").touch()
 
-    def release(self) -> None:
-        """Let the runs that are held go on."""
-        (self.root / "hold").unlink()
-
-    def wait_for_hold(self, process: subprocess.Popen[str], preset: str = "quick") -> str:
+    def wait_for_hold(self, process: subprocess.Popen[str]) -> str:
         """Wait until one of the runs called odd, which the process makes, is held; return its name."""
         limit = time.monotonic() + 300
         while True:
             for name in ("odd-s0", "odd-s1"):
-                state = self.result(f"runs/{name}/checkpoints/state.json", preset)
+                state = self.result(f"runs/{name}/checkpoints/state.json")
                 if state.exists() and state.read_text() == '{"step": 3}':
                     return name
             if time.monotonic() > limit:
@@ -192,61 +169,45 @@ class Toy:
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
 
-    def result(self, path: str, preset: str = "quick") -> Path:
+    def result(self, path: str) -> Path:
         """Return the path of a result."""
-        return self.root / "results" / preset / path
+        return self.root / "results/quick" / path
 
+    def states(self) -> dict[str, str]:
+        """Return id -> status."""
+        return dict(line.split()[:2] for line in self("--list").splitlines())
 
-def states(toy: Toy) -> dict[str, str]:
-    """Return id -> status."""
-    rows = json.loads(toy("--list", "--json"))
-    assert all(set(row) == {"id", "status", "skip"} for row in rows)
-    return {row["id"]: row["status"] for row in rows}
+    def products(self) -> dict[str, bytes]:
+        """Read all results that may not differ between equal commands."""
+        found = [path for path in sorted(self.result("").rglob("*")) if path.is_file() and path.name[0] != "."]
+        kept = [path for path in found if path.name not in ("provenance.json", "notebook.ipynb")]
+        return {str(path.relative_to(self.result(""))): path.read_bytes() for path in kept}
 
+    def processes(self) -> list[psutil.Process]:
+        """Find all living processes that work in or for the toy repository."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                known = [process.cwd(), *process.cmdline(), process.environ().get("PYTHONPATH", "")]
+                if process.status() != psutil.STATUS_ZOMBIE and any(str(self.root) in text for text in known):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
 
-def snapshot(folder: Path) -> dict[str, bytes]:
-    """Read all files below a folder that are not allowed to differ between equal runs."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("provenance.json", "notebook.ipynb", ".lock")
-    }
+    def wait_until_gone(self) -> None:
+        """Wait until no process of the toy repository is left."""
+        limit = time.monotonic() + 60
+        while left := self.processes():
+            assert time.monotonic() < limit, [process.cmdline() for process in left]
+            time.sleep(0.1)
 
-
-def of_toy(toy: Toy) -> list[psutil.Process]:
-    """Find all living processes that work in or for the toy repository."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            known = [process.cwd(), *process.cmdline(), process.environ().get("PYTHONPATH", "")]
-            if process.status() != psutil.STATUS_ZOMBIE and any(str(toy.root) in text for text in known):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
-
-
-def products(toy: Toy, preset: str = "quick") -> dict[str, bytes]:
-    """Read all results, without hidden files."""
-    found = snapshot(toy.result("", preset))
-    return {name: data for name, data in found.items() if not any(part[0] == "." for part in Path(name).parts)}
-
-
-def cells(toy: Toy) -> list[psutil.Process]:
-    """Find the living commands that make one item of the toy repository."""
-    return [process for process in of_toy(toy) if process.cmdline()[1:4] == ["-m", "reproduce", "cell"]]
-
-
-def slay(process: psutil.Process) -> None:
-    """Kill a process like a machine that fails, and see all that it started end with it."""
-    family = process.children(recursive=True)
-    process.kill()
-    assert not psutil.wait_procs([process, *family], timeout=60)[1]
-
-
-def gone(toy: Toy, seconds: float = 60) -> None:
-    """Wait until no process of the toy repository is left."""
-    limit = time.monotonic() + seconds
-    while left := of_toy(toy):
-        assert time.monotonic() < limit, [process.cmdline() for process in left]
-        time.sleep(0.1)
+    def ends_and_is_resumed(self, process: subprocess.Popen[str], sign: int, held: str) -> None:
+        """End a command that waits in the middle of a run: nothing of it is left, and the next goes on from there."""
+        process.send_signal(sign)
+        process.communicate(timeout=600)
+        assert process.returncode in (-sign, 128 + sign)
+        self.wait_until_gone()
+        (self.root / "hold").unlink()
+        assert "ran 3, cached 0, failed 0" in self("--only", "toy_table2")
+        assert self.result(f"runs/{held}/resumed_from").read_text() == "3"

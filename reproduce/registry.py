@@ -1,0 +1,156 @@
+"""What there is to reproduce: presets.toml and the TOML files of runs and artefacts, checked field by field.
+
+Knows names and types of fields; does not know what the fields mean.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from reproduce import UserError, one_line
+
+SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
+
+
+def public(values: dict[str, Any]) -> dict[str, Any]:
+    """Refuse names that look like a secret's: values are written into results, which are public."""
+    for name in values:
+        if SECRET.search(name):
+            raise ValueError(f"{name!r} looks like a secret, and results are public")
+    return values
+
+
+def different(seeds: list[int]) -> list[int]:
+    """Refuse seeds of which two are equal."""
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("seeds must differ")
+    return seeds
+
+
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(different)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Values = Annotated[dict[str, Any], AfterValidator(public)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+
+
+class Table(BaseModel):
+    """A TOML table: no other fields than these, and values of exactly these types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Preset(Table):
+    """One table of presets.toml: how the batch works, not what a method trains with."""
+
+    seeds: Seeds
+    jobs: int = Field(0, ge=0)  # items at once; 0: as many as there are cores
+    timeout: int = Field(3600, ge=1)  # seconds per item, unless the item says otherwise
+    hub: bool = False  # true: a model with a slash that is no folder is a model id of the hub
+    gpus: int = Field(0, ge=0)  # that Ray reserves for each run
+    retries: int = Field(0, ge=0)  # how often Ray tries an item again
+
+
+class Run(Table):
+    """One training run: a method, and what differs from the preset's fields of that method."""
+
+    paper: str  # the file's name, unless the table says otherwise
+    protocol: str  # a method's name, or path/to/file.py:Class, the path as seen from the repository
+    overrides: Values = {}
+    presets: dict[str, Values] = {}  # preset -> overrides for it alone
+    seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's own
+    tags: list[str] = []
+    outputs: list[FileName] = ["summary.json", "metrics.jsonl", "config.json"]
+    timeout: int | None = Field(None, ge=1)
+
+
+class Artefact(Table):
+    """One table or figure: a notebook, the runs it reads and the files it writes; or why there is none."""
+
+    paper: str
+    skip: str | None = None
+    notebook: str = ""
+    runs: list[str] = []
+    outputs: list[FileName] = []
+    inputs: list[str] = []
+    parameters: Values = {}
+    timeout: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def whole(self) -> Self:
+        """Refuse an artefact that neither can be made nor says why not."""
+        if self.skip is None and not (self.notebook and self.outputs):
+            raise ValueError("needs notebook and outputs, or skip")
+        return self
+
+
+Model = TypeVar("Model", bound=Table)
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Name up to three close matches of a misspelt word, or all that is allowed when nothing is close."""
+    known = sorted(known)
+    if close := difflib.get_close_matches(name, known, n=3, cutoff=0.5):
+        return f"did you mean {', '.join(close)}?"
+    return f"allowed: {', '.join(known[:12]) or 'none'}{', ...' if len(known) > 12 else ''}"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse one TOML file. Raises UserError with the reason in one line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"{path.name}: {error}") from None
+
+
+def check(kind: type[Model], where: str, table: Any) -> Model:
+    """Return the table as a `kind`. Raises UserError that names the first wrong field."""
+    try:
+        return kind.model_validate(table)
+    except ValidationError as error:
+        fault = error.errors()[0]
+    field = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        raise UserError(f"{where}: unknown field {field!r}; {hint(field, kind.model_fields)}")
+    raise UserError(one_line(f"{where}: {field or 'the table'}: {fault['msg']}, got {fault['input']!r}"))
+
+
+def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, dict[str, Run], dict[str, Artefact]]:
+    """Read one preset, and the runs and artefacts of every TOML file in reproduce/ and of the file `more`."""
+    presets = read_toml(root / "reproduce/presets.toml")
+    if preset not in presets:
+        raise UserError(f"unknown preset {preset!r}; {hint(preset, presets)}")
+    runs: dict[str, Run] = {}
+    artefacts: dict[str, Artefact] = {}
+    for path in [*sorted((root / "reproduce").glob("*.toml")), *([more] if more else [])]:
+        if path.name != "presets.toml":
+            file = check(File, path.name, read_toml(path))
+            add(path, "runs", Run, file.runs, runs, presets)
+            add(path, "artefacts", Artefact, file.artefacts, artefacts, presets)
+    return check(Preset, f"presets.toml [{preset}]", presets[preset]), runs, artefacts
+
+
+class File(Table):
+    """A TOML file: tables of runs and artefacts by name."""
+
+    runs: dict[Name, dict[str, Any]] = {}
+    artefacts: dict[Name, dict[str, Any]] = {}
+
+
+def add(
+    path: Path, group: str, kind: type[Model], tables: dict[str, Any], known: dict[str, Model], presets: Iterable[str]
+) -> None:
+    """Check one file's tables of a kind and add them to those that are known."""
+    for name, table in tables.items():
+        where = f"{path.name} [{group}.{name}]"
+        if name in known:
+            raise UserError(f"{where}: another file has one of this name")
+        known[name] = check(kind, where, {"paper": path.stem, **table})
+        if unknown := {*table.get("presets", ()), *table.get("seeds", ())} - {*presets}:
+            raise UserError(f"{where}: unknown preset {min(unknown)!r}; {hint(min(unknown), presets)}")

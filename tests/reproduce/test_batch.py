@@ -1,0 +1,283 @@
+"""The batch on a toy repository: mistakes in one line, caching, resuming, isolated failures, nothing left behind."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toy_repository import ROOT, Toy, write_notebook
+
+from reproduce import UserError
+from reproduce.notebooks import check_parameters, declared
+from reproduce.plan import Item, load, with_needs
+from reproduce.run import execute
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    """Build the toy repository in a folder with a blank and an umlaut."""
+    return Toy(tmp_path / "ein Bäumchen {x}")
+
+
+def test_results_are_made_once_and_repeat(toy: Toy, tmp_path: Path) -> None:
+    assert set(toy.states().values()) == {"todo", "skipped"} and not (toy.root / "results").exists()
+    out = toy(HF_TOKEN="canary-4711")
+    assert "ran 6, cached 0, failed 0, blocked 0, skipped 1" in out
+    assert "skipped toy_fig1: drawn by hand" in out
+    table = toy.result("toy_table1/table.csv").read_text().splitlines()
+    assert table == ["run,seed,value", "plain,0,60.0", "plain,1,70.0"]
+    made = sorted(path.name for path in toy.result("toy_table1").iterdir())
+    assert made == ["done.json", "notebook.html", "provenance.json", "table.csv"]
+    page = toy.result("toy_table2/notebook.html").read_text()
+    assert "<script>window.PWNED" not in page and "&lt;script&gt;window.PWNED" in page
+    assert "default-src &#x27;none&#x27;" in page and "cdnjs" not in page and str(toy.root) not in page
+    facts = json.loads(toy.result("toy_table2/provenance.json").read_text())
+    assert facts["configuration"] == {"runs": {"odd": [0, 1]}} and facts["seeds"] == [0, 1]
+    assert facts["peak_rss_mib"] > 10 and facts["source"] == {"commit": None, "dirty": None}
+    for path in toy.root.rglob("*"):
+        assert not path.is_file() or b"canary-4711" not in path.read_bytes()
+    first = toy.products()
+    out = toy(JOBS="1")
+    assert "ran 0, cached 6" in out and re.search(r"\[\d/6\] toy_table1 ok \d+\.\ds \(cached\)", out)
+    assert "ran 3, cached 2" in toy("--force", "--only", "toy_table1,odd")
+    assert toy.products() == first
+    assert [path.name for path in toy.result("").glob(".*")] == [".lock"]
+    toy.wait_until_gone()
+
+
+def test_what_changed_is_said_and_made_again(toy: Toy) -> None:
+    toy("--only", "toy_table2,plain")
+    assert toy("--why", "toy_table2") == "toy_table2: is up to date\n"
+    toy.edit("reproduce/toy.toml", "scale = 10.0", "scale = 1.0")
+    toy.edit("reproduce/presets.toml", "jobs = 2", "jobs = 1")
+    toy("--only", "toy_table1")
+    toy.edit("reproduce/toy.toml", "scale = 1.0", "scale = 2.0")
+    assert toy("--dry-run") == "would run toy_table1 (parameters.scale: 1.0 -> 2.0)\n"
+    assert toy.states()["toy_table1"] == "stale" and toy.states()["toy_table2"] == "done"
+    (toy.root / "reproduce/paper_numbers/toy_table1.csv").write_text("value\n2\n")
+    assert "data.reproduce/paper_numbers/toy_table1.csv: changed" in toy("--why", "toy_table1")
+    toy.result("toy_table2/table.csv").write_text("forged")
+    assert "output table.csv is missing or was changed" in toy("--why", "toy_table2")
+    toy.edit("src/coevolve/toy.py", "3", "3  # the factor")
+    toy.edit("notebooks/train.ipynb", "import sys;", "# leave\\nimport  sys;")
+    assert toy("--why", "odd").count("is up to date") == 2
+    toy.edit("src/coevolve/toy.py", "3", "4")
+    assert "modules.coevolve.toy: changed" in toy("--why", "runs/odd-s0")
+    assert "ran 3, cached 0" in toy("--only", "toy_table2")
+    assert toy.result("toy_table2/table.csv").read_text().splitlines()[1] == "odd,0,4.0"
+    assert toy.result("runs/odd-s0/resumed_from").read_text() == "0"
+
+
+FAULTS = {
+    "raise": r"RuntimeError: injected\\x1b\[31m failure",
+    "exit": "left early",
+    "last": "left early",
+    "die": "died",
+    "worker": r"its process died \(exit code -9\)",
+    "silent": "did not write summary.json",
+    "hang": "timed out after 6 s",
+}
+
+
+def test_failures_are_isolated(toy: Toy) -> None:
+    runs = "".join(
+        f'[runs.{fault}]\nprotocol = "toy"\noverrides = {{ steps = 1, fault = "{fault}" }}\n'
+        f"{'timeout = 6' if fault == 'hang' else ''}\n"
+        for fault in FAULTS
+    )
+    toy.edit("reproduce/toy.toml", "[artefacts.toy_table1]", f"{runs}[artefacts.toy_table1]")
+    toy.edit("reproduce/toy.toml", 'runs = ["odd"]', 'runs = ["odd", "exit"]')
+    toy.edit("reproduce/presets.toml", "seeds = [0, 1]", "seeds = [0]")
+    out = toy(code=1)
+    for fault, message in FAULTS.items():
+        assert re.search(f"^failed runs/{fault}-s0: .*{message}", out, re.MULTILINE), out
+        assert toy.result(f"runs/{fault}-s0/notebook.failed.ipynb").exists()
+        assert not toy.result(f"runs/{fault}-s0/done.json").exists()
+    assert "ran 3, cached 0, failed 7, blocked 1" in out
+    assert "blocked toy_table2: needs runs/exit-s0, which failed" in out
+    assert toy.result("toy_table1/done.json").exists() and not toy.result("toy_table2").exists()
+    toy.wait_until_gone()
+    assert {id for id, state in toy.states().items() if state == "failed"} == {f"runs/{fault}-s0" for fault in FAULTS}
+    toy.edit("notebooks/tables/toy_table.ipynb", "folder =", "1 / 0; folder =")
+    assert "ZeroDivisionError: division by zero (see " in toy("--only", "toy_table1", code=1)
+    assert toy.result("toy_table1/done.json").exists(), "what was there before stays"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_batch_leaves_nothing_and_is_resumed(toy: Toy, sign: int) -> None:
+    toy.hold()
+    process = toy.start("--only", "toy_table2")
+    held = toy.wait_for_hold(process)
+    assert "another command is at work in" in toy(code=2)
+    toy.ends_and_is_resumed(process, sign, held)
+
+
+def test_a_registry_of_your_own_with_a_method_in_a_file(toy: Toy) -> None:
+    (toy.root / "own").mkdir()
+    (toy.root / "own/debate.py").write_text("class Own: rounds = 2\n")
+    (toy.root / "own/debate.toml").write_text(
+        '[runs.debate]\nprotocol = "own/debate.py:Own"\noverrides = { steps = 1 }\nseeds = { quick = [7] }\n'
+        '[artefacts.debate_table]\nnotebook = "notebooks/tables/toy_table.ipynb"\nruns = ["debate", "odd"]\n'
+        'outputs = ["table.csv"]\n'
+    )
+    options = ("--registry", str(toy.root / "own/debate.toml"), "--paper", "debate")
+    assert "ran 4, cached 0, failed 0" in toy(*options)
+    assert toy.result("debate_table/table.csv").read_text().splitlines()[1] == "debate,7,10.0"
+    assert json.loads(toy.result("runs/debate-s7/config.json").read_text())["protocol"] == "../own/debate.py:Own"
+    toy.edit("own/debate.py", "rounds = 2", "rounds = 3")
+    assert toy("--dry-run", *options).startswith("would run runs/debate-s7 (modules.own/debate.py: changed)\n")
+    assert "debate" not in toy("--list")
+
+
+class Recorder:
+    """An engine that makes nothing, one item at a time, and remembers the order. Runs called s1 fail."""
+
+    def __init__(self) -> None:
+        self.live: list[Item] = []
+        self.order: list[str] = []
+
+    def has_room(self) -> bool:
+        return not self.live
+
+    def begin(self, item: Item) -> None:
+        self.live, self.order = [item], [*self.order, item.id]
+
+    def ended(self) -> list[tuple[Item, str | None, float]]:
+        item, self.live = self.live[0], []
+        return [(item, "broken" if item.id == "runs/odd-s1" else None, 1.0)]
+
+    def close(self) -> None:
+        assert not self.live
+
+
+def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
+    drawn = 'notebook = "notebooks/tables/toy_table.ipynb"\nruns = ["odd"]\noutputs = ["table.csv"]'
+    toy.edit("reproduce/toy.toml", 'skip = "drawn by hand"', drawn)
+    plan, engine = load(toy.root, "quick"), Recorder()
+    items = with_needs(plan, set(plan.items))
+    few = [item for item in items if "s1" not in item.id]
+    report = execute(plan, few, set(), lambda scratch: engine, lambda line, report: None)
+    # toy_table1 needs plain, toy_table2 and toy_fig1 need odd
+    assert engine.order == ["runs/plain-s0", "toy_table1", "runs/odd-s0", "toy_table2", "toy_fig1"]
+    assert len(report.ran) == report.total == 5
+    report = execute(plan, items, set(), lambda scratch: Recorder(), lambda line, report: None)
+    assert report.blocked == dict.fromkeys(["toy_table2", "toy_fig1"], "needs runs/odd-s1, which failed")
+    assert report.failed == {"runs/odd-s1": "broken"} and len(report.ran) == 4
+
+
+MISTAKES = [
+    ("toy", "", "", ["--only", "toy_tabel1"], "did you mean toy_table1"),
+    ("toy", "", "", ["--preset", "huge"], "unknown preset 'huge'; allowed: quick"),
+    ("toy", "", "", ["--jobs", "0"], "--jobs must be a whole number"),
+    ("toy", "", "", ["--nonsense"], "unrecognized arguments: --nonsense"),
+    ("toy", "", "", ["--paper", "toi"], "--paper toi: nothing is called that; did you mean toy?"),
+    ("toy", "", "", ["--only", ","], "--only names nothing"),
+    ("toy", "", "", ["--executor", "dask"], "--executor: invalid choice: 'dask'"),
+    ("toy", "", "", ["--address", "a:1"], "--address is for --executor ray"),
+    ("toy", "", "", ["--check", "no-such-commit"], "neither a folder nor a commit"),
+    ("toy", "", "", ["--registry", "none.toml"], "none.toml does not exist"),
+    ("toy", "tags =", "tag =", [], "[runs.odd]: unknown field 'tag'; did you mean tags"),
+    ("toy", "steps = 1", "stebs = 1", [], "[runs.odd]: unknown field 'stebs'; allowed:"),
+    ("toy", "tags = [", "seeds = { quik = [0] }\ntags = [", [], "did you mean quick?"),
+    ("toy", "tags = [", "seeds = { quick = [-1] }\ntags = [", [], "seeds.quick.0: Input should be greater than or"),
+    ("toy", "steps = 1", "api_key = 1", [], "looks like a secret"),
+    ("toy", 'runs = ["odd"]', 'runs = ["oddd"]', [], "unknown run 'oddd'; did you mean odd?"),
+    ("toy", "artefacts.toy_table2", 'artefacts."../x"', [], "String should match pattern"),
+    ("toy", "steps = 1", 'model = "models/none"', [], "checkpoint models/none does not exist"),
+    ("toy", 'outputs = ["table.csv"]', 'outputs = ["../../x"]', [], "outputs.0: String should match pattern"),
+    ("toy", "scale = 10.0", "scales = 10.0", [], "unknown parameter 'scales'; declared: preset, out"),
+    ("toy", "scale = 10.0", 'scale = "10"', [], "scale must be float, not '10'"),
+    ("toy", "scale = 10.0", "scale = nan", [], "scale must be a plain finite value, not nan"),
+    ("toy", "scale = 10.0", "out = 1", [], "parameter 'out' is set by the runner"),
+    ("toy", "toy_table.ipynb", "gone.ipynb", [], "gone.ipynb does not exist"),
+    ("toy", 'skip = "drawn by hand"', "", [], "needs notebook and outputs, or skip"),
+    ("toy", "[runs.odd]", "[runs.odd", [], "toy.toml: "),
+    ("presets", "jobs = 2", "job = 2", [], "presets.toml [quick]: unknown field 'job'; did you mean jobs"),
+    ("presets", "jobs = 2", "gpus = -1", [], "presets.toml [quick]: gpus: Input should be greater than or equal to 0"),
+    ("presets", "jobs = 2", "retries = 0.5", [], "presets.toml [quick]: retries: Input should be a valid integer"),
+    ("presets", "seeds = [0, 1]", "seeds = [0, 0]", [], "seeds must differ"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "arguments", "message"), MISTAKES)
+def test_mistakes_are_one_line(toy: Toy, file: str, old: str, new: str, arguments: list[str], message: str) -> None:
+    toy.edit(f"reproduce/{file}.toml", old, new)
+    assert message in toy(*arguments, code=2)
+    assert not (toy.root / "results").exists()
+
+
+def test_results_that_cannot_be_written(toy: Toy) -> None:
+    toy.result("").parent.mkdir()
+    toy.result("").write_text("in the way")
+    assert "cannot write to" in toy(code=2)
+
+
+def test_diff_and_check(toy: Toy, tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder, value in ((a, "0.5"), (b, "0.5004")):
+        (folder / "t").mkdir(parents=True)
+        (folder / "t/table.csv").write_text(f"name,value\nx,{value}\ny,nan\n")
+    assert toy("diff", str(a), str(b), "--tolerance", "1e-3") == "no differences\n"
+    assert toy("diff", str(a), str(b), code=1) == "t/table.csv: row 1 (x), value: 0.5 -> 0.5004\n1 differences\n"
+    (b / "t/more.csv").write_text("x\n")
+    assert "t/more.csv: only in the second tree" in toy("diff", str(a), str(b), code=1)
+    assert "is not a folder" in toy("diff", str(a), str(tmp_path / "c"), code=2)
+    for folder in ("toy_table1", "runs/plain-s0"):
+        toy.result(folder).mkdir(parents=True)
+        toy.result(f"{folder}/table.csv").write_text("name,value\nx,1.0\n")
+    git = ["git", "-C", str(toy.root), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *command], check=True)
+    toy.result("runs/plain-s0/table.csv").write_text("name,value\nx,9.0\n")
+    assert toy("--check") == "no differences\n"
+    toy.result("toy_table1/table.csv").write_text("name,value\nx,1.5\n")
+    assert "toy_table1/table.csv: row 1 (x), value: 1.0 -> 1.5" in toy("--check", code=1)
+    toy.result("toy_table1/table.csv").unlink()
+    assert "toy_table1/table.csv: only in the first tree" in toy("--check", code=1)
+
+
+PARAMETERS = """steps = 1  # how many
+lr: float = 1e-3
+name: str | None = None
+table: dict[str, int] = {}
+free = None
+sign = -1.5"""
+HOSTILE = [
+    {"x = 0; __import__('os').system('true'); y": 1},
+    {"steps": "5"},
+    {"steps": True},
+    {"steps": None},
+    {"lr": float("nan")},
+    {"name": b"__import__('os')"},
+    {"table": {(1, 2): 3}},
+    {"table": {"a": {1, 2}}},
+    {"table": {"a": float("inf")}},
+    {"free": b"x"},
+]
+
+
+def test_parameters_are_declared_plain_values(tmp_path: Path) -> None:
+    path = tmp_path / "n.ipynb"
+    write_notebook(path, [PARAMETERS])
+    types = {"steps": int, "lr": float, "name": None, "table": dict, "free": None, "sign": float}
+    assert declared(path) == types
+    check_parameters(path, {"steps": 5, "lr": 1, "name": '"""; import os #\\', "table": {"a": [1, {"b": None}]}})
+    for values in HOSTILE:
+        with pytest.raises(UserError, match="n.ipynb: "):
+            check_parameters(path, values)
+    for number, cell in enumerate(["x: int = f()", "x = = 1"]):
+        write_notebook(tmp_path / f"{number}.ipynb", [cell])
+        with pytest.raises(UserError):
+            declared(tmp_path / f"{number}.ipynb")
+
+
+def test_listing_imports_no_torch(toy: Toy) -> None:
+    code = (
+        "import sys; from reproduce.__main__ import main; "
+        f"main(['--list', '--root', {str(toy.root)!r}]); "
+        "assert not {'torch', 'papermill', 'pandas', 'tqdm'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

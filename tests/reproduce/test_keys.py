@@ -1,0 +1,120 @@
+"""What makes a result stale: the code, prompts and numbers that it depends on, and nothing else."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reproduce import keys, modules
+from reproduce.plan import Plan, load
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = ("runs/mae_half-s0", "runs/spice-s0", "runs/sft-s0")
+TABLES = ("mae_table1", "mae_fig4", "spice_table1", "mae_alg1")
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Copy what keys are made of; return the copy and the keys of some items."""
+    root = tmp_path_factory.mktemp("copy")
+    for name in ("notebooks", "reproduce", "src"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    return root, keys_of(load(root, "quick"))
+
+
+def keys_of(plan: Plan) -> dict[str, str]:
+    """Return the keys of some items from the files as they are now."""
+    keys.digest_input.cache_clear()
+    keys.code_cells.cache_clear()
+    return {id: keys.key(keys.parts(plan, plan.items[id])) for id in (*RUNS, *TABLES)}
+
+
+def end_of(text: str) -> str:
+    """Add a statement."""
+    return f"{text}\nADDED = 1\n"
+
+
+def prose(text: str) -> str:
+    """Change the module's docstring, add a comment and a string that stands alone, and lay a line out anew."""
+    return text.replace('"""', '"""Another word. ', 1) + '\n# a comment\n"""A string."""\n'
+
+
+def other_number(text: str) -> str:
+    """Change what quick sets for MAE."""
+    assert "[quick.mae]\nsteps = 80" in text
+    return text.replace("[quick.mae]\nsteps = 80", "[quick.mae]\nsteps = 81")
+
+
+MAE, SPICE, SFT = RUNS
+EDITS = [
+    ("src/coevolve/papers/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
+    ("src/coevolve/papers/mae/rewards.py", prose, set()),
+    ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE}),
+    ("src/coevolve/baselines/sft.py", end_of, {SFT}),
+    ("src/coevolve/loop.py", end_of, {*RUNS}),
+    ("src/coevolve/loop.py", prose, set()),
+    ("src/coevolve/show.py", prose, set()),
+    ("src/coevolve/presets.toml", other_number, {MAE}),
+    ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
+    ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE}),
+    ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1"}),
+    ("reproduce/analysis/stats.py", end_of, {"mae_table1", "mae_fig4", "spice_table1", "mae_alg1"}),
+    ("reproduce/analysis/figures.py", end_of, {"mae_fig4"}),
+    ("reproduce/analysis/crossplay.py", end_of, set()),
+    ("reproduce/keys.py", end_of, set()),
+    ("notebooks/tables/mae_table1.ipynb", lambda text: text.replace("markdown", "raw"), set()),
+    ("notebooks/tables/mae_table1.ipynb", lambda text: text.replace("import ", "import os, "), {"mae_table1"}),
+]
+
+
+@pytest.mark.parametrize(("path", "edit", "expected"), EDITS)
+def test_an_edit_makes_stale_what_depends_on_it(before: tuple[Path, dict], path: str, edit, expected: set) -> None:
+    root, old = before
+    text = (root / path).read_text()
+    assert edit(text) != text
+    (root / path).write_text(edit(text))
+    keys.modules(root).read.pop(root / path, None)
+    new = keys_of(load(root, "quick"))
+    (root / path).write_text(text)
+    keys.modules(root).read.pop(root / path, None)
+    assert {id for id in old if old[id] != new[id]} == expected
+
+
+def test_imports_are_followed_and_prose_is_not_read(tmp_path: Path) -> None:
+    files = {
+        "src/a/__init__.py": '_HOMES = {"verb": "a.late"}\n',
+        "src/a/one.py": '"""One."""\nfrom . import two\nimport json\ndef f():\n    """F."""\n    from b import c\n',
+        "src/a/two.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import unread\n",
+        "src/a/unread.py": "",
+        "src/a/late.py": "import a.two",
+        "src/b/__init__.py": "",
+        "src/b/c.py": "def g():\n    from published import x\n",
+        "src/published/x.py": "",
+        "src/published/__init__.py": "",
+        "own/method.py": "from a import verb\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "src/a/two.toml").write_text("x = 1")
+    (tmp_path / "src/b/numbers.csv").write_text("1")
+    found = modules.Modules(tmp_path)
+    assert set(found.needed(["a.one"])) == {"a", "a.one", "a.two", "b", "b.c", "published"}
+    assert set(found.needed(["own/method.py", "no.such"])) == {"own/method.py", "a", "a.late", "a.two"}
+    assert {name: [file.name for file in files] for name, files in found.data.items()} == {
+        "a.two": ["two.toml"],
+        "b": ["numbers.csv"],
+    }
+    same = ["x = (1)\n# why\n", '"""Doc."""\nx = 1', "x =  1"]
+    assert {modules.without_prose(text) for text in same} == {"x = 1"}
+    assert modules.without_prose("x = 'a'") != modules.without_prose("x = 'b'")
+    assert modules.without_prose("%matplotlib inline") == "%matplotlib inline"
+
+
+def test_every_run_knows_its_method_and_every_table_loads_no_torch() -> None:
+    plan = load(ROOT, "quick")
+    for item in plan.items.values():
+        if item.kind == "run":
+            parts = keys.run_sources(plan, item)
+            assert "coevolve.loop" in parts["modules"] and "all" in parts["preset"], item.id
+            assert any(f".{item.protocol}" in name for name in parts["modules"]), item.id
