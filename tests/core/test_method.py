@@ -36,7 +36,8 @@ def test_every_public_member_of_the_contract_is_documented_and_has_a_default() -
     assert {"episode", "observe", "answering", "policies", "pools", "fit", "after_run"} < members.keys()
     assert [name for name, value in members.items() if not inspect.getdoc(value)] == []
     plain = Method()
-    assert (plain.policies, plain.scored, plain.frozen, plain.models) == (("shared",), ("shared",), (), {})
+    mine = Adder()
+    assert (mine.policies, mine.scored, mine.frozen, mine.models) == (("shared",), ("shared",), (), {})
     assert (plain.roles, plain.pools, plain.measure(), plain.world.name) == ({}, {}, {}, "tiny")
     assert plain.before_run() is plain.fit(None, None) is plain.after_step(1, print) is None
     assert plain.after_run(None, (), None) == plain.observe(Outcome(), plain.world) == {}

@@ -139,7 +139,7 @@ def test_every_kind_of_method_runs_to_a_summary(method, fields, tmp_path, monkey
 
 def renumbered(folder: Path) -> Path:
     """A copy of the small backbone whose tokenizer numbers its tokens in the opposite order."""
-    shutil.copytree(find("tiny-small"), folder)
+    shutil.copytree(policies.find("tiny-small"), folder)
     state = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     fixed = {token["content"] for token in state["added_tokens"]}
     ids = sorted(i for text, i in state["model"]["vocab"].items() if text not in fixed)
