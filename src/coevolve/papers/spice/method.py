@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coevolve.checks import among, at_least
 from coevolve.method import Method, training
@@ -20,6 +20,9 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
 
+if TYPE_CHECKING:
+    from published.corpus import Corpus
+
 FREE = "free"
 TASK_TYPES = ("mcq", FREE)
 CHALLENGERS = ("trained", "untrained", "fixed")
@@ -30,18 +33,6 @@ VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in
 TEMPLATES = {"chat": "reasoner", "conversation": "reasoner_conversation"}  # Figure 8
 Attempt = tuple[Reply, Question | str]  # what was said, and the task or the name of its fault
 Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: could not be scored)
-
-
-class Corpus(Protocol):
-    """Documents to draw from."""
-
-    unreadable: int  # files and lines that hold no readable text
-
-    def __len__(self) -> int:
-        """How many documents there are."""
-
-    def sample(self, rng: Random) -> str:
-        """Draw a document uniformly, cut to the corpus's limit."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ BOOLEANS = ("true", "false")  # Figure 10; the tiny world says yes and no
 WORDS = 3  # most words of a String answer
 LONGEST = 512  # characters of an answer; a longer one is no short, checkable answer
 FAULTS = ("json", "declined", "question", "answer", "type", "document", "leak", "options", "letter")
-INTEGER = re.compile(r"[+-]?[0-9]{1,60}")
-DECIMAL = re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?")
+NUMBERS = {
+    "Integer": re.compile(r"[+-]?[0-9]{1,60}"),
+    "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?"),
+}
 OPENING = re.compile(r'\{\s*"')
 ATTEMPTS = 64  # places where an object may begin before the reply is given up
 MARKER = re.compile(r"(?<![A-Za-z0-9])([A-Z])\)")
@@ -45,19 +47,15 @@ class Question:
     kind: str  # one of ANSWER_TYPES, or MCQ
 
 
-class _Refused(ValueError):
-    """A JSON object that two readers could read differently."""
-
-
 def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _Refused("a key occurs twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
 def _constant(name: str) -> None:
-    raise _Refused(f"{name} is no JSON")
+    raise ValueError(f"{name} is no JSON")
 
 
 DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
@@ -100,16 +98,11 @@ def fits(gold: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> bool:
     """Tell whether an answer has the form of its type (Figure 10, step 4)."""
     if len(gold) > LONGEST or "\n" in gold:
         return False
-    match kind:
-        case "Integer":
-            return INTEGER.fullmatch(gold) is not None
-        case "Float":
-            return DECIMAL.fullmatch(gold) is not None
-        case "String":
-            return len(gold.split()) <= WORDS
-        case "Boolean":
-            return gold in booleans
-    return kind in ANSWER_TYPES
+    if kind in NUMBERS:
+        return NUMBERS[kind].fullmatch(gold) is not None
+    if kind == "Boolean":
+        return gold in booleans
+    return kind in ANSWER_TYPES and (kind != "String" or len(gold.split()) <= WORDS)
 
 
 def gives_away(question: str, gold: str) -> bool:
@@ -120,24 +113,28 @@ def gives_away(question: str, gold: str) -> bool:
 
 def read_free(text: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> Question | str:
     """Read a free-form task of the wanted answer type; return the fault's name (see FAULTS) if it is invalid."""
-    reply = json_object(text)
-    if reply is None or not {"question", "answer"} <= reply.keys():
-        return "json"
-    question, gold = reply["question"], scalar(reply["answer"])
-    if not isinstance(question, str):
-        return "question"
-    question = question.strip()
-    if not question:
-        return "declined"
+    reply, question, fault = _asked(text, "question", "answer")
+    gold = scalar(reply.get("answer"))
+    if fault:
+        return fault
     if gold is None:
         return "answer"
     if reply.get("answer_type") != kind or not fits(gold, kind, booleans):
         return "type"
     if DOCUMENT.search(question):
         return "document"
-    if kind == "String" and gives_away(question, gold):
-        return "leak"
-    return Question(question, gold, kind)
+    return "leak" if kind == "String" and gives_away(question, gold) else Question(question, gold, kind)
+
+
+def _asked(text: str, asks: str, answers: str) -> tuple[dict[str, object], str, str]:
+    """Return a task's JSON object, the question under the key `asks`, and the name of the fault of either, or ""."""
+    reply = json_object(text)
+    if reply is None or not {asks, answers} <= reply.keys():
+        return {}, "", "json"
+    question = reply[asks]
+    if not isinstance(question, str):
+        return reply, "", "question"
+    return reply, question.strip(), "" if question.strip() else "declined"
 
 
 def options(question: str) -> tuple[str, dict[str, str]] | None:
@@ -172,22 +169,15 @@ def _readings(question: str) -> Iterator[list[re.Match[str]]]:
 
 def read_mcq(text: str) -> Question | str:
     """Read a multiple-choice task: four distinct options and the letter of one; else the fault's name."""
-    reply = json_object(text)
-    if reply is None or not {"multiple_choice_question", "multiple_choice_correct"} <= reply.keys():
-        return "json"
-    question, letter = reply["multiple_choice_question"], reply["multiple_choice_correct"]
-    if not isinstance(question, str):
-        return "question"
-    question = question.strip()
-    if not question:
-        return "declined"
+    reply, question, fault = _asked(text, "multiple_choice_question", "multiple_choice_correct")
+    letter = reply.get("multiple_choice_correct")
+    if fault:
+        return fault
     if options(question) is None:
         return "options"
     if not isinstance(letter, str) or letter.strip() not in tuple(LETTERS):
         return "letter"
-    if DOCUMENT.search(question):
-        return "document"
-    return Question(question, letter.strip(), MCQ)
+    return "document" if DOCUMENT.search(question) else Question(question, letter.strip(), MCQ)
 
 
 def read_format(text: str) -> tuple[str, str | None] | None:
