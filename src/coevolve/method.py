@@ -6,15 +6,17 @@ the algorithm. The loop calls what stands here and probes for nothing else.
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+
+from pydantic import NonNegativeFloat
 
 from coevolve import prompts, worlds
 from coevolve.advantages import ESTIMATORS, WITH_KL
-from coevolve.checks import among
+from coevolve.checks import among, typed
 from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
@@ -49,16 +51,21 @@ class Method:
     TRAINING: ClassVar[Mapping[str, Any]] = {}  # the paper's values of the fields of a Run
     PAPER: ClassVar[Mapping[str, Any]] = {}  # the paper's values of fields whose default here is another
 
-    estimator: str = "task_relative"  # how rewards become advantages, see `advantages`
-    kl_coef: float = 0.0  # weight of the token-level penalty for leaving the starting model
+    estimator: Annotated[str, (*ESTIMATORS,)] = "task_relative"  # how rewards become advantages, see `advantages`
+    kl_coef: NonNegativeFloat = 0.0  # weight of the token-level penalty for leaving the starting model
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
     world: World = named("tiny")
 
     def __post_init__(self) -> None:
-        """Resolve the world's name. A subclass with a `__post_init__` of its own calls this one first."""
-        among("estimator", self.estimator, ESTIMATORS)
+        """Bring every field into its type and resolve the world's name; ValueError in one line for a wrong value.
+
+        A subclass with a `__post_init__` of its own calls this one first.
+        """
+        annotations = get_type_hints(type(self), include_extras=True)
+        for field_ in (field_ for field_ in fields(self) if field_.name != "world"):
+            setattr(self, field_.name, typed(field_.name, getattr(self, field_.name), annotations[field_.name]))
         if self.kl_coef:
             among("estimator with a kl_coef", self.estimator, WITH_KL)
         for name in self.setups:

@@ -7,7 +7,7 @@ import pytest
 from core.conftest import TESTS, Sums, by_hand, earned, prompts, scripted, text
 from pytest import approx
 
-from coevolve.papers.sage.method import ROLES, SAGE
+from coevolve.papers.sage.method import SAGE
 from coevolve.parse import tag
 from coevolve.types import Outcome, Turn
 
@@ -233,7 +233,7 @@ def test_no_verifier_reaches_planner_solver_or_critic(variant: str) -> None:
         outcomes, asked = scripted(sage, lambda turn: said(turn).replace("{0}", str(turn.key[0])), range(8))
         sage.tasks.extend(task for outcome in outcomes for task in outcome.adds["tasks"])
         seen += asked
-    assert len(sage.tasks) == 5 + 8 and {turn.role for turn in seen} == {*ROLES}
+    assert len(sage.tasks) == 5 + 8 and {turn.role for turn in seen} == {*SAGE.train}
     for turn in seen:
         assert text(turn).count("GOLD") == (turn.role == "challenger"), "equation 3 shows the reference's alone"
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from coevolve.checks import among, at_least
+from pydantic import NonNegativeInt, PositiveInt
+
 from coevolve.method import Method, training
 from coevolve.papers.comas import rewards
 from coevolve.parse import boxed
@@ -20,8 +21,6 @@ from coevolve.shares import mean
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample, Turn
 from coevolve.worlds import World
 
-ABLATIONS = ("", "evaluation", "scoring")
-UNREADABLE = ("masked", "neutral")
 BLOCK = re.compile(r"<(/?(?:question|solution|evaluation)>)")
 MARK = re.compile(r"</?(?:score|judgment)>")
 
@@ -69,7 +68,7 @@ class Table1(Method):
 class Discussion(Table1):
     """Several agents, each with weights of its own."""
 
-    agents: int = 4  # l (section 4.1.1)
+    agents: PositiveInt = 4  # l (section 4.1.1)
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -82,20 +81,18 @@ class CoMAS(Discussion):
     """Co-evolving multi-agent systems. The defaults are the paper's numbers; each ablation is an argument."""
 
     estimator: str = "reinforce_pp"  # or reinforce_pp_by_role: a buffer per interaction type
-    kl_coef: float = 0.0  # beta of Eq. 9 (Table 2)
-    rounds_per_agent: int = 2  # m = 2 l solution rounds (section 4.1.1)
-    evaluations: int | None = None  # n per solution; None: 1, and 2 without scoring (Appendix J)
-    horizon: int = 2  # kappa, how many earlier rounds are shown
-    reuse: int = 4  # discussions per question (Table 2, prompt reuse)
-    without: str = ""  # evaluation or scoring: the ablations of section 4.3.1
-    unreadable: str = "masked"  # neutral: an unreadable score pays solution and evaluation 0.5 each
+    rounds_per_agent: PositiveInt = 2  # m = 2 l solution rounds (section 4.1.1)
+    evaluations: PositiveInt | None = None  # n per solution; None: 1, and 2 without scoring (Appendix J)
+    horizon: NonNegativeInt = 2  # kappa, how many earlier rounds are shown
+    reuse: PositiveInt = 4  # discussions per question (Table 2, prompt reuse)
+    without: Annotated[str, ("", "evaluation", "scoring")] = ""  # evaluation or scoring: the ablations of section 4.3.1
+    unreadable: Annotated[str, ("masked", "neutral")] = "masked"  # neutral: it pays both sides 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        among("without", self.without, ABLATIONS)
-        among("unreadable", self.unreadable, UNREADABLE)
         least = 2 if self.without == "scoring" else 1
-        at_least(self, agents=1, rounds_per_agent=1, horizon=0, reuse=1, evaluations=least, kl_coef=0)
+        if self.evaluations is not None and self.evaluations < least:
+            raise ValueError(f"evaluations must be at least {least} without scoring, got {self.evaluations}")
         self.m = self.rounds_per_agent * self.agents
         self.n = 0 if self.without == "evaluation" else self.evaluations or least
         self.solver = self.role("solver")

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from coevolve import prompts
-from coevolve.checks import among, at_least
 from coevolve.method import Method, training
 from coevolve.papers.conl import observed, reading, rewards
 from coevolve.papers.conl.reading import Critique, Ranking
@@ -66,28 +67,24 @@ class CoNL(Method):
         "prior_variance": float("inf"),
     }
 
-    agents: int = 4  # N (section 4.1)
-    w_solution: float = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
-    w_diagnostic: float = 2.0  # w2; 0: Table 3, without persuasion; the case studies multiply by 5
-    w_consensus: float = 1.0  # w3; 0: Table 3, without consensus
+    agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
+    w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
+    w_diagnostic: NonNegativeFloat = 2.0  # w2; 0: Table 3, without persuasion; the case studies multiply by 5
+    w_consensus: NonNegativeFloat = 1.0  # w3; 0: Table 3, without consensus
     blind: bool = True  # False: Table 3, each agent reads the rankings given before its own
     estimator: str = "segment_centred"  # gae: a learned value baseline, lambda 0.95 (Appendix G)
     own_votes: bool = False  # whether votes on one's own solution count; of two agents they always do
     leave_one_out: bool = False  # whether one's own vote is left out of the majority it is compared with
     pay_thought: bool = False  # whether a final ranking's reward is also that of the text before it in the reply
-    prior_variance: float = 1.0  # of the Bradley-Terry scores' Gaussian prior
-    judge_temperature: float | None = None  # of rankings (rounds 1 and 3); None: as everything else
-    revision_reads: str = "own"  # all: everybody's initial solutions beside the critiques (Algorithm 1, line 10)
-    memory: int = 8000  # solutions and critiques longer than this many characters are compressed; 0: never
+    prior_variance: PositiveFloat = 1.0  # of the Bradley-Terry scores' Gaussian prior
+    judge_temperature: NonNegativeFloat | None = None  # of rankings (rounds 1 and 3); None: as everything else
+    revision_reads: Annotated[str, ("own", "all")] = "own"  # all: all initial solutions as well (line 10)
+    memory: NonNegativeInt = 8000  # solutions and critiques longer than this many characters are compressed; 0: never
     test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
-    examined: int = 20  # test items per family that are discussed after training (Pass@1, Pass@K, Rank-rho, Table 4)
+    examined: NonNegativeInt = 20  # test items per family that are discussed after training (Table 4)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, agents=2, memory=0, examined=0, w_solution=0, w_diagnostic=0, w_consensus=0, judge_temperature=0)
-        if not self.prior_variance > 0:
-            raise ValueError(f"prior_variance must be above 0, got {self.prior_variance}")
-        among("revision_reads", self.revision_reads, ("own", "all"))
         self.personas = [self._persona(PERSONAS[i % len(PERSONAS)]) for i in range(self.agents)]
         self.proposal, self.revision = self.role("proposal"), self.role("revision")
         self.review = self.role("review", temperature=self.judge_temperature)

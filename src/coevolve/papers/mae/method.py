@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from coevolve.checks import among, at_least
+from pydantic import NonNegativeFloat, PositiveInt
+
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
 from coevolve.papers.mae import rewards
@@ -20,7 +21,7 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
 SETTINGS = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}  # section 5: how often the Proposer sees a reference
-ROLES = ("proposer", "solver", "judge")
+Roles = tuple[Literal["proposer", "solver", "judge"], ...]
 Pair = tuple[str, str | None]  # a question and an answer, None where the reply holds none
 
 
@@ -62,25 +63,19 @@ class MAE(Method):
 
     paper: ClassVar[str] = "mae"
 
-    setting: str = "half"  # zero, no, half or with reference (section 5)
-    attempts: int = 5  # N_sample of the difficulty reward (Table 3)
-    solves: int = 1  # how often an episode runs lines 16-22; the paper's batch has one per proposal
+    setting: Annotated[str, (*SETTINGS,)] = "half"  # zero, no, half or with reference (section 5)
+    attempts: PositiveInt = 5  # N_sample of the difficulty reward (Table 3)
+    solves: PositiveInt = 1  # how often an episode runs lines 16-22; the paper's batch has one per proposal
     threshold: float = 0.7  # a question below this quality stays out of the pool (section 4.1)
     quality_filter: bool = True  # False: Table 2, no question quality filtering
     format_reward: bool = True  # False: Table 2, no format reward
-    train: tuple[str, ...] = ROLES  # leave one out: Table 2, no training of that role
-    variant: str = "paper"  # official: the Proposer's reward as in the authors' released code
-    estimator: str = "task_relative"  # section 3: Task-Relative REINFORCE++; or token_whiten
-    judge_temperature: float | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
+    train: Roles = ("proposer", "solver", "judge")  # leave one out: Table 2, no training of that role
+    variant: Annotated[str, ("paper", "official")] = "paper"  # official: as in the authors' released code
+    judge_temperature: NonNegativeFloat | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
     judge_model: str = ""  # a frozen judge: a model, or a server's (http://HOST/v1#MODEL); empty: the one that learns
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        among("setting", self.setting, SETTINGS)
-        among("variant", self.variant, ("paper", "official"))
-        for role in self.train:
-            among("train", role, ROLES)
-        at_least(self, attempts=1, solves=1, judge_temperature=0)
         self.pairs = Pool(distinct=False)  # P
         self.proposer = self.role("proposer")
         self.proposer_reference = self.role("proposer_reference", "proposer")

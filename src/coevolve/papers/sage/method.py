@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from coevolve import verify
-from coevolve.checks import among, at_least
 from coevolve.method import Method, training
 from coevolve.papers.sage import rewards, verifier
 from coevolve.papers.sage.observed import facts_of
@@ -21,7 +22,8 @@ from coevolve.shares import mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.worlds import World
 
-ROLES = ("challenger", "planner", "solver", "critic")
+Roles = tuple[Literal["challenger", "planner", "solver", "critic"], ...]
+Share = Annotated[float, Field(ge=0, le=1)]
 Task = tuple[str | None, str | None, str | None]  # question, kind, verifier: a gold answer or tests
 
 
@@ -78,44 +80,38 @@ class SAGE(Method):
 
     PAPER: ClassVar[dict[str, Any]] = {"lora": (128, 256, 0.95), "literal_norm": True}  # printed; ours is another
 
-    attempts: int = 5  # N_s of equation 4, not printed in the paper
-    solves: int = 1  # how often an episode runs lines 15 to 24; the paper's batch has one per challenge
-    quality_threshold: float = 0.7  # alpha (section 4.2); 0 lets every question in
-    plan_threshold: float = 0.3  # beta (section 4.3); 0 hands every plan to the Solver
+    attempts: PositiveInt = 5  # N_s of equation 4, not printed in the paper
+    solves: PositiveInt = 1  # how often an episode runs lines 15 to 24; the paper's batch has one per challenge
+    quality_threshold: Share = 0.7  # alpha (section 4.2); 0 lets every question in
+    plan_threshold: Share = 0.3  # beta (section 4.3); 0 hands every plan to the Solver
     verifier_check: bool = True  # False: a verifier that merely parses counts as valid (line 9)
     planning: bool = True  # False: no Planner at all, and the rewards of section 4.4's fall-back
-    train: tuple[str, ...] = ROLES  # leave one out: Table 3, and the Planner's row that it lacks
+    train: Roles = (
+        "challenger",
+        "planner",
+        "solver",
+        "critic",
+    )  # leave one out: Table 3, and the Planner's row that it lacks
     plan_weights: tuple[float, ...] = (0.5, 0.5)  # lambda_plan, lambda_f of equation 8
     solver_weights: tuple[float, ...] = (0.2, 0.6, 0.2)  # w_p, w_c, w_f of equation 11
     literal_norm: bool = False  # True: equation 2 as printed, which maps the worst grade 1 to 1.0
-    empty_format: float = 0.5  # r_f of an output without text (section 4.1); 0.0 does not pay silence
-    critic_temperature: float | None = 0.1  # Table 4; None: as everybody else
-    estimator: str = "task_relative"  # equation 1: Task-Relative REINFORCE++; or token_whiten
+    empty_format: Share = 0.5  # r_f of an output without text (section 4.1); 0.0 does not pay silence
+    critic_temperature: NonNegativeFloat | None = 0.1  # Table 4; None: as everybody else
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check()
-        self.challenger = self.role("challenger")
-        self.planner = self.role("planner")
-        self.solver = self.role("solver_unplanned", "solver")
-        self.solver_planned = self.role("solver")
-        self.critic_question = self.role("critic_question", "critic", temperature=self.critic_temperature)
-        self.critic_plan = self.role("critic_plan", "critic", temperature=self.critic_temperature)
-
-    def _check(self) -> None:
-        for role in self.train:
-            among("train", role, ROLES)
-        at_least(self, attempts=1, solves=1, critic_temperature=0)
-        shares = {"quality_threshold": self.quality_threshold, "plan_threshold": self.plan_threshold}
-        for name, value in {**shares, "empty_format": self.empty_format}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {value}")
         for name, weights, count in (
             ("plan_weights", self.plan_weights, 2),
             ("solver_weights", self.solver_weights, 3),
         ):
             if len(weights) != count or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
                 raise ValueError(f"{name} must be {count} numbers from 0 that add up to 1, got {list(weights)}")
+        self.challenger = self.role("challenger")
+        self.planner = self.role("planner")
+        self.solver = self.role("solver_unplanned", "solver")
+        self.solver_planned = self.role("solver")
+        self.critic_question = self.role("critic_question", "critic", temperature=self.critic_temperature)
+        self.critic_plan = self.role("critic_plan", "critic", temperature=self.critic_temperature)
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 4 to 26 of Algorithm 1 once; D is read as it stood when the step began."""

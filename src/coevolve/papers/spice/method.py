@@ -5,11 +5,12 @@ One episode is one document: lines 5 to 20. Reads replies, never tokens; gold an
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from coevolve.checks import among, at_least
+from pydantic import Field, PositiveFloat, PositiveInt
+
 from coevolve.method import Method, training
 from coevolve.papers.spice import reading, rewards
 from coevolve.papers.spice.observed import facts_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from published.corpus import Corpus
 
 FREE = "free"
-TASK_TYPES = ("mcq", FREE)
-CHALLENGERS = ("trained", "untrained", "fixed")
 VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in one way only
     "math": dict.fromkeys(("Integer", "Float", "Expression"), "math"),
     "exact": dict.fromkeys(("Integer", "Float"), "float"),
@@ -70,29 +69,34 @@ class SPICE(Method):
         "corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning"),
     }
 
-    corpus: str | tuple[str, ...] = "both"  # math, general, both, none; a folder or file; owner/name of the hub
-    documents: int = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has
-    document_tokens: int = 5992  # longest segment of a document (section 3.1)
-    bytes_per_token: float = 3.0  # how that limit is applied: English has about 4, LaTeX and code about 3
-    task_types: tuple[str, ...] = TASK_TYPES  # leave one out: Table 3
-    reward: str = "variance"  # or absolute_zero, threshold, rzero: Table 4
+    corpus: str | tuple[str, ...] | Path = "both"  # math, general, both, none; a folder or file; owner/name of the hub
+    documents: PositiveInt = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has
+    document_tokens: PositiveInt = 5992  # longest segment of a document (section 3.1)
+    bytes_per_token: PositiveFloat = 3.0  # how that limit is applied: English has about 4, LaTeX and code about 3
+    task_types: Annotated[tuple[Literal["mcq", "free"], ...], Field(min_length=1)] = (
+        "mcq",
+        FREE,
+    )  # leave one out: Table 3
+    reward: Annotated[str, (*rewards.CHALLENGER,)] = "variance"  # or absolute_zero, threshold, rzero: Table 4
     penalty: float = rewards.PENALTY  # rho (section 3.1)
-    challenger: str = "trained"  # untrained: earns nothing; fixed: a frozen copy of the start (Figure 4a)
-    group: int = 8  # G: attempts kept per document, and answers per task (section 3.1)
-    attempts: int = 1024  # N: most attempts at a document, drawn G at a time until one is valid (section 3.1)
+    challenger: Annotated[str, ("trained", "untrained", "fixed")] = (
+        "trained"  # untrained: earns nothing; fixed: a frozen copy of the start (Figure 4a)
+    )
+    group: PositiveInt = 8  # G: attempts kept per document, and answers per task (section 3.1)
+    attempts: PositiveInt = 1024  # N: most attempts at a document, drawn G at a time until one is valid (section 3.1)
     reuse: bool = False  # True: equal tasks of a document share their G answers
-    verifier: str = "math"  # Math-Verify for numbers and expressions (section 2.5); or exact
-    template: str = "chat"  # the Reasoner's prompt; conversation: Figure 8's form for models that continue texts
-    snapshots: tuple[int, ...] = ()  # steps after which the policies are kept (Figures 3, 5 and 6)
+    verifier: Annotated[str, (*VERIFIERS,)] = "math"  # Math-Verify for numbers and expressions (section 2.5); or exact
+    template: Annotated[str, (*TEMPLATES,)] = (
+        "chat"  # the Reasoner's prompt; conversation: Figure 8's form for models that continue texts
+    )
+    snapshots: tuple[PositiveInt, ...] = ()  # steps after which the policies are kept (Figures 3, 5 and 6)
     estimator: str = "group_mean"  # Equations 3 and 4: DrGRPO
 
     def __post_init__(self) -> None:
         from published import corpus
 
         super().__post_init__()
-        self._check()
-        if isinstance(self.corpus, PathLike):
-            self.corpus = fspath(self.corpus)
+        self.corpus = str(self.corpus) if isinstance(self.corpus, Path) else self.corpus
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
         self.source: Corpus | None = corpus.find(self.corpus, self.documents, limit)
         self.solver = self.role(TEMPLATES[self.template], "reasoner")
@@ -102,19 +106,6 @@ class SPICE(Method):
         self.ask_free = self.role("challenger_free", "challenger", policy=speaks)
         self.ask_alone = self.role("challenger_alone", "challenger", policy=speaks)
         self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS  # the tiny backbone's words
-
-    def _check(self) -> None:
-        among("reward", self.reward, rewards.CHALLENGER)
-        among("challenger", self.challenger, CHALLENGERS)
-        among("verifier", self.verifier, VERIFIERS)
-        among("template", self.template, TEMPLATES)
-        if not self.task_types or not {*self.task_types} <= {*TASK_TYPES}:
-            raise ValueError(f"task_types must be some of {', '.join(TASK_TYPES)}, got {list(self.task_types)}")
-        at_least(self, documents=1, document_tokens=1, group=1, attempts=1)
-        if not self.bytes_per_token > 0:
-            raise ValueError(f"bytes_per_token must be above 0, got {self.bytes_per_token}")
-        if any(type(step) is not int or step < 1 for step in self.snapshots):
-            raise ValueError(f"snapshots must be steps of at least 1, got {list(self.snapshots)}")
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 5 to 20 of Algorithm 1 for one document."""
