@@ -15,8 +15,6 @@ from coevolve.worlds import Item
 if TYPE_CHECKING:
     from coevolve.method import Method
 
-FACTS = ("answer", "finished", "tokens_in", "tokens_out")  # of the set-up's episode that a row keeps
-
 
 def score(
     engine: Engine,
@@ -50,14 +48,12 @@ def score(
     return [
         {
             "setup": setup,
-            "family": item.family,
-            "split": item.split,
-            "level": item.level,
+            **{name: getattr(item, name) for name in ("family", "split", "level")},
             "item": number,
             "question": item.question,
             "correct": None if correct is None else int(correct),
             "misconception": int(not correct and found["answer"] is not None and found["answer"] == item.misconception),
-            **{name: found[name] for name in FACTS},
+            **{name: found[name] for name in ("answer", "finished", "tokens_in", "tokens_out")},
         }
         for number, (item, found, correct) in enumerate(zip(items, facts, verdicts, strict=True))
     ]

@@ -200,7 +200,6 @@ def ask(
     policies: Sequence[str] = (),
     method: "Method | None" = None,
     prompt: str = "compact",
-    temperature: float | None = None,
     max_tokens: int | None = None,
     seed: int = 0,
     **numbers: int,
@@ -220,10 +219,9 @@ def ask(
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
     method = method or MAE(prompt=prompt)
-    heat = TEMPERATURES[setup] if temperature is None else temperature
     most = max_tokens or method.answering.max_tokens or limit(method.prompt, numbers.get("seats", SEATS))
     questions = [question] if isinstance(question, str) else question
-    rooms = [Room(method, one, policies or method.scored, heat, most) for one in questions]
+    rooms = [Room(method, one, policies or method.scored, TEMPERATURES[setup], most) for one in questions]
     engine = speaker if isinstance(speaker, Engine) else Batched(speaker.generate)
     facts = [outcome.facts for outcome in play([SETUPS[setup](room, **numbers) for room in rooms], engine, (seed,))]
     cut = sum(not found["finished"] for found in facts)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coevolve import config, record
-from coevolve.baselines.sft import SFT
+from coevolve.baselines.tuned import SFT
 from coevolve.engines import Switch
 from coevolve.loop import Trainer, train
 from reproduce.analysis import stats

@@ -26,7 +26,6 @@ MODES = {
     "induction": ("code", "ops"),
 }
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
-MODE_OF = {family: mode for mode, families in MODES.items() for family in families}
 
 
 @dataclass(kw_only=True)
@@ -49,8 +48,8 @@ class AZR(Method):
         super().__post_init__()
         at_least(self, attempts=1, solves=1, seeds=1)
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
-        more = {"name": "proposer", "folder": self.prompt_folder}
-        self.proposer = prompts.load("mae", "proposer_reference", self.prompt, **more)
+        folder = self.prompt_folder
+        self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)
         self.starts = {mode: self._starts(mode) for mode in MODES}
 
     @property
@@ -86,7 +85,7 @@ class AZR(Method):
         buffer = self.pools[mode].view()
         proposal = yield self.proposer(reference=buffer.sample(rng))
         question, rate = tag(proposal.text, "question"), None
-        if question is not None and self.mode_of(question) == mode:
+        if question is not None and self.fits(question, mode):
             attempts = yield [self.solver(question=question)] * self.attempts
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
             if not self.held_out(question):
@@ -100,10 +99,10 @@ class AZR(Method):
         samples += [reply.earns(reward, f"solve {mode}") for reply, reward in zip(replies, rewards, strict=True)]
         return Outcome(samples, {mode: buffer.added}, (mode, question, rate, r_proposer, rights))
 
-    def mode_of(self, question: str) -> str | None:
-        """Return the mode of a task, or None for text that is no task of any."""
+    def fits(self, question: str, mode: str) -> bool:
+        """Whether a text is a task of a mode."""
         task = self.executor.read(question)
-        return MODE_OF.get(task.family) if task else None
+        return task is not None and task.family in MODES[mode]
 
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""

@@ -2,7 +2,7 @@
 
 import copy
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -22,6 +22,8 @@ from coevolve.worlds import World
 if TYPE_CHECKING:
     from coevolve.config import Run
     from coevolve.policies.causal import Policy
+
+Make = Callable[..., Any]
 
 
 @dataclass(kw_only=True)
@@ -44,13 +46,11 @@ class SFT(Method):
 
     def examples(self) -> list[dict[str, Any]]:
         """Return the seed rows (repeats included, as published) as prompt and completion messages."""
-        return [
-            {
-                "prompt": list(self.solver(question=task.question).messages),
-                "completion": [{"role": "assistant", "content": f"<answer>{task.answer}</answer>"}],
-            }
-            for _, task in self.world.seed_rows()
-        ]
+        examples = []
+        for _, task in self.world.seed_rows():
+            said = [{"role": "assistant", "content": f"<answer>{task.answer}</answer>"}]
+            examples.append({"prompt": list(self.solver(question=task.question).messages), "completion": said})
+        return examples
 
     def fit(self, policy: "Policy", run: "Run") -> int:
         """Fine-tune the policy's model in place (adapters are merged at the end); return the steps taken."""
@@ -108,7 +108,7 @@ class SRLM(Table1):
         paired = {"paired": float(pair is not None), "pair": pair}
         return {"question": question, **paired, "chosen_right": chosen, "rejected_right": rejected}
 
-    def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, list[dict[str, str]]]]:
+    def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, Any]]:
         """Play one iteration's episodes with the model as it is now; return the pairs as TRL reads them."""
         engine = Batched(partial(policy.generate, temperature=run.temperature, max_tokens=run.max_tokens))
         episodes = [self.episode(Random(f"{run.seed}/{iteration}/{i}")) for i in range(self.questions)]
@@ -161,13 +161,7 @@ class PlainHead:
         return chosen_T, entropy_T, None, logits_TV.mean(-1), logits_TV.argmax(-1) == targets_T
 
 
-def tune(
-    policy: "Policy",
-    run: "Run",
-    examples: Sequence[Mapping[str, Any]],
-    trainer: Callable[..., Any],
-    settings: Callable[..., Any],
-) -> Any:
+def tune(policy: "Policy", run: "Run", examples: list[dict[str, Any]], trainer: Make, settings: Make) -> Any:
     """Train on examples in full precision with one of TRL's trainers; return that trainer.
 
     `trainer` makes it of arguments, data and the policy's tokenizer; `settings` makes the arguments of the run's
@@ -177,7 +171,7 @@ def tune(
     from trl.trainer import utils
 
     if not policy.head_VH.is_cuda:
-        utils._ChunkedLogProbFunction = PlainHead
+        utils._ChunkedLogProbFunction = PlainHead  # type: ignore[assignment, attr-defined]
     with tempfile.TemporaryDirectory() as scratch:
         made = trainer(
             args=settings(
@@ -193,7 +187,7 @@ def tune(
                 dataloader_pin_memory=policy.head_VH.is_cuda,
                 **dict.fromkeys(("bf16", "fp16", "gradient_checkpointing"), False),
             ),
-            train_dataset=Dataset.from_list([*examples]),
+            train_dataset=Dataset.from_list(examples),
             processing_class=policy.tokenizer,
         )
         made.train()
