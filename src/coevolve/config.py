@@ -30,14 +30,14 @@ METHODS = {  # what can be trained by name: the papers' methods and their baseli
     "conl": "coevolve.papers.conl.method:CoNL",
     "base": "coevolve.baselines.base:Base",
     "azr": "coevolve.baselines.azr:AZR",
-    "sft": "coevolve.baselines.sft:SFT",
-    "strong_challenger": "coevolve.baselines.strong_challenger:StrongChallenger",
-    "rzero": "coevolve.baselines.rzero:RZero",
-    "srlm": "coevolve.baselines.srlm:SRLM",
-    "maporl": "coevolve.baselines.maporl:MAPoRL",
-    "ttrl": "coevolve.baselines.ttrl:TTRL",
-    "srt": "coevolve.baselines.srt:SRT",
-    "ground_truth": "coevolve.baselines.ground_truth:GroundTruth",
+    "sft": "coevolve.baselines.tuned:SFT",
+    "strong_challenger": "coevolve.baselines.spice:StrongChallenger",
+    "rzero": "coevolve.baselines.spice:RZero",
+    "srlm": "coevolve.baselines.tuned:SRLM",
+    "maporl": "coevolve.baselines.comas:MAPoRL",
+    "ttrl": "coevolve.baselines.comas:TTRL",
+    "srt": "coevolve.baselines.conl:SRT",
+    "ground_truth": "coevolve.baselines.conl:GroundTruth",
 }
 TRACKERS = ("", "tensorboard", "trackio", "wandb")
 

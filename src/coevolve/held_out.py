@@ -1,63 +1,59 @@
 """Scores policies on held-out items: one row per item, exact verifiers.
 
-Knows roles, set-ups and a world that grades, not which engine answers.
+Knows methods, set-ups and a world that grades, not which engine answers.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from coevolve import setups
+from coevolve.checks import among
 from coevolve.driver import Engine, play
-from coevolve.setups import Room
-from coevolve.types import Outcome, Role
-from coevolve.worlds import Item, World
+from coevolve.setups import SETUPS, TEMPERATURES, Room
+from coevolve.types import Outcome
+from coevolve.worlds import Item
 
-FACTS = ("answer", "finished", "tokens_in", "tokens_out")  # of the set-up's episode that a row keeps
+if TYPE_CHECKING:
+    from coevolve.method import Method
 
 
 def score(
     engine: Engine,
-    solver: Role,
+    method: "Method",
     items: Sequence[Item],
-    world: World,
-    *,
-    read: setups.Read = setups.read_answer,
-    temperature: float | None = None,
-    key: tuple[int, ...] = (),
     setup: str = "vanilla",
+    *,
+    temperature: float | None = None,
     policies: Sequence[str] = (),
-    prompt: str = "compact",
-    folder: str | None = None,
+    key: tuple[int, ...] = (),
     play: Callable[..., list[Outcome]] = play,
 ) -> list[dict[str, object]]:
-    """Answer every item under a set-up and have the world grade it; return one row per item (see record.SCORE_FIELDS).
+    """Answer every item under a set-up and have the method's world grade it; return one row per item.
 
-    `temperature` None is the item's own, else the set-up's (vanilla: greedy). With `policies`, item i is answered by
-    policy i modulo their number; the others follow it, in turn, in set-ups of several agents. `prompt` and `folder`
-    choose the prompts of later rounds; `play` is what plays the episodes. What no verifier can say is None in
-    `correct`. Raises ValueError for an unknown set-up and for a solver with other than one placeholder.
+    A row has the fields of record.SCORE_FIELDS but the stage. The method's answering role solves. `temperature` None
+    is the item's own, else the set-up's (vanilla: greedy). Item i is answered by policy i of `policies` (default:
+    the method's `scored`) modulo their number; the others follow it, in turn, in set-ups of several agents. `play`
+    is what plays the episodes. What no verifier can say is None in `correct`. Raises ValueError for an unknown
+    set-up and for a solver with other than one placeholder.
     """
-    play_out, names = setups.find(setup), policies or (solver.policy,)
+    among("setup", setup, SETUPS)
+    names = policies or method.scored
     episodes = []
     for number, item in enumerate(items):
-        heats = (temperature, item.temperature, setups.TEMPERATURES[setup])
+        heats = (temperature, item.temperature, TEMPERATURES[setup])
         heat = next(heat for heat in heats if heat is not None)
         first = number % len(names)
-        agents = [replace(solver, policy=name, temperature=heat) for name in (*names[first:], *names[:first])]
-        episodes.append(play_out(Room(agents, item.question, read, prompt, folder)))
+        episodes.append(SETUPS[setup](Room(method, item.question, (*names[first:], *names[:first]), heat)))
     facts = [outcome.facts for outcome in play(episodes, engine, key)]
-    verdicts = world.grade([(item, found["answer"]) for item, found in zip(items, facts, strict=True)])
+    verdicts = method.world.grade([(item, found["answer"]) for item, found in zip(items, facts, strict=True)])
     return [
         {
             "setup": setup,
-            "family": item.family,
-            "split": item.split,
-            "level": item.level,
+            **{name: getattr(item, name) for name in ("family", "split", "level")},
             "item": number,
             "question": item.question,
             "correct": None if correct is None else int(correct),
             "misconception": int(not correct and found["answer"] is not None and found["answer"] == item.misconception),
-            **{name: found[name] for name in FACTS},
+            **{name: found[name] for name in ("answer", "finished", "tokens_in", "tokens_out")},
         }
         for number, (item, found, correct) in enumerate(zip(items, facts, verdicts, strict=True))
     ]

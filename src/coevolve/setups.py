@@ -1,7 +1,7 @@
 """Inference set-ups as episodes that earn nothing: they say what was answered, and at which price.
 
-Every set-up takes a `Room`: solver Roles, dealt to the seats in turn, a question, and how a reply is read. Later
-rounds speak prompts/setups, and read \\boxed{} as well.
+Every set-up takes a `Room`: a method whose solver answers, a question, and the policies that take the seats in turn.
+Later rounds speak prompts/setups, and read \\boxed{} as well.
 """
 
 import re
@@ -9,26 +9,24 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coevolve import prompts
 from coevolve.checks import among
-from coevolve.driver import Batched, Engine, play, turns_of
-from coevolve.parse import answer_line, boxed, tag
+from coevolve.driver import Batched, Engine, play
+from coevolve.parse import answer_line, boxed
 from coevolve.prompts import blocks
-from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, T, Turn
+from coevolve.types import Dialogue, Episode, Outcome, Reply, T, Turn
 
-Read = Callable[[str], str | None]
+if TYPE_CHECKING:
+    from coevolve.method import Method
+    from coevolve.policies.causal import Policy
+    from coevolve.policies.team import Team
+
 ACCEPTED = re.compile(r": right\W*$", re.IGNORECASE)
 SHOWN_ROUNDS = 2  # how far back a discussion goes: CoMAS's horizon (Table 2)
 LIMITS = {"compact": 64, "full": 4096}  # tokens a reply in `ask`; CoMAS, Table 2
 SEATS = 4  # of a table, unless told otherwise (CoNL, section 4.1 and appendix E)
-
-
-def read_answer(text: str) -> str | None:
-    """Return the content of the one <answer> pair, or None."""
-    return tag(text, "answer")
 
 
 def majority(answers: Iterable[str | None]) -> tuple[str | None, int]:
@@ -39,41 +37,34 @@ def majority(answers: Iterable[str | None]) -> tuple[str | None, int]:
 
 @dataclass(frozen=True)
 class Room:
-    """One conversation: who sits at the table, what is asked, which prompts later rounds use, what was said so far."""
+    """One conversation: whose solver, prompts and reading are used, who speaks, and what was said so far."""
 
-    agents: Sequence[Role]
+    method: "Method"
     question: str
-    read: Read = read_answer
-    prompt: str = "compact"
-    folder: str | None = None
+    policies: Sequence[str] = ("shared",)  # of the seats; with fewer policies than seats they come round again
+    temperature: float | None = None
+    max_tokens: int | None = None  # a reply; None: the solver's own limit, or else the engine's
     heard: list[Reply] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if not self.agents:
-            raise ValueError("agents must hold at least one solver, got none")
-        for agent in self.agents:
-            if len(agent.fields) != 1:
-                raise ValueError(f"solver must have one placeholder, for the question; got {sorted(agent.fields)}")
-
-    def agent(self, seat: int) -> Role:
-        """Return the solver of a seat; with fewer agents than seats they come round again."""
-        return self.agents[seat % len(self.agents)]
+        fields = self.method.answering.fields
+        if len(fields) != 1:
+            raise ValueError(f"solver must have one placeholder, for the question; got {sorted(fields)}")
 
     def solve(self, seat: int = 0) -> Turn:
-        """Return the turn in which a seat solves the question with its own prompt."""
-        agent = self.agent(seat)
-        (name,) = agent.fields
-        return agent(**{name: self.question})
+        """Return the turn in which a seat solves the question with the solver's prompt."""
+        solver = self.method.answering
+        return self.seated(solver(**dict.fromkeys(solver.fields, self.question)), seat)
 
     def speak(self, seat: int, script: str, **fields: str) -> Turn:
         """Return the turn in which a seat speaks a prompt of prompts/setups."""
-        role = prompts.load("setups", script, self.prompt, folder=self.folder)
+        role = prompts.load("setups", script, self.method.prompt, folder=self.method.prompt_folder)
         return self.seated(role(question=self.question, **fields), seat)
 
     def seated(self, turn: Turn, seat: int) -> Turn:
-        """Return a turn as the policy of a seat speaks it, with the temperature and length that it solves with."""
-        agent = self.agent(seat)
-        return replace(turn, policy=agent.policy, temperature=agent.temperature, max_tokens=agent.max_tokens)
+        """Return a turn as the policy of a seat speaks it."""
+        policy, limit = self.policies[seat % len(self.policies)], self.max_tokens or self.method.answering.max_tokens
+        return replace(turn, policy=policy, temperature=self.temperature, max_tokens=limit)
 
     def hear(self, *turns: Turn) -> Dialogue[list[Reply]]:
         """Ask turns, all at once, and return and remember the replies."""
@@ -82,11 +73,11 @@ class Room:
         return said
 
     def host(self, talk: Dialogue[T]) -> Dialogue[T]:
-        """Play another dialogue in this room: turn i of every wave is spoken by seat i."""
+        """Play another dialogue, which yields lists of turns, in this room: turn i of every list is seat i's."""
         said: list[Reply] | None = None
         while True:
             try:
-                asked = turns_of(talk.send(said), "a conversation")
+                asked: Any = talk.send(said)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
@@ -94,21 +85,19 @@ class Room:
 
     def answer(self, reply: Reply) -> str | None:
         """Return what a reply answers: in the solver's form, or boxed as prompts/setups ask for it."""
-        answer = self.read(reply.text)
+        answer = self.method.read_answer(reply.text)
         return boxed(reply.text) if answer is None else answer
 
     def shown(self, reply: Reply) -> str:
         """Return a solution as others read it: whole, but the tiny backbone only knows bare boxed answers."""
         answer = self.answer(reply)
-        return reply.text if self.prompt != "compact" or answer is None else f"\\boxed{{{answer}}}"
+        return reply.text if self.method.prompt != "compact" or answer is None else f"\\boxed{{{answer}}}"
 
     def outcome(self, answer: str | None, **facts: object) -> Outcome:
         """End with an answer: the facts tell it, whether no reply was cut off, and the tokens read and written."""
-        spent = {
-            "finished": all(reply.finished for reply in self.heard),
-            "tokens_in": sum(len(reply.prompt_ids) for reply in self.heard),
-            "tokens_out": sum(len(reply.ids) for reply in self.heard),
-        }
+        finished = all(reply.finished for reply in self.heard)
+        read, written = (sum(len(getattr(reply, ids)) for reply in self.heard) for ids in ("prompt_ids", "ids"))
+        spent = {"finished": finished, "tokens_in": read, "tokens_out": written}
         return Outcome(facts={"answer": answer, **spent, **facts})
 
     def voted(self, answers: list[str | None]) -> Outcome:
@@ -120,13 +109,13 @@ class Room:
 def vanilla(room: Room) -> Episode:
     """Ask once."""
     (reply,) = yield from room.hear(room.solve())
-    return room.outcome(room.read(reply.text))
+    return room.outcome(room.method.read_answer(reply.text))
 
 
 def consistency(room: Room, samples: int = 5) -> Episode:
     """Self-Consistency: sample several times and take the majority (CoNL, appendix E: 5 samples)."""
     replies = yield from room.hear(*map(room.solve, range(samples)))
-    return room.voted([room.read(reply.text) for reply in replies])
+    return room.voted([room.method.read_answer(reply.text) for reply in replies])
 
 
 def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
@@ -181,7 +170,7 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
     """
     from coevolve.papers.conl.method import CoNL
 
-    table = CoNL(agents=seats, prompt=room.prompt, prompt_folder=room.folder)
+    table = CoNL(agents=seats, prompt=room.method.prompt, prompt_folder=room.method.prompt_folder)
     talk = yield from room.host(table.converse(room.question))
     answers = [answer_line(text) for text in talk.revised]
     return room.outcome(answers[talk.after.index(max(talk.after))], answers=answers, scores=talk.after)
@@ -195,68 +184,48 @@ TEMPERATURES = {  # 0.7 where votes or personas need variety: CoMAS's evaluation
 }
 
 
-def find(name: str) -> Callable[..., Episode]:
-    """Return a set-up by its name; ValueError for an unknown one."""
-    among("setup", name, SETUPS)
-    return SETUPS[name]
+def limit(prompt: str = "compact", seats: int = SEATS) -> int:
+    """Return the tokens a reply in `ask`: LIMITS, and with compact prompts as much again for each seat above four.
 
-
-def limit(setup: str, prompt: str = "compact", seats: int = SEATS) -> int:
-    """Return the tokens a reply in `ask`: LIMITS, and with compact `top_ranked` as much again for a seat above four.
-
-    Its reviews and rankings name every other agent; with all of them cut off, the first agent would be ranked top.
+    Compact rankings name every other agent; with all of them cut off, the first agent would be ranked top.
     """
-    more = max(0, seats - SEATS) if (setup, prompt) == ("top_ranked", "compact") else 0
-    return LIMITS[prompt] * (1 + more)
-
-
-class Speaker(Protocol):
-    """A model that answers turns in batches: a Policy or a Team."""
-
-    def generate(self, turns: list[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Answer turns, in their order."""
+    return LIMITS[prompt] * (1 + max(0, seats - SEATS) if prompt == "compact" else 1)
 
 
 def ask(
-    speaker: Engine | Speaker,
+    speaker: "Engine | Policy | Team",
     question: str | Sequence[str],
     setup: str = "vanilla",
     *,
     policies: Sequence[str] = (),
-    solver: Role | None = None,
-    read: Read = read_answer,
+    method: "Method | None" = None,
     prompt: str = "compact",
-    folder: str | None = None,
-    temperature: float | None = None,
     max_tokens: int | None = None,
     seed: int = 0,
     **numbers: int,
 ) -> Any:
     """Answer one question, or a list of them, under a set-up; return the facts (a dict), or a list of them.
 
-    The `policies` of a Team take the seats in turn (default: the one of the solver). `solver` (default: MAE's) and
-    `read` belong together; `prompt="full"` is for real models. `numbers` are the set-up's own: samples, seats, rounds,
-    iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a reply's; the answer depends on all
-    replies of a conversation, so one that was cut off makes the fact `finished` False, and there is a warning.
+    `method` says who solves and how a reply is read (default: MAE with `prompt`, which is "full" for real models).
+    The `policies` of a Team (default: those that the method scores) take the seats in turn. `numbers` are the set-up's
+    own: samples, seats, rounds, iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a reply's;
+    the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished` False, and
+    there is a warning.
     """
-    engine = speaker if isinstance(speaker, Engine) else Batched(partial(speaker.generate, max_tokens=64))
-    play_out = find(setup)
+    from coevolve.papers.mae.method import MAE
+
+    among("setup", setup, SETUPS)
     for name, number in numbers.items():
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
-    solver = solver or prompts.load("mae", "solver", prompt, folder=folder)
-    heat = TEMPERATURES[setup] if temperature is None else temperature
-    most = max_tokens or solver.max_tokens or limit(setup, prompt, numbers.get("seats", SEATS))
-    solver = replace(solver, temperature=heat, max_tokens=most)
-    solvers = [replace(solver, policy=name) for name in policies or (solver.policy,)]
+    method = method or MAE(prompt=prompt)
+    most = max_tokens or method.answering.max_tokens or limit(method.prompt, numbers.get("seats", SEATS))
     questions = [question] if isinstance(question, str) else question
-    episodes = [play_out(Room(solvers, one, read, prompt, folder), **numbers) for one in questions]
-    facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]
+    rooms = [Room(method, one, policies or method.scored, TEMPERATURES[setup], most) for one in questions]
+    engine = speaker if isinstance(speaker, Engine) else Batched(speaker.generate)
+    facts = [outcome.facts for outcome in play([SETUPS[setup](room, **numbers) for room in rooms], engine, (seed,))]
     cut = sum(not found["finished"] for found in facts)
     if cut:
-        warnings.warn(
-            f"replies were cut off at max_tokens={most} in {cut} of {len(facts)} conversations (setup "
-            f"{setup!r}): their answers may not be what the agents meant",
-            stacklevel=2,
-        )
+        told = f"replies were cut off at max_tokens={most} in {cut} of {len(facts)} conversations (setup {setup!r})"
+        warnings.warn(f"{told}: their answers may not be what the agents meant", stacklevel=2)
     return facts[0] if isinstance(question, str) else facts

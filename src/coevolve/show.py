@@ -1,36 +1,34 @@
-"""Turns, replies, outcomes and token credit as HTML, Markdown and plain text for notebooks and terminals.
+"""Turns, replies, outcomes and token credit as HTML for notebooks and plain text for terminals.
 
 Uses only tags and inline styles that JupyterLab keeps in an untrusted notebook, and sets no text colour: it
 reads on light and dark pages. All text goes into a page through `element`, which escapes it. Knows no model, no paper.
 """
 
 import html
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from coevolve.segments import segments
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 PRE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
-CELL = "text-align:left;vertical-align:top;padding:0.1em 0.8em"
+CELL = "text-align:left;vertical-align:top;padding:0.3em 0.6em;border:1px solid rgba(128,128,128,0.4);max-width:30em"
 POSITIVE, NEGATIVE = "0,114,178", "213,94,0"
 EMPTY = "▯"  # stands for a token that completes no character, such as the end token
+Mark = tuple[str | None, str, str]  # of a token: the label that it shares with neighbours, a style and a title
 
 
 @dataclass(frozen=True, repr=False)
 class Shown:
-    """Something to look at: HTML for notebooks, Markdown and plain text elsewhere."""
+    """Something to look at: HTML for notebooks, plain text elsewhere."""
 
     html: str
     text: str
 
     def _repr_html_(self) -> str:
         return self.html
-
-    def _repr_markdown_(self) -> str:
-        return fenced(self.text)
 
     def __repr__(self) -> str:
         return self.text
@@ -57,11 +55,9 @@ def element(name: str, *content: str, **attributes: str) -> Markup:
     return Markup(f"<{name}{marks}>{inside}</{name}>")
 
 
-def fenced(text: str) -> str:
-    """Wrap text in a Markdown code fence longer than any run of backticks inside it."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{visible(text)}\n{fence}"
+def table(rows: Iterable[Sequence[str]]) -> Markup:
+    """Return an HTML table."""
+    return element("table", *(element("tr", *(element("td", cell, style=CELL) for cell in row)) for row in rows))
 
 
 def turns(turns: Sequence[Turn]) -> Shown:
@@ -69,89 +65,76 @@ def turns(turns: Sequence[Turn]) -> Shown:
     entries = []
     for turn in turns:
         notes = [turn.role, f"policy {turn.policy}"]
-        notes += [f"temperature {turn.temperature:g}"] if turn.temperature is not None else []
-        notes += [f"at most {turn.max_tokens} tokens"] if turn.max_tokens is not None else []
+        notes += [] if turn.temperature is None else [f"temperature {turn.temperature:g}"]
+        notes += [] if turn.max_tokens is None else [f"at most {turn.max_tokens} tokens"]
         text = "\n".join(f"{message['role']}: {message['content']}" for message in turn.messages)
         entries.append((" · ".join(notes), text, _messages(turn)))
     return _folded(entries)
 
 
-def replies(
-    replies: Sequence[Reply],
-    samples: Sequence[Sample] | None = None,
-    advantages: Sequence[Sequence[float]] | None = None,
-) -> Shown:
-    """Show what was said, one fold per reply: who spoke, what it earned, its mean advantage, its length.
-
-    `samples` are matched to replies by identity; `advantages` holds one list of token values per sample.
-    """
-    earned = list(zip(samples or (), per_sample(samples or (), advantages), strict=True))
+def replies(replies: Sequence[Reply], samples: Sequence[Sample] | None = None) -> Shown:
+    """Show what was said, one fold per reply: who spoke, how much, and what it earned by the `samples` given."""
     entries = []
     for reply in replies:
-        notes = []
-        for sample, values in earned:
-            if sample.reply is reply:
-                notes += [rewards(sample), *([f"advantage {signed(sum(values) / len(values))}"] if values else [])]
-        if samples is not None and not notes:
-            notes = ["earns nothing"]
-        body = pre(reply.text) + _fold("what it read", _messages(reply.turn))
-        entries.append((" · ".join([_says(reply), *notes]), reply.text, body))
+        head = _says(reply)
+        if samples is not None:  # matched by identity: an equal reply is not the same reply
+            earned = [rewards(sample) for sample in samples if sample.reply is reply]
+            head = " · ".join([head, *(earned or ["earns nothing"])])
+        entries.append((head, reply.text, pre(reply.text) + _fold("what it read", _messages(reply.turn))))
     return _folded(entries)
 
 
 def outcome(outcome: Outcome) -> Shown:
     """Show an episode's end: its facts as a table, then every sample with its reward and group."""
-    facts = {str(name): f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in outcome.facts.items()}
-    lines = [
-        element("tr", element("th", name, style=CELL), element("td", element("code", fact), style=CELL))
-        for name, fact in facts.items()
-    ]
+    facts = [(str(name), f"{v:.4g}" if isinstance(v, float) else str(v)) for name, v in outcome.facts.items()]
     entries = []
     for sample in outcome.samples:
-        group = str(sample.group) if len(str(sample.group)) <= 60 else f"{str(sample.group)[:59]}…"
-        notes = [_says(sample.reply), rewards(sample)] + ([] if sample.group is None else [f"group {group}"])
-        entries.append((" · ".join(notes), sample.reply.text, pre(sample.reply.text)))
-    shown = _folded(entries, first_open=False)
-    text = "\n".join([*(visible(f"{name}: {fact}") for name, fact in facts.items()), shown.text])
-    return Shown(element("div", *([element("table", *lines)] if lines else []), Markup(shown.html)), text)
+        head, group = f"{_says(sample.reply)} · {rewards(sample)}", str(sample.group)
+        if sample.group is not None:
+            head += f" · group {group if len(group) <= 60 else group[:59] + '…'}"
+        entries.append((head, sample.reply.text, pre(sample.reply.text)))
+    shown = _folded(entries)
+    text = "\n".join([*(visible(f"{name}: {fact}") for name, fact in facts), shown.text])
+    return Shown(table((name, element("code", fact)) for name, fact in facts) + shown.html, text)
 
 
-def credit(sample: Sample, values: Sequence[float]) -> Shown:
+def credit(sample: Sample, advantages: Sequence[float]) -> Shown:
     """Show a sample's text as a heat map of one value per token; hovering a token tells its id and value.
 
     Blue pays, orange costs, and every run of equal sign starts with + or - (0 where nothing is paid).
     """
-    reply = sample.reply
-    if not len(values) == len(reply.ids) == len(reply.ends):
-        raise ValueError(f"values must hold one number per token: {len(reply.ids)} tokens, {len(values)} values")
-    peak = max(map(abs, values), default=0.0) or 1.0
-    marked, text = [], ""
-    tokens = enumerate(zip(reply.ids, token_texts(reply), values, strict=True))
-    for sign, run in groupby(tokens, key=lambda token: "+" if token[1][2] > 0 else "-" if token[1][2] < 0 else "0"):
-        marked.append(element("sup", sign))
-        text += f"[{sign}]"
-        for index, (token_id, piece, value) in run:
-            colour = f"rgba({NEGATIVE if value < 0 else POSITIVE},{0.6 * abs(value) / peak:.2f})"
-            title = f"token {index}, id {token_id}, credit {signed(value)}"
-            marked.append(element("span", piece, title=title, style=f"background-color:{colour}"))
-            text += piece
+    reply, peak = sample.reply, max(map(abs, advantages), default=0.0) or 1.0
+
+    def mark(number: int, value: float) -> Mark:
+        sign = "+" if value > 0 else "-" if value < 0 else "0"
+        colour = f"rgba({NEGATIVE if value < 0 else POSITIVE},{0.6 * abs(value) / peak:.2f})"
+        title = f"token {number}, id {reply.ids[number]}, credit {signed(value)}"
+        return sign, f"background-color:{colour}", title
+
+    parts, text = [], ""
+    for sign, spans, said in runs(reply, advantages, mark):
+        parts += [element("sup", str(sign)), *spans]
+        text += f"[{sign}]{said}"
     head = f"{_says(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
-    return _folded([(head, text, element("pre", *marked, style=PRE))])
+    return _folded([(head, text, element("pre", *parts, style=PRE))])
 
 
-def per_sample(samples: Sequence[Sample], advantages: Sequence[Sequence] | None) -> Sequence[Sequence | None]:
-    """Return the advantages of every sample, or None for each; ValueError for another number of lists."""
-    if advantages is None:
-        return [None] * len(samples)
-    if len(advantages) != len(samples):
-        raise ValueError(f"advantages must hold one list per sample: {len(samples)} samples, {len(advantages)} lists")
-    return advantages
+def runs(
+    reply: Reply, advantages: Sequence[Any], mark: Callable[[int, Any], Mark]
+) -> Iterator[tuple[str | None, list[Markup], str]]:
+    """Yield (label, spans, text) for every run of tokens of one label.
 
-
-def token_texts(reply: Reply) -> list[str]:
-    """Return the characters that each token completes, a mark for a token that completes none."""
-    starts = (0, *reply.ends[:-1])
-    return [reply.text[start:end] or EMPTY for start, end in zip(starts, reply.ends, strict=False)]
+    `mark` returns (label, style, title) of a token, given where it stands and what its advantage is. A token that
+    completes no character gets a sign that stands for it. ValueError for another number of advantages than tokens.
+    """
+    if not len(advantages) == len(reply.ids) == len(reply.ends):
+        raise ValueError(f"advantages must hold one per token: {len(reply.ids)} tokens, {len(advantages)} values")
+    pieces = [reply.text[start:end] or EMPTY for start, end in zip((0, *reply.ends), reply.ends, strict=False)]
+    marks = [mark(number, value) for number, value in enumerate(advantages)]
+    for label, run in groupby(zip(marks, pieces, strict=True), key=lambda token: token[0][0]):
+        tokens = list(run)
+        spans = [element("span", piece, title=title, style=style) for (_, style, title), piece in tokens]
+        yield label, spans, "".join(piece for _, piece in tokens)
 
 
 def rewards(sample: Sample) -> str:
@@ -174,8 +157,8 @@ def _says(reply: Reply) -> str:
     return f"{reply.turn.role} · policy {reply.turn.policy} · {size}"
 
 
-def _messages(turn: Turn) -> Markup:
-    return Markup("".join(element("b", m["role"]) + pre(m["content"]) for m in turn.messages))
+def _messages(turn: Turn) -> str:
+    return "".join(element("b", message["role"]) + pre(message["content"]) for message in turn.messages)
 
 
 def _fold(head: str, body: str, is_open: bool = False) -> Markup:
@@ -183,10 +166,8 @@ def _fold(head: str, body: str, is_open: bool = False) -> Markup:
     return element("details", summary, Markup(body), open="open" if is_open else "")
 
 
-def _folded(entries: Iterable[tuple[str, str, str]], first_open: bool = True) -> Shown:
-    """Show entries one below the other: a heading, text, and the HTML to unfold."""
-    folds, texts = [], []
-    for number, (head, text, body) in enumerate(entries):
-        folds.append(_fold(head, body, first_open and number == 0))
-        texts.append("\n    ".join([head, *text.split("\n")]))
+def _folded(entries: Sequence[tuple[str, str, str]]) -> Shown:
+    """Show entries one below the other, the first one open: a heading, text, and the HTML to unfold."""
+    folds = [_fold(head, body, is_open=number == 0) for number, (head, _, body) in enumerate(entries)]
+    texts = ["\n    ".join([head, *text.split("\n")]) for head, text, _ in entries]
     return Shown(element("div", *folds), visible("\n\n".join(texts)))

@@ -4,14 +4,13 @@ As `show`: only tags and inline styles that an untrusted notebook keeps, no text
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from coevolve.segments import owners, segments
-from coevolve.show import PRE, Markup, Shown, element, per_sample, rewards, signed, token_texts, visible
+from coevolve.show import PRE, Mark, Markup, Shown, element, rewards, runs, signed, table, visible
 from coevolve.types import Sample
 
 COLOURS = ("0,114,178", "230,159,0", "0,158,115", "204,121,167", "86,180,233", "213,94,0")  # Okabe and Ito
-CELL = "text-align:left;vertical-align:top;padding:0.3em 0.6em;border:1px solid rgba(128,128,128,0.4);max-width:22em"
+PAID, MASKED = "background-color:rgba({},0.35)", "border-bottom:2px dotted rgba({},0.9)"
 WHOLE = "whole reply"  # what a segment without a name is called
 
 
@@ -21,56 +20,45 @@ def legend(samples: Sequence[Sample]) -> dict[str, str]:
     return {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
 
 
-def paid(
-    sample: Sample, advantages: Sequence[float | None] | None = None, colours: Mapping[str, str] | None = None
-) -> Shown:
+def paid(sample: Sample, advantages: Sequence[float | None], colours: Mapping[str, str] | None = None) -> Shown:
     """Show one reply with its segments coloured; hovering a token tells its segment, reward and advantage.
 
     Paid segments are filled, masked ones underlined, and tokens of no segment left plain. `advantages` holds one
     value per token, None where masked.
     """
-    reply, earned, colours = sample.reply, segments(sample), colours or legend([sample])
-    if not len(reply.ids) == len(reply.ends) == len(reply.ids if advantages is None else advantages):
-        raise ValueError(f"advantages must hold one value per token: {len(reply.ids)} tokens")
-    spans, text = [], ""
-    tokens = enumerate(zip(owners(sample), token_texts(reply), strict=True))
-    for name, run in groupby(tokens, key=lambda token: token[1][0]):
-        style, note, said = "", "no segment", ""
+    earned, owned, shades = segments(sample), owners(sample), colours or legend([sample])
+
+    def mark(number: int, advantage: float | None) -> Mark:
+        name, style, note = owned[number], "", "no segment"
         if name is not None:
-            masked = earned[name] is None
-            style = "border-bottom:2px dotted rgba({},0.9)" if masked else "background-color:rgba({},0.35)"
+            style = (MASKED if earned[name] is None else PAID).format(shades[name])
             note = f"{name or WHOLE}, reward {signed(earned[name])}"
-        for number, (_, piece) in run:
-            told = "" if advantages is None else f", advantage {signed(advantages[number])}"
-            title = f"token {number}: {note}{told}"
-            spans.append(element("span", piece, title=title, style=style.format(colours.get(name))))
-            said += piece
+        return name, style, f"token {number}: {note}, advantage {signed(advantage)}"
+
+    parts, text = [], ""
+    for name, spans, said in runs(sample.reply, advantages, mark):
+        parts += spans
         text += said if name is None else f"[{name or WHOLE} {signed(earned[name])}: {said}]"
-    return Shown(element("pre", *spans, style=PRE), visible(text).replace("\n", "\n    "))
+    return Shown(element("pre", *parts, style=PRE), visible(text).replace("\n", "\n    "))
 
 
-def conversation(
-    samples: Sequence[Sample], advantages: Sequence[Sequence[float | None]] | None = None, title: str = ""
-) -> Shown:
+def conversation(samples: Sequence[Sample], advantages: Sequence[Sequence[float | None]], title: str = "") -> Shown:
     """Show a conversation as a table: a row per agent, a column per round, and every token's segment as in `paid`.
 
-    `samples` are one conversation's, agent by agent, each with one reply per round.
+    `samples` are one conversation's, agent by agent, each with one reply per round. ValueError for another number
+    of lists of advantages than samples.
     """
-    values, colours = per_sample(samples, advantages), legend(samples)
-    rounds = list(dict.fromkeys(sample.role for sample in samples))
-    head = [element("th", name, style=CELL) for name in ("agent", *rounds)]
-    rows, text = [], [visible(title)] if title else []
-    for first in range(0, len(samples), len(rounds)):
-        agent = str(first // len(rounds))
-        cells = [element("td", agent, style=CELL)]
-        for sample, given in zip(
-            samples[first : first + len(rounds)], values[first : first + len(rounds)], strict=True
-        ):
-            view = paid(sample, given, colours)
-            cells.append(element("td", element("code", rewards(sample)), Markup(view.html), style=CELL))
-            text.append(visible(f"agent {agent}, {sample.role}: {rewards(sample)}\n    ") + view.text)
-        rows.append(element("tr", *cells))
-    marks = [element("span", name or WHOLE, style=f"background-color:rgba({c},0.35)") for name, c in colours.items()]
-    caption = [element("p", title)] if title else []
-    table = element("table", element("tr", *head), *rows)
-    return Shown(element("div", *caption, element("p", Markup(" ".join(marks))), table), "\n".join(text))
+    if len(advantages) != len(samples):
+        raise ValueError(f"advantages must hold one list per sample: {len(samples)} samples, {len(advantages)} lists")
+    colours, rounds = legend(samples), list(dict.fromkeys(sample.role for sample in samples))
+    rows, text = [["agent", *rounds]], [visible(title)] if title else []
+    for number, (sample, values) in enumerate(zip(samples, advantages, strict=True)):
+        agent, first = divmod(number, len(rounds))
+        if first == 0:
+            rows.append([str(agent)])
+        view = paid(sample, values, colours)
+        rows[-1].append(Markup(element("code", rewards(sample)) + view.html))
+        text.append(visible(f"agent {agent}, {sample.role}: {rewards(sample)}\n    ") + view.text)
+    marks = [element("span", name or WHOLE, style=PAID.format(colour)) for name, colour in colours.items()]
+    caption = element("p", title) if title else ""
+    return Shown(caption + element("p", Markup(" ".join(marks))) + table(rows), "\n".join(text))

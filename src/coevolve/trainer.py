@@ -96,20 +96,7 @@ class Trainer:
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `held_out.score`."""
-        method = self.method
-        return score(
-            self.engine,
-            method.answering,
-            self.items[split],
-            method.world,
-            read=method.read_answer,
-            key=self.key(),
-            setup=setup,
-            policies=method.scored,
-            prompt=method.prompt,
-            folder=method.prompt_folder,
-            play=self.ranks.play,
-        )
+        return score(self.engine, self.method, self.items[split], setup, key=self.key(), play=self.ranks.play)
 
     def key(self, *more: int) -> tuple[int, ...]:
         """The key of evaluation episodes."""

@@ -12,12 +12,12 @@ from typing import Any
 from coevolve.driver import Batched
 from coevolve.held_out import score, tally
 from coevolve.papers.conl import reading
+from coevolve.papers.mae.method import MAE
 from coevolve.types import Reply, Turn
 from tinyworld import conversations, tasks
 from tinyworld.demonstrations import PROMPTS, ROLES, well_formed
 from tinyworld.demonstrator import Demonstrator, claim, pick
 from tinyworld.documents import document
-from tinyworld.oracle import TinyWorld
 
 Generate = Callable[[list[Turn]], list[Reply]]
 Fields = Mapping[str, Any]  # of a prompt
@@ -107,15 +107,15 @@ def challenging(generate: Generate, count: int, seed: int = 0) -> dict[str, floa
 
 def measure(generate: Generate, count: int = 400, per_family: int = 40, seed: int = 0) -> dict[str, Any]:
     """All figures of the card; `generate` answers turns (each carries its own temperature)."""
-    engine, solver, test = Batched(generate), PROMPTS["mae/solver"], tasks.items("test", per_family)
-    greedy = score(engine, solver, test, TinyWorld(), key=(seed,))
+    engine, method, test = Batched(generate), MAE(), tasks.items("test", per_family)
+    greedy = score(engine, method, test, key=(seed,))
 
     def share(field: str, value: object) -> float:
         return _share([row for row in greedy if row[field] == value])
 
     return {
         "solve_greedy": _share(greedy),
-        "solve_sampled": _share(score(engine, solver, test, TinyWorld(), temperature=1.0, key=(seed,))),
+        "solve_sampled": _share(score(engine, method, test, temperature=1.0, key=(seed,))),
         "misconception_greedy": sum(row["misconception"] for row in greedy) / len(greedy),
         "judge_answer_greedy": judging(generate, count, 0.0, seed),
         "judge_answer_sampled": judging(generate, count, 1.0, seed),

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from scripted import begun, earned, texts
 
-from coevolve.baselines.azr import AZR, MODE_OF, MODES, proposer_reward, solver_reward
+from coevolve.baselines.azr import AZR, MODES, proposer_reward, solver_reward
 from coevolve.driver import Steps
 from coevolve.parse import tag
 from coevolve.types import Turn
@@ -36,11 +36,11 @@ def test_a_whole_episode_by_hand(mode: str, paper: str) -> None:
     say, solve = FORMS[paper].format, "solve" if paper == "mae" else "solve box"
     steps = begin(mode, paper=paper)
     (reference,) = texts(steps.asked)
-    assert MODE_OF[tiny.read(tag(reference, "ref")).family] == mode
+    assert AZR().fits(tag(reference, "ref"), mode)
     steps.answer([f"<question>{TRAIN[mode]}</question>"])
     assert texts(steps.asked) == [f"{solve}<question>{TRAIN[mode]}</question>"] * 5
     steps.answer([say(ANSWERS[mode]), say(99), say(ANSWERS[mode]), "bare", say(ANSWERS[mode])])
-    assert [MODE_OF[tiny.read(question_of(turn)).family] for turn in steps.asked] == [mode] * 4
+    assert len(steps.asked) == 4 and all(AZR().fits(question_of(turn), mode) for turn in steps.asked)
     steps.answer([right(steps.asked[0], paper), say(-1), "37", right(steps.asked[3], paper)])
     outcome = steps.outcome
     assert earned(outcome) == pytest.approx([1 - 3 / 5, 1.0, -0.5, -1.0, 1.0])
@@ -52,23 +52,9 @@ def test_a_whole_episode_by_hand(mode: str, paper: str) -> None:
     assert [*outcome.facts.values()] == [1.0, 0.5, pytest.approx(0.4), pytest.approx(0.4), TRAIN[mode], mode]
 
 
-@pytest.mark.parametrize(
-    ("rate", "form", "paid"),
-    [
-        (None, 0.0, -1.0),
-        (None, 0.5, -1.0),
-        (None, 1.0, -0.5),
-        (0.0, 1.0, 0.0),
-        (1.0, 1.0, 0.0),
-        (0.2, 1.0, 0.8),
-        (0.8, 1.0, 0.2),
-    ],
-)
-def test_learnability(rate: float | None, form: float, paid: float) -> None:
-    assert proposer_reward(rate, form) == pytest.approx(paid)
-
-
-def test_solver_reward() -> None:
+def test_rewards_by_hand() -> None:
+    assert [proposer_reward(None, form) for form in (0.0, 0.5, 1.0)] == [-1.0, -1.0, -0.5]
+    assert [proposer_reward(rate, 1.0) for rate in (0.0, 0.2, 0.75, 1.0)] == [0.0, 0.8, 0.25, 0.0]
     assert [solver_reward(True, form) for form in (1.0, 0.5, 0.0)] == [1.0, -1.0, -1.0]
     assert [solver_reward(False, form) for form in (1.0, 0.5, 0.0)] == [-0.5, -1.0, -1.0]
 
@@ -115,7 +101,7 @@ def test_held_out_tasks_are_paid_but_never_enter_a_buffer_and_neither_do_copies(
         assert steps.outcome.adds == {mode: []}
 
 
-@pytest.mark.parametrize("seeds", [1, 16, 60])
+@pytest.mark.parametrize("seeds", [1, 60])
 def test_buffers_start_with_easy_tasks_of_their_mode(seeds: int) -> None:
     pools = AZR(seeds=seeds).pools
     assert list(pools) == list(MODES)
@@ -125,14 +111,6 @@ def test_buffers_start_with_easy_tasks_of_their_mode(seeds: int) -> None:
         assert all(task.level == 1 and task.family in MODES[mode] for task in tasks)
         assert all(tiny.split(task.question) == "train" for task in tasks)
     assert AZR(seeds=seeds).pools["induction"].items == pools["induction"].items
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("attempts", 0), ("solves", 0), ("seeds", 0), ("seeds", 1000), ("paper", "conl")]
-)
-def test_a_wrong_field_is_named(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"^{field} must be .* got {value!r}"):
-        AZR(**{field: value})
 
 
 def test_the_papers_numbers() -> None:

@@ -7,8 +7,7 @@ import pytest
 from scripted import earned, played, texts
 
 from coevolve import config
-from coevolve.baselines.ground_truth import GroundTruth
-from coevolve.baselines.srt import SRT
+from coevolve.baselines.conl import SRT, GroundTruth
 from coevolve.method import Method
 from coevolve.papers.conl.method import CoNL
 from coevolve.types import Outcome, Turn
@@ -101,8 +100,8 @@ def test_they_share_conls_data_solver_and_training_configuration(method: type) -
     baseline, conl = method(world=Toy()), CoNL(world=Toy())
     assert method.TRAINING == CoNL.TRAINING and baseline.table.questions == conl.questions
     assert baseline.solver == conl.solver and baseline.read_answer("ANSWER: 5") == "5"
+    assert len(run(method(world=Toy(), agents=2, test_time=True), ["5", "5"])[1]) == 2
     assert method(world=Toy(), test_time=True).table.questions == ["test 2+3"]
-    assert len(run(method(world=Toy(), agents=2), ["5", "5"])[1]) == 2
 
 
 @pytest.mark.parametrize("preset", ["quick", "full", "gpu"])
@@ -119,11 +118,3 @@ def test_their_presets_train_with_conls_configuration(method: str, fields: dict,
         mine, other = config.settings(theirs.protocol.table), config.settings(conl.protocol)
         for name in ("agents", "blind", "own_votes", "judge_temperature", "revision_reads", "memory", "prompt"):
             assert mine[name] == other[name]
-
-
-@pytest.mark.parametrize(
-    ("method", "fields"), [(SRT, {"form": "both"}), (GroundTruth, {"agents": 1}), (SRT, {"judge_temperature": -1.0})]
-)
-def test_a_wrong_field_is_named(method: type, fields: dict) -> None:
-    with pytest.raises(ValueError, match=f"^{next(iter(fields))} must be"):
-        method(**fields, world=Toy())

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -11,14 +10,22 @@ from scripted import Scripted, texts
 
 from coevolve import prompts, setups
 from coevolve.driver import Steps, play
-from coevolve.parse import boxed
-from coevolve.setups import SETUPS, Room, majority, read_answer
+from coevolve.held_out import score
+from coevolve.method import Method
+from coevolve.papers.spice import SPICE
+from coevolve.setups import SETUPS, Room, majority
 from coevolve.types import Outcome, Reply, Role, Turn
 
-SOLVER = Role("solver", "solve {question}", "a", max_tokens=9, temperature=0.3)
-OTHER = Role("solver", "think about {problem}", "b")
 SAMPLES = Path(__file__).parents[1] / "data" / "hostile_strings.jsonl"
 HEAD = "<question>1+1</question>"
+
+
+class Solve(Method):
+    """A method with a solver's prompt of its own, which says how long a reply may be."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.solver = Role("solver", "solve {problem}", max_tokens=9)
 
 
 def says(*answers: object) -> list[str]:
@@ -30,10 +37,11 @@ def shows(*solutions: object) -> list[str]:
 
 
 def walk(
-    name: str, *waves: list[str], agents: Sequence[Role] = (SOLVER,), prompt: str = "compact", **numbers: int
+    name: str, *waves: list[str], speak: str = "a", prompt: str = "compact", **numbers: int
 ) -> tuple[list[list[Turn]], Outcome]:
     """Answer wave after wave of a set-up by hand; return what was asked in each and how it ended."""
-    steps, asked = Steps(SETUPS[name](Room(agents, "1+1", prompt=prompt), **numbers), Scripted()), []
+    room = Room(Solve(prompt=prompt), "1+1", tuple(speak), 0.3)
+    steps, asked = Steps(SETUPS[name](room, **numbers), Scripted()), []
     for wave in waves:
         asked.append(steps.asked)
         steps.answer(wave)
@@ -71,8 +79,8 @@ def test_vanilla_asks_once_and_reads_only_the_solvers_own_form() -> None:
 
 def test_consistency_takes_the_majority_of_five_samples_of_the_agents_in_turn() -> None:
     said = [*says(3), "?", *says(2, 2, 3)]
-    (asked,), outcome = walk("consistency", said, agents=[SOLVER, OTHER])
-    assert texts(asked) == ["solve 1+1", "think about 1+1", "solve 1+1", "think about 1+1", "solve 1+1"]
+    (asked,), outcome = walk("consistency", said, speak="ab")
+    assert texts(asked) == ["solve 1+1"] * 5
     assert policies([asked]) == ["ababa"] and len({turn.key for turn in asked}) == 5  # so that the samples differ
     assert outcome.facts["answer"] == "3" and outcome.facts["votes"] == 2, "ties go to the first"
     assert outcome.facts["answers"] == ["3", None, "2", "2", "3"]
@@ -94,10 +102,10 @@ def test_debate_shows_everybody_the_others_last_solutions() -> None:
 
 
 def test_later_rounds_speak_with_the_policy_temperature_and_length_of_their_seat() -> None:
-    asked, _ = walk("debate", says(1, 1, 1), says(2, 2, 2), agents=[SOLVER, OTHER], seats=3, rounds=2)
+    asked, _ = walk("debate", says(1, 1, 1), says(2, 2, 2), speak="ab", seats=3, rounds=2)
     for wave in asked:
         said = [(turn.policy, turn.temperature, turn.max_tokens) for turn in wave]
-        assert said == [("a", 0.3, 9), ("b", None, None), ("a", 0.3, 9)]
+        assert said == [("a", 0.3, 9), ("b", 0.3, 9), ("a", 0.3, 9)]
 
 
 def test_full_prompts_show_solutions_whole() -> None:
@@ -109,7 +117,7 @@ def test_full_prompts_show_solutions_whole() -> None:
 
 def test_self_refine_criticises_and_solves_again_three_times_with_one_policy() -> None:
     said = says(0), ["1: wrong"], ["\\boxed{1}"], ["2: wrong"], ["\\boxed{2}"], ["2: right"], ["\\boxed{3}"]
-    asked, outcome = walk("self_refine", *said, agents=[SOLVER, OTHER])
+    asked, outcome = walk("self_refine", *said, speak="ab")
     prompt, (zero, one, two) = [texts(wave)[0] for wave in asked], shows(0, 1, 2)
     first = f"{zero}\n<evaluation>1: wrong</evaluation>"
     second, third = f"{one}\n<evaluation>2: wrong</evaluation>", f"{two}\n<evaluation>2: right</evaluation>"
@@ -124,14 +132,14 @@ def test_self_refine_criticises_and_solves_again_three_times_with_one_policy() -
 
 @pytest.mark.parametrize("verdict", ["2: right", "fine\nverdict: right", "**Verdict: Right.**\n"])
 def test_autogen_ends_when_the_proxy_accepts(verdict: str) -> None:
-    asked, outcome = walk("autogen", says(2), [verdict], agents=[SOLVER, OTHER])
+    asked, outcome = walk("autogen", says(2), [verdict], speak="ab")
     assert policies(asked) == ["a", "b"] and outcome.facts["answer"] == "2"
     assert policies(walk("autogen", says(2), [verdict])[0]) == ["a", "a"], "one agent talks to itself"
 
 
 @pytest.mark.parametrize("verdict", ["2: wrong", "verdict: right or wrong", "alright", "", "right", ": righteous"])
 def test_autogen_goes_on_otherwise_for_at_most_three_solutions(verdict: str) -> None:
-    asked, outcome = walk("autogen", says(0), [verdict], says(1), [verdict], says(2), agents=[SOLVER, OTHER])
+    asked, outcome = walk("autogen", says(0), [verdict], says(1), [verdict], says(2), speak="ab")
     assert policies(asked) == ["a", "b", "a", "b", "a"] and outcome.facts["answers"] == ["0", "1", "2"]
     zero, one = shows(0, 1)
     assert texts(asked[3]) == [f"evaluate{HEAD}{zero}\n<evaluation>{verdict}</evaluation>{one}"]
@@ -141,8 +149,8 @@ def test_top_ranked_gives_the_answer_that_the_final_rankings_put_first() -> None
     proposals, reviews = ["ANSWER: 1", "ANSWER: 2", "ANSWER: 3"], ["<initial_ranking></initial_ranking>"] * 3
     revised = [f"<revised_solution>ANSWER: {text}</revised_solution>" for text in ("4", "5", "")]
     verdicts = [f"<final_ranking>{text}</final_ranking>" for text in ("Agent 1 > Agent 2", "", "Agent 1 > Agent 0")]
-    asked, outcome = walk("top_ranked", proposals, reviews, revised, verdicts, agents=[SOLVER, OTHER], seats=3)
-    assert policies(asked) == ["aba"] * 4 and [turn.temperature for turn in asked[3]] == [0.3, None, 0.3]
+    asked, outcome = walk("top_ranked", proposals, reviews, revised, verdicts, speak="ab", seats=3)
+    assert policies(asked) == ["aba"] * 4 and {turn.temperature for turn in asked[3]} == {0.3}
     assert all(HEAD in text for wave in asked for text in texts(wave))
     assert outcome.facts["answers"] == ["4", "5", None]
     assert outcome.facts["answer"] == "5"  # agent 1 won both of its comparisons
@@ -154,7 +162,7 @@ def test_top_ranked_gives_the_answer_that_the_final_rankings_put_first() -> None
 @pytest.mark.parametrize("name", SETUPS)
 def test_every_setup_earns_nothing_and_adds_up_what_all_its_replies_cost(name: str) -> None:
     engine = Scripted(lambda turn: Reply(turn, *says(2), (1, 2, 3), (4, 5), finished=turn.key[-1] > 0))
-    (outcome,) = play([SETUPS[name](Room([SOLVER], "1+1"))], engine)
+    (outcome,) = play([SETUPS[name](Room(Solve(), "1+1"))], engine)
     assert outcome.samples == [] and outcome.adds == {}
     count = len(engine.asked)
     assert (outcome.facts["tokens_in"], outcome.facts["tokens_out"]) == (3 * count, 2 * count)
@@ -167,20 +175,23 @@ def test_no_reply_breaks_a_setup(name: str) -> None:
     hostile = [sample for sample in samples if isinstance(sample, str)]
     assert len(hostile) > 90
     told = cycle(hostile)
-    episodes = [SETUPS[name](Room([SOLVER], "1+1", read)) for read in (read_answer, boxed) for _ in hostile[::4]]
+    episodes = [SETUPS[name](Room(method, "1+1")) for method in (Solve(), SPICE()) for _ in hostile[::4]]
     outcomes = play(episodes, Scripted(lambda turn: next(told)))
     assert all(o.facts["answer"] is None or isinstance(o.facts["answer"], str) for o in outcomes)
 
 
 def test_a_users_mistakes_are_one_line() -> None:
-    with pytest.raises(ValueError, match=r"^setup must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"):
-        setups.find("vanila")
-    with pytest.raises(ValueError, match=r"^agents must hold at least one solver"):
-        Room([], "1+1")
-    with pytest.raises(ValueError, match=r"^solver must have one placeholder.*\['discussion', 'problem'\]$"):
-        Room([prompts.load("comas", "solution", "compact")], "1+1")
+    unknown = r"^setup must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"
+    with pytest.raises(ValueError, match=unknown):
+        setups.ask(Scripted(), "1+1", "vanila")
+    with pytest.raises(ValueError, match=unknown):
+        score(Scripted(), Solve(), [], "vanila")
     with pytest.raises(ValueError, match=r"^samples must be at least 1, got 0$"):
         setups.ask(Scripted(), "1+1", "consistency", samples=0)
+    two = Solve()
+    two.solver = Role("solver", "{problem} {discussion}")
+    with pytest.raises(ValueError, match=r"^solver must have one placeholder.*\['discussion', 'problem'\]$"):
+        Room(two, "1+1")
 
 
 @pytest.mark.parametrize("role", ["feedback", "proxy", "revision", "debate"])

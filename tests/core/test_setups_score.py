@@ -11,14 +11,14 @@ import pytest
 from nbclient import NotebookClient
 from scripted import Scripted
 
-from coevolve import policies, prompts
+from coevolve import policies
 from coevolve.held_out import score, tally
+from coevolve.papers.mae import MAE
 from coevolve.policies.team import Team
+from coevolve.record import SCORE_FIELDS
 from coevolve.setups import LIMITS, SETUPS, ask, limit
 from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
-
-MAE = prompts.load("mae", "solver", "compact")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Sums:
 
 
 SIX = [Sum(f"{number}+0") for number in range(1, 7)]
+ADDS = MAE(world=Sums())
 
 
 def oracle(wrong: Callable[[Turn], object] = lambda turn: False) -> Scripted:
@@ -57,29 +58,26 @@ def oracle(wrong: Callable[[Turn], object] = lambda turn: False) -> Scripted:
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_score_verifies_exactly_under_every_setup(name: str) -> None:
-    rows = score(oracle(), MAE, SIX, Sums(), setup=name)
+    rows = score(oracle(), ADDS, SIX, name)
     assert tally(rows) == {"k": 6, "n": 6} and [row["item"] for row in rows] == list(range(6))
     assert {(row["setup"], row["misconception"]) for row in rows} == {(name, 0)}
-    rows = score(oracle(lambda turn: True), MAE, SIX, Sums(), setup=name)
+    rows = score(oracle(lambda turn: True), ADDS, SIX, name)
     assert tally(rows) == {"k": 0, "n": 6} and {row["misconception"] for row in rows} == {1}
 
 
 def test_a_row_says_what_was_asked_and_what_came_back() -> None:
-    rows = score(oracle(), MAE, [Sum("9+0", misconception=None, level=None), SIX[0]], Sums())
-    assert (
-        " ".join(rows[1])
-        == "setup family split level item question correct misconception answer finished tokens_in tokens_out"
-    )
+    rows = score(oracle(), ADDS, [Sum("9+0", misconception=None, level=None), SIX[0]])
+    assert sorted(["stage", *rows[1]]) == sorted(SCORE_FIELDS)
     assert [*rows[1].values()] == ["vanilla", "sums", "test", 2, 1, "1+0", 1, 0, "1", True, 1, 2]
     assert (rows[0]["correct"], rows[0]["misconception"], rows[0]["level"]) == (None, 0, None)
     assert tally(rows) == {"k": 1, "n": 1}
 
 
 def test_score_deals_items_to_policies_in_turn() -> None:
-    rows = score(oracle(lambda turn: turn.policy == "b"), MAE, SIX, Sums(), policies=("a", "b", "c"))
+    rows = score(oracle(lambda turn: turn.policy == "b"), ADDS, SIX, policies=("a", "b", "c"))
     assert [row["correct"] for row in rows] == [1, 0, 1, 1, 0, 1]
     engine = oracle()
-    score(engine, MAE, SIX[:2], Sums(), policies=("a", "b"), setup="consistency")
+    score(engine, ADDS, SIX[:2], "consistency", policies=("a", "b"))
     assert "".join(turn.policy for turn in engine.asked) == "ababa" + "babab"
 
 
@@ -97,7 +95,7 @@ def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise(
     setup: str, own: float | None, told: float | None, heat: float
 ) -> None:
     engine = oracle()
-    score(engine, MAE, [Sum("1+0", own)], Sums(), setup=setup, temperature=told)
+    score(engine, ADDS, [Sum("1+0", own)], setup, temperature=told)
     assert {turn.temperature for turn in engine.asked} == {heat}
 
 
@@ -115,9 +113,9 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
     assert [turn.policy for turn in engine.asked] == ["left", "right", "left"]
 
 
-def test_the_limit_of_a_compact_ranking_grows_with_the_seats() -> None:
-    assert [limit("top_ranked", seats=seats) for seats in (1, 2, 4, 5, 8)] == [64, 64, 64, 128, 320]
-    assert limit("debate", seats=8) == 64 and limit("top_ranked", "full", 8) == LIMITS["full"] == 4096
+def test_the_limit_of_compact_prompts_grows_with_the_seats() -> None:
+    assert [limit(seats=seats) for seats in (1, 2, 4, 5, 8)] == [64, 64, 64, 128, 320]
+    assert limit("full", 8) == LIMITS["full"] == 4096
     for options, most in (
         ({}, 64),
         ({"seats": 8}, 320),
@@ -125,7 +123,7 @@ def test_the_limit_of_a_compact_ranking_grows_with_the_seats() -> None:
         ({"prompt": "full"}, 4096),
     ):
         engine = Scripted(lambda turn: "")
-        ask(engine, "3+4", "top_ranked", solver=MAE, **options)
+        ask(engine, "3+4", "top_ranked", **options)
         assert {turn.max_tokens for turn in engine.asked} == {most}
 
 

@@ -1,5 +1,6 @@
 """Notebook HTML: text from a model is shown and never interpreted; only tags an untrusted notebook keeps."""
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coevolve import show, show_segments
-from coevolve.types import Outcome, Reply, Turn
+from coevolve import show
+from coevolve.segments import segment_centred
+from coevolve.show_segments import conversation, legend, paid
+from coevolve.types import Outcome, Reply, Sample, Turn
 
 LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
 HOSTILE = [line["input"] for line in map(json.loads, LINES) if line["kind"] == "html_text"]
@@ -59,11 +62,10 @@ def everything(text: str) -> list[show.Shown]:
     sample = reply.earns({text: 0.5, "b": None}, group=text)
     return [
         show.turns([reply.turn]),
-        show.replies([reply], [sample], [[0.5] * len(text)]),
+        show.replies([reply], [sample]),
         show.outcome(Outcome([sample], facts={text: text, "list": [text]})),
         show.credit(sample, [1.0] * len(text)),
-        show_segments.paid(reply.earns({text: 0.5})),
-        show_segments.conversation([sample], title=text),
+        conversation([sample], [[0.5] * len(text)], title=text),
     ]
 
 
@@ -75,17 +77,10 @@ def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
         assert {name for name, _ in page.attributes} <= {"open", "style", "title"}
         styles = [value for name, value in page.attributes if name == "style"]
         assert {rule.split(":")[0] for style in styles for rule in style.split(";")} <= STYLES
-        for hidden in (shown.html, shown.text, shown._repr_markdown_()):
+        for hidden in (shown.html, shown.text):
             assert all(c.isprintable() or c in "\n\t" for c in hidden)
             hidden.encode("utf-8")
         assert show.visible(text) in page.text
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_markdown_fence_holds(text: str) -> None:
-    fence, *_, last = (lines := show.fenced(text).split("\n"))
-    assert fence == last + "text" and set(last) == {"`"}
-    assert not any(line.strip().startswith(last) for line in lines[1:-1])
 
 
 def test_what_is_visible_and_escaped_by_hand() -> None:
@@ -102,21 +97,19 @@ def test_turns_open_the_first_and_tell_limits() -> None:
     assert str(shown).startswith("judge · policy frozen · temperature 0 · at most 32 tokens\n    user: grade")
 
 
-def test_replies_tell_reward_advantage_and_length() -> None:
+def test_replies_tell_reward_and_length() -> None:
     first, second, same = spoken("yes"), spoken("no", finished=False), spoken("yes")
-    shown = show.replies([first, second, same], [first.earns(1.0)], [[0.5, 0.25, 0.0]])
+    shown = show.replies([first, second, same], [first.earns(1.0)])
     heads = re.findall(r"<summary><code>(.*?)</code></summary>", shown.html)
-    assert heads[0] == "solver · policy yes · 3 tokens · reward +1 · advantage +0.25"
+    assert heads[0] == "solver · policy yes · 3 tokens · reward +1"
     assert heads[2] == "solver · policy no · 2 tokens, cut off · earns nothing"
     assert heads[4].endswith("earns nothing")  # an equal reply is not the same reply
     assert "earns nothing" not in str(show.replies([second]))
-    with pytest.raises(ValueError, match="one list per sample"):
-        show.replies([first], [first.earns(1.0)], [])
 
 
 def test_outcome_lists_facts_and_samples() -> None:
     shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], facts={"rate": 1 / 3}))
-    assert ">rate</th>" in shown.html and ">0.3333</code></td>" in shown.html
+    assert ">rate</td>" in shown.html and ">0.3333</code></td>" in shown.html
     assert str(shown).startswith("rate: 0.3333\nsolver · policy yes")
     assert "reward a masked, b -0.5 · group q1" in repr(shown)
     assert "group " + "q" * 59 + "…" in str(show.outcome(Outcome([spoken("yes").earns(1.0, "q" * 90)])))
@@ -130,5 +123,50 @@ def test_credit_marks_signs_and_scales_colours() -> None:
     assert "rgba(0,114,178,0.30)" in shown.html and "rgba(213,94,0,0.60)" in shown.html
     assert 'title="token 1, id 2, credit +0.5"' in shown.html
     assert str(shown).endswith("[+]ab[-]▯[0]<c▯")
-    with pytest.raises(ValueError, match="5 tokens, 1 values"):
-        show.credit(reply.earns(1.0), [1.0])
+    for wrong in (1, 6):
+        with pytest.raises(ValueError, match=f"5 tokens, {wrong} values"):
+            show.credit(reply.earns(1.0), [1.0] * wrong)
+
+
+TEXT = "a<b>&é🙂 c"
+
+
+def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
+    ids = tuple(range(len(TEXT) + 1))
+    reply = Reply(Turn(role, ()), TEXT, (1,), ids, (0.0,) * len(ids), (*range(1, len(TEXT) + 1), len(TEXT)))
+    spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
+    return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
+
+
+def test_every_token_is_shown_once_with_its_segment_reward_and_advantage() -> None:
+    shown = paid(sample(), [0.25, 0.25, 0.25, *[None] * 7])
+    notes = [html.unescape(title) for title in re.findall(r'title="([^"]*)"', shown.html)]
+    assert len(notes) == 10
+    assert notes[0] == "token 0: critique, reward +0.5, advantage +0.25"
+    assert notes[3] == "token 3: no segment, advantage masked"
+    assert notes[5] == "token 5: initial_ranking, reward masked, advantage masked"
+    assert html.unescape(re.sub(r"<[^>]*>", "", shown.html)) == TEXT + "▯"
+    assert shown.text == "[critique +0.5: a<b]>&[initial_ranking masked: é🙂] c▯"
+    spans = re.findall(r"<span[^>]*>", shown.html)
+    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid segments are filled"
+    assert ["dotted" in span for span in spans] == [False] * 5 + [True] * 2 + [False] * 3, "masked ones underlined"
+
+
+def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
+    samples = [sample(role, reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
+    shown = conversation(samples, segment_centred(samples), "two & two")
+    assert shown.html.count("<tr>") == 3 and shown.html.count("<td") == 9 and "two &amp; two" in shown.html
+    assert "critique, reward +1, advantage +0.5" in shown.html and "advantage -0.5" in shown.html
+    assert shown.text.splitlines()[0] == "two & two"
+    assert "agent 1, verdict: reward critique +1, initial_ranking masked" in shown.text
+    assert list(legend(samples)) == ["critique", "initial_ranking"]
+
+
+def test_a_plain_reward_is_one_segment_and_lengths_must_agree() -> None:
+    shown = paid(sample().reply.earns(1.0), [1.0] * 10)
+    assert "whole reply, reward +1" in shown.html and shown.text.startswith("[whole reply +1: ")
+    for wrong in (1, 11):
+        with pytest.raises(ValueError, match=f"10 tokens, {wrong} values"):
+            paid(sample(), [0.0] * wrong)
+    with pytest.raises(ValueError, match="1 samples, 0 lists"):
+        conversation([sample()], [])

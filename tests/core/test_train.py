@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coevolve import config, policies, record
-from coevolve.baselines.sft import SFT
+from coevolve.baselines.tuned import SFT
 from coevolve.learner import learn
 from coevolve.loop import train
 from coevolve.policies import find

@@ -9,8 +9,9 @@ import pytest
 
 from coevolve.driver import Batched
 from coevolve.held_out import score, tally
+from coevolve.papers.mae.method import MAE
 from coevolve.papers.sage.method import SAGE
-from coevolve.types import Reply, Role
+from coevolve.types import Reply
 from coevolve.worlds import World
 from published import data
 from published.rows import Item, normal
@@ -94,9 +95,9 @@ def test_spice_answers_aime_32_times_at_its_temperature() -> None:
         seen.extend(turn.temperature for turn in turns)
         return [Reply(turn, "<answer>25</answer>") for turn in turns]
 
-    rows = score(Batched(generate), Role("solver", "{question}"), found, made)
+    rows = score(Batched(generate), MAE(world=made), found)
     assert seen == [0.0] * 5 + [0.6] * 32 and tally(rows[5:]) == {"k": 32, "n": 32}
-    score(Batched(generate), Role("solver", "{question}"), found[-1:], made, temperature=1.0)
+    score(Batched(generate), MAE(world=made), found[-1:], temperature=1.0)
     assert seen[-1] == 1.0  # who says a temperature gets it
     assert {item.temperature for item in DataWorld("comas", ("gsm8k",)).items("test")} == {0.7}
 
@@ -124,9 +125,7 @@ def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
     assert "TWO = 2" in question and SAGE(world=made, prompt="full").verify(task, Reply(None, reply)) == 1.0
     (item,) = [item for _, item in made.seed_rows() if item.question == question]
     sage = SAGE(world=made, prompt="full")
-    (row,) = score(
-        Batched(lambda turns: [Reply(turn, reply) for turn in turns]), sage.solver, [item], made, read=sage.read_answer
-    )
+    (row,) = score(Batched(lambda turns: [Reply(turn, reply) for turn in turns]), sage, [item])
     assert row["correct"] == 1, "and the test reads replies as training does"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from coevolve import config, record
 from coevolve.__main__ import main
-from coevolve.baselines.rzero import RZero
+from coevolve.baselines.spice import RZero
 from coevolve.driver import Batched, play
 from coevolve.loop import train
 from coevolve.papers.spice.method import SPICE

@@ -14,7 +14,7 @@ from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES
 def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
     layout = standins.layout("sage")
     seeded = {family for _, families in VERIFIED_SHARES.values() for family in families}
-    others = {family for _, families in SEED_SHARES.values() for family in families} | set(azr.MODE_OF)
+    others = {family for _, families in SEED_SHARES.values() for family in families} | {*sum(azr.MODES.values(), ())}
     inside = {family for name in layout.groups["ID Avg."] for family in layout.families[name]}
     outside = {family for name in layout.groups["OOD Avg."] for family in layout.families[name]}
     assert inside == seeded and not outside & (seeded | others)

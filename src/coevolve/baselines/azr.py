@@ -26,7 +26,6 @@ MODES = {
     "induction": ("code", "ops"),
 }
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
-MODE_OF = {family: mode for mode, families in MODES.items() for family in families}
 
 
 @dataclass(kw_only=True)
@@ -49,9 +48,8 @@ class AZR(Method):
         super().__post_init__()
         at_least(self, attempts=1, solves=1, seeds=1)
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
-        self.proposer = prompts.load(
-            "mae", "proposer_reference", self.prompt, name="proposer", folder=self.prompt_folder
-        )
+        folder = self.prompt_folder
+        self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)
         self.starts = {mode: self._starts(mode) for mode in MODES}
 
     @property
@@ -59,16 +57,21 @@ class AZR(Method):
         """Eight attempts and one solution are the official code, as SPICE's Table 5 and Appendix 8 describe it."""
         return {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
 
-    def _starts(self, mode: str) -> list[str]:
+    @property
+    def executor(self) -> Any:
+        """What draws, reads and verifies tasks."""
         from tinyworld import tasks
 
-        rng, found, wanted = Random(f"azr {mode}"), list[str](), max(1, self.seeds // len(MODES))
+        return tasks
+
+    def _starts(self, mode: str) -> list[str]:
+        rng, found, wanted = Random(f"azr {mode}"), dict[str, None](), max(1, self.seeds // len(MODES))
         for _ in range(1000 * wanted):
+            question = self.executor.draw(rng, rng.choice(MODES[mode]), 1).question
+            if self.executor.split(question) == "train":
+                found[question] = None
             if len(found) == wanted:
-                return found
-            question = tasks.draw(rng, rng.choice(MODES[mode]), 1).question
-            if tasks.split(question) == "train" and question not in found:
-                found.append(question)
+                return list(found)
         raise ValueError(f"seeds must be at most {len(MODES) * len(found)}, got {self.seeds}: no more easy tasks")
 
     @cached_property
@@ -82,7 +85,7 @@ class AZR(Method):
         buffer = self.pools[mode].view()
         proposal = yield self.proposer(reference=buffer.sample(rng))
         question, rate = tag(proposal.text, "question"), None
-        if question is not None and mode_of(question) == mode:
+        if question is not None and self.fits(question, mode):
             attempts = yield [self.solver(question=question)] * self.attempts
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
             if not self.held_out(question):
@@ -91,22 +94,23 @@ class AZR(Method):
         asked = [buffer.sample(rng) for _ in range(self.solves)]
         replies = yield [self.solver(question=q) for q in asked]
         rights = [self.verified(q, reply.text) for q, reply in zip(asked, replies, strict=True)]
+        rewards = [solver_reward(right, self.format(reply.text)) for reply, right in zip(replies, rights, strict=True)]
         samples = [proposal.earns(r_proposer, f"propose {mode}")]
-        for reply, right in zip(replies, rights, strict=True):
-            samples.append(reply.earns(solver_reward(right, self.format(reply.text)), f"solve {mode}"))
+        samples += [reply.earns(reward, f"solve {mode}") for reply, reward in zip(replies, rewards, strict=True)]
         return Outcome(samples, {mode: buffer.added}, (mode, question, rate, r_proposer, rights))
+
+    def fits(self, question: str, mode: str) -> bool:
+        """Whether a text is a task of a mode."""
+        task = self.executor.read(question)
+        return task is not None and task.family in MODES[mode]
 
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""
-        from tinyworld import tasks
-
-        return tasks.right(question, self.read_answer(text))
+        return bool(self.executor.right(question, self.read_answer(text)))
 
     def held_out(self, question: str) -> bool:
         """Whether a task may not enter a buffer."""
-        from tinyworld import tasks
-
-        return tasks.split(question) != "train" or self.world.held_out(question)
+        return self.executor.split(question) != "train" or self.world.held_out(question)
 
     def read_answer(self, text: str) -> str | None:
         """Return the answer in a reply, in the paper's form."""
@@ -119,22 +123,10 @@ class AZR(Method):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing and solving went."""
         mode, question, rate, r_proposer, rights = outcome.trace
-        return {
-            "valid": float(rate is not None),
-            "right": sum(rights) / len(rights),
-            "reward_proposer": r_proposer,
-            "difficulty": None if rate is None else 1 - rate,
-            "proposal": question,
-            "mode": mode,
-        }
-
-
-def mode_of(question: str) -> str | None:
-    """Return the mode of a task, or None for text that is no task of any."""
-    from tinyworld import tasks
-
-    task = tasks.read(question)
-    return MODE_OF.get(task.family) if task else None
+        valid, right = float(rate is not None), sum(rights) / len(rights)
+        difficulty = None if rate is None else 1 - rate
+        paid = {"valid": valid, "right": right, "reward_proposer": r_proposer, "difficulty": difficulty}
+        return {**paid, "proposal": question, "mode": mode}
 
 
 def proposer_reward(rate: float | None, format: float) -> float:

@@ -24,7 +24,7 @@ class Base(Method):
         among("paper", self.paper, PAPERS)
         super().__post_init__()
         self.method: Method = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
-        self.solver = self.method.solver
+        self.solver = self.method.answering
 
     def read_answer(self, text: str) -> str | None:
         """Return what a reply answers, in the paper's form."""

@@ -1,11 +1,11 @@
-"""SRT, self-rewarding training by majority vote (CoNL, Appendix E): right is what most agents answer.
+"""Baselines of CoNL: SRT, self-rewarding training by majority vote (Appendix E), and RL with ground truth (figure 3).
 
-SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes on the revised ones. Neither has
-a ranking reward, a diagnostic reward or credit by segment.
+SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes on the revised ones. None has a ranking
+reward, a diagnostic reward or credit by segment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
@@ -18,8 +18,6 @@ from coevolve.shares import mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
-FORMS = ("single", "multi")
-
 
 @dataclass(kw_only=True)
 class AnswerRewards(Method):
@@ -28,6 +26,7 @@ class AnswerRewards(Method):
     paper: ClassVar[str] = "conl"
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
+    SHARED: ClassVar[tuple[str, ...]] = ("agents", "test_time", "prompt", "prompt_folder", "world")  # fields of CoNL's
 
     agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
     estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
@@ -35,13 +34,7 @@ class AnswerRewards(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.table = CoNL(
-            agents=self.agents,
-            test_time=self.test_time,
-            prompt=self.prompt,
-            prompt_folder=self.prompt_folder,
-            world=self.world,
-        )
+        self.table = CoNL(**{name: getattr(self, name) for name in self.SHARED})
         self.solver = self.table.solver
 
     def episode(self, rng: Random) -> Episode:
@@ -50,13 +43,9 @@ class AnswerRewards(Method):
         rounds, solutions = yield from self.solve(question)
         answers = [answer_line(solution) for solution in solutions]
         rewards = self.rewards(question, answers)
-        samples = [
-            reply.earns(reward, reply.siblings)
-            for replies in rounds
-            for reply, reward in zip(replies, rewards, strict=True)
-            if reward is not None
-        ]
-        return Outcome(samples, trace=(question, rounds, answers, rewards))
+        said = [pair for replies in rounds for pair in zip(replies, rewards, strict=True)]
+        samples = [reply.earns(reward, reply.siblings) for reply, reward in said if reward is not None]
+        return Outcome(samples, trace=(question, rounds, answers))
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Return the rounds that were said and every agent's solution: CoNL's round 0 alone."""
@@ -74,7 +63,7 @@ class AnswerRewards(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
-        question, rounds, answers, _ = outcome.trace
+        question, rounds, answers = outcome.trace
         return {
             "question": question,
             "answers": answers,
@@ -87,13 +76,14 @@ class AnswerRewards(Method):
 class SRT(AnswerRewards):
     """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
 
+    SHARED: ClassVar[tuple[str, ...]] = (*AnswerRewards.SHARED, "judge_temperature")
+
     form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation
     judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
 
     def __post_init__(self) -> None:
-        among("form", self.form, FORMS)
+        among("form", self.form, ("single", "multi"))
         super().__post_init__()
-        self.table = replace(self.table, judge_temperature=self.judge_temperature)
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Solve alone, or in conversation and then revise."""
@@ -110,11 +100,20 @@ class SRT(AnswerRewards):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How large the majority was and whether it was right, beside what was answered."""
         facts = super().observe(outcome, world)
-        winner, votes = majority(facts["answers"])
-        return {
-            "question": facts["question"],
-            "answers": facts["answers"],
-            "majority_share": votes / self.agents,
-            "majority_right": number(world.right(facts["question"], winner)),
-            **facts,
-        }
+        question, answers = facts.pop("question"), facts.pop("answers")
+        winner, votes = majority(answers)
+        right = number(world.right(question, winner))
+        found = {"question": question, "answers": answers, "majority_share": votes / self.agents}
+        return {**found, "majority_right": right, **facts}
+
+
+@dataclass(kw_only=True)
+class GroundTruth(AnswerRewards):
+    """Verifiable rewards with CoNL's data and training configuration (section 4.4).
+
+    The only method of that comparison that is told which answers are right.
+    """
+
+    def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
+        """Pay 1 for a right answer, 0 for a wrong one, nothing where no verifier can tell."""
+        return [number(self.world.right(question, answer)) for answer in answers]

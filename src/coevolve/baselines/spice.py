@@ -1,7 +1,7 @@
-"""R-Zero as SPICE's Table 1 uses it: questions from nowhere, and the majority of the answers as the label.
+"""Baselines of SPICE's Table 1: a strong frozen Challenger, and R-Zero.
 
-No corpus, no gold answers. Two policies from one start: the Challenger looks for questions that divide the Solver,
-the Solver learns to agree with its own majority. Both are trained with GRPO in every step.
+R-Zero has no corpus and no gold answers. Two policies from one start: the Challenger looks for questions that divide
+the Solver, the Solver learns to agree with its own majority. Both are trained with GRPO in every step.
 """
 
 import math
@@ -31,7 +31,21 @@ TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 ORDERS = 4  # n-grams up to this length
 
 
-Vote = tuple[str | None, float]  # the majority's answer to a question, and its share of all answers
+@dataclass(kw_only=True)
+class StrongChallenger(SPICE):
+    """SPICE in which a stronger model is the Challenger and only the Reasoner is trained (section 3.1)."""
+
+    challenger: str = "fixed"  # the strong model is not trained
+    strong: str = "Qwen/Qwen3-32B"  # the paper's Qwen3-32B-Instruct; a backbone, a model folder or a hub id
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        among("challenger", self.challenger, ("fixed",))
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The policy that is not the run's own model."""
+        return {"challenger": self.strong}
 
 
 @dataclass(kw_only=True)
@@ -57,10 +71,9 @@ class RZero(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, rollouts=1, requests=1, answers=1)
-        for name, high in (("band", 0.5), ("similarity", 1), ("accuracy_weight", 1), ("repetition", math.inf)):
-            value = vars(self)[name]
-            if not 0 <= value <= high:
-                raise ValueError(f"{name} must lie between 0 and {high}, got {value}")
+        for name, high in {"band": 0.5, "similarity": 1, "accuracy_weight": 1, "repetition": math.inf}.items():
+            if not 0 <= vars(self)[name] <= high:
+                raise ValueError(f"{name} must lie between 0 and {high}, got {vars(self)[name]}")
         among("template", self.template, TEMPLATES)
         self.solver = self.role(TEMPLATES[self.template], "solver", policy="solver")
         self.ask = self.role("challenger_alone", "challenger", policy="challenger")
@@ -72,31 +85,23 @@ class RZero(Method):
         wanted = [kind for kind in kinds for _ in range(self.rollouts)]
         asked = yield [self.ask(answer_type=kind) for kind in wanted]
         tasks = [read_free(reply.text, kind, self.booleans) for reply, kind in zip(asked, wanted, strict=True)]
-        valid = [task.text for task in tasks if isinstance(task, Question)]  # the Challenger's own answer is not used
-        replies = (yield [self.solver(question=q) for q in valid for _ in range(self.answers)]) if valid else []
+        valid = {i: task.text for i, task in enumerate(tasks) if isinstance(task, Question)}  # not the task's answer
+        questions = list(valid.values())
+        replies = (yield [self.solver(question=q) for q in questions for _ in range(self.answers)]) if valid else []
         groups = [replies[i : i + self.answers] for i in range(0, len(replies), self.answers)]
         votes = [majority([boxed(reply.text) for reply in group]) for group in groups]
-        repeats = shares(valid, self.similarity, len(asked))
-        samples = []
-        earned = iter([self.challenger_reward(rate, repeat) for (_, rate), repeat in zip(votes, repeats, strict=True)])
-        for i, (reply, task) in enumerate(zip(asked, tasks, strict=True)):
-            reward = next(earned) if isinstance(task, Question) else self.invalid
-            samples.append(reply.earns(reward, (reply.siblings, i // self.rollouts)))
-        taught = [
-            i for i, (question, vote) in enumerate(zip(valid, votes, strict=True)) if self.teaches(question, vote)
-        ]
+        rewards = dict.fromkeys(range(len(asked)), self.invalid)
+        repeats = shares(questions, self.similarity, len(asked))
+        for i, (_, rate), repeated in zip(valid, votes, repeats, strict=True):
+            rewards[i] = max(0.0, uncertainty(rate) - self.repetition * repeated)
+        samples = [reply.earns(rewards[i], (reply.siblings, i // self.rollouts)) for i, reply in enumerate(asked)]
+        taught = [i for i, question in enumerate(questions) if self.teaches(question, *votes[i])]
         for i in taught:
-            for reply in groups[i]:
-                samples.append(reply.earns(self.solver_reward(reply, votes[i][0]), (reply.siblings, i)))
-        return Outcome(samples, trace=(len(asked), valid, votes, taught))
+            samples += [reply.earns(self.solver_reward(reply, votes[i][0]), (reply.siblings, i)) for reply in groups[i]]
+        return Outcome(samples, trace=(len(asked), questions, votes, taught))
 
-    def challenger_reward(self, rate: float, repeats: float) -> float:
-        """Return what a valid question earns: its uncertainty less the penalty for repetition, never below 0."""
-        return max(0.0, uncertainty(rate) - self.repetition * repeats)
-
-    def teaches(self, question: str, vote: Vote) -> bool:
+    def teaches(self, question: str, label: str | None, rate: float) -> bool:
         """Whether the Solver learns from a question: one that divides it, and is not held out."""
-        label, rate = vote
         allowed = self.world.valid(question) is False or not self.world.held_out(question)
         return bool(label) and abs(rate - 0.5) <= self.band and allowed
 
@@ -122,18 +127,14 @@ class RZero(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How many questions were valid and taught, and whether the majorities were right."""
-        asked, valid, votes, taught = outcome.trace
-        labels = [world.right(q, label) for q, (label, _) in zip(valid, votes, strict=True)]
-        return {
-            "valid": len(valid) / asked,
-            "taught": len(taught) / asked,
-            "agreement": mean([rate for _, rate in votes]),
-            "gold_right": mean(labels),
-            "questions": valid,
-        }
+        asked, questions, votes, taught = outcome.trace
+        agreement = mean([rate for _, rate in votes])
+        right = mean([world.right(q, label) for q, (label, _) in zip(questions, votes, strict=True)])
+        parts = {"valid": len(questions) / asked, "taught": len(taught) / asked}
+        return {**parts, "agreement": agreement, "gold_right": right, "questions": questions}
 
 
-def majority(answers: Sequence[str | None]) -> Vote:
+def majority(answers: Sequence[str | None]) -> tuple[str | None, float]:
     """Return the answer given most often, in `normal` spelling, and its share of all; (None, 0.0) without any."""
     label, votes = setups.majority(None if answer is None else normal(answer) for answer in answers)
     return label, votes / max(1, len(answers))

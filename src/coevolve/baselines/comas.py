@@ -1,0 +1,128 @@
+"""RL baselines of CoMAS's Table 1, on CoMAS's questions with REINFORCE++: TTRL's vote and MAPoRL's debate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from coevolve.checks import among, at_least
+from coevolve.papers.comas.method import Discussion, Table1, quoted
+from coevolve.parse import boxed
+from coevolve.prompts import blocks
+from coevolve.setups import majority
+from coevolve.shares import mean, number
+from coevolve.types import Episode, Outcome, Reply
+from coevolve.worlds import World
+
+
+@dataclass(kw_only=True)
+class TTRL(Table1):
+    """Test-time reinforcement learning: reward 1 for the majority's answer, a dummy where answers cannot be voted on.
+
+    No labels are read.
+    """
+
+    votes: int = 64  # answers that vote (TTRL's setting)
+    samples: int = 32  # of them are trained on (TTRL's setting)
+    voting: tuple[str, ...] = ("MATH",)  # domains whose answers can be voted on; code and science cannot (4.1.2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, votes=1)
+        if not 1 <= self.samples <= self.votes:
+            raise ValueError(f"samples must be 1 to {self.votes} (the votes), got {self.samples}")
+        for domain in self.voting:
+            among("voting", domain, sorted(self.world.domains))
+        self.solver = self.role("solver")
+
+    def episode(self, rng: Random) -> Episode:
+        """Ask one question many times, and pay the first `samples` answers by the vote of all."""
+        domain, question = rng.choice(self.training)
+        votes = domain in self.voting
+        replies = yield [self.solver(question=question)] * (self.votes if votes else self.samples)
+        answers = [boxed(reply.text) for reply in replies]
+        label, _ = majority(answers)
+        answered = list(zip(replies, answers, strict=True))[: self.samples]
+        if votes:
+            samples = [reply.earns(float(answer is not None and answer == label)) for reply, answer in answered]
+        else:  # a dummy: everybody's is the same within a baseline of its own, so it teaches nothing
+            samples = [reply.earns(0.0, "dummy") for reply, _ in answered]
+        return Outcome(samples, trace=(domain, question, replies, answers))
+
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """How right the answers and their majority were, and what they cost."""
+        domain, question, replies, answers = outcome.trace
+        voted, (label, _) = domain in self.voting, majority(answers)
+        right = mean([world.right(question, answer) for answer in answers])
+        known = number(world.right(question, label)) if voted else None
+        return {"question": question, "right": right, "voted": float(voted), "majority_right": known, **cost(replies)}
+
+
+@dataclass(kw_only=True)
+class MAPoRL(Discussion):
+    """Multi-agent post-co-training by debate: a verifier pays every answer, and each agent learns from it.
+
+    The verifier stands for the reward model of the original (section 4.1.2 of CoMAS). The only RL baseline here that
+    sees right and wrong.
+    """
+
+    agents: int = 2  # of the authors' configuration
+    turns: int = 3  # rounds of the debate, of the authors' configuration
+    discount: float = 0.3  # how much later rounds count, of the authors' configuration
+    share: bool = True  # later rounds: the mean of all agents ("influence-aware"); False: one's own answers only
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, agents=1, turns=1, discount=0)
+        if self.discount > 1:
+            raise ValueError(f"discount must be at most 1, got {self.discount}")
+        self.solver, self.solution = self.role("solver"), self.role("solution")
+
+    def episode(self, rng: Random) -> Episode:
+        """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""
+        _, question = rng.choice(self.training)
+        said: list[list[Reply]] = []
+        for _ in range(self.turns):
+            turns = []
+            for agent, policy in enumerate(self.policies):
+                discussion = seen(said[-1], agent) if said else ""
+                turns.append(self.solution(policy=policy, problem=question, discussion=discussion))
+            said.append((yield turns))
+        values = [[number(self.world.right(question, boxed(reply.text))) for reply in replies] for replies in said]
+        samples = []
+        if all(None not in verdicts for verdicts in values):  # nobody is paid where there is nothing to verify against
+            for turn, replies in enumerate(said):
+                for agent, reply in enumerate(replies):
+                    samples.append(reply.earns(reward(values, turn, agent, self.discount, self.share)))
+        return Outcome(samples, trace=(question, said, values))
+
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """How right the agents were, None where nothing could be verified, and what it cost."""
+        question, said, values = outcome.trace
+        right = mean([value for verdicts in values for value in verdicts])
+        first, last = mean(values[0]), mean(values[-1])
+        replies = [reply for replies in said for reply in replies]
+        return {"question": question, "right": right, "right_first": first, "right_last": last, **cost(replies)}
+
+
+def cost(replies: Sequence[Reply]) -> dict[str, int]:
+    """Return how many replies there were, and how many tokens."""
+    return {"interactions": len(replies), "tokens_out": sum(len(reply.ids) for reply in replies)}
+
+
+def seen(replies: Sequence[Reply], agent: int) -> str:
+    """Return the last answers as an agent reads them: first its own, then the others'."""
+    order = [replies[agent], *replies[:agent], *replies[agent + 1 :]]
+    return blocks.discussion((quoted(reply), []) for reply in order)
+
+
+def reward(values: Sequence[Sequence[Any]], turn: int, agent: int, discount: float, share: bool) -> float:
+    """Return what an answer earns: its own verdict and the discounted ones after it, as a weighted mean.
+
+    `values[t][a]` is the verdict of agent a in round t, 1.0 or 0.0. With `share` a later round counts with the mean
+    of all agents, so an answer is also paid for what the others make of it.
+    """
+    later = [mean(verdicts) if share else verdicts[agent] for verdicts in values[turn + 1 :]]
+    weights = [discount**k for k in range(len(later) + 1)]
+    total = sum(weight * value for weight, value in zip(weights, [values[turn][agent], *later], strict=True))
+    return float(total / sum(weights))

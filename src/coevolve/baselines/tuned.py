@@ -1,0 +1,194 @@
+"""Baselines that TRL trains: SFT on gold answers (MAE's Table 1), and SRLM, DPO on self-graded pairs (CoMAS's)."""
+
+import copy
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from coevolve.checks import at_least
+from coevolve.driver import Batched, play
+from coevolve.method import Method
+from coevolve.papers.comas.method import Table1, quoted
+from coevolve.papers.comas.rewards import extract_score
+from coevolve.parse import boxed
+from coevolve.shares import mean, number
+from coevolve.types import Episode, Outcome
+from coevolve.worlds import World
+
+if TYPE_CHECKING:
+    from coevolve.config import Run
+    from coevolve.policies.causal import Policy
+
+Make = Callable[..., Any]
+
+
+@dataclass(kw_only=True)
+class SFT(Method):
+    """Supervised fine-tuning with LoRA; `fit` takes the place of the training loop.
+
+    The only method here that is shown answers of the seed set.
+    """
+
+    paper: ClassVar[str] = "mae"
+
+    epochs: int = 5  # section 5
+    lora_rank: int = 128  # section 5; 0: train all weights
+    sft_batch: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, epochs=1, lora_rank=0, sft_batch=1)
+        self.solver = self.role("solver")
+
+    def examples(self) -> list[dict[str, Any]]:
+        """Return the seed rows (repeats included, as published) as prompt and completion messages."""
+        examples = []
+        for _, task in self.world.seed_rows():
+            said = [{"role": "assistant", "content": f"<answer>{task.answer}</answer>"}]
+            examples.append({"prompt": list(self.solver(question=task.question).messages), "completion": said})
+        return examples
+
+    def fit(self, policy: "Policy", run: "Run") -> int:
+        """Fine-tune the policy's model in place (adapters are merged at the end); return the steps taken."""
+        from peft import LoraConfig
+        from trl.trainer.sft_config import SFTConfig
+        from trl.trainer.sft_trainer import SFTTrainer
+
+        rank, adapter = self.lora_rank, None
+        if rank:
+            adapter = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear", task_type="CAUSAL_LM")
+        make = partial(SFTTrainer, policy.model, peft_config=adapter)
+        batch, epochs = self.sft_batch, self.epochs
+        numbers = partial(SFTConfig, per_device_train_batch_size=batch, num_train_epochs=epochs, max_length=1024)
+        trainer = tune(policy, run, self.examples(), make, numbers)
+        if adapter:
+            policy.replace(trainer.model.merge_and_unload())
+        return int(trainer.state.global_step)
+
+
+@dataclass(kw_only=True)
+class SRLM(Table1):
+    """Self-rewarding language model: iterated DPO on self-graded pairs; `fit` takes the place of the training loop.
+
+    Every iteration samples candidates, lets the same model judge each of them several times, and prefers the best to
+    the worst. Knows no verifier.
+    """
+
+    iterations: int = 2  # DPO iterations (M2 and M3 of the original)
+    questions: int = 2000  # asked per iteration
+    candidates: int = 4  # answers per question, of the original
+    judgements: int = 3  # scores averaged per answer, of the original
+    dpo_beta: float = 0.1  # of the original
+    dpo_batch: int = 16  # pairs a step, of the original
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, iterations=1, questions=1, candidates=2, judgements=1, dpo_batch=1, dpo_beta=0)
+        self.solver, self.judge = self.role("solver"), self.role("scoring_alone", "judge")
+
+    def episode(self, rng: Random) -> Episode:
+        """Answer one question several times, judge each answer, and pair the best with the worst."""
+        _, question = rng.choice(self.training)
+        replies = yield [self.solver(question=question)] * self.candidates
+        judges = [self.judge(problem=question, solution=quoted(reply)) for reply in replies]
+        verdicts = yield [judge for judge in judges for _ in range(self.judgements)]
+        scores = [extract_score(verdict.text) for verdict in verdicts]
+        means = [mean(scores[i : i + self.judgements]) for i in range(0, len(scores), self.judgements)]
+        rated = [(score, reply.text) for score, reply in zip(means, replies, strict=True) if score is not None]
+        return Outcome(trace=(question, preference(rated)))
+
+    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+        """Whether there is a pair, and which of the two answers are right."""
+        question, pair = outcome.trace
+        chosen, rejected = [number(world.right(question, boxed(text))) for text in pair] if pair else (None, None)
+        paired = {"paired": float(pair is not None), "pair": pair}
+        return {"question": question, **paired, "chosen_right": chosen, "rejected_right": rejected}
+
+    def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, Any]]:
+        """Play one iteration's episodes with the model as it is now; return the pairs as TRL reads them."""
+        engine = Batched(partial(policy.generate, temperature=run.temperature, max_tokens=run.max_tokens))
+        episodes = [self.episode(Random(f"{run.seed}/{iteration}/{i}")) for i in range(self.questions)]
+        pairs = []
+        for question, pair in (outcome.trace for outcome in play(episodes, engine, (run.seed, iteration))):
+            if pair:
+                chosen, rejected = ([{"role": "assistant", "content": text}] for text in pair)
+                prompt = list(self.solver(question=question).messages)
+                pairs.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
+        return pairs
+
+    def fit(self, policy: "Policy", run: "Run") -> int:
+        """Train the policy's model in place, iteration by iteration; return the optimiser steps taken."""
+        from peft import PeftModel
+        from trl.trainer.dpo_config import DPOConfig
+        from trl.trainer.dpo_trainer import DPOTrainer
+
+        batch, beta = self.dpo_batch, self.dpo_beta
+        numbers = partial(DPOConfig, per_device_train_batch_size=batch, num_train_epochs=1, beta=beta, max_length=None)
+        steps = 0
+        for iteration in range(1, self.iterations + 1):
+            pairs = self.pairs(policy, run, iteration)
+            if pairs:
+                model, reference = copy.deepcopy(policy.model), copy.deepcopy(policy.model)
+                if isinstance(reference, PeftModel):  # TRL makes a reference only of an adapter called "default"
+                    reference = reference.merge_and_unload()
+                make = partial(DPOTrainer, model, reference)
+                steps += tune(policy, run, pairs, make, numbers).state.global_step
+                policy.model.load_state_dict(model.state_dict())
+        return steps
+
+
+def preference(rated: Sequence[tuple[float, str]]) -> tuple[str, str] | None:
+    """Return the best and the worst of (score, text), the earliest of equals; None if they score or read the same."""
+    high, best = max(rated, key=itemgetter(0), default=(0.0, ""))
+    low, worst = min(rated, key=itemgetter(0), default=(0.0, ""))
+    return (best, worst) if high > low and best != worst else None
+
+
+class PlainHead:
+    """TRL's fused head as plain torch, for where there is no CUDA to run that kernel."""
+
+    @staticmethod
+    def apply(hidden_TH: Any, head_VH: Any, bias: None, targets_T: Any, *_: object) -> tuple[Any, ...]:
+        """Return log-probabilities, entropies, nothing, mean logits, and whether the target is the likeliest token."""
+        logits_TV = hidden_TH @ head_VH.T
+        logprobs_TV = logits_TV.log_softmax(-1)
+        chosen_T = logprobs_TV.gather(-1, targets_T[:, None])[:, 0]
+        entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
+        return chosen_T, entropy_T, None, logits_TV.mean(-1), logits_TV.argmax(-1) == targets_T
+
+
+def tune(policy: "Policy", run: "Run", examples: list[dict[str, Any]], trainer: Make, settings: Make) -> Any:
+    """Train on examples in full precision with one of TRL's trainers; return that trainer.
+
+    `trainer` makes it of arguments, data and the policy's tokenizer; `settings` makes the arguments of the run's
+    numbers. Nothing stays on the disk.
+    """
+    from datasets import Dataset
+    from trl.trainer import utils
+
+    if not policy.head_VH.is_cuda:
+        utils._ChunkedLogProbFunction = PlainHead  # type: ignore[assignment, attr-defined]
+    with tempfile.TemporaryDirectory() as scratch:
+        made = trainer(
+            args=settings(
+                output_dir=scratch,
+                learning_rate=run.learning_rate,
+                weight_decay=run.weight_decay,
+                max_grad_norm=run.grad_clip,
+                seed=run.seed,
+                report_to="none",
+                save_strategy="no",
+                logging_steps=50,
+                disable_tqdm=True,
+                dataloader_pin_memory=policy.head_VH.is_cuda,
+                **dict.fromkeys(("bf16", "fp16", "gradient_checkpointing"), False),
+            ),
+            train_dataset=Dataset.from_list(examples),
+            processing_class=policy.tokenizer,
+        )
+        made.train()
+    return made
