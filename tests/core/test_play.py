@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from coevolve.driver import Batched, Steps, play
+from coevolve.driver import Batched, Engine, Steps, play
 from coevolve.types import Episode, Outcome, Reply, Role, Turn
 
 SPEAKER = Role("speaker", "say {word}")
@@ -17,7 +17,7 @@ def spoken(turn: Turn) -> Reply:
     return Reply(turn, f"{noise}", finished=noise % 2 == 0)
 
 
-class Scattered:
+class Scattered(Engine):
     """Answers what `choose` picks out of the waiting tickets, whatever was submitted first."""
 
     def __init__(self, choose: Callable[[list[int]], list[int]]):
@@ -54,12 +54,12 @@ def conversation(index: int) -> Episode:
     if index % 2:
         last = yield SPEAKER(word="c")
         samples.append(last.earns(-1.0))
-    return Outcome(samples, {"index": index})
+    return Outcome(samples, facts={"index": index})
 
 
 def quiet() -> Episode:
     """An episode that asks nothing."""
-    return Outcome([], {"index": "quiet"})
+    return Outcome([], facts={"index": "quiet"})
     yield
 
 
