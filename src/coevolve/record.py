@@ -7,11 +7,12 @@ so the same run writes the same bytes; seconds go into timings.jsonl and summary
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from coevolve.files import LONE, write_atomically
 from coevolve.types import Outcome
@@ -23,13 +24,7 @@ SCORE_FIELDS = (
 
 def clean(value: Any) -> Any:
     """Make a value strict JSON: non-finite floats become null, unknown objects their text."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): clean(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [clean(inner) for inner in value]
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=str)
 
 
 def write_json(path: Path, value: Any) -> None:
