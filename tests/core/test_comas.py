@@ -318,8 +318,8 @@ def test_one_evaluation_cannot_agree_with_another() -> None:
 
 def test_a_kl_penalty_needs_an_estimator_that_takes_it() -> None:
     with pytest.raises(ValueError, match="^estimator with a kl_coef"):
-        config.check("comas", {"kl_coef": 0.1, "estimator": "group_mean"})
-    config.check("comas", {"kl_coef": 0.1})
+        config.build("comas", "none", out=".", overrides={"kl_coef": 0.1, "estimator": "group_mean"})
+    config.build("comas", "none", out=".", overrides={"kl_coef": 0.1})
 
 
 @pytest.mark.parametrize("form", ["full", "compact"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coevolve import config
-from coevolve.config import METHODS, Run, build, check, differences, parse_overrides
+from coevolve.config import METHODS, Run, build, differences, parse_overrides
 
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 
@@ -26,8 +26,6 @@ def test_an_unknown_method_or_preset() -> None:
     names = ", ".join([*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"])
     assert refused("mea") == f"method must be one of {names}, got 'mea'; did you mean 'mae'?"
     assert refused("zzz").endswith("got 'zzz'")
-    with pytest.raises(ValueError, match="method must be one of mae"):
-        check("nope", {})
     known = ", ".join([*config.presets(), "none"])
     assert refused(preset="quik") == f"preset must be one of {known}, got 'quik'; did you mean 'quick'?"
 
@@ -103,8 +101,6 @@ def test_an_unknown_field_names_those_of_run_and_method(name: str) -> None:
     line = refused(**{name: 1})
     assert line.startswith("field must be one of ") and f"got {name!r}" in line
     assert " steps," in line and " threshold," in line
-    with pytest.raises(ValueError, match="field must be one of"):
-        check("mae", {name: 1})
 
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -140,8 +136,6 @@ WRONG = {  # what is allowed: values of fields that are not
 )
 def test_a_wrong_value_is_one_line(wanted: str, field: str, value: object) -> None:
     assert refused(**{field: value}).partition("; did you mean")[0] == f"{field} must be {wanted}, got {value!r}"
-    with pytest.raises(ValueError, match=field):
-        check("mae", {field: value})
 
 
 @pytest.mark.parametrize(
