@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from coevolve import prompts, worlds
 from coevolve.advantages import ESTIMATORS, WITH_KL
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from coevolve.driver import Engine
     from coevolve.policies.causal import Policy
     from coevolve.record import Recorder
-
-
-def named(world: str) -> Any:
-    """Return a dataclass field that holds a world's name, which `Method.__post_init__` resolves to the world."""
-    return field(default=world, repr=False)
 
 
 @cache
@@ -54,7 +49,7 @@ class Method:
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: World = named("tiny")
+    world: World = field(default=cast(World, "tiny"), repr=False)  # a name, which __post_init__ resolves
 
     def __post_init__(self) -> None:
         """Resolve the world's name. A subclass with a `__post_init__` of its own calls this one first."""

@@ -45,14 +45,12 @@ def keep_steps(path: Path, steps: int) -> None:
             write_atomically(path, b"".join(kept))
 
 
-def mean_facts(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Average every numeric fact over the episodes that have it."""
-    values: dict[str, list[float]] = {}
-    for outcome in outcomes:
-        for name, value in outcome.facts.items():
-            if isinstance(value, (int, float)):
-                values.setdefault(name, []).append(float(value))
-    return {name: sum(numbers) / len(numbers) for name, numbers in values.items()}
+def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
+    """Return the mean of the known numbers of each name; a name without any is left out."""
+    known: dict[str, list[float]] = {}
+    for name, number in numbers:
+        known.setdefault(name, []).extend([] if number is None else [number])
+    return {name: sum(values) / len(values) for name, values in known.items() if values}
 
 
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:

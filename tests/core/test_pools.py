@@ -10,16 +10,15 @@ from coevolve.pools import Pool
 def test_items_keep_their_order_and_repeats_are_left_out() -> None:
     pool = Pool(["b", "a", "b"])
     assert pool.items == ["b", "a"]
-    assert pool.extend(["c", "a", "c", "d"]) == 2
+    pool.extend(["c", "a", "c", "d"])
     assert pool.items == ["b", "a", "c", "d"]
     assert len(pool) == 4
-    assert pool.extend([]) == 0
 
 
 def test_a_pool_may_keep_repeats() -> None:
     pair = ("1+1", "2")
     pool = Pool([pair], distinct=False)
-    assert pool.extend([pair, ("1+1", "3")]) == 2
+    pool.extend([pair, ("1+1", "3")])
     assert pool.items == [pair, pair, ("1+1", "3")]
 
 
@@ -58,7 +57,7 @@ def test_reset_holds_exactly_these_items_and_forgets_the_others() -> None:
     pool = Pool(["a", "b"])
     pool.reset(["c", "c", "d"])
     assert pool.items == ["c", "d"]
-    assert pool.extend(["a", "c"]) == 1
+    pool.extend(["a", "c"])
     assert pool.items == ["c", "d", "a"]
 
 
