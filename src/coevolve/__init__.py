@@ -4,19 +4,15 @@ from importlib import import_module
 
 __version__ = "0.2.0"
 
-_HOMES = {
-    "Method": "coevolve.method",
-    "Outcome": "coevolve.types",
-    "Policy": "coevolve.policies.causal",
-    "Reply": "coevolve.types",
-    "Role": "coevolve.types",
-    "Run": "coevolve.config",
-    "Sample": "coevolve.types",
-    "Steps": "coevolve.driver",
-    "Turn": "coevolve.types",
-    "play": "coevolve.driver",
-    "train": "coevolve.loop",
+_NAMES = {
+    "coevolve.config": ["Run"],
+    "coevolve.driver": ["Steps", "play"],
+    "coevolve.loop": ["train"],
+    "coevolve.method": ["Method"],
+    "coevolve.policies.causal": ["Policy"],
+    "coevolve.types": ["Outcome", "Reply", "Role", "Sample", "Turn"],
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = list(_HOMES)  # noqa: PLE0605
 
 

@@ -77,6 +77,17 @@ def plain(value: Any) -> str:
 
 
 @app.command()
+def runs(folder: Path) -> None:
+    """Print a Markdown table of the finished runs below a folder, with the share of held-out questions right."""
+    print("| folder | method | seed | steps | before | after | seconds |\n|---|---|---|---|---|---|---|")
+    for path in sorted(folder.rglob("summary.json")):
+        run = json.loads(path.read_bytes())
+        right = [f"{one['k']}/{one['n']} ({one['k'] / max(one['n'], 1):.1%})" for one in run["held_out"].values()]
+        cells = [path.parent.relative_to(folder), run["method"], run["seed"], run["steps"], *right, run["seconds"]]
+        print("|", " | ".join(map(str, cells)), "|")
+
+
+@app.command()
 def export(
     policy: str, to: Annotated[Path, Option()], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
 ) -> None:

@@ -1,6 +1,6 @@
 """Checkpoints, whole or not there: written aside, checksummed, renamed; the newest that verifies wins.
 
-Knows files and checksums, not what is in them, except for optimiser states, whose loading never runs code.
+Knows files and checksums, not what is in them.
 """
 
 import hashlib
@@ -8,51 +8,36 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
 
 MANIFEST = "MANIFEST.json"
 
 
-def save(folder: Path, step: int, files: Mapping[str, bytes | Callable[[Path], None]], keep: int = 2) -> Path:
-    """Write a checkpoint of `step` and return its folder; keep the newest `keep` that verify.
+def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) -> Path:
+    """Have `write` fill a checkpoint of `step`, return its folder, and keep the newest `keep` checkpoints.
 
-    Each file is given as bytes, or as a function that writes to the path it is handed (a file or a folder). The
-    checkpoint appears under its name in one rename, after all of it is on the disk. A whole checkpoint of this step
-    stays as it is, a damaged one is replaced.
+    The checkpoint appears under its name in one rename, after all of it is on the disk. One of this step or a later
+    one is removed: it is damaged, or the run would have gone on from it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".tmp-*"):
         shutil.rmtree(stale)
-    final, aside = folder / f"step-{step:08d}", folder / f".tmp-{step}-{os.getpid()}"
-    if final.exists():
-        if damage(final) is None:
-            return final
-        _remove(final)
-    for name, content in files.items():
-        place = aside / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if callable(content):
-            content(place)
-        else:
-            place.write_bytes(content)
+    final, aside = folder / f"step-{step:08d}", folder / f".tmp-{step}"
+    aside.mkdir()
+    write(aside)
     written = sorted(path for path in aside.rglob("*") if path.is_file())
-    listed = {path.relative_to(aside).as_posix(): _fingerprint(path) for path in written}
-    (aside / MANIFEST).write_text(json.dumps({"step": step, "files": listed}, indent=1) + "\n")
+    sums = {path.relative_to(aside).as_posix(): _sha256(path) for path in written}
+    (aside / MANIFEST).write_text(json.dumps({"sha256": sums}, indent=1) + "\n")
     for path in [*aside.rglob("*"), aside]:
         _sync(path)
+    for path in _checkpoints(folder):
+        if path >= final:
+            _remove(path)
     aside.rename(final)
     _sync(folder)
-    whole = 0
-    for path in _checkpoints(folder):
-        if whole >= keep:
-            _remove(path)
-        elif damage(path) is None:
-            whole += 1
+    for path in _checkpoints(folder)[keep:]:
+        _remove(path)
     return final
 
 
@@ -74,38 +59,18 @@ def newest(folder: Path) -> tuple[int, Path] | None:
 
 
 def damage(path: Path) -> str | None:
-    """Say what is wrong with a checkpoint folder, None when every listed file has its size and SHA-256."""
+    """Say what is wrong with a checkpoint folder, None when every listed file has its SHA-256."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        if path.name != f"step-{manifest['step']:08d}":
-            return f"{MANIFEST} is of step {manifest['step']}"
-        changed = [name for name, expected in manifest["files"].items() if _fingerprint(path / name) != expected]
+        changed = [name for name, expected in manifest["sha256"].items() if _sha256(path / name) != expected]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # a manifest may hold any JSON
         return f"it cannot be read: {error}"
     return f"{', '.join(changed)} changed since it was written" if changed else None
 
 
-def save_optimizer(path: Path, state: Mapping[str, Any]) -> None:
-    """Write an optimiser's `state_dict()`."""
-    import torch
-
-    torch.save(state, path)
-
-
-def load_optimizer(path: Path, optimizer: "Optimizer") -> None:
-    """Restore what `save_optimizer` wrote, bit for bit, into an optimiser over the same parameters in the same order.
-
-    Raises ValueError when the number of parameters differs.
-    """
-    import torch
-
-    with path.open("rb") as file:  # of a path, torch would take the ending for the format
-        optimizer.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
-
-
-def _fingerprint(path: Path) -> dict[str, int | str]:
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import cycle
 from pathlib import Path
@@ -22,23 +23,7 @@ from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
 UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
-METHODS = {  # what can be trained by name: the papers' methods and their baselines
-    "mae": "coevolve.papers.mae.method:MAE",
-    "sage": "coevolve.papers.sage.method:SAGE",
-    "spice": "coevolve.papers.spice.method:SPICE",
-    "comas": "coevolve.papers.comas.method:CoMAS",
-    "conl": "coevolve.papers.conl.method:CoNL",
-    "base": "coevolve.baselines.base:Base",
-    "azr": "coevolve.baselines.azr:AZR",
-    "sft": "coevolve.baselines.tuned:SFT",
-    "strong_challenger": "coevolve.baselines.spice:StrongChallenger",
-    "rzero": "coevolve.baselines.spice:RZero",
-    "srlm": "coevolve.baselines.tuned:SRLM",
-    "maporl": "coevolve.baselines.comas:MAPoRL",
-    "ttrl": "coevolve.baselines.comas:TTRL",
-    "srt": "coevolve.baselines.conl:SRT",
-    "ground_truth": "coevolve.baselines.conl:GroundTruth",
-}
+METHODS: dict[str, str] = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
 TRACKERS = ("", "tensorboard", "trackio", "wandb")
 
 Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
@@ -165,11 +150,6 @@ def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: 
     return Run(method=name, protocol=protocol, out=Path(out), **{**protocol.TRAINING, **mine})
 
 
-def check(name: str, overrides: Mapping[str, Any]) -> None:
-    """Raise ValueError in one line if a method does not take these fields or values."""
-    build(name, "none", out=".", overrides=overrides)
-
-
 def assign(protocol: Method, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return {policy: model} and the policies to train, as the method names them; models are dealt in turn.
 
@@ -191,10 +171,9 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals:
             raise ValueError(f"expected field=value, got {pair!r}")
-        try:
+        values[name] = text
+        with suppress(json.JSONDecodeError):
             values[name] = json.loads(text)
-        except json.JSONDecodeError:
-            values[name] = text
     return values
 
 

@@ -79,35 +79,50 @@ def turns_of(asked: object, name: str) -> list[Turn]:
     return turns
 
 
-class _Player:
-    """One episode in flight: what it asked last and how much of that is answered."""
+class Steps:
+    """One episode, one wave at a time, for notebooks: `for replies in Steps(episode, engine)`.
 
-    def __init__(self, episode: Episode, index: int, key: tuple[int, ...]):
-        self.episode, self.index, self.key = episode, index, key
-        self.count, self.many = 0, False
+    `asked` holds the turns that come next, `replies` everything said so far, `outcome` the end (None until then).
+    """
+
+    def __init__(self, episode: Episode, engine: Engine, key: tuple[int, ...] = (), index: int = 0):
+        """Begin the episode. Turn n is keyed (*key, index, n)."""
+        self.episode, self.engine, self.index, self.siblings = episode, engine, index, (*key, index)
+        self.replies: list[Reply] = []
         self.outcome: Outcome | None = None
-        self.answers: list[Reply | None] = []
+        self._advance(None)
 
-    def advance(self, value: Any = None) -> list[Turn]:
-        """Send `value` in and return the next turns, keyed; an empty list means the episode is over."""
+    def __iter__(self) -> "Steps":
+        return self
+
+    def __next__(self) -> list[Reply]:
+        """Let the engine answer what is asked and return its replies, in the order of `asked`."""
+        if not self.asked:
+            raise StopIteration
+        return self.answer(self.engine.answer(self.asked))
+
+    def answer(self, replies: Sequence[Reply | str]) -> list[Reply]:
+        """Answer the asked turns (a string becomes a Reply) and go on to the next wave."""
+        if len(replies) != len(self.asked):
+            raise ValueError(f"{len(self.asked)} turns are asked, {len(replies)} replies given")
+        said = [Reply(turn, r) if isinstance(r, str) else r for turn, r in zip(self.asked, replies, strict=True)]
+        self.replies += said
+        self._advance(said if self._many else said[0])
+        return said
+
+    def _advance(self, value: Any) -> None:
+        """Send `value` in, and key the turns that are asked next; none when the episode is over."""
+        self.asked: list[Turn] = []
         try:
             asked = self.episode.send(value)
         except StopIteration as stop:
             if not isinstance(stop.value, Outcome):
                 raise TypeError(f"episode {self.index} returned {stop.value!r}: return an Outcome") from None
             self.outcome = stop.value
-            return []
-        turns = turns_of(asked, f"episode {self.index}")
-        self.many = isinstance(asked, list)
-        siblings = (*self.key, self.index)
-        keyed = [replace(turn, key=(*siblings, self.count + i), siblings=siblings) for i, turn in enumerate(turns)]
-        self.count += len(turns)
-        self.answers = [None] * len(turns)
-        return keyed
-
-    def answered(self) -> Any:
-        """What to send back in: a list if the episode yielded a list, else the single reply."""
-        return self.answers if self.many else self.answers[0]
+            return
+        self._many = isinstance(asked, list)  # a list of turns is answered by a list of replies
+        for number, turn in enumerate(turns_of(asked, f"episode {self.index}"), len(self.replies)):
+            self.asked.append(replace(turn, key=(*self.siblings, number), siblings=self.siblings))
 
 
 def play(
@@ -125,61 +140,23 @@ def play(
     `watch` sees every (episode index, reply) as it arrives.
     """
     numbers = range(len(episodes)) if numbers is None else numbers
-    players = [_Player(episode, i, key) for i, episode in zip(numbers, episodes, strict=True)]
-    owner: dict[Ticket, tuple[_Player, int]] = {}
+    owner: dict[Ticket, tuple[Steps, dict[int, Reply], int]] = {}
 
-    def submit(player: _Player, turns: list[Turn]) -> None:
-        for slot, turn in enumerate(turns):
-            owner[engine.submit(turn)] = player, slot
+    def submit(player: Steps) -> None:
+        answers: dict[int, Reply] = {}
+        for slot, turn in enumerate(player.asked):
+            owner[engine.submit(turn)] = player, answers, slot
 
+    players = [Steps(episode, engine, key, i) for i, episode in zip(numbers, episodes, strict=True)]
     for player in players:
-        submit(player, player.advance())
+        submit(player)
     while owner:
         for ticket, reply in engine.poll():
-            player, slot = owner.pop(ticket)
-            player.answers[slot] = reply
+            player, answers, slot = owner.pop(ticket)
+            answers[slot] = reply
             if watch:
                 watch(player.index, reply)
-            if None not in player.answers:
-                submit(player, player.advance(player.answered()))
+            if len(answers) == len(player.asked):
+                player.answer([answers[slot] for slot in range(len(answers))])
+                submit(player)
     return [player.outcome for player in players if player.outcome is not None]
-
-
-class Steps:
-    """One episode, one wave at a time, for notebooks: `for replies in Steps(episode, engine)`.
-
-    `asked` holds the turns that come next, `replies` everything said so far, `outcome` the end.
-    """
-
-    def __init__(self, episode: Episode, engine: Engine, key: tuple[int, ...] = ()):
-        self.engine, self._player = engine, _Player(episode, 0, key)
-        self.replies: list[Reply] = []
-        self.asked = self._player.advance()
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """The episode's outcome, or None while it is still running."""
-        return self._player.outcome
-
-    def __iter__(self) -> "Steps":
-        return self
-
-    def __next__(self) -> list[Reply]:
-        """Let the engine answer what is asked and return its replies, in the order of `asked`."""
-        if not self.asked:
-            raise StopIteration
-        tickets = [self.engine.submit(turn) for turn in self.asked]
-        got: dict[Ticket, Reply] = {}
-        while len(got) < len(tickets):
-            got.update(self.engine.poll())
-        return self.answer([got[ticket] for ticket in tickets])
-
-    def answer(self, replies: Sequence[Reply | str]) -> list[Reply]:
-        """Answer the asked turns by hand (a string becomes a Reply) and go on to the next wave."""
-        if len(replies) != len(self.asked):
-            raise ValueError(f"{len(self.asked)} turns are asked, {len(replies)} replies given")
-        said = [Reply(turn, r) if isinstance(r, str) else r for turn, r in zip(self.asked, replies, strict=True)]
-        self.replies += said
-        self._player.answers = [*said]
-        self.asked = self._player.advance(self._player.answered())
-        return said

@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -37,10 +37,9 @@ class Clock:
     def __call__(self, phase: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function and charge its seconds to a phase."""
         start = time.perf_counter()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+        result = function(*args, **kwargs)
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+        return result
 
     def take(self) -> dict[str, float]:
         """Return the seconds since the last call and start again from zero."""
@@ -63,12 +62,14 @@ def train(run: Run) -> Path:
         scores = {"before": around("held_out", trainer.score, "test")}
         done = trainer.resume()
         log = record.Recorder(run.out if trainer.ranks.first else Path(trainer.scratch.name), done)
-        trainer.ranks.alone(lambda: record.write_json(run.out / "config.json", run.describe()))
+        record.write_json(log.out / "config.json", run.describe())
         _learn(trainer, log, done)
         scores["after"] = around("held_out", trainer.score, "test")
-        more = [around("setups", trainer.score, "test", name) for name in run.protocol.setups if name != "vanilla"]
-        staged = [*scores.items(), *(("after", scored) for scored in more)]
-        log.scores([{"stage": stage, **row} for stage, scored in staged for row in scored])
+        rows = [{"stage": stage, **row} for stage, scored in scores.items() for row in scored]
+        for setup in run.protocol.setups:
+            if setup != "vanilla":
+                rows += [{"stage": "after", **row} for row in around("setups", trainer.score, "test", setup)]
+        log.scores(rows)
         extra = around("after_run", run.protocol.after_run, trainer.engine, trainer.key(1), log)
         trainer.keep("policy")
         summary = {
@@ -82,7 +83,7 @@ def train(run: Run) -> Path:
             "resumed_at": done,
             **extra,
         }
-        trainer.ranks.alone(lambda: record.write_json(run.out / "summary.json", summary))
+        record.write_json(log.out / "summary.json", summary)
     return run.out
 
 
@@ -91,7 +92,6 @@ def _load(run: Run) -> "Trainer":
     gc.disable()  # what the imports make is not garbage: looking through it again and again costs a fifth of their time
     from coevolve.trainer import Trainer
 
-    gc.freeze()
     gc.enable()
     return Trainer(run)
 
@@ -138,29 +138,21 @@ def _validate(trainer: "Trainer", clock: Clock) -> dict[str, float]:
 
 
 def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method: Method) -> dict[str, Any]:
-    """A step's metrics: mean facts, mean reward and length by role (and by policy, of several), learner, pools."""
-    metrics: dict[str, Any] = {**record.mean_facts(outcomes), **learnt}
-    groups: dict[str, list[Sample]] = {}
-    for sample in (sample for outcome in outcomes for sample in outcome.samples):
-        groups.setdefault(sample.role, []).append(sample)
-        if len(method.policies) > 1:
-            groups.setdefault(sample.policy, []).append(sample)
-    for group, samples in groups.items():
-        metrics |= _mean_rewards(group, samples)
-        metrics[f"length/{group}"] = sum(len(sample.reply.ids) for sample in samples) / len(samples)
-    metrics |= {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
-    return metrics | method.measure()
+    """A step's metrics: mean facts, learner, mean reward and length by role (and by policy, of several), pools."""
+    facts = [fact for outcome in outcomes for fact in outcome.facts.items() if isinstance(fact[1], (int, float))]
+    several = len(method.policies) > 1
+    earned = [pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, several)]
+    pools = {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
+    return {**record.means(facts), **learnt, **record.means(earned), **pools, **method.measure()}
 
 
-def _mean_rewards(group: str, samples: Sequence[Sample]) -> dict[str, float]:
-    """Mean reward of a role or policy, by segment where segments are paid."""
-    rewards: dict[str, list[float | None]] = {f"reward/{group}": []}
-    for sample in samples:
-        parts = sample.reward if isinstance(sample.reward, Mapping) else {"": sample.reward}
+def _earned(sample: Sample, by_policy: bool) -> Iterator[tuple[str, float | None]]:
+    """Yield a sample's rewards, by segment where segments are paid, and its length, by role and policy."""
+    parts = sample.reward if isinstance(sample.reward, Mapping) else {"": sample.reward}
+    for name in (sample.role, sample.policy) if by_policy else (sample.role,):
         for tag, value in parts.items():
-            rewards.setdefault(f"reward/{group}/{tag}".rstrip("/"), []).append(value)
-    known = {name: [value for value in values if value is not None] for name, values in rewards.items()}
-    return {name: sum(values) / len(values) for name, values in known.items() if values}
+            yield f"reward/{name}/{tag}".rstrip("/"), value
+        yield f"length/{name}", len(sample.reply.ids)
 
 
 def peak_rss_mb() -> float:

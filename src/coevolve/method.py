@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
 
 from pydantic import NonNegativeFloat
 
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from coevolve.driver import Engine
     from coevolve.policies.causal import Policy
     from coevolve.record import Recorder
-
-
-def named(world: str) -> Any:
-    """Return a dataclass field that holds a world's name, which `Method.__post_init__` resolves to the world."""
-    return field(default=world, repr=False)
 
 
 @cache
@@ -56,7 +51,7 @@ class Method:
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: World = named("tiny")
+    world: World = field(default=cast(World, "tiny"), repr=False)  # a name, which __post_init__ resolves
 
     def __post_init__(self) -> None:
         """Bring every field into its type and resolve the world's name; ValueError in one line for a wrong value.

@@ -11,8 +11,10 @@ PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 DEPTH = {"{": 1, "}": -1}
-FENCE, PROGRAM = "```", ("```python", "```py")
-BOX, ANSWER = "\\boxed{", "ANSWER:"
+BOX = "\\boxed{"
+PROGRAM = re.compile(r"^```py(?:thon)?[^\S\n]*\n", re.MULTILINE)
+FENCE = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
+ANSWER = re.compile(r"^[^\S\n]*ANSWER:(.*)$", re.MULTILINE)
 
 
 def tag_pairs(text: str, name: str) -> list[str] | None:
@@ -95,18 +97,12 @@ def code_block(text: str) -> str | None:
 
     None without such a block, with several (which one is meant is not guessed), an unclosed or an empty one.
     """
-    blocks: list[str] = []
-    lines: list[str] | None = None
-    for line in text.split("\n"):
-        mark = line.rstrip()
-        if lines is None:
-            lines = [] if mark in PROGRAM else None
-        elif mark == FENCE:
-            blocks.append("".join(lines))
-            lines = None
-        else:
-            lines.append(line + "\n")
-    return blocks[0] if len(blocks) == 1 and lines is None and blocks[0].strip() else None
+    opening = PROGRAM.search(text)
+    closing = opening and FENCE.search(text, opening.end())
+    if not opening or not closing or PROGRAM.search(text, closing.end()):
+        return None
+    program = text[opening.end() : closing.start()]
+    return program if program.strip() else None
 
 
 def answer_line(text: str) -> str | None:
@@ -114,11 +110,8 @@ def answer_line(text: str) -> str | None:
 
     None without such a line, or when that line is unfilled or hedges.
     """
-    for line in reversed(text.split("\n")):
-        line = line.strip()
-        if line.startswith(ANSWER):
-            return _committed(line[len(ANSWER) :])
-    return None
+    lines = ANSWER.findall(text)
+    return _committed(lines[-1]) if lines else None
 
 
 def _committed(content: str) -> str | None:

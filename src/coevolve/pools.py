@@ -23,14 +23,12 @@ class Pool:
     def __len__(self) -> int:
         return len(self.items)
 
-    def extend(self, items: Iterable) -> int:
-        """Append the items that are new, in order, and return how many were."""
-        before = len(self.items)
+    def extend(self, items: Iterable) -> None:
+        """Append the items that are new, in order."""
         for item in items:
             if not self.distinct or item not in self._seen:
                 self._seen.add(item)
                 self.items.append(item)
-        return len(self.items) - before
 
     def reset(self, items: Iterable) -> None:
         """Hold exactly these items (a resumed run's)."""

@@ -36,8 +36,7 @@ def model(name: str) -> None:
         policies.load(name)
         return
     found = policies.find(base_of(name))
-    why = ask(found, "model", "config.json") if isinstance(found, str) else ""
-    if why:
+    if isinstance(found, str) and (why := ask(found, "model", "config.json")):
         raise ValueError(f"model {found!r} {why}")
 
 

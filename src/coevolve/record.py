@@ -7,11 +7,12 @@ so the same run writes the same bytes; seconds go into timings.jsonl and summary
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from coevolve.files import LONE, write_atomically
 from coevolve.types import Outcome
@@ -23,13 +24,7 @@ SCORE_FIELDS = (
 
 def clean(value: Any) -> Any:
     """Make a value strict JSON: non-finite floats become null, unknown objects their text."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): clean(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [clean(inner) for inner in value]
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=str)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -50,14 +45,12 @@ def keep_steps(path: Path, steps: int) -> None:
             write_atomically(path, b"".join(kept))
 
 
-def mean_facts(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Average every numeric fact over the episodes that have it."""
-    values: dict[str, list[float]] = {}
-    for outcome in outcomes:
-        for name, value in outcome.facts.items():
-            if isinstance(value, (int, float)):
-                values.setdefault(name, []).append(float(value))
-    return {name: sum(numbers) / len(numbers) for name, numbers in values.items()}
+def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
+    """Return the mean of the known numbers of each name; a name without any is left out."""
+    known: dict[str, list[float]] = {}
+    for name, number in numbers:
+        known.setdefault(name, []).extend([] if number is None else [number])
+    return {name: sum(values) / len(values) for name, values in known.items() if values}
 
 
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:

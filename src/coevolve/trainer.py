@@ -25,7 +25,7 @@ from coevolve.types import Outcome
 
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
-SPLITS = ("validation", "test")
+FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resume: what is learnt does not
 
 
 class Trainer:
@@ -35,7 +35,7 @@ class Trainer:
         """Load the policies; ValueError in one line, before any model loads, when data or memory do not suffice."""
         method = run.protocol
         self.run, self.method, self.ranks = run, method, Ranks()
-        self.items = {split: method.world.items(split, run.eval_items) for split in SPLITS}
+        self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
         memory.check(run)
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
@@ -104,14 +104,13 @@ class Trainer:
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything the next step depends on."""
-        pools = {name: pool.items for name, pool in self.method.pools.items()}
-        files = {
-            "policy": self.team.save,
-            "optimizers": self.team.save_optimizers,
-            "pools.json": json.dumps(pools).encode(),
-            "config.json": json.dumps(record.clean(self.run.describe())).encode(),
-        }
-        self.ranks.alone(lambda: checkpoint.save(self.run.out / "checkpoints", step, files))
+        self.ranks.alone(lambda: checkpoint.save(self.run.out / "checkpoints", step, self._write))
+
+    def _write(self, folder: Path) -> None:
+        self.team.save(folder / "policy")
+        self.team.save_optimizers(folder / "optimizers")
+        record.write_json(folder / "pools.json", {name: pool.items for name, pool in self.method.pools.items()})
+        record.write_json(folder / "config.json", self.run.describe())
 
     def keep(self, name: str) -> None:
         """Write the trained policies into a folder of the run's."""
@@ -123,20 +122,16 @@ class Trainer:
         if found is None:
             return 0
         step, folder = found
-        self._same_run(json.loads((folder / "config.json").read_text(encoding="utf-8")), folder)
+        saved, mine = json.loads((folder / "config.json").read_bytes()), record.clean(self.run.describe())
+        changed = [name for name in mine if name not in FREE and saved.get(name) != mine[name]]
+        if changed:
+            raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
         self.team.restore(folder / "policy")
         self.engine.sync()
         self.team.restore_optimizers(folder / "optimizers")
-        for name, items in json.loads((folder / "pools.json").read_text(encoding="utf-8")).items():
+        for name, items in json.loads((folder / "pools.json").read_bytes()).items():
             self.method.pools[name].reset(tuple(item) if isinstance(item, list) else item for item in items)
         return step
-
-    def _same_run(self, saved: Mapping[str, object], folder: Path) -> None:
-        mine = json.loads(json.dumps(record.clean(self.run.describe())))
-        free = ("steps", "keep_episodes", "track", "save_every")  # may change without changing what is learnt
-        changed = [name for name in mine if name not in free and saved.get(name) != mine[name]]
-        if changed:
-            raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
 
 
 def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -8,29 +8,12 @@ from typing import Any, Protocol
 class Item(Protocol):
     """A held-out question. `None` stands for what a world does not know."""
 
-    @property
-    def question(self) -> str:
-        """Text that the solver reads."""
-
-    @property
-    def family(self) -> str:
-        """Group of questions in the tables: a family of the tiny world, or a benchmark."""
-
-    @property
-    def level(self) -> int | None:
-        """Difficulty."""
-
-    @property
-    def split(self) -> str:
-        """Either validation or test."""
-
-    @property
-    def temperature(self) -> float | None:
-        """Temperature that the paper evaluates this question at; None: the set-up's own."""
-
-    @property
-    def misconception(self) -> str | None:
-        """The answer of a typical mistake."""
+    question: str  # text that the solver reads
+    family: str  # group of questions in the tables: a family of the tiny world, or a benchmark
+    level: int | None  # difficulty
+    split: str  # either validation or test
+    temperature: float | None  # that the paper evaluates this question at; None: the set-up's own
+    misconception: str | None  # the answer of a typical mistake
 
 
 class World(Protocol):
@@ -105,21 +88,15 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
     """
     if not isinstance(name, str):
         return name
-    if name == "tiny":
-        from tinyworld.oracle import TinyWorld
-
-        return TinyWorld()
     if name.partition(":")[0] == "data":
         from published.world import world
 
         return world(name, paper, seeds=seeds)
-    return attribute(name, "world", "tiny, data, data:KEY,KEY")()
-
-
-def attribute(name: str, field: str, names: str) -> Any:
-    """Import what `package.module:Attribute` names; ValueError in one line naming the field where that fails."""
-    module, _, wanted = name.partition(":")
+    module, _, wanted = ("tinyworld.oracle:TinyWorld" if name == "tiny" else name).partition(":")
     try:
-        return getattr(import_module(module), wanted)
+        kind = getattr(import_module(module), wanted)
     except (ImportError, AttributeError, ValueError):
-        raise ValueError(f"{field} must be one of {names} or package.module:Class, got {name!r}") from None
+        known = "tiny, data, data:KEY,KEY or package.module:Class"
+        raise ValueError(f"world must be one of {known}, got {name!r}") from None
+    made: World = kind()
+    return made

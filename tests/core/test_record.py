@@ -9,7 +9,7 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
 from coevolve import config
 from coevolve.files import write_atomically
-from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, mean_facts, read, write_json
+from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, means, read, write_json
 from coevolve.track import tracker
 from coevolve.types import Outcome, Reply, Turn
 
@@ -55,34 +55,30 @@ def test_a_file_is_the_old_one_or_the_new_one(content: str | bytes, tmp_path: Pa
 
 
 def rows(*steps: int) -> bytes:
-    return "".join(
-        json.dumps({"step": step, "text": f"é\u2028{step}"}, ensure_ascii=False) + "\n" for step in steps
-    ).encode()
+    texts = (json.dumps({"step": step, "text": f"é\u2028{step}"}, ensure_ascii=False) for step in steps)
+    return "".join(f"{text}\n" for text in texts).encode()
 
 
-@pytest.mark.parametrize(
-    ("held", "steps", "kept"),
-    [
-        (rows(0, 1, 2, 3), 2, rows(0, 1, 2)),
-        (rows(1, 1, 2, 2, 3), 2, rows(1, 1, 2, 2)),
-        (rows(0, 1), 5, rows(0, 1)),
-        (rows(3, 4), 2, b""),
-        (b"", 2, b""),
-        (rows(1) + b'{"step": 2, "te', 2, rows(1)),
-        (rows(1, 2)[:-1], 2, rows(1)),
-        (rows(0, 1), -1, b""),
-        (rows(1) + rows(2)[: rows(2).index(b"\xc3") + 1], 9, rows(1)),
-    ],
-    ids=["later", "several a step", "nothing later", "all later", "empty", "cut", "no line end", "none", "in a letter"],
-)
+KEPT = {  # what a file holds, the last step that counts, what is left
+    "later": (rows(0, 1, 2, 3), 2, rows(0, 1, 2)),
+    "several a step": (rows(1, 1, 2, 2, 3), 2, rows(1, 1, 2, 2)),
+    "nothing later": (rows(0, 1), 5, rows(0, 1)),
+    "all later": (rows(3, 4), 2, b""),
+    "empty": (b"", 2, b""),
+    "cut": (rows(1) + b'{"step": 2, "te', 2, rows(1)),
+    "no line end": (rows(1, 2)[:-1], 2, rows(1)),
+    "none": (rows(0, 1), -1, b""),
+    "in a letter": (rows(1) + rows(2)[: rows(2).index(b"\xc3") + 1], 9, rows(1)),
+}
+
+
+@pytest.mark.parametrize(("held", "steps", "kept"), KEPT.values(), ids=KEPT)
 def test_steps_to_be_played_again_are_dropped(tmp_path: Path, held: bytes, steps: int, kept: bytes) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(held)
     keep_steps(path, steps)
-    assert path.read_bytes() == kept
-    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
     keep_steps(tmp_path / "episodes.jsonl", steps)
-    assert not (tmp_path / "episodes.jsonl").exists()
+    assert path.read_bytes() == kept and [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
 def write(recorder: Recorder, *steps: int, seconds: float = 1.0) -> None:
@@ -118,19 +114,15 @@ def test_lines_of_a_run(tmp_path: Path) -> None:
     said = {"role": "solver", "policy": "shared", "prompt": "solve 1+1", "text": HARD, "tokens": 3, "reward": 0.5}
     assert first == {"step": 1, "episode": 0, "facts": {"step": 1}, "samples": [said]}
     assert (second["episode"], second["samples"][0]["text"]) == (1, "second")
-
-
-def test_rows_of_a_methods_own_are_written_anew(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    for rows in ([{"text": HARD}, {"loss": math.inf}], [{"said": [HARD], "n": 2}]):
+    for rows in ([{"text": HARD}, {"loss": math.inf}], [{"said": [HARD], "n": 2}]):  # a method's own, written anew
         recorder.rows("talks", rows)
-    assert lines(tmp_path / "talks.jsonl") == [{"said": [HARD], "n": 2}] and list(read(tmp_path, "talks")["n"]) == [2]
+    assert lines(recorder.out / "talks.jsonl") == [{"said": [HARD], "n": 2}]
+    assert list(read(recorder.out, "talks")["n"]) == [2]
 
 
-def test_facts_are_averaged_over_the_episodes_that_have_them() -> None:
-    outcomes = [outcome(a=1, b=None, right=True, text="x"), outcome(a=0.5, b=3.0), outcome(right=False)]
-    assert mean_facts(outcomes) == {"a": 0.75, "right": 0.5, "b": 3.0}
-    assert mean_facts([]) == {}
+def test_known_numbers_are_averaged_by_name() -> None:
+    numbers = [("a", 1), ("b", None), ("right", True), ("a", 0.5), ("b", 3.0), ("right", False), ("c", None)]
+    assert means(numbers) == {"a": 0.75, "b": 3.0, "right": 0.5} and means([]) == {}
 
 
 def test_reading_a_run_back(tmp_path: Path) -> None:
@@ -139,14 +131,12 @@ def test_reading_a_run_back(tmp_path: Path) -> None:
     recorder.step(1, first, {"play": 0.25})
     recorder.step(2, {"reward": 1.0, "share": 2 / 3, "loss": 0.5, "date": "2027", "updated": 6}, {"play": 0.5})
     recorder.episodes(1, [outcome("two\u2028lines", proposal="1+1")], 1)
-    metrics = read(tmp_path)
-    assert list(metrics["step"]) == [1, 2]
-    assert list(metrics["reward"]) == [0.1 + 0.2, 1.0] and list(metrics["share"]) == [1 / 3, 2 / 3]
-    assert math.isnan(metrics["loss"][0]) and list(metrics["updated"]) == [5, 6]
-    assert list(metrics["date"]) == ["2026", "2027"]
-    assert list(read(str(tmp_path), "timings")["play"]) == [0.25, 0.5]
-    episodes = read(tmp_path, "episodes")
-    assert episodes["samples"][0][0]["text"] == "two\u2028lines" and episodes["facts"][0] == {"proposal": "1+1"}
+    metrics = read(str(tmp_path)).to_dict("list")
+    assert math.isnan(metrics.pop("loss")[0]), "what is no finite number is missing"
+    exact = {"reward": [0.1 + 0.2, 1.0], "share": [1 / 3, 2 / 3], "date": ["2026", "2027"], "updated": [5, 6]}
+    assert metrics == {"step": [1, 2], **exact} and list(read(tmp_path, "timings")["play"]) == [0.25, 0.5]
+    (episode,) = read(tmp_path, "episodes").to_dict("records")
+    assert episode["samples"][0]["text"] == "two\u2028lines" and episode["facts"] == {"proposal": "1+1"}
 
 
 @pytest.mark.parametrize("name", ["metrics", "scores", "episodes"])
@@ -173,7 +163,7 @@ def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
 
 
 def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+    told: list[object] = []
 
     class Sink:
         def __init__(self, project: str, **options: object) -> None:
@@ -182,15 +172,13 @@ def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: p
         def __getattr__(self, verb: str) -> object:
             return lambda *given: told.append((verb, *given))
 
-    def run(kind: str) -> config.Run:
-        own = f"{Path(__file__).with_name('own_method.py')}:Debate"
-        return config.build(own, "smoke", out=tmp_path, overrides={"track": kind})
-
     assert {"tensorboard", "trackio", "wandb"} <= {*LOGGER_TYPE_TO_CLASS}
-    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "wandb", Sink)
-    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "tensorboard", Sink)
+    for kind in ("wandb", "tensorboard"):
+        monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, Sink)
+    own = f"{Path(__file__).with_name('own_method.py')}:Debate"
     for kind, first in (("wandb", True), ("tensorboard", True), ("wandb", False), ("", True)):
-        with pytest.raises(KeyError), tracker(run(kind), first) as sink:
+        run = config.build(own, "smoke", out=tmp_path, overrides={"track": kind})
+        with pytest.raises(KeyError), tracker(run, first) as sink:
             sink.log({"reward": 0.5}, 3)
             raise KeyError("the sink is closed")
     calls = [("start",), ("log", {"reward": 0.5}, 3), ("finish",)]

@@ -1,5 +1,6 @@
 """Several policies in one run: separate models, adapters on one base, frozen ones, mixed bases."""
 
+import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,20 @@ def test_each_policy_learns_alone_and_comes_back_bit_for_bit(lora, tmp_path):
     team.restore(tmp_path / "policy")
     greedy = [ask("q", key, temperature=0.0) for key in range(4)]
     assert [r.text for r in alone.generate(greedy)] == [r.text for r in team.generate(greedy)]
+
+
+class Sneaky:
+    def __reduce__(self):
+        return (print, ("code ran",))
+
+
+def test_restoring_an_optimizer_runs_no_code(tmp_path, capsys):
+    team = made("p")
+    team.save_optimizers(tmp_path)
+    torch.save({"state": Sneaky(), "param_groups": []}, tmp_path / "p.pt")
+    with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
+        team.restore_optimizers(tmp_path)
+    assert capsys.readouterr().out == ""
 
 
 def test_adapters_share_one_base_that_stays_frozen():

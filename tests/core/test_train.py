@@ -17,7 +17,6 @@ from coevolve import config, policies, record
 from coevolve.baselines.tuned import SFT
 from coevolve.learner import learn
 from coevolve.loop import train
-from coevolve.policies import find
 from coevolve.trainer import Trainer
 from coevolve.types import Turn
 from reproduce.analysis import stats

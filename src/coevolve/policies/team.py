@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.nn.utils import get_total_norm
 from torch.optim import AdamW
 
-from coevolve.checkpoint import load_optimizer, save_optimizer
 from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
 from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
@@ -102,17 +102,18 @@ class Team:
             self.learners[name].restore(place)
 
     def save_optimizers(self, folder: Path) -> None:
-        """Write one safetensors file per trained policy, and one per value head."""
+        """Write one file per optimiser, and one per value head."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, optimizer in self.optimizers.items():
-            save_optimizer(folder / f"{name}.safetensors", optimizer.state_dict())
+            torch.save(optimizer.state_dict(), folder / f"{name}.pt")
         for name, value in self.values.items():
             value.save(folder / f"{name}.value.safetensors")
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers and value heads bit for bit."""
         for name, optimizer in self.optimizers.items():
-            load_optimizer(folder / f"{name}.safetensors", optimizer)
+            state = torch.load(folder / f"{name}.pt", map_location="cpu", weights_only=True)
+            optimizer.load_state_dict(state)
         for name, value in self.values.items():
             value.restore(folder / f"{name}.value.safetensors")
 

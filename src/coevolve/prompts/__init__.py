@@ -4,26 +4,24 @@
 start with %% at the top of a file are comments. A user's own folder with the same names takes precedence.
 """
 
+from itertools import dropwhile
 from pathlib import Path
 
 from coevolve.checks import among
 from coevolve.types import Role
 
 HERE = Path(__file__).parent
-VARIANTS = ("full", "compact")
 
 
 def text(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
     """Read a prompt without its comment lines; raise ValueError naming what exists when it does not."""
-    among("prompt variant", variant, VARIANTS)
+    among("prompt variant", variant, ("full", "compact"))
     name = f"{role}.{variant}.txt"
     places = [Path(folder) / paper / name, Path(folder) / name] if folder else []
     for path in (*places, HERE / paper / name):
         if path.is_file():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            while lines and lines[0].startswith("%%"):
-                lines.pop(0)
-            return "".join(lines).strip("\n")
+            return "".join(dropwhile(lambda line: line.startswith("%%"), lines)).strip("\n")
     raise ValueError(f"no {variant} prompt {paper}/{role}; there are {', '.join(available(paper, variant)) or 'none'}")
 
 

@@ -1,13 +1,14 @@
 """Exact verifiers behind one call, for answers of each of KINDS. Nothing a model wrote is evaluated here."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from coevolve.verify import maths, plain
 
-__all__ = ["KINDS", "Verdict", "valid", "verify", "verify_many"]
-KINDS = ("math", "choice", "exact", "alias", "float", "code")
+KINDS = ("math", "choice", "exact", "float", "code")
+VERDICTS = {True: "pass", False: "wrong", None: "unscored"}
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,10 @@ def _text(value: object) -> str:
 
 def _texts(gold: object) -> list[str]:
     """Texts that a gold answer accepts: of a collection every one, of anything else its own."""
-    many = isinstance(gold, Collection) and not isinstance(gold, (str, bytes))
-    return [_text(one) for one in (gold if many else [gold])]
+    return [_text(one) for one in (gold if isinstance(gold, (list, tuple, set, frozenset)) else [gold])]
 
 
-def _program(answer: str, gold: str | Mapping) -> Verdict:
+def _program(answer: str, gold: str | Mapping[str, Any]) -> Verdict:
     from codesandbox import run_calls, run_stdio, run_tests
 
     if isinstance(gold, str):
@@ -53,36 +53,30 @@ def _program(answer: str, gold: str | Mapping) -> Verdict:
     return Verdict(result.verdict, result.detail, result.level)
 
 
-def verify(kind: str, answer: object, gold: object, *, tolerance: float = 1e-6) -> Verdict:
+def verify(kind: str, answer: object, gold: Any, *, tolerance: float = 1e-6) -> Verdict:
     """Compare a model's answer with the gold answer; an answer of None (it did not parse) is wrong.
 
-    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact` or `alias`: a text or any of a
-    list of them; `float`: a number within `tolerance`, absolute or relative; `code`: a program, with gold as tests
-    (text) or as the arguments of `run_calls` or `run_stdio`. Other types are compared as their str(). Raises
-    ValueError on an unknown kind, SandboxError where programs may not run.
+    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact`: a text or any of a list of
+    them; `float`: a number within `tolerance`, absolute or relative; `code`: a program, with gold as tests (text) or
+    as the arguments of `run_calls` or `run_stdio`. Other types are compared as their str(). Raises ValueError on an
+    unknown kind, SandboxError where programs may not run.
     """
     _known(kind)
     if answer is None:
         return Verdict("wrong", "no answer")
-    answer = _text(answer)
+    said = _text(answer)
     if kind == "code":
-        return _program(answer, gold)
-    if kind in ("exact", "alias"):
-        return _said(plain.exact(answer, _texts(gold)))
-    wanted = _text(gold)
+        return _program(said, gold)
     if kind == "math":
-        return Verdict(*maths.compare(answer, wanted))
+        return Verdict(*maths.compare(said, _text(gold)))
+    if kind == "exact":
+        return Verdict(VERDICTS[plain.exact(said, _texts(gold))])
     if kind == "choice":
-        return _said(plain.choice(answer, wanted))
-    near = plain.near(answer, wanted, tolerance)
-    return Verdict("unscored", "the gold answer is no number") if near is None else _said(near)
+        return Verdict(VERDICTS[plain.choice(said, _text(gold))])
+    return Verdict(VERDICTS[plain.near(said, _text(gold), tolerance)])
 
 
-def _said(right: bool) -> Verdict:
-    return Verdict("pass" if right else "wrong")
-
-
-def valid(kind: str, gold: object) -> bool:
+def valid(kind: str, gold: Any) -> bool:
     """Whether a gold answer can judge anything, SAGE's rule: a formula parses, tests run and fail for an empty program.
 
     Other kinds only have to be there.
@@ -90,10 +84,10 @@ def valid(kind: str, gold: object) -> bool:
     _known(kind)
     if kind == "math":
         return maths.valid(_text(gold))
-    if kind == "code":
+    if kind == "code" and isinstance(gold, str):
         from codesandbox import valid_tests
 
-        return valid_tests(gold) if isinstance(gold, str) else bool(gold)
+        return valid_tests(gold)
     return gold is not None and any(_texts(gold))
 
 

@@ -1,6 +1,7 @@
 """Whether two formulas are equal, by math-verify, which may take forever: `maths` calls it in a guarded process."""
 
 import re
+from typing import Any
 
 from math_verify import parse
 from math_verify import verify as _verify
@@ -9,7 +10,7 @@ NAME = re.compile(r"\s*(?:[A-Za-z](?:_\{?\w+\}?)?|\\[a-z]+|[A-Za-z]\s*\(\s*[A-Za
 PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*\\?%")
 
 
-def _formula(text: str) -> list:
+def _formula(text: str) -> Any:
     text = PERCENT.sub(r"\\frac{\1}{100}", text)
     return parse("\\boxed{" + text + "}", parsing_timeout=None)
 

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from coevolve import parse
@@ -27,14 +28,10 @@ WARM = (
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
 
 
-def content(text: str) -> str | None:
-    r"""What is inside the text's one \boxed{...} and its dollar signs; None when boxes disagree or one hedges."""
+def content(text: str) -> str:
+    r"""What is inside the text's one \boxed{...} and its dollar signs; empty for several boxes or one that hedges."""
     if parse.BOX in text:
-        inside = parse.boxed(text)
-        before = text[: text.rfind(parse.BOX)]
-        if inside is None or parse.boxed(before) not in (None, inside):
-            return None
-        text = inside
+        text = (parse.boxed(text) or "") if text.count(parse.BOX) == 1 else ""
     return text.strip().removeprefix("\\(").removesuffix("\\)").strip(" \t\r\n$")
 
 
@@ -46,11 +43,8 @@ def refusal(text: str) -> str:
         return f"over {CHARACTERS} characters"
     if DIGIT_RUN.search(text):
         return f"over {DIGITS} digits in a row"
-    depth = deepest = 0
-    for c in text:
-        depth += (c in "({[") - (c in ")}]")
-        deepest = max(deepest, depth)
-    return f"nested over {DEPTH} deep" if deepest > DEPTH else ""
+    depths = accumulate((c in "({[") - (c in ")}]") for c in text)
+    return f"nested over {DEPTH} deep" if max(depths) > DEPTH else ""
 
 
 def _cheap(gold: str, answer: str) -> bool | None:
@@ -60,11 +54,10 @@ def _cheap(gold: str, answer: str) -> bool | None:
     wanted, found = plain.rational(gold), plain.rational(answer)
     if wanted is not None and found is not None:
         return wanted == found
-    words = WORDS.fullmatch(plain.bare(gold)), WORDS.fullmatch(plain.bare(answer))
-    if any(words):
-        return plain.exact(answer, gold)
-    units = UNIT.fullmatch(gold), UNIT.fullmatch(answer)
-    return False if all(units) and units[0][2] != units[1][2] else None
+    if any(WORDS.fullmatch(plain.bare(text)) for text in (gold, answer)):
+        return plain.exact(answer, [gold])
+    units = [found[2] for found in map(UNIT.fullmatch, (gold, answer)) if found]
+    return False if len({*units}) == 2 else None
 
 
 @functools.cache
@@ -76,25 +69,26 @@ def _equal() -> "Trusted":
 
 def valid(gold: str) -> bool:
     """Whether a gold answer can be compared with at all: short enough, and math-verify reads it in time."""
-    gold = content(gold) or ""
+    gold = content(gold)
     if refusal(gold):
         return False
-    plainly = plain.rational(gold) is not None or bool(WORDS.fullmatch(plain.bare(gold)))
-    return plainly or _equal()(gold, None).value is True
+    if plain.rational(gold) is not None or WORDS.fullmatch(plain.bare(gold)):
+        return True
+    return _equal()(gold, None).value is True
 
 
 def compare(answer: str, gold: str) -> tuple[str, str]:
     """Verdict and detail for a formula. A gold that cannot be read gives `unscored`, an answer so `wrong`."""
-    wanted, found = content(gold) or "", content(answer) or ""
+    wanted, found = content(gold), content(answer)
     if why := refusal(wanted):
         return "unscored", f"the gold answer is {why}"
     if why := refusal(found):
         return "wrong", why
-    if (cheap := _cheap(wanted, found)) is not None:
-        return ("pass" if cheap else "wrong"), ""
-    said = _equal()(wanted, found)
-    if said.why == "lost" or (said.why and not valid(wanted)) or (not said.why and said.value is None):
-        return "unscored", f"the gold answer could not be read ({said.detail or 'not a formula'})"
-    if said.why:
-        return said.why, said.detail
-    return ("pass" if said.value else "wrong"), ""
+    if (right := _cheap(wanted, found)) is None:
+        said = _equal()(wanted, found)
+        if said.why == "lost" or (said.why and not valid(wanted)) or (not said.why and said.value is None):
+            return "unscored", f"the gold answer could not be read ({said.detail or 'not a formula'})"
+        if said.why:
+            return said.why, said.detail
+        right = said.value is True
+    return ("pass" if right else "wrong"), ""
