@@ -24,7 +24,7 @@ from coevolve.worlds import World
 if TYPE_CHECKING:
     from published.corpus import Corpus
 
-FREE = "free"
+FREE: Literal["free"] = "free"
 VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in one way only
     "math": dict.fromkeys(("Integer", "Float", "Expression"), "math"),
     "exact": dict.fromkeys(("Integer", "Float"), "float"),
