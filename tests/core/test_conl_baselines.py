@@ -114,7 +114,3 @@ def test_their_presets_train_with_conls_configuration(method: str, fields: dict,
     mine, other = ({k: v for k, v in run.describe().items() if k not in apart} for run in (theirs, conl))
     assert mine == other
     assert theirs.protocol.solver == conl.protocol.solver and theirs.protocol.test_time == conl.protocol.test_time
-    if method == "srt":
-        mine, other = config.settings(theirs.protocol.table), config.settings(conl.protocol)
-        for name in ("agents", "blind", "own_votes", "judge_temperature", "revision_reads", "memory", "prompt"):
-            assert mine[name] == other[name]

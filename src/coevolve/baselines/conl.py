@@ -64,12 +64,9 @@ class AnswerRewards(Method):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
         question, rounds, answers = outcome.trace
-        return {
-            "question": question,
-            "answers": answers,
-            "right_final": mean([world.right(question, answer) for answer in answers]),
-            "tokens_turn": mean([len(reply.ids) for replies in rounds for reply in replies]),
-        }
+        right = mean([world.right(question, answer) for answer in answers])
+        tokens = mean([len(reply.ids) for replies in rounds for reply in replies])
+        return {"question": question, "answers": answers, "right_final": right, "tokens_turn": tokens}
 
 
 @dataclass(kw_only=True)
