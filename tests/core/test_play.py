@@ -161,17 +161,6 @@ def test_an_error_inside_an_episode_is_not_swallowed() -> None:
         play([conversation(0), broken()], ENGINES["wave"]())
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_watch_sees_every_reply_once_with_its_episode(name: str) -> None:
-    seen = []
-    episodes = [conversation(i) for i in range(5)]
-    outcomes = play(episodes, ENGINES[name](), (8,), lambda i, reply: seen.append((i, reply)))
-    assert all(reply.turn.key[:2] == (8, i) for i, reply in seen)
-    said = {(i, s.reply.turn.key[-1]): s.reply.text for i, outcome in enumerate(outcomes) for s in outcome.samples}
-    assert {(i, reply.turn.key[-1]): reply.text for i, reply in seen} == said
-    assert len(seen) == len(said)
-
-
 def test_steps_plays_one_wave_at_a_time() -> None:
     steps = Steps(conversation(1), ENGINES["last in, first out"](), (0, 4))
     assert [turn.messages[0]["content"] for turn in steps.asked] == ["say a1"]
