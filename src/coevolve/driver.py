@@ -87,7 +87,7 @@ class Steps:
 
     def __init__(self, episode: Episode, engine: Engine, key: tuple[int, ...] = (), index: int = 0):
         """Begin the episode. Turn n is keyed (*key, index, n)."""
-        self.episode, self.engine, self.index, self.siblings = episode, engine, index, (*key, index)
+        self.episode, self.engine, self.key, self.index = episode, engine, key, index
         self.replies: list[Reply] = []
         self.outcome: Outcome | None = None
         self._advance(None)
@@ -122,24 +122,21 @@ class Steps:
             return
         self._many = isinstance(asked, list)  # a list of turns is answered by a list of replies
         for number, turn in enumerate(turns_of(asked, f"episode {self.index}"), len(self.replies)):
-            self.asked.append(replace(turn, key=(*self.siblings, number), siblings=self.siblings))
+            self.asked.append(replace(turn, key=(*self.key, self.index, number)))
 
 
 def play(
     episodes: Sequence[Episode],
     engine: Engine,
     key: tuple[int, ...] = (),
-    watch: Callable[[int, Reply], None] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> list[Outcome]:
     """Play episodes together and return their outcomes in episode order.
 
     Each episode goes on as soon as everything it asked for is answered. Turn n of episode i is keyed
-    (*key, i, n), which makes its sampling noise independent of the order of completion; all turns of an
-    episode get one value of `siblings`. `numbers`: global episode indices when this call plays one shard.
-    `watch` sees every (episode index, reply) as it arrives.
+    (*key, i, n), which makes its sampling noise independent of the order of completion. `numbers`: global
+    episode indices when this call plays one shard.
     """
-    numbers = range(len(episodes)) if numbers is None else numbers
     owner: dict[Ticket, tuple[Steps, dict[int, Reply], int]] = {}
 
     def submit(player: Steps) -> None:
@@ -147,15 +144,15 @@ def play(
         for slot, turn in enumerate(player.asked):
             owner[engine.submit(turn)] = player, answers, slot
 
-    players = [Steps(episode, engine, key, i) for i, episode in zip(numbers, episodes, strict=True)]
+    players = [
+        Steps(episode, engine, key, i) for i, episode in zip(numbers or range(len(episodes)), episodes, strict=True)
+    ]
     for player in players:
         submit(player)
     while owner:
         for ticket, reply in engine.poll():
             player, answers, slot = owner.pop(ticket)
             answers[slot] = reply
-            if watch:
-                watch(player.index, reply)
             if len(answers) == len(player.asked):
                 player.answer([answers[slot] for slot in range(len(answers))])
                 submit(player)

@@ -23,7 +23,6 @@ class Turn:
     max_tokens: int | None = None  # None: the engine's default
     temperature: float | None = None  # None: the engine's default; 0.0 decodes greedily
     key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: the sampling noise depends on it
-    siblings: Hashable = None  # filled in by `play`: equal for all turns of one episode
 
     def sampling(self, temperature: float, max_tokens: int) -> tuple[float, int]:
         """Return the turn's own temperature and max_tokens, and the engine's (the arguments) where it has none."""
@@ -47,7 +46,7 @@ class Reply:
     @property
     def siblings(self) -> Hashable:
         """The group of all replies of this reply's episode, for rewards that share a baseline."""
-        return self.turn.siblings
+        return self.turn.key[:-1]
 
     def earns(self, reward: Reward, group: Hashable = None, spans: Spans | None = None) -> "Sample":
         """Make this reply training data. `reward` is a number, or {tag: number or None} for segments.

@@ -6,6 +6,7 @@ start with %% at the top of a file are comments. A user's own folder with the sa
 
 from itertools import dropwhile
 from pathlib import Path
+from typing import Any
 
 from coevolve.checks import among
 from coevolve.types import Role
@@ -31,14 +32,10 @@ def available(paper: str, variant: str = "full") -> list[str]:
 
 
 def load(
-    paper: str,
-    role: str,
-    variant: str = "full",
-    *,
-    name: str | None = None,
-    folder: str | Path | None = None,
-    policy: str = "shared",
-    temperature: float | None = None,
+    paper: str, role: str, variant: str = "full", *, name: str | None = None, folder: str | None = None, **more: Any
 ) -> Role:
-    """Make the Role that speaks this prompt. `name` is what samples and metrics call it (default: `role`)."""
-    return Role(name or role, text(paper, role, variant, folder), policy, temperature=temperature)
+    """Make the Role that speaks this prompt; `more`: a policy and a temperature.
+
+    `name` is what samples and metrics call it (default: `role`).
+    """
+    return Role(name or role, text(paper, role, variant, folder), **more)
