@@ -27,6 +27,7 @@ CLIP = (0.2, 0.28)
 MIB = 2**20
 LENGTH = 128  # of a sequence: the alternatives want a rectangle and one advantage for each of its rows
 SIDE = {"cpu": 2048, "cuda": 8192}  # of the square product whose speed is the measure of the floor
+Loss = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,6 @@ class Problem:
         settings = {"clip": CLIP, "entropy_coef": self.case.bonus, "weights_T": share_T}
         policy_loss(first, self.head_VH.detach().double(), *rest, path="reference", **settings).loss.backward()
         return float((self.hidden_TH.grad[:LENGTH] - first.grad).norm() / first.grad.norm())
-
-
-Loss = Callable[[], Tensor]
 
 
 def by_row(x_T: Tensor) -> Tensor:
@@ -190,7 +188,7 @@ def measure(case: Case, rounds: int) -> list[dict]:
         try:
             step(p, loss := contender(p))
             rows.append({"name": name, "error": p.error()})
-            running[name] = loss
+            running[name] = rows[-1], loss
         except Exception as reason:  # noqa: BLE001 others' code may fail in its own way, and the rest is still measured
             if name.startswith("ours") and not isinstance(reason, ValueError):  # what ours refuses, it refuses so
                 raise
@@ -199,15 +197,14 @@ def measure(case: Case, rounds: int) -> list[dict]:
     times: dict[str, list[float]] = {name: [] for name in ("", *running)}
     for _ in range(rounds):
         times[""].append(seconds(case.device, lambda: square @ square))  # how fast this machine multiplies
-        for name, loss in running.items():
+        for name, (_, loss) in running.items():
             times[name].append(step(p, loss))
     # The least to do: the logits once, and each gradient once.
     floor = (6 if case.trained else 4) * case.T * case.H * case.V / (2 * side**3) * statistics.median(times[""])
     best = statistics.median(times["ours, Triton" if case.device == "cuda" else "ours, chunked"])
-    for row in (row for row in rows if row["name"] in running):
-        name = row["name"]
+    for name, (row, loss) in running.items():
         row |= {"seconds": (took := statistics.median(times[name])), "ours": took / best, "floor": took / floor}
-        row["extra_mib"] = gpu_peak(p, running[name]) if case.device == "cuda" else cpu_peak(case, name)
+        row["extra_mib"] = gpu_peak(p, loss) if case.device == "cuda" else cpu_peak(case, name)
     return rows
 
 
@@ -220,13 +217,13 @@ def gpu_peak(p: Problem, loss: Loss) -> float:
     return (torch.cuda.max_memory_allocated() - before) / MIB
 
 
-def cpu_peak(case: Case, name: str) -> float | None:
-    """The same on a CPU, in a process of its own; None if that failed."""
+def cpu_peak(case: Case, name: str) -> float:
+    """The same on a CPU, in a process of its own."""
     command = [sys.executable, __file__, "--peak", name, json.dumps(asdict(case))]
     # What is freed goes back at once; else the inputs' leftovers would be reused, unseen.
     env = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(MIB // 8)}
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env, check=True)
+    return float(done.stdout.split()[-1])
 
 
 def print_peak(name: str, case: Case) -> None:
@@ -247,11 +244,10 @@ def section(device: str, rounds: int) -> dict | str:
     if device == "cuda" and not torch.cuda.is_available():
         return "not measured: there is no CUDA device"
     torch.set_num_threads(1)
-    packages = ("torch", "triton", "trl", "liger-kernel", "unsloth-zoo")
-    installed = {d.metadata["Name"].lower().replace("_", "-") for d in metadata.distributions()}
+    installed = {found.name.lower().replace("_", "-"): found.version for found in metadata.distributions()}
     result = {
         "machine": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, 1 thread",
-        "versions": {name: metadata.version(name) if name in installed else None for name in packages},
+        "versions": {name: installed.get(name) for name in ("torch", "triton", "trl", "liger-kernel", "unsloth-zoo")},
         "cases": [{"case": asdict(case), "rows": measure(case, rounds)} for case in CASES[device]],
     }
     if device == "cpu":
@@ -264,8 +260,7 @@ def cell(row: dict) -> str:
     """Time, times ours, memory."""
     if "seconds" not in row:
         return "not measured"
-    memory = "memory not measured" if row["extra_mib"] is None else f"{row['extra_mib']:,.0f} MiB"
-    return f"{1000 * row['seconds']:,.0f} ms ({row['ours']:.2f}x), {memory}"
+    return f"{1000 * row['seconds']:,.0f} ms ({row['ours']:.2f}x), {row['extra_mib']:,.0f} MiB"
 
 
 def table(result: dict, device: str) -> str:

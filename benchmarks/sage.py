@@ -14,7 +14,7 @@ import torch
 
 from codesandbox.code import run_tests
 from coevolve import config
-from coevolve.papers.sage import method as sage
+from coevolve.papers.sage import verifier
 from coevolve.trainer import Trainer
 
 ROUNDS = 20
@@ -29,12 +29,12 @@ def steps() -> dict[str, object]:
         trainers = {name: Trainer(config.build(name, "quick", out=out)) for name in times}
         for number in range(1, ROUNDS + 1):
             for name, trainer in trainers.items():
-                before = sage._share_passed.cache_info().misses
+                before = verifier._share_passed.cache_info().misses
                 start = time.perf_counter()
                 trainer.learn(number, trainer.play(number))
                 times[name].append(time.perf_counter() - start)
                 if name == "sage":
-                    runs.append(sage._share_passed.cache_info().misses - before)
+                    runs.append(verifier._share_passed.cache_info().misses - before)
         counts = {name: trainer.run.steps for name, trainer in trainers.items()}
     medians = {name: statistics.median(values) for name, values in times.items()}
     return {
@@ -53,9 +53,9 @@ def verification() -> dict[str, float]:
         start = time.perf_counter()
         run_tests(program, tests)
         fresh.append(time.perf_counter() - start)
-        sage._tested(program, tests)
+        verifier.tested(program, tests)
         start = time.perf_counter()
-        sage._tested(program, tests)
+        verifier.tested(program, tests)
         again.append(time.perf_counter() - start)
     return {"sandbox_ms": 1000 * statistics.median(fresh), "seen_ms": 1000 * statistics.median(again)}
 

@@ -18,7 +18,7 @@ from coevolve import config
 from coevolve.driver import play
 from coevolve.trainer import Trainer
 from coevolve.types import Turn
-from tinyworld import tasks as tiny
+from tinyworld import tasks
 
 ROUNDS = 15
 ROWS = (32, 128, 512)
@@ -32,7 +32,7 @@ def seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def step() -> dict[str, float]:
+def mae_step() -> dict[str, float]:
     """Median seconds of a step's phases in the quick preset, and turns per second."""
     with tempfile.TemporaryDirectory() as out:
         trainer = Trainer(config.build("mae", "quick", out=out))
@@ -46,11 +46,11 @@ def step() -> dict[str, float]:
         trainer.engine.submit = count
 
         for number in range(ROUNDS):
-            episodes = [trainer.protocol.episode(random.Random(f"{number}/{i}")) for i in range(trainer.run.batch_size)]
+            episodes = [trainer.method.observed(random.Random(f"{number}/{i}")) for i in range(trainer.run.batch_size)]
             start = time.perf_counter()
             outcomes = play(episodes, trainer.engine, (0, number))
             played.append(time.perf_counter() - start)
-            for name, pool in trainer.protocol.pools.items():
+            for name, pool in trainer.method.pools.items():
                 pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
             learnt.append(seconds(lambda number=number, outcomes=outcomes: trainer.learn(number, outcomes)))
     return {
@@ -65,9 +65,9 @@ def sampling() -> list[dict[str, float]]:
     with tempfile.TemporaryDirectory() as out:
         policy = Trainer(config.build("base", "quick", out=out)).team.policies["shared"]
     policy.end_ids = frozenset()  # every row runs to the end
-    tasks, rows = tiny.items("train", 40), []
+    questions, rows = [item.question for item in tasks.items("train", 40)], []
     for count in ROWS:
-        texts = [f"solve<question>{tasks[i % len(tasks)].question}</question>" for i in range(count)]
+        texts = [f"solve<question>{questions[i % len(questions)]}</question>" for i in range(count)]
         messages = [({"role": "user", "content": text},) for text in texts]
         turns = [Turn("solver", m, max_tokens=TOKENS, key=(i,)) for i, m in enumerate(messages)]
         batch = policy.tokenizer.pad({"input_ids": [policy.render(m) for m in messages]}, return_tensors="pt")
@@ -92,7 +92,7 @@ def main() -> None:
         "machine": platform.processor() or platform.machine(),
         "torch": torch.__version__,
         "threads": 1,
-        "step": step(),
+        "step": mae_step(),
         "sampling": sampling(),
     }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")

@@ -16,6 +16,7 @@ from reproduce.plan import Item, Plan, check_items, load, select, with_needs
 from reproduce.run import Engine, Report, Show, execute
 
 HOME = Path(__file__).resolve().parents[1]
+SHOWN = 60  # differing cells that are listed one by one
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +56,7 @@ def batch_parser() -> Parser:
     what.add_argument("--dry-run", action="store_true", help="say what would run, and why")
     what.add_argument("--why", metavar="ID", help="say what changed since this item was done")
     reference = {"nargs": "?", "const": "HEAD", "metavar": "REF"}
-    what.add_argument("--check", **reference, help="compare the tables with a commit (default HEAD) or a folder")
+    what.add_argument("--check", **reference, help="compare the tables with a commit (default HEAD)")
     return parser
 
 
@@ -76,8 +77,11 @@ def show_why(plan: Plan, pattern: str) -> int:
 
 
 def show_differences(found: list[str]) -> int:
-    """Print how two trees differ. Returns the exit code."""
-    print(compare.report(found))
+    """Print how two trees differ, the first SHOWN cells one by one. Returns the exit code."""
+    for line in found[:SHOWN]:
+        print(one_line(line))
+    more = ", not all shown" if len(found) > SHOWN else ""
+    print(f"{len(found)} differences{more}" if found else "no differences")
     return 1 if found else 0
 
 
@@ -146,8 +150,8 @@ def main(arguments: list[str]) -> int:
     """Do what the command line asks. Returns the exit code."""
     if arguments[:1] == ["diff"]:
         options = diff_parser().parse_args(arguments[1:])
-        trees = [compare.read_tree(folder) for folder in (options.first, options.second)]
-        return show_differences(compare.compare(*trees, options.tolerance))
+        first, second = compare.read_tree(options.first), compare.read_tree(options.second)
+        return show_differences(compare.trees(first, second, options.tolerance))
     options = batch_parser().parse_args(arguments)
     if options.address is not None and options.executor != "ray":
         raise UserError("--address is for --executor ray")

@@ -9,12 +9,11 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from reproduce import UserError, one_line
+from reproduce import UserError
 from reproduce.plan import Plan
 from reproduce.provenance import git
 
 Tables = Mapping[str, str]  # path relative to the tree -> text of the file
-SHOWN = 60  # differing cells that are listed one by one
 
 
 def read_tree(folder: Path) -> dict[str, str]:
@@ -33,7 +32,7 @@ def read_commit(root: Path, reference: str, folder: str) -> dict[str, str]:
     """Read every CSV file that a git commit holds under a folder."""
     listing = git(root, "ls-tree", "-r", "-z", "--name-only", "--full-tree", reference, "--", f"{folder}/")
     if listing is None:
-        raise UserError(f"{reference!r} is neither a folder nor a commit of the repository")
+        raise UserError(f"{reference!r} is no commit of the repository")
     names = [name for name in listing.split("\0") if name.endswith(".csv")]
     if not names:
         raise UserError(f"{reference} holds no CSV files under {folder}")
@@ -63,7 +62,7 @@ def differences(name: str, old: str, new: str, tolerance: float) -> list[str]:
     ]
 
 
-def compare(old: Tables, new: Tables, tolerance: float) -> list[str]:
+def trees(old: Tables, new: Tables, tolerance: float) -> list[str]:
     """List all differences of two trees."""
     found = []
     for name in sorted({*old, *new}):
@@ -75,19 +74,9 @@ def compare(old: Tables, new: Tables, tolerance: float) -> list[str]:
 
 
 def check(plan: Plan, reference: str, tolerance: float, chosen: set[str]) -> list[str]:
-    """List how the tables of the chosen artefacts differ from a folder or from what a commit holds."""
-    if (plan.root / reference).is_dir():
-        old = read_tree(plan.root / reference)
-    else:
-        old = read_commit(plan.root, reference, f"results/{plan.name}")
+    """List how the tables of the chosen artefacts differ from what a commit holds."""
+    old = read_commit(plan.root, reference, f"results/{plan.name}")
     wanted = {id for id in chosen if plan.items[id].kind == "artefact" and plan.items[id].skip is None}
     old = {name: text for name, text in old.items() if str(Path(name).parent) in wanted}
     new = {name: text for name, text in read_tree(plan.folder).items() if name in old}
-    return compare(old, new, tolerance)
-
-
-def report(found: list[str]) -> str:
-    """Write the differences, the first ones in full, and their number."""
-    lines = [one_line(line) for line in found[:SHOWN]]
-    more = [f"... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-    return "\n".join([*lines, *more, f"{len(found)} differences" if found else "no differences"])
+    return trees(old, new, tolerance)

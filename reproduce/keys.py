@@ -6,7 +6,6 @@ docstrings do not count.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,14 +14,13 @@ from typing import Any
 from reproduce import write_atomic
 from reproduce.modules import Modules, constants, digest, without_prose
 from reproduce.notebooks import code_cells
-from reproduce.plan import Item, Plan, configuration
+from reproduce.plan import Item, Plan, configuration, with_needs
 from reproduce.registry import read_toml
 
 MARKER, STARTED = "done.json", "started.json"
 RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
 VOLATILE = {MARKER, STARTED, FAILED, RUNNING, "notebook.ipynb", "provenance.json"}
 PRESETS = "src/coevolve/presets.toml"  # counts by its values, see `settings`
-NAME = re.compile(r"\w+")
 METHODS_AT = ("coevolve.papers.", "coevolve.baselines.")
 Parts = dict[str, Any]
 
@@ -54,10 +52,10 @@ def run_sources(plan: Plan, item: Item) -> Parts:
     method = file or configuration(plan.root).METHODS.get(item.protocol, "").partition(":")[0]
     own = [name for name in found.needed([method]) if name == method or name.startswith(METHODS_AT)]
     said = {text for name in own for text in constants(found.file_of(name).read_text(encoding="utf-8"))}
+    late = {other for name in own for other, _ in found.facts(name, found.file_of(name))[1]}
     fields = {**preset.get("all", {}), **preset.get(item.protocol, {}), **item.config}
     world = fields.get("world", "tiny").partition(":")[0]
-    worlds = found.inside("tinyworld") + (found.inside("published") if world == "data" else [world])
-    needed = found.needed([method, "coevolve.loop", *worlds])
+    needed = found.needed([method, "coevolve.loop", *late, "published.world" if world == "data" else world])
     return {"preset": preset, "modules": needed, "data": data(plan, needed, said)}
 
 
@@ -78,14 +76,13 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
 
 def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
     """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
-    numbers = (plan.root / "reproduce/paper_numbers" / f"{name}.csv" for name in sorted(said) if NAME.fullmatch(name))
-    hashes = {str(file.relative_to(plan.root)): digest_input(file) for file in numbers if file.is_file()}
-    prompts = plan.root / "src/coevolve/prompts"
+    numbers, prompts = plan.root / "reproduce/paper_numbers", plan.root / "src/coevolve/prompts"
+    files = [file for file in sorted(numbers.glob("*.csv")) if file.stem in said]
     for file in (file for module in needed for file in modules(plan.root).data.get(module, ())):
         foreign = file.is_relative_to(prompts) and file.relative_to(prompts).parts[0] not in said
         if file != plan.root / PRESETS and not foreign:
-            hashes[str(file.relative_to(plan.root))] = digest_input(file)
-    return hashes
+            files.append(file)
+    return {str(file.relative_to(plan.root)): digest_input(file) for file in files}
 
 
 def parts(plan: Plan, item: Item) -> Parts:
@@ -142,19 +139,18 @@ def damaged(item: Item, folder: Path, marker: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def is_done(item: Item, folder: Path, found: Parts) -> bool:
+def is_done(plan: Plan, item: Item) -> bool:
     """Say whether the marker is there, has the current key and all outputs verify."""
+    folder = plan.folder / item.id
     marker = read_marker(folder)
-    return marker.get("key") == key(found) and not damaged(item, folder, marker)
+    return bool(marker) and marker.get("key") == key(parts(plan, item)) and not damaged(item, folder, marker)
 
 
 def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
     """Name items' states: done, stale, failed, interrupted, todo or skipped."""
     known: dict[str, str] = {}
-    for item in items:
-        for one in (*(plan.items[need] for need in item.needs), item):
-            if one.id not in known:
-                known[one.id] = status(plan, one, known)
+    for item in with_needs(plan, {item.id for item in items}):  # runs come first
+        known[item.id] = status(plan, item, known)
     return known
 
 
@@ -165,13 +161,10 @@ def status(plan: Plan, item: Item, known: Mapping[str, str]) -> str:
     folder = plan.folder / item.id
     if not (plan.root / item.notebook).is_file():
         return "todo"
-    if read_marker(folder) and is_done(item, folder, parts(plan, item)):
-        return "done" if all(known[need] == "done" for need in item.needs) else "stale"
-    if (folder / FAILED).exists():
-        return "failed"
-    if read_marker(folder):
-        return "stale"
-    return "interrupted" if (folder / STARTED).exists() else "todo"
+    if is_done(plan, item) and all(known[need] == "done" for need in item.needs):
+        return "done"
+    marks = {FAILED: "failed", MARKER: "stale", STARTED: "interrupted"}
+    return next((state for name, state in marks.items() if (folder / name).exists()), "todo")
 
 
 def why(plan: Plan, item: Item) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from reproduce import provenance
 from reproduce.plan import Item, Plan
 from reproduce.run import TICK
-from reproduce.work import environment, work
+from reproduce.work import environment, make
 
 PRELOAD = ["papermill", "nbconvert", "ipykernel.kernelapp", "ipykernel.ipkernel", "reproduce.kernel", __name__]
 PRELOAD += ["matplotlib.pyplot", "seaborn", "scipy.stats"]
@@ -27,8 +27,7 @@ class Local:
         os.environ |= environment(plan.root, scratch)  # before the server starts, which reads them
         self.context = multiprocessing.get_context("forkserver")
         # A run with a GPU may use Unsloth, which must be imported before transformers.
-        loop = plan.root / "src/coevolve/loop.py"
-        trains = any(item.kind == "run" for item in items) and not plan.preset.gpus and loop.is_file()
+        trains = any(item.kind == "run" for item in items) and not plan.preset.gpus
         self.context.set_forkserver_preload(PRELOAD + (["reproduce.preload"] if trains else []))
         self.common = provenance.shared(plan.root)
         self.workers: dict[Connection, tuple[Item, Any, float]] = {}  # where it speaks -> its item, itself, its start
@@ -85,4 +84,4 @@ def be_worker(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], ans
     log = os.open(scratch / "workers.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log, stream.fileno())
-    work(plan, item, scratch, common, multiprocessing.parent_process().sentinel, answer.send)
+    make(plan, item, scratch, common, multiprocessing.parent_process().sentinel, answer.send)

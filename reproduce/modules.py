@@ -1,7 +1,7 @@
 """Which of our modules some code needs, found by reading import statements, and a hash of each that ignores prose.
 
 An import inside a function may never happen, so it is followed unless it leads to a method or a published data set:
-those count where a run names them.
+those count where a run names them, or the run's own method imports them.
 """
 
 import ast
@@ -77,12 +77,6 @@ class Modules:
             files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__init__.py")]
             self.known[name] = next((file for file in files if file.is_file()), None)
         return self.known[name]
-
-    def inside(self, package: str) -> list[str]:
-        """Name every module of a package below src/."""
-        folder = self.root / "src"
-        files = sorted((folder / package).rglob("*.py"))
-        return [".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for file in files]
 
     def imports(self, text: str, name: str = "", is_package: bool = False) -> set[tuple[str, bool]]:
         """Return our modules that a text imports, and whether only inside functions; `name` is the text's module."""

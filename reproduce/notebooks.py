@@ -21,8 +21,6 @@ def code_cells(path: Path) -> tuple[tuple[str, bool], ...]:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         code = [cell for cell in cells if cell["cell_type"] == "code"]
         return tuple(("".join(cell["source"]), "parameters" in cell["metadata"].get("tags", [])) for cell in code)
-    except FileNotFoundError:
-        raise UserError(f"notebook {path} does not exist") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"notebook {path} cannot be read: {type(error).__name__}: {error}") from None
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from reproduce import UserError, one_line
 from reproduce.notebooks import check_parameters, declared
-from reproduce.registry import Artefact, Preset, Run, hint, read
+from reproduce.registry import ArtefactTable, Preset, RunTable, hint, read
 
 TRAIN = "notebooks/train.ipynb"
 MODEL = "model"  # the override that names a model; with a slash it is a folder, or a hub id
@@ -62,7 +62,7 @@ def relative(root: Path, notebook: str, target: str) -> str:
     return os.path.relpath(root / target, (root / notebook).parent)
 
 
-def run_items(root: Path, preset_name: str, preset: Preset, name: str, run: Run) -> list[Item]:
+def run_items(root: Path, preset_name: str, preset: Preset, name: str, run: RunTable) -> list[Item]:
     """Make the items of one training run: one per seed, the preset's or its own for that preset."""
     overrides = {**run.overrides, **run.presets.get(preset_name, {})}
     model, inputs = overrides.get(MODEL), ()
@@ -98,7 +98,7 @@ def run_items(root: Path, preset_name: str, preset: Preset, name: str, run: Run)
 
 
 def artefact_item(
-    root: Path, preset_name: str, preset: Preset, id: str, table: Artefact, runs: Mapping[str, list[Item]]
+    root: Path, preset_name: str, preset: Preset, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
 ) -> Item:
     """Make the item of one table or figure. `runs` holds all runs' items by name."""
     if table.skip is not None:
@@ -156,8 +156,6 @@ def select(plan: Plan, patterns: str | None, option: str = "--only") -> set[str]
             known = {name for group in names.values() for name in group}
             raise UserError(f"{option} {pattern}: nothing is called that; {hint(pattern, known)}")
         chosen |= found
-    if not chosen:
-        raise UserError(f"{option} names nothing")
     return chosen
 
 
@@ -174,8 +172,7 @@ def check_items(plan: Plan, items: Iterable[Item]) -> None:
         check_parameters(plan.root / item.notebook, item.parameters)
         for name in item.inputs:
             if not (plan.root / name).exists():
-                what = "checkpoint" if item.kind == "run" else "input"
-                raise UserError(f"{item.id}: {what} {name} does not exist")
+                raise UserError(f"{item.id}: {name} does not exist")
         setting = (item.protocol, item.parameters.get("overrides"))
         if item.kind == "run" and setting not in checked:
             checked.add(setting)

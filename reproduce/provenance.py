@@ -41,14 +41,13 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """Describe processor, cores, memory and graphics processors."""
-    files = ("/proc/cpuinfo", "/proc/meminfo", *map(str, Path("/proc/driver/nvidia/gpus").glob("*/information")))
-    text = "\n".join(Path(file).read_text(encoding="utf-8") for file in files if Path(file).exists())
-    kilobytes = re.findall(r"MemTotal:\s+(\d+)", text)
+    files = [Path("/proc/cpuinfo"), *Path("/proc/driver/nvidia/gpus").glob("*/information")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": next(iter(re.findall(r"model name\s*:\s*(.+)", text)), None),
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(int(kilobytes[0]) / 2**20, 1) if kilobytes else None,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "gpus": re.findall(r"Model:\s*(.+)", text),
     }
 

@@ -55,7 +55,7 @@ class Preset(Table):
     retries: int = Field(0, ge=0)  # how often Ray tries an item again
 
 
-class Run(Table):
+class RunTable(Table):
     """One training run: a method, and what differs from the preset's fields of that method."""
 
     paper: str  # the file's name, unless the table says otherwise
@@ -68,7 +68,7 @@ class Run(Table):
     timeout: int | None = Field(None, ge=1)
 
 
-class Artefact(Table):
+class ArtefactTable(Table):
     """One table or figure: a notebook, the runs it reads and the files it writes; or why there is none."""
 
     paper: str
@@ -103,10 +103,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Parse one TOML file. Raises UserError with the reason in one line."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"{path.name}: {error}") from None
+        raise UserError(f"{path.name} cannot be read: {error}") from None
 
 
 def check(kind: type[Model], where: str, table: Any) -> Model:
@@ -121,18 +119,20 @@ def check(kind: type[Model], where: str, table: Any) -> Model:
     raise UserError(one_line(f"{where}: {field or 'the table'}: {fault['msg']}, got {fault['input']!r}"))
 
 
-def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, dict[str, Run], dict[str, Artefact]]:
+def read(
+    root: Path, preset: str, more: Path | None = None
+) -> tuple[Preset, dict[str, RunTable], dict[str, ArtefactTable]]:
     """Read one preset, and the runs and artefacts of every TOML file in reproduce/ and of the file `more`."""
     presets = read_toml(root / "reproduce/presets.toml")
     if preset not in presets:
         raise UserError(f"unknown preset {preset!r}; {hint(preset, presets)}")
-    runs: dict[str, Run] = {}
-    artefacts: dict[str, Artefact] = {}
+    runs: dict[str, RunTable] = {}
+    artefacts: dict[str, ArtefactTable] = {}
     for path in [*sorted((root / "reproduce").glob("*.toml")), *([more] if more else [])]:
         if path.name != "presets.toml":
             file = check(File, path.name, read_toml(path))
-            add(path, "runs", Run, file.runs, runs, presets)
-            add(path, "artefacts", Artefact, file.artefacts, artefacts, presets)
+            add(path, "runs", RunTable, file.runs, runs, presets)
+            add(path, "artefacts", ArtefactTable, file.artefacts, artefacts, presets)
     return check(Preset, f"presets.toml [{preset}]", presets[preset]), runs, artefacts
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from reproduce import UserError, keys
 from reproduce.modules import digest
@@ -19,6 +19,8 @@ from reproduce.plan import Item, Plan
 from reproduce.work import keep_failed
 
 TICK = 0.2  # seconds an engine waits for an item to end
+T = TypeVar("T")
+Show = Callable[[str, "Report"], None]  # called with a line, or "" for none, on every change and every TICK
 LONGEST = 20  # characters of a temporary folder: the address of a socket in it has at most 107
 
 
@@ -27,6 +29,7 @@ class Report:
     """How every item ended: id -> seconds, or the reason. `live`: the ids at work."""
 
     total: int
+    show: Show
     ran: dict[str, float] = field(default_factory=dict)
     cached: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -36,9 +39,10 @@ class Report:
     def __len__(self) -> int:
         return len(self.ran) + len(self.cached) + len(self.failed) + len(self.blocked)
 
-    def line(self, item: Item, outcome: str) -> str:
-        """Write the one line of an item that has just ended."""
-        return f"[{len(self)}/{self.total}] {item.id} {outcome}"
+    def end(self, item: Item, group: dict[str, T], value: T, text: str) -> None:
+        """Enter an item that has just ended in its group, and show one line about it."""
+        group[item.id] = value
+        self.show(f"[{len(self)}/{self.total}] {item.id} {text}", self)
 
 
 class Engine(Protocol):
@@ -59,30 +63,29 @@ class Engine(Protocol):
         """End whatever is still at work."""
 
 
-Show = Callable[[str, Report], None]  # called with a line, or "" for none, on every change and every TICK
-
-
 def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Path], Engine], show: Show) -> Report:
     """Run what is not current or forced, and say how every item ended.
 
     `start` makes the engine, which gets a scratch folder.
     """
     waiting = [item for item in items if item.skip is None]
-    report = Report(len(waiting))
+    report = Report(len(waiting), show)
     if not waiting:
         return report
     with workshop(plan) as scratch:
-        forget(plan, forced)
+        for id in forced:  # they begin from nothing
+            (plan.folder / id / keys.MARKER).unlink(missing_ok=True)
+            (plan.folder / id / keys.STARTED).unlink(missing_ok=True)
         engine, ready = start(scratch), []
         signal.signal(signal.SIGTERM, stop)  # after Ray has put its own
         try:
             while waiting or ready or engine.live:
-                settle(plan, waiting, ready, report, show)
+                settle(plan, waiting, ready, report)
                 ready.sort(key=lambda item: item.kind)  # artefacts first: each comes as soon as its own runs are done
                 while ready and engine.has_room():
                     engine.begin(ready.pop(0))
                 for item, error, seconds in engine.ended() if engine.live else ():
-                    note(plan, report, item, error, seconds, show)
+                    note(plan, report, item, error, seconds)
                 report.live = [item.id for item in engine.live]
                 show("", report)
         except SystemExit:  # Ray replaces ours by one of its own
@@ -97,40 +100,31 @@ def stop(number: int, frame: object) -> None:
     raise SystemExit
 
 
-def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report, show: Show) -> None:
+def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report) -> None:
     """Move items whose runs have ended: to the report if blocked or cached, else to the ready ones."""
     mine = {item.id for item in waiting + ready} | {*report.live}
     for item in list(waiting):
-        folder, lost = plan.folder / item.id, next((need for need in item.needs if need in report.failed), None)
+        lost = next((need for need in item.needs if need in report.failed), None)
         if lost is None and mine.intersection(item.needs):
             continue
         waiting.remove(item)
         if lost is not None:
-            report.blocked[item.id] = f"needs {lost}, which failed"
-            show(report.line(item, f"blocked: {report.blocked[item.id]}"), report)
-        elif keys.is_done(item, folder, keys.parts(plan, item)):
-            report.cached[item.id] = keys.read_marker(folder, "provenance.json").get("wall_seconds", 0.0)
-            show(report.line(item, f"ok {report.cached[item.id]:.1f}s (cached)"), report)
+            reason = f"needs {lost}, which failed"
+            report.end(item, report.blocked, reason, f"blocked: {reason}")
+        elif keys.is_done(plan, item):
+            seconds = keys.read_marker(plan.folder / item.id, "provenance.json").get("wall_seconds", 0.0)
+            report.end(item, report.cached, seconds, f"ok {seconds:.1f}s (cached)")
         else:
             ready.append(item)
 
 
-def note(plan: Plan, report: Report, item: Item, error: str | None, seconds: float, show: Show) -> None:
-    """Take in how an item ended."""
+def note(plan: Plan, report: Report, item: Item, error: str | None, seconds: float) -> None:
+    """Take in how an item ended that an engine has made."""
     if error is None:
-        report.ran[item.id] = seconds
-        show(report.line(item, f"ok {seconds:.1f}s"), report)
+        report.end(item, report.ran, seconds, f"ok {seconds:.1f}s")
     else:
         keep_failed(plan, item)
-        report.failed[item.id] = error
-        show(report.line(item, f"FAILED {seconds:.1f}s: {error}"), report)
-
-
-def forget(plan: Plan, ids: set[str]) -> None:
-    """Make items todo: done or not, they begin from nothing."""
-    for id in ids:
-        for name in (keys.MARKER, keys.STARTED):
-            (plan.folder / id / name).unlink(missing_ok=True)
+        report.end(item, report.failed, error, f"FAILED {seconds:.1f}s: {error}")
 
 
 @contextmanager
@@ -150,9 +144,6 @@ def workshop(plan: Plan) -> Iterator[Path]:
         raise UserError(f"cannot write to {results} and lock it: {error.strerror}") from None
     for left in results.glob(".*.part"):
         shutil.rmtree(left, ignore_errors=True)
-    for left in results.glob(".*.old"):  # what a killed command was replacing
-        target = results / left.name[1:-4]
-        shutil.rmtree(left, ignore_errors=True) if target.exists() else left.rename(target)
     temporary = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST else "/tmp"
     prefix = f"coevolve-{digest(str(results).encode())[:6]}-"
     for left in Path(temporary).glob(f"{prefix}*"):

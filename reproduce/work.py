@@ -54,7 +54,7 @@ def environment(root: Path, scratch: Path) -> dict[str, str]:
     }
 
 
-def work(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], lifeline: int, say: Say) -> None:
+def make(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], lifeline: int, say: Say) -> None:
     """Make the item and say how it ended. When `lifeline` reaches its end, so does this process group."""
     from reproduce.kernel import Manager
 
@@ -81,17 +81,15 @@ def watch(lifeline: int, timeout: int, say: Say) -> None:
 def make_artefact(plan: Plan, item: Item, scratch: Path, common: dict[str, Any]) -> None:
     """Make a table or figure in a folder beside its place, then put it there."""
     started, found = time.monotonic(), keys.parts(plan, item)
-    target, part, old = plan.folder / item.id, staging(plan, item), plan.folder / f".{item.id}.old"
+    target, part = plan.folder / item.id, staging(plan, item)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     notebook = execute(plan, item, part, scratch, common, started)
     (part / keys.RUNNING).unlink()
     write_html(notebook, part / "notebook.html", item.id)
     keys.write_marker(item, part, found)
-    if target.exists():
-        target.rename(old)
+    shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def make_run(plan: Plan, item: Item, scratch: Path, common: dict[str, Any]) -> None:
@@ -198,7 +196,7 @@ def main(root: str, preset: str, id: str, registry: str = "") -> None:
     os.environ |= environment(plan.root, scratch)
     say: Say = lambda error: print(json.dumps({"error": error}), flush=True)  # noqa: E731
     try:
-        work(plan, plan.items[id], scratch, provenance.shared(plan.root), sys.stdin.fileno(), say)
+        make(plan, plan.items[id], scratch, provenance.shared(plan.root), sys.stdin.fileno(), say)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)  # and whatever the notebook has left at work

@@ -23,7 +23,7 @@ CEILINGS = {  # code lines, see tools/size.py; a ceiling only falls
     "reproduce": 1900,
     "tests": 8500,
 }
-TORCH_FREE = """types driver pools checks shares parse prompts method papers worlds setups score show record config
+TORCH_FREE = """types driver pools checks shares parse prompts method papers worlds setups held_out show record config
     preflight loop verify files""".split()
 TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vllm", "triton"}
 NO_TEXT = "policies engines advantages losses learner ranks segments".split()

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from coevolve import record
-from coevolve.papers.conl import reading as rankings
+from coevolve.papers.conl.reading import ranking
 from reproduce.analysis import standins, stats
 from reproduce.analysis.stats import Interval
 
@@ -30,7 +30,7 @@ Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]  # numerators and denomi
 Groups = Mapping[str, Sequence[str]]  # name: stand-ins, pooled
 
 
-def conversations(
+def read(
     folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "conl"
 ) -> pd.DataFrame:
     """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
@@ -51,7 +51,7 @@ def readable(run: str | Path) -> dict[str, float]:
         for role, name in {"review": "initial_ranking", "verdict": "final_ranking"}.items():
             for author, text in enumerate(sample["text"] for sample in samples if sample["role"] == role):
                 hidden = None if protocol["own_votes"] or agents == 2 else author  # as the protocol reads them
-                votes = rankings.ranking(text, name, agents, hidden).comparisons
+                votes = ranking(text, name, agents, hidden).comparisons
                 voted.append(len({frozenset(vote[:2]) for vote in votes}))
     facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
     shown = {"agents": agents, "replies": len(voted), **facts.mean(), "readable rankings": fmean(map(bool, voted))}
@@ -88,10 +88,10 @@ def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates:
     if not len(known) or not np.isfinite(delta):
         return Interval(delta, float("nan"), float("nan"))
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    by_seed = [
-        _seed_ratio(ours, s) - (0.0 if base is None else _seed_ratio(base, min(s, len(base[0]) - 1)))
-        for s in range(len(ours[0]))
-    ]
+    by_seed = []
+    for seed in range(len(ours[0])):
+        theirs = 0.0 if base is None else _ratio(_one_seed(base, min(seed, len(base[0]) - 1)), whole)[0]
+        by_seed.append(_ratio(_one_seed(ours, seed), whole)[0] - theirs)
     reach = stats.reach(np.array([value for value in by_seed if np.isfinite(value)]), level)
     return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
 
@@ -101,9 +101,8 @@ def _ratio(ratio: Ratio, weights_RI: NDArray[np.float64]) -> NDArray[np.float64]
         return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
 
 
-def _seed_ratio(ratio: Ratio, seed: int) -> float:
-    bottom = ratio[1][seed].sum()
-    return float(ratio[0][seed].sum() / bottom) if bottom else float("nan")
+def _one_seed(ratio: Ratio, seed: int) -> Ratio:
+    return ratio[0][[seed]], ratio[1][[seed]]
 
 
 def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:

@@ -12,9 +12,11 @@ from random import Random
 import pandas as pd
 
 from coevolve.driver import Batched, play
-from coevolve.papers.spice.method import SPICE, pass_rate
+from coevolve.papers.spice import SPICE
+from coevolve.papers.spice.method import Answer, Attempt, pass_rate
 from coevolve.papers.spice.reading import Question
-from coevolve.types import Episode, Outcome
+from coevolve.shares import mean
+from coevolve.types import Dialogue, Episode, Outcome, T
 from reproduce.analysis import stats
 
 POSING, ANSWERING = 1, 2  # keys of the turns
@@ -39,21 +41,24 @@ def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:
     return [protocol.source.sample(rng) for _ in range(count)]
 
 
-def alone(part: Episode) -> Episode:
-    """A part of an episode played by itself; the facts hold what it returns as `found`."""
-    return Outcome([], {"found": (yield from part)})
+def alone(part: Dialogue[T]) -> Episode:
+    """A part of an episode played by itself; the trace is what it returns."""
+    return Outcome(trace=(yield from part))
 
 
-def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list]:
+def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list[Attempt]]:
     """What a Challenger says to each document (line 6 of Algorithm 1): (reply, task or its fault) per attempt."""
     episodes = [alone(protocol.challenge(text, Random(f"{seed}/{i}"))) for i, text in enumerate(texts)]
-    return [outcome.facts["found"][0] for outcome in play(episodes, engine, (seed, POSING))]
+    played = [outcome.trace for outcome in play(episodes, engine, (seed, POSING))]
+    return [attempts for _, attempts in played]
 
 
-def answered(engine: Batched, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0) -> list[list]:
+def answered(
+    engine: Batched, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0
+) -> list[list[list[Answer]]]:
     """What a Reasoner says to the tasks of each document (line 9): per task its (reply, verdict) pairs."""
     episodes = [alone(protocol.answer(questions)) for questions in tasks]
-    return [outcome.facts["found"] for outcome in play(episodes, engine, (seed, ANSWERING))]
+    return [outcome.trace for outcome in play(episodes, engine, (seed, ANSWERING))]
 
 
 def every_pair(
@@ -86,7 +91,8 @@ def every_pair(
                 golds = [protocol.world.right(task.text, task.gold) for task in mine]
                 if rates:
                     rows.append((step, reasoner, i, mean(rates), len(mine) / attempts, mean(golds)))
-    return pd.DataFrame(rows, columns=["challenger", "reasoner", "document", "pass_rate", "valid", "gold_right"])
+    columns = ["challenger", "reasoner", "document", "pass_rate", "valid", "gold_right"]
+    return pd.DataFrame(rows, columns=columns).astype({"gold_right": float})
 
 
 def matrix(frame: pd.DataFrame) -> pd.DataFrame:
@@ -101,9 +107,3 @@ def matrix(frame: pd.DataFrame) -> pd.DataFrame:
         rows.append((*pair, len(strata), len(part), *rates, 100 * part["gold_right"].mean()))
     columns = ["challenger", "reasoner", "seeds", "documents", "pass_rate", "low", "high", "gold_right"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def mean(values: Sequence[float | bool | None]) -> float:
-    """Return the mean of the values that are known; NaN if none is."""
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else float("nan")

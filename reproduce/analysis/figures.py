@@ -5,7 +5,6 @@ from is not known here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import cos, pi, sin
 from pathlib import Path
 from textwrap import wrap
 
@@ -108,25 +107,19 @@ def save_figure(fig: Figure, out: Path) -> None:
 
 
 def diagram(
-    roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: Path, places: Mapping[str, Point] | None = None
+    roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: Path, places: Mapping[str, Point]
 ) -> Figure:
     """Draw who passes what to whom and save it to `out`.
 
-    A box per role with its policy and the fields its prompt reads; an edge is (from, to, label). A name
-    in an edge that is no role, such as a pool or a verifier, becomes a dashed box. `places` are the boxes'
-    centres within -1.6..1.6 by -1.3..1.3; without them the boxes stand on a circle.
+    `places` are the boxes' centres within -1.6..1.6 by -1.3..1.3. The box of a role shows its policy and the fields
+    that its prompt reads; the box of another name, such as a pool or a verifier, is dashed. An edge is
+    (from, to, label), between two different boxes.
     """
-    names = list(dict.fromkeys([role.name for role in roles] + [end for edge in edges for end in edge[:2]]))
-    if not names:
-        raise ValueError("roles: a diagram needs at least one role or edge")
     fig, ax = plt.subplots(figsize=(8.0, 6.4))
     ax.set(xlim=(-1.6, 1.6), ylim=(-1.3, 1.3), aspect="equal")
     ax.axis("off")
-    turn = 2 * pi / len(names)
-    circle = {name: (1.1 * sin(turn * i), 0.9 * cos(turn * i)) for i, name in enumerate(names)}
-    places = circle | dict(places or {})
     known = {role.name: role for role in roles}
-    boxes = {name: _box(ax, places[name], name, known.get(name)) for name in names}
+    boxes = {name: _box(ax, at, name, known.get(name)) for name, at in places.items()}
     for source, target, label in edges:
         _arrow(ax, (boxes[source], boxes[target]), places[source], places[target], label)
     save_figure(fig, out)
@@ -147,21 +140,12 @@ def _box(ax: Axes, at: Point, name: str, role: Role | None) -> FancyBboxPatch:
 def _arrow(ax: Axes, boxes: tuple[FancyBboxPatch, FancyBboxPatch], start: Point, end: Point, label: str) -> None:
     bend, near = 0.15, 0.45  # a label sits nearer to the sender: a pair of opposite arrows stays readable
     ends = {"patchA": boxes[0], "patchB": boxes[1]}
-    if start == end:
-        outward = 1 if start[1] >= 0 else -1
-        rim = start[1] + outward * (_height(ax, boxes[0]) / 2 + 0.02)
-        start, end, bend, near, ends = (start[0] - 0.15, rim), (end[0] + 0.15, rim), -1.4 * outward, 0.5, {}
     # Arrows lie above the boxes: where a box ends is known only once its text is drawn.
     look = {"arrowstyle": "-|>", "mutation_scale": 14, "color": "0.3", "linewidth": 1.2, "zorder": 4}
     ax.add_patch(FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bend}", **ends, **look))
     paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     at = _on_arc(start, end, bend, near)
     ax.text(*at, plain(label), fontsize=8, ha="center", va="center", zorder=5, bbox=paper)
-
-
-def _height(ax: Axes, box: FancyBboxPatch) -> float:
-    ax.figure.draw_without_rendering()
-    return box.get_window_extent().transformed(ax.transData.inverted()).height
 
 
 def _on_arc(start: Point, end: Point, bend: float, share: float) -> Point:

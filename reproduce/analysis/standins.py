@@ -35,11 +35,6 @@ class Layout:
         """Family: stand-in."""
         return {family: name for name, families in self.families.items() for family in families}
 
-    @property
-    def rows(self) -> list[str]:
-        """Stand-ins and averages, in the order of a table."""
-        return [*self.families, *self.groups]
-
 
 def layout(paper: str) -> Layout:
     """The layout of a paper's tables as standins.toml has it; ValueError for a paper without one."""
@@ -120,7 +115,8 @@ def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, paper: str = "mae") ->
     theirs = ["" if pd.isna(value) else f" / {value:.1f}" for value in merged["paper"]]
     merged["cell"] = [a + b for a, b in zip(ours, theirs, strict=True)]
     wide = merged.pivot(index="benchmark", columns="method", values="cell")
-    wide = wide.loc[layout(paper).rows, accuracy["method"].unique()]
+    places = layout(paper)
+    wide = wide.loc[[*places.families, *places.groups], accuracy["method"].unique()]
     return wide.reset_index().rename_axis(columns=None)
 
 

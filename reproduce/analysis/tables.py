@@ -99,11 +99,10 @@ def accuracy_matrix(scores: pd.DataFrame, method: str) -> dict[str, pd.DataFrame
     return matrices
 
 
-def accuracy_table(scores: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
+def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     """Return one row per method and benchmark or average: k correct of n, seeds, percent and 95 % limits.
 
-    A single greedy answer per item gets Wilson's interval, everything else the bootstrap's. Without
-    `groups` there is one average, over all benchmarks.
+    A single greedy answer per item gets Wilson's interval, everything else the bootstrap's.
     """
     rows = []
     for method in scores["method"].unique():
@@ -122,8 +121,7 @@ def accuracy_table(scores: pd.DataFrame, groups: Groups | None = None) -> pd.Dat
     return frame
 
 
-def _grouped(groups: Groups | None, matrices: Mapping[str, pd.DataFrame], method: str) -> Groups:
-    groups = groups if groups is not None else {"Average": list(matrices)}
+def _grouped(groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str) -> Groups:
     missing = {name for names in groups.values() for name in names} - set(matrices)
     if missing:
         raise ValueError(f"groups: method {method!r} has no scores on {sorted(missing)}")
@@ -134,7 +132,7 @@ def compare_rows(
     scores: pd.DataFrame,
     base: str,
     method: str,
-    groups: Groups | None = None,
+    groups: Groups,
     paper_signs: int | Mapping[str, int] = 1,
 ) -> pd.DataFrame:
     """Return the gain of `method` over `base` per benchmark and average, with 95 % limits, p and a verdict.
@@ -157,17 +155,13 @@ def compare_rows(
         sign = paper_signs if isinstance(paper_signs, int) else paper_signs.get(name)
         p = stats.paired_p(a[0], b[0]) if kind == "cell" else np.nan
         said = "" if sign is None else stats.verdict(delta, low, high, sign)
-        means = _average(a), _average(b)
+        means = [np.mean([matrix.to_numpy().mean() for matrix in side]) for side in (a, b)]
         compared.append((name, kind, *means, delta, low, high, p, said))
     points = ["base", "method", "delta", "low", "high"]
     frame = pd.DataFrame(compared, columns=["benchmark", "kind", *points, "p", "verdict"])
     frame[points] *= 100
     frame.insert(frame.columns.get_loc("p") + 1, "p_holm", stats.holm(frame["p"]))
     return frame
-
-
-def _average(matrices: Sequence[pd.DataFrame]) -> float:
-    return float(np.mean([np.mean(matrix.to_numpy()) for matrix in matrices]))
 
 
 def _check_pairs(base: pd.DataFrame, ours: pd.DataFrame, where: str) -> None:

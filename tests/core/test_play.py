@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from core.conftest import prompts
 
-from coevolve.driver import Batched, Steps, play
+from coevolve.driver import Batched, Engine, Steps, play
 from coevolve.types import Episode, Outcome, Reply, Role, Turn
 
 SPEAKER = Role("speaker", "say {word}")
@@ -19,7 +19,7 @@ def spoken(turn: Turn) -> Reply:
     return Reply(turn, f"{noise}", finished=noise % 2 == 0)
 
 
-class Scattered:
+class Scattered(Engine):
     """Answers what `choose` picks out of the waiting tickets, whatever was submitted first."""
 
     def __init__(self, choose: Callable[[list[int]], list[int]]):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toy_repository import ROOT, Toy, write_notebook
+from toy_repository import ROOT, Toy
 
 from reproduce import UserError
 from reproduce.notebooks import check_parameters, declared
@@ -16,13 +16,7 @@ from reproduce.plan import Item, load, with_needs
 from reproduce.run import execute
 
 
-@pytest.fixture
-def toy(tmp_path: Path) -> Toy:
-    """Build the toy repository in a folder with a blank and an umlaut."""
-    return Toy(tmp_path / "ein Bäumchen {x}")
-
-
-def test_results_are_made_once_and_repeat(toy: Toy, tmp_path: Path) -> None:
+def test_results_are_made_once_and_repeat(toy: Toy) -> None:
     assert set(toy.states().values()) == {"todo", "skipped"} and not (toy.root / "results").exists()
     out = toy(HF_TOKEN="canary-4711")
     assert "ran 6, cached 0, failed 0, blocked 0, skipped 1" in out
@@ -62,7 +56,7 @@ def test_what_changed_is_said_and_made_again(toy: Toy) -> None:
     toy.result("toy_table2/table.csv").write_text("forged")
     assert "output table.csv is missing or was changed" in toy("--why", "toy_table2")
     toy.edit("src/coevolve/toy.py", "3", "3  # the factor")
-    toy.edit("notebooks/train.ipynb", "import sys;", "# leave\\nimport  sys;")
+    toy.edit("notebooks/train.ipynb", "import sys\\n", "import  sys  # to leave\\n")
     assert toy("--why", "odd").count("is up to date") == 2
     toy.edit("src/coevolve/toy.py", "3", "4")
     assert "modules.coevolve.toy: changed" in toy("--why", "runs/odd-s0")
@@ -168,44 +162,50 @@ def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
     assert report.failed == {"runs/odd-s1": "broken"} and len(report.ran) == 4
 
 
-MISTAKES = [
-    ("toy", "", "", ["--only", "toy_tabel1"], "did you mean toy_table1"),
-    ("toy", "", "", ["--preset", "huge"], "unknown preset 'huge'; allowed: quick"),
-    ("toy", "", "", ["--jobs", "0"], "--jobs must be a whole number"),
-    ("toy", "", "", ["--nonsense"], "unrecognized arguments: --nonsense"),
-    ("toy", "", "", ["--paper", "toi"], "--paper toi: nothing is called that; did you mean toy?"),
-    ("toy", "", "", ["--only", ","], "--only names nothing"),
-    ("toy", "", "", ["--executor", "dask"], "--executor: invalid choice: 'dask'"),
-    ("toy", "", "", ["--address", "a:1"], "--address is for --executor ray"),
-    ("toy", "", "", ["--check", "no-such-commit"], "neither a folder nor a commit"),
-    ("toy", "", "", ["--registry", "none.toml"], "none.toml does not exist"),
-    ("toy", "tags =", "tag =", [], "[runs.odd]: unknown field 'tag'; did you mean tags"),
-    ("toy", "steps = 1", "stebs = 1", [], "[runs.odd]: unknown field 'stebs'; allowed:"),
-    ("toy", "tags = [", "seeds = { quik = [0] }\ntags = [", [], "did you mean quick?"),
-    ("toy", "tags = [", "seeds = { quick = [-1] }\ntags = [", [], "seeds.quick.0: Input should be greater than or"),
-    ("toy", "steps = 1", "api_key = 1", [], "looks like a secret"),
-    ("toy", 'runs = ["odd"]', 'runs = ["oddd"]', [], "unknown run 'oddd'; did you mean odd?"),
-    ("toy", "artefacts.toy_table2", 'artefacts."../x"', [], "String should match pattern"),
-    ("toy", "steps = 1", 'model = "models/none"', [], "checkpoint models/none does not exist"),
-    ("toy", 'outputs = ["table.csv"]', 'outputs = ["../../x"]', [], "outputs.0: String should match pattern"),
-    ("toy", "scale = 10.0", "scales = 10.0", [], "unknown parameter 'scales'; declared: preset, out"),
-    ("toy", "scale = 10.0", 'scale = "10"', [], "scale must be float, not '10'"),
-    ("toy", "scale = 10.0", "scale = nan", [], "scale must be a plain finite value, not nan"),
-    ("toy", "scale = 10.0", "out = 1", [], "parameter 'out' is set by the runner"),
-    ("toy", "toy_table.ipynb", "gone.ipynb", [], "gone.ipynb does not exist"),
-    ("toy", 'skip = "drawn by hand"', "", [], "needs notebook and outputs, or skip"),
-    ("toy", "[runs.odd]", "[runs.odd", [], "toy.toml: "),
-    ("presets", "jobs = 2", "job = 2", [], "presets.toml [quick]: unknown field 'job'; did you mean jobs"),
-    ("presets", "jobs = 2", "gpus = -1", [], "presets.toml [quick]: gpus: Input should be greater than or equal to 0"),
-    ("presets", "jobs = 2", "retries = 0.5", [], "presets.toml [quick]: retries: Input should be a valid integer"),
-    ("presets", "seeds = [0, 1]", "seeds = [0, 0]", [], "seeds must differ"),
+TABLES = [  # an edit of toy.toml, and what is said about it
+    ("tags =", "tag =", "[runs.odd]: unknown field 'tag'; did you mean tags"),
+    ("steps = 1", "stebs = 1", "[runs.odd]: unknown field 'stebs'; allowed:"),
+    ("tags = [", "seeds = { quik = [0] }\ntags = [", "did you mean quick?"),
+    ("tags = [", "seeds = { quick = [-1] }\ntags = [", "seeds.quick.0: Input should be greater than or"),
+    ("steps = 1", "api_key = 1", "looks like a secret"),
+    ('runs = ["odd"]', 'runs = ["oddd"]', "unknown run 'oddd'; did you mean odd?"),
+    ("artefacts.toy_table2", 'artefacts."../x"', "String should match pattern"),
+    ("steps = 1", 'model = "models/none"', "models/none does not exist"),
+    ('outputs = ["table.csv"]', 'outputs = ["../../x"]', "outputs.0: String should match pattern"),
+    ("scale = 10.0", "scales = 10.0", "unknown parameter 'scales'; declared: preset, out"),
+    ("scale = 10.0", 'scale = "10"', "scale must be float, not '10'"),
+    ("scale = 10.0", "scale = nan", "scale must be a plain finite value, not nan"),
+    ("scale = 10.0", "out = 1", "parameter 'out' is set by the runner"),
+    ("toy_table.ipynb", "gone.ipynb", "gone.ipynb cannot be read: FileNotFoundError"),
+    ('skip = "drawn by hand"', "", "needs notebook and outputs, or skip"),
+    ("[runs.odd]", "[runs.odd", "toy.toml cannot be read: "),
 ]
+PRESETS = [  # an edit of presets.toml
+    ("jobs = 2", "job = 2", "presets.toml [quick]: unknown field 'job'; did you mean jobs"),
+    ("jobs = 2", "gpus = -1", "presets.toml [quick]: gpus: Input should be greater than or equal to 0"),
+    ("seeds = [0, 1]", "seeds = [0, 0]", "seeds must differ"),
+]
+OPTIONS = [
+    ("--only toy_tabel1", "did you mean toy_table1"),
+    ("--preset huge", "unknown preset 'huge'; allowed: quick"),
+    ("--jobs 0", "--jobs must be a whole number"),
+    ("--nonsense", "unrecognized arguments: --nonsense"),
+    ("--paper toi", "--paper toi: nothing is called that; did you mean toy?"),
+    ("--only ,", "have nothing in common"),
+    ("--executor dask", "--executor: invalid choice: 'dask'"),
+    ("--address a:1", "--address is for --executor ray"),
+    ("--check no-such-commit", "'no-such-commit' is no commit"),
+    ("--registry none.toml", "none.toml cannot be read"),
+]
+MISTAKES = [("reproduce/toy.toml", *edit, "") for edit in TABLES]
+MISTAKES += [("reproduce/presets.toml", *edit, "") for edit in PRESETS]
+MISTAKES += [("reproduce/toy.toml", "", "", message, options) for options, message in OPTIONS]
 
 
-@pytest.mark.parametrize(("file", "old", "new", "arguments", "message"), MISTAKES)
-def test_mistakes_are_one_line(toy: Toy, file: str, old: str, new: str, arguments: list[str], message: str) -> None:
-    toy.edit(f"reproduce/{file}.toml", old, new)
-    assert message in toy(*arguments, code=2)
+@pytest.mark.parametrize(("file", "old", "new", "message", "options"), MISTAKES)
+def test_mistakes_are_one_line(toy: Toy, file: str, old: str, new: str, message: str, options: str) -> None:
+    toy.edit(file, old, new)
+    assert message in toy(*options.split(), code=2)
     assert not (toy.root / "results").exists()
 
 
@@ -239,12 +239,9 @@ def test_diff_and_check(toy: Toy, tmp_path: Path) -> None:
     assert "toy_table1/table.csv: only in the first tree" in toy("--check", code=1)
 
 
-PARAMETERS = """steps = 1  # how many
-lr: float = 1e-3
-name: str | None = None
-table: dict[str, int] = {}
-free = None
-sign = -1.5"""
+PARAMETERS = (
+    "steps = 1  # how many\nlr: float = 1e-3\nname: str | None = None\ntable: dict = {}\nfree = None\nsign = -1.5"
+)
 HOSTILE = [
     {"x = 0; __import__('os').system('true'); y": 1},
     {"steps": "5"},
@@ -255,23 +252,24 @@ HOSTILE = [
     {"table": {(1, 2): 3}},
     {"table": {"a": {1, 2}}},
     {"table": {"a": float("inf")}},
-    {"free": b"x"},
 ]
 
 
 def test_parameters_are_declared_plain_values(tmp_path: Path) -> None:
-    path = tmp_path / "n.ipynb"
-    write_notebook(path, [PARAMETERS])
-    types = {"steps": int, "lr": float, "name": None, "table": dict, "free": None, "sign": float}
-    assert declared(path) == types
-    check_parameters(path, {"steps": 5, "lr": 1, "name": '"""; import os #\\', "table": {"a": [1, {"b": None}]}})
+    paths = []
+    for number, source in enumerate((PARAMETERS, "x: int = f()", "x = = 1")):
+        cell = {"cell_type": "code", "source": source, "metadata": {"tags": ["parameters"]}}
+        paths.append(tmp_path / f"{number}.ipynb")
+        paths[-1].write_text(json.dumps({"cells": [cell]}))
+    good, *bad = paths
+    assert declared(good) == {"steps": int, "lr": float, "name": None, "table": dict, "free": None, "sign": float}
+    check_parameters(good, {"steps": 5, "lr": 1, "name": '"""; import os #\\', "table": {"a": [1, {"b": None}]}})
     for values in HOSTILE:
-        with pytest.raises(UserError, match="n.ipynb: "):
-            check_parameters(path, values)
-    for number, cell in enumerate(["x: int = f()", "x = = 1"]):
-        write_notebook(tmp_path / f"{number}.ipynb", [cell])
-        with pytest.raises(UserError):
-            declared(tmp_path / f"{number}.ipynb")
+        with pytest.raises(UserError, match="0.ipynb: "):
+            check_parameters(good, values)
+    for path in bad:
+        with pytest.raises(UserError, match="must be names with literal defaults"):
+            declared(path)
 
 
 def test_listing_imports_no_torch(toy: Toy) -> None:

@@ -25,12 +25,6 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not inst
 pytestmark = pytest.mark.timeout(1200)  # several Python programs start for every item, and the machine may be busy
 
 
-@pytest.fixture
-def toy(tmp_path: Path) -> Toy:
-    """Build the toy repository in a folder with a blank and an umlaut."""
-    return Toy(tmp_path / "ein Bäumchen {x}")
-
-
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Make everything with processes of this machine."""

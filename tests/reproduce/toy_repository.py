@@ -1,125 +1,25 @@
-"""A small repository for the batch runner's tests: two notebooks and a package without torch."""
+"""A copy of the small repository in `toy`, two notebooks and a package without torch, and a way to run the batch on it."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import nbformat
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-PRESETS = """[quick]
-seeds = [0, 1]
-jobs = 2
-timeout = 600
-"""
-PAPER = """[runs.plain]
-protocol = "toy"
-overrides = { steps = 2 }
-[runs.odd]
-protocol = "toy"
-overrides = { steps = 1 }
-tags = ["ablation"]
-[artefacts.toy_table1]
-notebook = "notebooks/tables/toy_table.ipynb"
-runs = ["plain"]
-outputs = ["table.csv"]
-parameters = { scale = 10.0, numbers = "toy_table1" }
-[artefacts.toy_table2]
-notebook = "notebooks/tables/toy_table.ipynb"
-runs = ["odd"]
-outputs = ["table.csv"]
-[artefacts.toy_fig1]
-skip = "drawn by hand"
-"""
-CONFIG = """METHODS = {"toy": "coevolve.toy:Toy"}
-def check(protocol: str, overrides: dict) -> None:
-    if protocol not in METHODS and not protocol.endswith(".py:Own"):
-        raise ValueError(f"unknown protocol {protocol!r}; allowed: toy")
-    for name in overrides:
-        if name not in ("steps", "fault", "model", "devices", "hold"):
-            raise ValueError(f"unknown field {name!r}; allowed: devices, fault, hold, model, steps")
-"""
-TRAIN = [
-    """protocol: str = "toy"
-preset: str = "quick"
-seed: int = 0
-overrides: str = "{}"
-out: str = "../results/quick/runs/plain-s0"
-""",
-    """import json, os, pathlib, sys, time
-from coevolve.toy import FACTOR
-o, folder = json.loads(overrides), pathlib.Path(out)
-state = folder / "checkpoints" / "state.json"
-step = first = json.loads(state.read_text())["step"] if state.exists() else 0
-state.parent.mkdir(parents=True, exist_ok=True)
-while step < o["steps"]:
-    while step == 3 and os.path.exists(o.get("hold", "")): time.sleep(0.05)
-    step += 1
-    state.write_text(json.dumps({"step": step}))
-fault = o.get("fault")
-if fault == "raise": raise RuntimeError("injected\\x1b[31m failure")
-if fault == "exit": sys.exit(0)
-if fault == "die": os._exit(0)
-if fault == "worker": os.kill(os.getppid(), 9)
-if fault == "hang": time.sleep(600)
-if fault == "once" and first == 0: os._exit(0)
-if o.get("devices"): (folder / "devices").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
-(folder / "config.json").write_text(json.dumps({"protocol": protocol, **o}, sort_keys=True))
-(folder / "metrics.jsonl").write_text(json.dumps({"value": FACTOR * step + seed}) + "\\n")
-if fault != "silent": (folder / "summary.json").write_text(json.dumps({"value": FACTOR * step + seed}))
-(folder / "resumed_from").write_text(str(first))
-""",
-    "import sys; exit_early = json.loads(overrides).get('fault') == 'last'\nif exit_early: sys.exit(0)",
-]
-TABLE = [
-    """preset: str = "quick"
-out: str = "../../results/quick/toy_table1"
-results: str = "../../results"
-runs: dict = {}
-scale: float = 1.0
-numbers: str = ""
-""",
-    """import csv, json, pathlib
-folder = pathlib.Path(results) / preset / "runs"
-rows = [[name, seed, scale * json.loads((folder / f"{name}-s{seed}" / "summary.json").read_text())["value"]]
-        for name, seeds in runs.items() for seed in seeds]
-with open(f"{out}/table.csv", "w", newline="") as file:
-    csv.writer(file).writerows([["run", "seed", "value"], *rows])
-print("<script>window.PWNED = 1</script>", rows)
-""",
-]
-
-
-def write_notebook(path: Path, cells: list[str]) -> None:
-    """Write code cells as a notebook whose first cell is tagged parameters."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = nbformat.v4.new_code_cell
-    notebook = nbformat.v4.new_notebook(cells=[new(cell, id=f"c{number:02}") for number, cell in enumerate(cells)])
-    notebook.cells[0].metadata["tags"] = ["parameters"]
-    nbformat.write(notebook, path)
+TEMPLATE = Path(__file__).with_name("toy")
 
 
 class Toy:
-    """A small repository and a way to run the command on it."""
+    """A copy of the small repository, and the command run on it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for path, text in {
-            "reproduce/presets.toml": PRESETS,
-            "reproduce/toy.toml": PAPER,
-            "reproduce/paper_numbers/toy_table1.csv": "value\n1\n",
-            "src/coevolve/__init__.py": "",
-            "src/coevolve/config.py": CONFIG,
-            "src/coevolve/toy.py": "FACTOR = 3\n",
-        }.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        write_notebook(root / "notebooks/train.ipynb", TRAIN)
-        write_notebook(root / "notebooks/tables/toy_table.ipynb", TABLE)
+        shutil.copytree(TEMPLATE, root)
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start the command."""

@@ -1,0 +1,12 @@
+"""A copy of the toy repository for every test that asks for one."""
+
+from pathlib import Path
+
+import pytest
+from toy_repository import Toy
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    """Copy the toy repository into a folder with a blank, an umlaut and braces."""
+    return Toy(tmp_path / "ein Bäumchen {x}")

@@ -1,0 +1,3 @@
+"""The only method."""
+
+FACTOR = 3
