@@ -110,9 +110,9 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
 
         return TinyWorld()
     if name.partition(":")[0] == "data":
-        from published.world import world
+        from published.world import named
 
-        return world(name, paper, seeds=seeds)
+        return named(name, paper, seeds)
     return attribute(name, "world", "tiny, data, data:KEY,KEY")()
 
 

@@ -14,10 +14,12 @@ from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from coevolve.papers.spice.method import Corpus
 
 TINY = ("math", "general", "both")
 NONE = "none"  # no corpus: the ablation of Figure 4(b)
@@ -25,28 +27,13 @@ HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:con
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
 FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
 SHUFFLE = 10_000  # rows that a streamed data set is shuffled through
-PLACES = 20  # drawn in a long text that may be blank there
 Row = dict[str, Any]
-
-
-class Corpus(Protocol):
-    """Documents to draw from."""
-
-    @property
-    def unreadable(self) -> int:
-        """How many files, lines and rows hold no readable text."""
-
-    def __len__(self) -> int:
-        """How many documents there are."""
-
-    def sample(self, rng: Random) -> str:
-        """Draw a document uniformly, cut to the corpus's limit."""
 
 
 class Mixture:
     """Several corpora in equal parts (Appendix 8: half mathematics, half general), whatever their sizes."""
 
-    def __init__(self, parts: Sequence[Corpus]):
+    def __init__(self, parts: Sequence["Corpus"]):
         self.parts = parts
 
     def __len__(self) -> int:
@@ -129,12 +116,11 @@ class TextCorpus:
     def sample(self, rng: Random) -> str:
         """Draw a document; of a long text only the segment's bytes are read."""
         text = self.texts[int(self.filled[rng.randrange(len(self))])].as_buffer()
-        for _ in range(PLACES):
-            first = rng.randrange(text.size - self.limit + 1) if text.size > self.limit else 0
-            last = min(text.size, first + self.limit)
-            if found := _whole_words(bytes(text[first:last]), first > 0, last < text.size):
-                return found
-        whole = text.to_pybytes().decode().strip().encode()  # a text that is blank nearly everywhere
+        first = rng.randrange(text.size - self.limit + 1) if text.size > self.limit else 0
+        last = min(text.size, first + self.limit)
+        if found := _whole_words(bytes(text[first:last]), first > 0, last < text.size):
+            return found
+        whole = text.to_pybytes().decode().strip().encode()  # blank there: the text's beginning
         return _whole_words(whole[: self.limit], False, len(whole) > self.limit)
 
 
@@ -151,7 +137,7 @@ def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
     return text.strip()
 
 
-def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
+def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> "Corpus | None":
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
@@ -168,7 +154,7 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
     return parts[0] if len(parts) == 1 else Mixture(parts)
 
 
-def _parts(name: str, size: int, limit: int) -> list[Corpus]:
+def _parts(name: str, size: int, limit: int) -> list["Corpus"]:
     if name in TINY:
         from tinyworld.documents import corpus
 

@@ -3,7 +3,6 @@
 Formulas, letters, texts, numbers within a margin, programs with tests. Nothing but verdicts comes out.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ def grade(item: Item, answer: str | None) -> Verdict:
 
 def grade_all(pairs: Iterable[tuple[Item, str | None]]) -> list[bool | None]:
     """Say of many answers whether they are right, in their order; None where no verifier can say."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor() as threads:
         return [verdict.correct for verdict in threads.map(lambda pair: grade(*pair), pairs)]
 
 

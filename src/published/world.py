@@ -160,13 +160,11 @@ class DataWorld:
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """Return (question, math or code, gold answer or tests) of the seed set, for SAGE."""
-        found = []
-        for _, item in self.seed_rows():
-            if item.scorer != "code":
-                found.append((item.question, "math", item.answer))
-            elif "tests" in item.gold:
-                found.append((item.question, "code", str(item.gold["tests"])))
-        return list(dict.fromkeys(found))
+        found = [item for _, item in self.seed_rows()]
+        golds = [
+            ("code", str(item.gold["tests"])) if item.scorer == "code" else ("math", item.answer) for item in found
+        ]
+        return list(dict.fromkeys((item.question, *gold) for item, gold in zip(found, golds, strict=True)))
 
     def program(self, question: str, answer: str) -> str:
         """Return an answer to a code question as Python source, without its fence, behind the start of the question."""
@@ -217,17 +215,14 @@ def _fits(value: Any, wanted: Sequence[Any] | Mapping[str, float]) -> bool:
     return value in wanted
 
 
-def world(name: str, paper: str, *, seeds: bool = True) -> DataWorld:
+def named(name: str, paper: str, seeds: bool = True) -> DataWorld:
     """Return the world "data" (all that the paper uses) or "data:KEY,KEY" (these benchmarks); loads nothing.
 
     `seeds` says that the method starts from published questions: benchmarks without a train split are refused then.
-    Raises ValueError, in one line, for another name, an unknown paper or benchmark.
+    Raises ValueError, in one line, for an unknown paper or benchmark.
     """
-    kind, colon, keys = name.partition(":")
-    only = tuple(key.strip() for key in keys.split(",")) if colon else ()
-    if kind != "data" or not all(only):
-        raise ValueError(f"world must be data or data:KEY,KEY, got {name!r}")
-    made = DataWorld(paper, only)
+    _, colon, keys = name.partition(":")
+    made = DataWorld(paper, tuple(key.strip() for key in keys.split(",")) if colon else ())
     if seeds and not made.lists.seeds:
         raise ValueError(f"world: the method starts from questions of a train split, and {keys or paper} has none")
     return made

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from coevolve.papers.spice.method import SPICE
+from coevolve.papers.spice.method import SPICE, Corpus
 from published import corpus
 from published.corpus import Mixture, TextCorpus, find
 
@@ -42,7 +42,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def draws(source: corpus.Corpus, count: int, seed: int = 0) -> Counter:
+def draws(source: Corpus, count: int, seed: int = 0) -> Counter:
     rng = Random(seed)
     return Counter(source.sample(rng) for _ in range(count))
 

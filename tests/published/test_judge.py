@@ -11,9 +11,9 @@ import pytest
 
 from coevolve.__main__ import main
 from coevolve.driver import Batched
-from coevolve.engines.server import ServerError
+from coevolve.engines.server import ServedPolicy, ServerError
 from coevolve.types import Reply, Turn
-from published.judge import PROMPTS, agreement, read_verdict, summary, verdicts
+from published.judge import KINDS, read_verdict, summary, verdicts
 from published.rows import Item
 from tinyworld import tasks as tiny
 
@@ -73,7 +73,7 @@ def test_answer_and_gold_stand_in_their_own_places() -> None:
         assert (turn.role, turn.policy, turn.temperature) == ("eval", "judge", 1.0)
 
 
-@pytest.mark.parametrize("kind", PROMPTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_has_its_own_prompt(kind: str) -> None:
     seen: list[Turn] = []
     verdicts(engine(lambda text: TRUE, seen), [item(1, kind), item(1, "general")], ["a", "a"])
@@ -103,28 +103,28 @@ def test_a_judge_that_changes_its_mind_when_answer_and_gold_change_places() -> N
     asked, answers = [item(1), item(2), item(3, gold="8"), item(4)], ["7", "7.0", "9", None]
     correct, swapped = (verdicts(engine(partial), asked, answers, swap=swap) for swap in (False, True))
     assert (correct, swapped) == ([True, True, False, False], [True, False, False, False])
-    assert agreement(correct, swapped) == 3 / 4
-    assert agreement([True, None, False], [True, True, None]) == 1 and agreement([None], [True]) is None
 
 
-class Careful(Batched):
+class Careful(Batched, ServedPolicy):
     """A judge elsewhere: TRUE where answer and gold are the same text, and nothing to read of whom it calls hard."""
 
     def __init__(self) -> None:
-        self.seen, self.costs, self.hard, self.fails = [], {"requests": 0, "tokens_in": 0}, "", False
-        super().__init__(self.answer)
+        self.seen, self.used, self.hard, self.fails = [], 0, "", False
+        super().__init__(self.judged)
 
     def serve(self, temperature: float, max_tokens: int) -> "Careful":
         assert (temperature, max_tokens) == (1.0, 2048)
         return self
 
-    def answer(self, turns: list[Turn]) -> list[Reply]:
+    def judged(self, turns: list[Turn]) -> list[Reply]:
         if self.fails:
             raise ServerError("no more")
-        self.costs["requests"] += len(turns)
-        self.costs["tokens_in"] += 700 * len(turns)
+        self.used += len(turns)
         self.seen += [turn.messages[-1]["content"] for turn in turns]
         return [Reply(turn, self.say(turn.messages[-1]["content"])) for turn in turns]
+
+    def costs(self) -> dict[str, float]:
+        return {"requests/judge": self.used, "tokens_in/judge": 700 * self.used}
 
     def say(self, text: str) -> str:
         parts = re.search(r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n", text, re.S)
@@ -203,16 +203,13 @@ def test_a_model_here_can_be_the_judge_and_its_failures_are_no_zeros(
             return [Reply(turn, "who knows") for turn in turns]
 
     monkeypatch.setattr("coevolve.policies.load", lambda name, role: Here())
-    monkeypatch.setattr("published.judge.BATCH", 4)
     assert main(["grade", str(run), "--judge", "tiny", "--max-tokens", "9"]) == 0
-    assert {row["correct"] for row in table(run / "grades.csv")} == {""} and sizes == [(4, 9)] * 5 + [(2, 9)]
+    assert {row["correct"] for row in table(run / "grades.csv")} == {""} and sizes == [(22, 9)]
     assert "truthfulqa before vanilla: 0 of 0 right, 11 without a verdict" in capsys.readouterr().out
 
 
 FAULTS = {  # arguments behind the run, what to replace in its scores, and what the line says
     "model": (["--judge", "nope"], None, "model must be one of tiny-small"),
-    "pairs": (["--judge", "tiny", "steps=3"], None, "grade takes no field=value pairs"),
-    "tokens": (["--judge", "tiny", "--max-tokens", "0"], None, "max_tokens must be at least 1"),
     "kind": (["--judge", "tiny", "--kind", "maths"], None, "kind must be one of "),
     "server": (["--judge", "tiny"], None, "no more; nothing was written"),
     "unfinished": (["--judge", "tiny"], "summary.json", "is no finished run: it has no summary.json"),

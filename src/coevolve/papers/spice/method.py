@@ -35,7 +35,9 @@ Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: coul
 class Corpus(Protocol):
     """Documents to draw from."""
 
-    unreadable: int  # files and lines that hold no readable text
+    @property
+    def unreadable(self) -> int:
+        """How many files, lines and rows hold no readable text."""
 
     def __len__(self) -> int:
         """How many documents there are."""
