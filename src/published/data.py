@@ -33,14 +33,12 @@ class Benchmark:
     fields: Mapping[str, Any]
     scorer: str
     licence: str
-    size: int  # items of the evaluated split, as published
     hub: str = ""  # empty: it cannot be downloaded
     configs: Sequence[str] = ()
     train: str = ""  # empty: there is only one split
     revision: str | None = None
     files: Sequence[str] = ()  # read as they are: the data set is a script
     judge: str = ""
-    tolerance: float = 0.0
     ours: int = 0  # no test split: one item in so many is ours
     origin: str = ""  # the benchmark that numbers the same questions
 
@@ -56,7 +54,7 @@ class Paper:
 
     tests: Mapping[str, int]  # benchmark: items at most, 0 for all
     seeds: Mapping[str, int]  # benchmark: how many
-    where: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # which rows: a list, or min and max
+    where: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # which rows: a column's pattern
     forced: Sequence[str] = ()  # seeds out of questions that are evaluated: there are no others
     repeats: Mapping[str, int] = field(default_factory=dict)  # samples an item, averaged
     temperatures: Mapping[str, float] = field(default_factory=dict)
@@ -79,7 +77,7 @@ def items(key: str, part: str = "test") -> list[Item]:
     among("part", part, ("test", "train"))
     known = BENCHMARKS[key]
     split = known.train if part == "train" and known.train else known.split
-    found = _loaded(key, split, mirror())
+    found = _loaded(key, split, os.environ.get(VARIABLE))
     return [item for item in found if not known.ours or share(item, known.ours) == (part == "test")]
 
 
@@ -96,7 +94,7 @@ def draw(found: Sequence[Item], count: int, why: str) -> list[Item]:
 
 
 @lru_cache(maxsize=64)
-def _loaded(key: str, split: str, root: Path | None) -> tuple[Item, ...]:
+def _loaded(key: str, split: str, mirror: str | None) -> tuple[Item, ...]:
     """All items of a split; ValueError naming data set, file and row when a row is not what the reader expects."""
     found = []
     for where, config, row in _rows(BENCHMARKS[key], split):
@@ -125,15 +123,7 @@ def item(key: str, row: Row) -> Item | None:
     meta = {name: row[name] for name in spec.get("keep", ()) if row.get(name)}
     if "solution" in spec:
         meta["solution"] = spec["solution"].format_map(row)
-    return Item(key, number, question, gold, scorer, known.tolerance, known.judge, stem, known.origin, meta=meta)
-
-
-def mirror() -> Path | None:
-    """Return the folder of local copies, None when COEVOLVE_DATA is not set; ValueError when it is no folder."""
-    named = os.environ.get(VARIABLE)
-    if named and not Path(named).expanduser().is_dir():
-        raise ValueError(f"{VARIABLE} must be a folder of data sets, got {named!r}")
-    return Path(named).expanduser() if named else None
+    return Item(key, number, question, gold, scorer, known.judge, stem, known.origin, meta=meta)
 
 
 def check(key: str) -> None:
@@ -149,7 +139,10 @@ def check(key: str) -> None:
 
 def _mirrored(known: Benchmark) -> Path | None:
     """The mirror's folder of a data set; ValueError when there is none and there is no download either."""
-    root = mirror()
+    named = os.environ.get(VARIABLE)
+    root = Path(named).expanduser() if named else None
+    if root and not root.is_dir():
+        raise ValueError(f"{VARIABLE} must be a folder of data sets, got {named!r}")
     if root and (root / known.key).is_dir():
         return root / known.key
     if not known.hub:

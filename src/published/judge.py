@@ -49,25 +49,18 @@ def _role(kind: str) -> Role:
 
 
 def verdicts(
-    engine: Engine,
-    items: Sequence[Item],
-    answers: Sequence[str | None],
-    *,
-    kind: str | None = None,
-    swap: bool = False,
-    key: tuple[int, ...] = (),
+    engine: Engine, items: Sequence[Item], answers: Sequence[str | None], key: tuple[int, ...] = ()
 ) -> list[bool | None]:
     """Ask the engine's policy "judge" whether each answer is right; None where it gave no verdict.
 
-    The prompt is the one of the item's benchmark, or of `kind` (math, choice, truthfulness, general). An answer of
-    None (nothing inside the answer tags) is wrong without asking. With `swap` answer and gold change places, where a
-    consistent judge says the same. Raises ValueError for an item without a kind.
+    The prompt is the one that the item's `judge` names. An answer of None (nothing inside the answer tags) is wrong
+    without asking. Raises ValueError for an item that names no prompt.
     """
     given = [i for i, answer in enumerate(answers) if answer is not None]
     turns = []
     for number, i in enumerate(given):
-        gold, answer = (answers[i], items[i].answer) if swap else (items[i].answer, answers[i])
-        turn = _role(kind or items[i].judge)(question=items[i].question, ground_truth=gold, model_answer=answer)
+        item = items[i]
+        turn = _role(item.judge)(question=item.question, ground_truth=item.answer, model_answer=answers[i])
         turns.append(replace(turn, key=(*key, number, 0)))
     said = {i: read_verdict(reply.text) for i, reply in zip(given, engine.answer(turns), strict=True)}
     return [said.get(i, False) for i in range(len(answers))]
@@ -120,27 +113,22 @@ def grade_run(run: str | Path, name: str, kind: str | None = None, max_tokens: i
         among("kind", kind, KINDS)
     run = Path(run)
     scores = unscored(run)
-    asked = _published(scores)
+    asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
     engine = _load(name, max_tokens)
     try:
-        correct = verdicts(engine, asked, list(scores["answer"]), kind=kind, key=(seed,))
+        correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None
-    scores = scores.assign(
-        gold=[item.answer for item in asked],
-        kind=[kind or item.judge for item in asked],
-        correct=pandas.array(correct, "boolean").astype("Int64"),
-    )
+    scores = scores.assign(gold=[item.answer for item in asked], kind=[item.judge for item in asked])
+    scores["correct"] = pandas.array(correct, "boolean").astype("Int64")
     write_atomically(run / "grades.csv", scores.to_csv(columns=FIELDS, index=False, lineterminator="\n"))
-    groups: dict[tuple[str, ...], list[bool | None]] = {}
-    for group, right in zip(zip(scores["family"], scores["stage"], scores["setup"], strict=True), correct, strict=True):
-        groups.setdefault(group, []).append(right)
     used = ", ".join(f"{count:,} {what.partition('/')[0]}" for what, count in engine.costs().items())
-    return [*(_line(group, found) for group, found in groups.items()), *filter(None, [used])]
+    groups = scores.groupby(["family", "stage", "setup"], sort=False)["correct"]
+    return [*(_line(" ".join(group), found) for group, found in groups), *filter(None, [used])]
 
 
-def _line(group: tuple[str, ...], correct: list[bool | None]) -> str:
-    found = summary(correct)
+def _line(name: str, correct: pandas.Series) -> str:
+    found = summary([None if pandas.isna(right) else bool(right) for right in correct])
     share = " ({accuracy:.1%}, 95 % {low:.1%} to {high:.1%})".format(**found) if found["n"] else ""
-    return f"{' '.join(group)}: {found['k']} of {found['n']} right{share}, {found['failures']} without a verdict"
+    return f"{name}: {found['k']} of {found['n']} right{share}, {found['failures']} without a verdict"

@@ -175,6 +175,6 @@ def test_a_world_with_nothing_left_is_one_line(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValueError, match="^world: no test item of humaneval is left beside the seeds$"):
         DataWorld("mae", ("humaneval",)).items("test")  # both questions of the mirror are seeds
     comas = data.PAPERS["comas"]
-    monkeypatch.setitem(data.PAPERS, "comas", replace(comas, where={"math": {"level": ["Level 9"]}}))
+    monkeypatch.setitem(data.PAPERS, "comas", replace(comas, where={"math": {"level": "Level 9"}}))
     with pytest.raises(ValueError, match="^world: no row of math is left to start from"):
         DataWorld("comas", ("math", "gsm8k")).items("test")

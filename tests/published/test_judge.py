@@ -62,24 +62,14 @@ def engine(say, seen: list[Turn] | None = None) -> Batched:
     return Batched(generate)
 
 
-def test_answer_and_gold_stand_in_their_own_places() -> None:
-    seen: list[Turn] = []
-    for swap, gold, mine in ((False, "GOLD", "MINE"), (True, "MINE", "GOLD")):
-        verdicts(engine(lambda text: TRUE, seen), [item(1, gold=("GOLD", "other"))], ["MINE"], swap=swap)
-        turn = seen.pop()
-        text = turn.messages[0]["content"]
-        assert "Question: Question 1?" in text
-        assert f"Ground truth: {gold}" in text and f"model's answer: {mine}" in text
-        assert (turn.role, turn.policy, turn.temperature) == ("eval", "judge", 1.0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_has_its_own_prompt(kind: str) -> None:
+def test_answer_and_gold_stand_in_their_own_places_of_each_kinds_prompt(kind: str) -> None:
     seen: list[Turn] = []
-    verdicts(engine(lambda text: TRUE, seen), [item(1, kind), item(1, "general")], ["a", "a"])
-    verdicts(engine(lambda text: TRUE, seen), [item(1, "general")], ["a"], kind=kind)
-    own, general, chosen = (turn.messages[0]["content"] for turn in seen)
-    assert chosen == own and (own == general) == (kind == "general")
+    verdicts(engine(lambda text: TRUE, seen), [item(1, kind, ("GOLD", "other")), item(2, "general")], ["MINE", "a"])
+    text, general = (turn.messages[0]["content"] for turn in seen)
+    assert "Question: Question 1?" in text and "Ground truth: GOLD" in text and "model's answer: MINE" in text
+    assert (text.split("Question:")[0] == general.split("Question:")[0]) == (kind == "general")
+    assert {(turn.role, turn.policy, turn.temperature) for turn in seen} == {("eval", "judge", 1.0)}
     with pytest.raises(ValueError, match=r"^judge must be one of math, choice, truthfulness, general, got ''$"):
         verdicts(engine(lambda text: TRUE), [item(1, "")], ["a"])
 
@@ -100,9 +90,12 @@ def test_a_judge_that_changes_its_mind_when_answer_and_gold_change_places() -> N
     def partial(text: str) -> str:  # calls 7 and 7.0 the same in one direction only
         return TRUE if "Ground truth: 7\n" in text else FALSE
 
-    asked, answers = [item(1), item(2), item(3, gold="8"), item(4)], ["7", "7.0", "9", None]
-    correct, swapped = (verdicts(engine(partial), asked, answers, swap=swap) for swap in (False, True))
-    assert (correct, swapped) == ([True, True, False, False], [True, False, False, False])
+    golds, answers = ["7", "7", "8"], ["7", "7.0", "9"]
+    ways = [
+        verdicts(engine(partial), [item(i, gold=gold) for i, gold in enumerate(one)], other)
+        for one, other in ((golds, answers), (answers, golds))
+    ]
+    assert ways == [[True, True, False], [True, False, False]]
 
 
 class Careful(Batched, ServedPolicy):
