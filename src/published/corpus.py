@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from coevolve.papers.spice.method import Corpus
 
-TINY = ("math", "general", "both")
-NONE = "none"  # no corpus: the ablation of Figure 4(b)
 HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
 FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
@@ -73,10 +71,10 @@ class TextCorpus:
             if text:
                 yield {"text": text.encode(errors="replace").decode()}
         if not filled[True]:
-            known, given = ", ".join(SUFFIXES), ", ".join(self.fields)
             raise ValueError(
-                f"corpus {self.name!r} holds no text: files are {known} in UTF-8; JSON lines and rows have it in "
-                f"{given} (here are {sorted(columns)}), or in the FIELD of corpus=SOURCE#FIELD"
+                f"corpus {self.name!r} holds no text: files are {', '.join(SUFFIXES)} in UTF-8; JSON lines and rows "
+                f"have it in {', '.join(self.fields)} (here are {sorted(columns)}), "
+                "or in the FIELD of corpus=SOURCE#FIELD"
             )
         yield {"text": str(filled[False])}
 
@@ -139,18 +137,15 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
     `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
     Raises ValueError, in one line, for anything else and when files hold no text; warns of texts that are left out.
     """
+    from tinyworld import documents
+
     names = [fspath(one) for one in ([source] if isinstance(source, str | PathLike) else source)]
-    if names == [NONE]:
+    if names == ["none"]:  # the ablation of Figure 4(b)
         return None
     parts: list[Corpus] = []
     for name in names:
         share = max(1, size // len(names))
-        if name in TINY:
-            from tinyworld import documents
-
-            parts += documents.corpus(name, share)
-        else:
-            parts.append(_texts(name, share, limit))
+        parts += documents.corpus(name, share) if name in documents.HALVES else [_texts(name, share, limit)]
     if not parts:
         raise ValueError("corpus must name at least one source of documents, got none")
     return parts[0] if len(parts) == 1 else Mixture(parts)
@@ -168,8 +163,8 @@ def _texts(name: str, size: int, limit: int) -> TextCorpus:
         return made
     if HUB.fullmatch(source):
         return TextCorpus(source, partial(_rows_of_hub, source, size, fields), size, fields, limit)
-    kinds = ", ".join((*TINY, NONE))
-    raise ValueError(f"corpus must be one of {kinds}, a folder or file of text, or owner/name of the hub, got {name!r}")
+    allowed = "one of math, general, both, none, a folder or file of text, or owner/name of the hub"
+    raise ValueError(f"corpus must be {allowed}, got {name!r}")
 
 
 def _files(root: Path) -> list[Path]:

@@ -20,7 +20,6 @@ from coevolve.checks import among
 from published.rows import READERS, Item, Row, digest
 
 VARIABLE = "COEVOLVE_DATA"
-Part = tuple[str, str | None, Iterable[Any]]  # where it stands, its configuration, its rows
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def _rows(known: Benchmark, split: str) -> Iterator[tuple[str, str | None, Any]]
             yield f"{where} row {number}", config, row
 
 
-def _local(known: Benchmark, place: Path, split: str) -> Iterator[Part]:
+def _local(known: Benchmark, place: Path, split: str) -> Iterator[tuple[str, str | None, list[Any]]]:
     """The files of the mirror: SPLIT.jsonl, or parts as the hub names them (SPLIT-00000-of-00002.parquet)."""
     name = re.compile(rf"{re.escape(split)}(-\d+-of-\d+)?\.(jsonl|parquet)")
     for config in known.configs or (None,):
@@ -188,7 +187,7 @@ def _read(file: Path, key: str) -> list[Any]:
         raise ValueError(f"{key}: {file} cannot be read: {_line(error)}") from None
 
 
-def _remote(known: Benchmark, split: str) -> Iterator[Part]:
+def _remote(known: Benchmark, split: str) -> Iterator[tuple[str, str | None, Iterable[Any]]]:
     """The hub's rows at the pinned revision; of a data set that is a script the files as they are."""
     from datasets import load_dataset
     from huggingface_hub import hf_hub_download

@@ -102,16 +102,14 @@ def _load(name: str, max_tokens: int) -> Engine:
     return Batched(partial(policy.generate, max_tokens=max_tokens))
 
 
-def grade_run(run: str | Path, name: str, kind: str | None = None, max_tokens: int = 2048) -> list[str]:
+def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2048) -> list[str]:
     """Ask a judge about every unscored answer of a run, write the run's grades.csv, and return a line a data set.
 
     Stages and set-ups are told apart. `kind` (math, choice, truthfulness, general) is the data set's own unless it is
     given. An answer that the judge gave no verdict on is a failure: blank in `correct`, and counted apart.
     Raises ValueError before the judge is loaded when there is nothing to grade or a gold cannot be had.
     """
-    if kind:
-        among("kind", kind, KINDS)
-    run = Path(run)
+    among("kind", kind, (None, *KINDS))
     scores = unscored(run)
     asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]

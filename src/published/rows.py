@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 from coevolve.parse import boxed
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-BY_LETTER = "Answer with the letter of the right option."
 STDIN = "Write a Python program that reads from standard input and writes to standard output."
 SHIM = """class np:
     ndarray = ()
@@ -81,11 +80,8 @@ def digest(text: str) -> str:
 
 def columns(row: Row, paths: str | Sequence[str]) -> list[Any]:
     """Return the values of one or several columns; a dot goes into a column, one of lists gives all of its values."""
-    found: list[Any] = []
-    for path in [paths] if isinstance(paths, str) else paths:
-        value = reduce(getitem, path.split("."), row)
-        found += value if isinstance(value, list) else [value]
-    return found
+    values = [reduce(getitem, path.split("."), row) for path in ([paths] if isinstance(paths, str) else paths)]
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
 
 
 def shown(row: Row, spec: Row) -> str:
@@ -128,7 +124,7 @@ def choice(row: Row, spec: Row) -> tuple[str, str] | None:
     if right not in order:  # an unlabelled row of a hidden test split
         return None
     lines = [f"({letter}) {options[i]}" for letter, i in zip(LETTERS, order, strict=False)]
-    return "\n".join([question, *lines, BY_LETTER]), LETTERS[order.index(right)]
+    return "\n".join([question, *lines, "Answer with the letter of the right option."]), LETTERS[order.index(right)]
 
 
 def _right(row: Row, spec: Row) -> int:

@@ -109,20 +109,15 @@ def test_verdicts(key: str, number: int) -> None:
 
 
 def test_questions_as_the_solver_reads_them() -> None:
-    first = {
-        key: data.items(key)[0].question for key in ("boolq", "hellaswag", "mbpp", "scibench", "livebench_reasoning")
-    }
+    first = {key: data.items(key)[0].question for key in data.BENCHMARKS}
     assert first["boolq"] == "The zork is blue.\n\nis the zork blue\n\nAnswer yes or no."
-    assert first["hellaswag"].startswith(
-        "Which ending continues the text best?\nHe opens it and\n(A) flies\n(B) enters\n"
-    )
+    options = "(A) flies\n(B) enters\n"
+    assert first["hellaswag"].startswith(f"Which ending continues the text best?\nHe opens it and\n{options}")
     assert first["mbpp"] == "Double!\nYour function has to pass this test:\nassert double(2) == 4"
     assert first["scibench"] == 'How long is the wire?\nThe unit of the answer should be "cm".'
     assert first["livebench_reasoning"] == "Who lies, Ann or Bob?"
-    assert [data.items(key)[1].question for key in ("olympiadbench", "scibench")] == [
-        "How long? The unit of the answer is cm.",
-        "How small is it?",
-    ]
+    assert data.items("olympiadbench")[1].question == "How long? The unit of the answer is cm."
+    assert data.items("scibench")[1].question == "How small is it?"
 
 
 def test_gpqa_options_are_shuffled_per_item_and_the_same_everywhere() -> None:

@@ -1,6 +1,5 @@
 """A paper's published tests and seeds as a world: what never meets, what is counted, and that methods play on it."""
 
-import inspect
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,8 +9,7 @@ import pytest
 from coevolve.driver import Batched
 from coevolve.held_out import score, tally
 from coevolve.papers.sage.method import SAGE
-from coevolve.types import Reply, Role
-from coevolve.worlds import World
+from coevolve.types import Reply, Role, Turn
 from published import data
 from published.rows import Item, normal
 from published.world import DataWorld, named
@@ -21,15 +19,6 @@ pytestmark = pytest.mark.usefixtures("local")
 
 def texts(items: Iterable[Item]) -> set[str]:
     return {normal(item.question) for item in items}
-
-
-def test_it_answers_everything_that_a_method_may_ask() -> None:
-    for name, theirs in vars(World).items():
-        if inspect.isfunction(theirs) and not name.startswith("_"):
-            ours = inspect.signature(getattr(DataWorld, name))
-            assert [*ours.parameters] == [*inspect.signature(theirs).parameters], name
-    made = DataWorld("mae", ("gsm8k",))
-    assert (made.name, made.domains, made.grading) == ("data:gsm8k", ("gsm8k",), "math")
 
 
 @pytest.mark.parametrize("paper", data.PAPERS)
@@ -89,16 +78,13 @@ def test_spice_answers_aime_32_times_at_its_temperature() -> None:
     made = DataWorld("spice", ("aime24", "gsm8k"))
     found = made.items("test", 5)
     assert [item.family for item in found] == ["gsm8k"] * 5 + ["aime24"] * 32
-    seen = []
-
-    def generate(turns: list) -> list[Reply]:
-        seen.extend(turn.temperature for turn in turns)
-        return [Reply(turn, "<answer>25</answer>") for turn in turns]
-
-    rows = score(Batched(generate), Role("solver", "{question}"), found, made)
-    assert seen == [0.0] * 5 + [0.6] * 32 and tally(rows[5:]) == {"k": 32, "n": 32}
-    score(Batched(generate), Role("solver", "{question}"), found[-1:], made, temperature=1.0)
-    assert seen[-1] == 1.0  # who says a temperature gets it
+    seen: list[Turn] = []
+    says = Batched(lambda turns: seen.extend(turns) or [Reply(turn, "<answer>25</answer>") for turn in turns])
+    rows = score(says, Role("solver", "{question}"), found, made)
+    assert [turn.temperature for turn in seen] == [0.0] * 5 + [0.6] * 32
+    assert tally(rows[5:]) == {"k": 32, "n": 32}
+    score(says, Role("solver", "{question}"), found[-1:], made, temperature=1.0)
+    assert seen[-1].temperature == 1.0  # who says a temperature gets it
     assert {item.temperature for item in DataWorld("comas", ("gsm8k",)).items("test")} == {0.7}
 
 
@@ -125,9 +111,8 @@ def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
     assert "TWO = 2" in question and SAGE(world=made, prompt="full").verify(task, Reply(None, reply)) == 1.0
     (item,) = [item for _, item in made.seed_rows() if item.question == question]
     sage = SAGE(world=made, prompt="full")
-    (row,) = score(
-        Batched(lambda turns: [Reply(turn, reply) for turn in turns]), sage.solver, [item], made, read=sage.read_answer
-    )
+    says = Batched(lambda turns: [Reply(turn, reply) for turn in turns])
+    (row,) = score(says, sage.solver, [item], made, read=sage.read_answer)
     assert row["correct"] == 1, "and the test reads replies as training does"
 
 
@@ -144,12 +129,12 @@ def test_worlds_by_name_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert named("data:gsm8k, math", "mae") == DataWorld("mae", ("gsm8k", "math"))
     assert named("data:gsm8k,math", "mae").name == "data:gsm8k,math"
     assert named("data:aime24", "spice", seeds=False).lists.tests == {"aime24": 0}
-    for name, message in (
-        ("data:", "^KEY of world=data:KEY,KEY must be one of .*, got ''$"),
-        ("data:gsm8k,,math", "^KEY of world=data:KEY,KEY must be one of .*, got ''$"),
-        ("data:gsm", r"^KEY of world=data:KEY,KEY must be one of .*, got 'gsm'; did you mean 'gsm8k'\?$"),
-        ("data:aime24", "^world: the method starts from questions of a train split, and aime24 has none$"),
-    ):
+    for name, message in {
+        "data:": "^KEY of world=data:KEY,KEY must be one of .*, got ''$",
+        "data:gsm8k,,math": "^KEY of world=data:KEY,KEY must be one of .*, got ''$",
+        "data:gsm": r"^KEY of world=data:KEY,KEY must be one of .*, got 'gsm'; did you mean 'gsm8k'\?$",
+        "data:aime24": "^world: the method starts from questions of a train split, and aime24 has none$",
+    }.items():
         with pytest.raises(ValueError, match=message):
             named(name, "mae")
     with pytest.raises(ValueError, match=r"^paper must be one of mae, .*, got 'azr'$"):
