@@ -16,7 +16,7 @@ import datasets
 import torch
 
 from coevolve import config
-from coevolve.loop import Trainer
+from coevolve.trainer import Trainer
 from published.corpus import find
 from tinyworld.documents import TinyCorpus
 

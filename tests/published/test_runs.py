@@ -18,7 +18,6 @@ from coevolve.types import Reply
 from published.world import DataWorld
 from tinyworld import documents
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"batch_size": 4, "max_tokens": 32, "eval_items": 24, "eval_every": 2, "save_every": 1, "learning_rate": 3e-4}
 SMALL["world"] = "data:gsm8k"
 
@@ -100,7 +99,7 @@ MISTAKES = {
     "3": "world must be tiny, data, data:KEY,KEY or package.module:Class, got 3",
     "data:aime24": "world: the method starts from questions of a train split, and aime24 has none",
     "data:math": "math: no test.jsonl or .parquet in ",  # half a mirror
-    "data:gsm8k,gpqa_main": "gpqa_main cannot be had from the hub: GatedRepoError at https://huggingface.co/datasets/Idavidrein/gpqa",
+    "data:gsm8k,gpqa_main": "gpqa_main cannot be had from the hub: ConnectionError at https://huggingface.co/datasets/",
     "data:gsm8k,usaco": "usaco cannot be downloaded (",
 }
 
@@ -109,11 +108,8 @@ MISTAKES = {
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(
     world: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    from huggingface_hub.errors import GatedRepoError
-
     def refused(*_: object, **__: object) -> None:
-        answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
-        raise GatedRepoError("Dataset is gated.\nMore.", response=answer)
+        raise ConnectionError("No way.\nMore.")
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
     (folder / "math").mkdir(exist_ok=True)
@@ -146,12 +142,5 @@ def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists(capsys: pytest.CaptureFixture) -> None:
     assert main(["differences"]) == 0
     table = capsys.readouterr().out
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.count("|") == 5]
-    assert "\n".join(rows) + "\n" == table and len(rows) > 5
-    assert main(["differences", "sage", "steps=7", "world=tiny"]) == 0
-    said = capsys.readouterr().out
-    assert "| sage | `steps` | 200 | 7 |\n" in said and "| sage | `world` | data | tiny |\n" in said
-    for name in config.METHODS:
-        for field, paper, here in config.differences(config.build(name, "gpu", out="x")):
-            assert f"| {name} | `{field}` |" in table and paper != here
+    page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.count("|") == 5] == table.splitlines() != []
