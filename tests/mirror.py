@@ -98,12 +98,13 @@ def write(folder: Path) -> Path:
     from published.data import BENCHMARKS
 
     for key, known in BENCHMARKS.items():
-        for config in known.configs:
+        several = len(known.configs) > 1
+        for config in known.configs if several else ():
             question, gold = BBH.get(config, (f"{config}?", "Yes"))
             lines(folder / key / config / f"{known.split}.jsonl", [{"input": question, "target": gold}])
         for name, row in zip(known.files, TESTS.get(key, []), strict=False):
             lines(folder / key / name, [row])
-        if not known.configs and not known.files:
+        if not several and not known.files:
             lines(folder / key / f"{known.split}.jsonl", TESTS[key])
         if key in TRAIN:
             lines(folder / key / f"{known.train}.jsonl", TRAIN[key])

@@ -32,6 +32,7 @@ Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
     "[] or [rank at least 1, alpha, dropout below 1]",
 ]
+World = Annotated[str, "tiny, data, data:KEY,KEY or package.module:Class"]
 Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each at least 0"]
 
 
@@ -142,7 +143,7 @@ def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: 
     cls, tables = method(name), presets() | {"none": {}}
     among("preset", preset, tables)
     chosen = {"seed": seed, **tables[preset].get("all", {}), **tables[preset].get(name, {}), **(overrides or {})}
-    theirs, annotations = settable(cls), get_type_hints(cls, include_extras=True) | {"world": str}  # by its name
+    theirs, annotations = settable(cls), get_type_hints(cls, include_extras=True) | {"world": World}
     for key in chosen:
         among("field", key, sorted({*settable(Run), *theirs}))
     mine = {key: value for key, value in chosen.items() if key not in theirs}

@@ -48,15 +48,15 @@ def base_of(name: str) -> str:
     return base_of(json.loads(settings.read_text(encoding="utf-8"))["base_model_name_or_path"])
 
 
-def ask(name: str, kind: str, file: str) -> str:
+def ask(name: str, kind: str, file: str, revision: str | None = None) -> str:
     """Return why the hub cannot serve a file of a model or dataset, or "" when it can or the cache holds the file."""
     from httpx import HTTPError
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError
 
-    if isinstance(try_to_load_from_cache(name, file, repo_type=kind), str):
+    if isinstance(try_to_load_from_cache(name, file, repo_type=kind, revision=revision), str):
         return ""
-    url = hf_hub_url(name, file, repo_type=kind)
+    url = hf_hub_url(name, file, repo_type=kind, revision=revision)
     try:
         get_hf_file_metadata(url, timeout=SECONDS)
     except (EntryNotFoundError, HTTPError, OSError) as error:

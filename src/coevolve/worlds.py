@@ -89,9 +89,9 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
     if not isinstance(name, str):
         return name
     if name.partition(":")[0] == "data":
-        from published.world import world
+        from published.world import named
 
-        return world(name, paper, seeds=seeds)
+        return named(name, paper, seeds)
     module, _, wanted = ("tinyworld.oracle:TinyWorld" if name == "tiny" else name).partition(":")
     try:
         kind = getattr(import_module(module), wanted)

@@ -9,44 +9,30 @@ import json
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike, fspath
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow
 
-TINY = ("math", "general", "both")
-NONE = "none"  # no corpus: the ablation of Figure 4(b)
+    from coevolve.papers.spice.method import Corpus
+
 HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
 FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
 SHUFFLE = 10_000  # rows that a streamed data set is shuffled through
-PLACES = 20  # drawn in a long text that may be blank there
-Row = dict[str, Any]
-
-
-class Corpus(Protocol):
-    """Documents to draw from."""
-
-    @property
-    def unreadable(self) -> int:
-        """How many files, lines and rows hold no readable text."""
-
-    def __len__(self) -> int:
-        """How many documents there are."""
-
-    def sample(self, rng: Random) -> str:
-        """Draw a document uniformly, cut to the corpus's limit."""
+Rows = Callable[[], Iterator[dict[str, Any]]]
 
 
 class Mixture:
     """Several corpora in equal parts (Appendix 8: half mathematics, half general), whatever their sizes."""
 
-    def __init__(self, parts: Sequence[Corpus]):
+    def __init__(self, parts: Sequence["Corpus"]):
         self.parts = parts
 
     def __len__(self) -> int:
@@ -69,32 +55,32 @@ class TextCorpus:
     the same ones are not read again. Raises ValueError, on first use, when no row holds a text.
     """
 
-    def __init__(
-        self, name: str, rows: Callable[[], Iterator[Row]], version: object, fields: Sequence[str], limit: int
-    ):
+    def __init__(self, name: str, rows: Rows, version: object, fields: Sequence[str], limit: int):
         self.name, self.rows, self.fields, self.limit = name, rows, fields, limit
-        self.version = hashlib.sha256(repr((name, version, fields)).encode(errors="surrogateescape")).hexdigest()[:32]
+        self.version = hashlib.sha256(repr((name, fields, version)).encode(errors="surrogateescape")).hexdigest()[:32]
 
     def _read(self) -> Iterator[dict[str, str]]:
-        """The text of every row, empty where it has none; half a surrogate pair becomes a question mark."""
+        """Every text, and at last the number of rows without one; half a surrogate pair becomes a question mark."""
         columns: set[str] = set()
-        filled = False
+        filled: Counter[bool] = Counter()
         for row in self.rows():
             columns.update(row)
             texts = [row[field].removeprefix("\ufeff") for field in self.fields if isinstance(row.get(field), str)]
             text = next(filter(str.strip, texts), "")
-            filled = filled or bool(text)
-            yield {"text": text.encode(errors="replace").decode()}
-        if not filled:
-            known, given = ", ".join(SUFFIXES), ", ".join(self.fields)
+            filled[bool(text)] += 1
+            if text:
+                yield {"text": text.encode(errors="replace").decode()}
+        if not filled[True]:
             raise ValueError(
-                f"corpus {self.name!r} holds no text: files are {known} in UTF-8; JSON lines and rows have it in "
-                f"{given} (here are {sorted(columns)}), or in the FIELD of corpus=SOURCE#FIELD"
+                f"corpus {self.name!r} holds no text: files are {', '.join(SUFFIXES)} in UTF-8; JSON lines and rows "
+                f"have it in {', '.join(self.fields)} (here are {sorted(columns)}), "
+                "or in the FIELD of corpus=SOURCE#FIELD"
             )
+        yield {"text": str(filled[False])}
 
     @cached_property
     def texts(self) -> "pyarrow.ChunkedArray":
-        """All texts, mapped into memory."""
+        """All texts and the number that `_read` ends with, mapped into memory."""
         from datasets import Dataset, Features, Value
         from datasets.exceptions import DatasetGenerationError
 
@@ -103,38 +89,30 @@ class TextCorpus:
             found = Dataset.from_generator(self._read, features, fingerprint=f"coevolve-{self.version}")
         except DatasetGenerationError as error:
             raise (error.__cause__ or error) from None
-        return found.data.column("text")
-
-    @cached_property
-    def filled(self) -> Any:
-        """The numbers of the texts that are not empty, as an array."""
-        import numpy
-        from pyarrow.compute import binary_length
-
-        filled = numpy.flatnonzero(binary_length(self.texts).to_numpy())
-        if lost := len(self.texts) - len(filled):
-            fields = ", ".join(self.fields)
-            line = f"{lost} files or lines are left out, which are not UTF-8 or have no text in {fields}"
+        texts = found.data.column("text")
+        if (lost := texts[-1].as_py()) != "0":
+            line = (
+                f"{lost} files or lines are left out, which are not UTF-8 or have no text in {', '.join(self.fields)}"
+            )
             warnings.warn(f"corpus {self.name!r}: {line}", stacklevel=1)
-        return filled
+        return texts
 
     @property
     def unreadable(self) -> int:
         """How many files, lines or rows are left out."""
-        return len(self.texts) - len(self.filled)
+        return int(self.texts[-1].as_py())
 
     def __len__(self) -> int:
-        return len(self.filled)
+        return len(self.texts) - 1
 
     def sample(self, rng: Random) -> str:
         """Draw a document; of a long text only the segment's bytes are read."""
-        text = self.texts[int(self.filled[rng.randrange(len(self))])].as_buffer()
-        for _ in range(PLACES):
-            first = rng.randrange(text.size - self.limit + 1) if text.size > self.limit else 0
-            last = min(text.size, first + self.limit)
-            if found := _whole_words(bytes(text[first:last]), first > 0, last < text.size):
-                return found
-        whole = text.to_pybytes().decode().strip().encode()  # a text that is blank nearly everywhere
+        text = self.texts[rng.randrange(len(self))].as_buffer()
+        first = rng.randrange(text.size - self.limit + 1) if text.size > self.limit else 0
+        last = min(text.size, first + self.limit)
+        if found := _whole_words(bytes(text[first:last]), first > 0, last < text.size):
+            return found
+        whole = text.to_pybytes().decode().strip().encode()  # blank there: the text's beginning
         return _whole_words(whole[: self.limit], False, len(whole) > self.limit)
 
 
@@ -151,7 +129,7 @@ def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
     return text.strip()
 
 
-def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
+def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> "Corpus | None":
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
@@ -159,33 +137,34 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
     `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
     Raises ValueError, in one line, for anything else and when files hold no text; warns of texts that are left out.
     """
+    from tinyworld import documents
+
     names = [fspath(one) for one in ([source] if isinstance(source, str | PathLike) else source)]
-    if names == [NONE]:
+    if names == ["none"]:  # the ablation of Figure 4(b)
         return None
-    parts = [part for name in names for part in _parts(name, max(1, size // len(names)), limit)]
+    parts: list[Corpus] = []
+    for name in names:
+        share = max(1, size // len(names))
+        parts += documents.corpus(name, share) if name in documents.HALVES else [_texts(name, share, limit)]
     if not parts:
         raise ValueError("corpus must name at least one source of documents, got none")
     return parts[0] if len(parts) == 1 else Mixture(parts)
 
 
-def _parts(name: str, size: int, limit: int) -> list[Corpus]:
-    if name in TINY:
-        from tinyworld.documents import corpus
-
-        return [*corpus(name, size)]
+def _texts(name: str, size: int, limit: int) -> TextCorpus:
+    """The corpus of a folder, a file or a data set of the hub."""
     source, _, field = (name, "", "") if Path(name).expanduser().exists() else name.partition("#")
     path, fields = Path(source).expanduser(), (field,) if field else FIELDS
     if source and path.exists():
         files = _files(path)
-        stats = [(str(file), file.stat() if file.exists() else None) for file in files]
-        version = [(file, stat and (stat.st_size, stat.st_mtime_ns)) for file, stat in stats]
-        made = TextCorpus(str(path), lambda: _rows_of_files(files, fields[0]), version, fields, limit)
+        version = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        made = TextCorpus(str(path), partial(_rows_of_files, files, fields[0]), version, fields, limit)
         len(made)  # so that faults are said here
-        return [made]
+        return made
     if HUB.fullmatch(source):
-        return [TextCorpus(source, lambda: _rows_of_hub(source, size, fields), size, fields, limit)]
-    kinds = ", ".join((*TINY, NONE))
-    raise ValueError(f"corpus must be one of {kinds}, a folder or file of text, or owner/name of the hub, got {name!r}")
+        return TextCorpus(source, partial(_rows_of_hub, source, size, fields), size, fields, limit)
+    allowed = "one of math, general, both, none, a folder or file of text, or owner/name of the hub"
+    raise ValueError(f"corpus must be {allowed}, got {name!r}")
 
 
 def _files(root: Path) -> list[Path]:
@@ -198,10 +177,10 @@ def _files(root: Path) -> list[Path]:
         seen.add(place)
         below[:] = sorted(name for name in below if not name.startswith("."))
         found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-    return [path for path in found if path.suffix.lower() in SUFFIXES]
+    return [path for path in found if path.suffix.lower() in SUFFIXES and path.exists()]
 
 
-def _rows_of_files(files: Sequence[Path], field: str) -> Iterator[Row]:
+def _rows_of_files(files: Sequence[Path], field: str) -> Iterator[dict[str, Any]]:
     """A row for every file and, of JSON lines, for every filled line; empty for what cannot be read."""
     for path in files:
         try:
@@ -215,7 +194,7 @@ def _rows_of_files(files: Sequence[Path], field: str) -> Iterator[Row]:
             yield {}
 
 
-def _object(line: bytes) -> Row:
+def _object(line: bytes) -> dict[str, Any]:
     """The object of a JSON line; empty when it holds none."""
     try:
         row = json.loads(line)
@@ -224,7 +203,7 @@ def _object(line: bytes) -> Row:
     return row if isinstance(row, dict) else {}
 
 
-def _rows_of_hub(name: str, size: int, fields: Sequence[str]) -> Iterator[Row]:
+def _rows_of_hub(name: str, size: int, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The first rows of the train split, streamed and shuffled; only one when rows have none of the fields."""
     from datasets import load_dataset
 

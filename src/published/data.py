@@ -1,7 +1,7 @@
 """The papers' data sets: the registry of benchmarks.toml, where their rows come from, and their items.
 
-Rows come from a mirror first, else the hub. The mirror is the folder in COEVOLVE_DATA: KEY/SPLIT.jsonl (or .json,
-.parquet, numbered parts), with a folder per configuration where a benchmark has several.
+Rows come from a mirror first, else the hub. The mirror is the folder in COEVOLVE_DATA: KEY/SPLIT.jsonl (or .parquet,
+or numbered parts), with a folder per configuration where a benchmark has several.
 """
 
 import json
@@ -20,7 +20,6 @@ from coevolve.checks import among
 from published.rows import READERS, Item, Row, digest
 
 VARIABLE = "COEVOLVE_DATA"
-Part = tuple[str, str | None, Iterable[Any]]  # where it stands, its configuration if there are several, its rows
 
 
 @dataclass(frozen=True)
@@ -33,18 +32,14 @@ class Benchmark:
     fields: Mapping[str, Any]
     scorer: str
     licence: str
-    size: int  # items of the evaluated split, as published
-    hub: str = ""
-    config: str | None = None
+    hub: str = ""  # empty: it cannot be downloaded
     configs: Sequence[str] = ()
-    train: str | None = None  # None: there is only one split
+    train: str = ""  # empty: there is only one split
     revision: str | None = None
     files: Sequence[str] = ()  # read as they are: the data set is a script
     judge: str = ""
-    tolerance: float = 0.0
     ours: int = 0  # no test split: one item in so many is ours
     origin: str = ""  # the benchmark that numbers the same questions
-    note: str = ""
 
     @property
     def trains(self) -> bool:
@@ -58,13 +53,12 @@ class Paper:
 
     tests: Mapping[str, int]  # benchmark: items at most, 0 for all
     seeds: Mapping[str, int]  # benchmark: how many
-    where: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # which rows: a list, or min and max
+    where: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # which rows: a column's pattern
     forced: Sequence[str] = ()  # seeds out of questions that are evaluated: there are no others
     repeats: Mapping[str, int] = field(default_factory=dict)  # samples an item, averaged
     temperatures: Mapping[str, float] = field(default_factory=dict)
     temperature: float | None = None  # of all tests; None: the set-up's own
     domains: Mapping[str, str] = field(default_factory=dict)  # what the paper calls its sources
-    note: str = ""
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8"))
@@ -82,7 +76,7 @@ def items(key: str, part: str = "test") -> list[Item]:
     among("part", part, ("test", "train"))
     known = BENCHMARKS[key]
     split = known.train if part == "train" and known.train else known.split
-    found = _loaded(key, split, mirror())
+    found = _loaded(key, split, os.environ.get(VARIABLE))
     return [item for item in found if not known.ours or share(item, known.ours) == (part == "test")]
 
 
@@ -99,17 +93,17 @@ def draw(found: Sequence[Item], count: int, why: str) -> list[Item]:
 
 
 @lru_cache(maxsize=64)
-def _loaded(key: str, split: str, root: Path | None) -> tuple[Item, ...]:
+def _loaded(key: str, split: str, mirror: str | None) -> tuple[Item, ...]:
     """All items of a split; ValueError naming data set, file and row when a row is not what the reader expects."""
     found = []
-    for where, row in rows(BENCHMARKS[key], split):
+    for where, config, row in _rows(BENCHMARKS[key], split):
         try:
-            found.append(item(key, row))
+            columns = json.loads(row) if isinstance(row, str) else row
+            found.append(item(key, {"subset": config} | columns))
         except KeyError as error:
             raise ValueError(f"{where} has no column {error}") from None
         except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
-            why = " ".join(str(error).split())[:200]
-            raise ValueError(f"{where} does not read as {key}'s rows do ({why})") from None
+            raise ValueError(f"{where} does not read as {key}'s rows do ({_line(error)})") from None
     return tuple(filter(None, found))
 
 
@@ -128,102 +122,72 @@ def item(key: str, row: Row) -> Item | None:
     meta = {name: row[name] for name in spec.get("keep", ()) if row.get(name)}
     if "solution" in spec:
         meta["solution"] = spec["solution"].format_map(row)
-    return Item(key, number, question, gold, scorer, known.tolerance, known.judge, stem, known.origin, meta=meta)
-
-
-def mirror() -> Path | None:
-    """Return the folder of local copies, None when COEVOLVE_DATA is not set; ValueError when it is no folder."""
-    named = os.environ.get(VARIABLE)
-    if named and not Path(named).expanduser().is_dir():
-        raise ValueError(f"{VARIABLE} must be a folder of data sets, got {named!r}")
-    return Path(named).expanduser() if named else None
-
-
-def rows(known: Benchmark, split: str) -> Iterator[tuple[str, Row]]:
-    """Yield (where it stands, row) of a split in its original schema and order; `subset` names one of several configs.
-
-    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and why; and when a file
-    cannot be read as what its name says.
-    """
-    place = _mirrored(known)
-    for where, config, found in _local(known, place, split) if place else _remote(known, split):
-        for number, row in enumerate(found, 1):
-            if not isinstance(row, dict):
-                raise ValueError(f"{where} row {number} must be an object with the set's columns, got {repr(row)[:40]}")
-            yield f"{where} row {number}", row | ({"subset": config} if config else {})
+    return Item(key, number, question, gold, scorer, known.judge, stem, known.origin, meta=meta)
 
 
 def check(key: str) -> None:
     """Raise ValueError, in one line, when a data set is neither in the mirror nor in the cache nor on the hub."""
+    from coevolve import preflight
+
     known = BENCHMARKS[key]
-    if not (_mirrored(known) or _cached(known)) and (why := _refused(known)):
-        raise ValueError(why)
+    if not _mirrored(known):
+        file = (*known.files, "README.md")[0]
+        if why := preflight.ask(known.hub, "dataset", file, known.revision):
+            raise ValueError(f"{key} {why}; a copy can stand in {VARIABLE}/{key}")
 
 
 def _mirrored(known: Benchmark) -> Path | None:
     """The mirror's folder of a data set; ValueError when there is none and there is no download either."""
-    root = mirror()
+    named = os.environ.get(VARIABLE)
+    root = Path(named).expanduser() if named else None
+    if root and not root.is_dir():
+        raise ValueError(f"{VARIABLE} must be a folder of data sets, got {named!r}")
     if root and (root / known.key).is_dir():
         return root / known.key
     if not known.hub:
-        raise ValueError(f"{known.key} cannot be downloaded ({known.note}); put it into {VARIABLE}/{known.key}")
+        raise ValueError(f"{known.key} cannot be downloaded (docs/data.md): make {VARIABLE}/{known.key} of its files")
     return None
 
 
-def _cached(known: Benchmark) -> bool:
-    """Whether an earlier run has downloaded a data set."""
-    from datasets.config import HF_DATASETS_CACHE
-    from huggingface_hub import try_to_load_from_cache
+def _rows(known: Benchmark, split: str) -> Iterator[tuple[str, str | None, Any]]:
+    """(where it stands, its configuration, row) of a split in the original schema and order; text is a line of JSON.
 
-    about = {"repo_type": "dataset", "revision": known.revision}
-    if known.files:
-        return all(isinstance(try_to_load_from_cache(known.hub, name, **about), str) for name in known.files)
-    return Path(HF_DATASETS_CACHE, known.hub.replace("/", "___")).is_dir()
-
-
-def _refused(known: Benchmark) -> str:
-    """Why the hub does not give a data set, and what to do, in one line; empty when it does."""
-    from coevolve import preflight
-
-    why = preflight.ask(known.hub, "dataset", (*known.files, "README.md")[0])
-    return f"{known.key} {why}; a copy can stand in {VARIABLE}/{known.key}" if why else ""
+    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and why.
+    """
+    place = _mirrored(known)
+    for where, config, rows in _local(known, place, split) if place else _remote(known, split):
+        for number, row in enumerate(rows, 1):
+            yield f"{where} row {number}", config, row
 
 
-def _local(known: Benchmark, place: Path, split: str) -> Iterator[Part]:
+def _local(known: Benchmark, place: Path, split: str) -> Iterator[tuple[str, str | None, list[Any]]]:
     """The files of the mirror: SPLIT.jsonl, or parts as the hub names them (SPLIT-00000-of-00002.parquet)."""
-    name = re.compile(rf"{re.escape(split)}(-\d+-of-\d+)?\.(jsonl|json|parquet)")
+    name = re.compile(rf"{re.escape(split)}(-\d+-of-\d+)?\.(jsonl|parquet)")
     for config in known.configs or (None,):
-        folder = place / config if config else place
+        folder = place / config if config and len(known.configs) > 1 else place
         files = sorted(path for path in folder.glob("*") if path.name in known.files or name.fullmatch(path.name))
         if not files:
-            raise ValueError(f"{known.key}: no {split}.jsonl, .json or .parquet in {folder}")
+            raise ValueError(f"{known.key}: no {split}.jsonl or .parquet in {folder}")
         for file in files:
             yield f"{known.key}: {file}", config, _read(file, known.key)
 
 
 def _read(file: Path, key: str) -> list[Any]:
-    """The rows of a file; ValueError naming the data set, the file and, of several, the row that cannot be read.
+    """The rows of a parquet file, or the lines of any other; ValueError when the file is not what its name says.
 
     `datasets` would guess types, and give a column that a row lacks as an empty one.
     """
-    where, found = f"{key}: {file}", []
     try:
         if file.suffix == ".parquet":
             import pyarrow.parquet
 
             return pyarrow.parquet.read_table(file).to_pylist()
-        text = file.read_text(encoding="utf-8")
-        if file.suffix == ".json":
-            return list(json.loads(text))
-        for number, line in enumerate(filter(None, text.split("\n")), 1):
-            where = f"{key}: {file} row {number}"
-            found.append(json.loads(line))
-        return found
-    except (ValueError, TypeError, OSError) as error:
-        raise ValueError(f"{where} cannot be read: {' '.join(str(error).split())[:200]}") from None
+        return [line for line in file.read_text(encoding="utf-8").split("\n") if line]
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{key}: {file} cannot be read: {_line(error)}") from None
 
 
-def _remote(known: Benchmark, split: str) -> Iterator[Part]:
+def _remote(known: Benchmark, split: str) -> Iterator[tuple[str, str | None, Iterable[Any]]]:
     """The hub's rows at the pinned revision; of a data set that is a script the files as they are."""
     from datasets import load_dataset
     from huggingface_hub import hf_hub_download
@@ -232,11 +196,14 @@ def _remote(known: Benchmark, split: str) -> Iterator[Part]:
     where = f"{known.key}: {known.hub}"
     try:
         for name in known.files:
-            file = Path(hf_hub_download(known.hub, name, repo_type="dataset", revision=known.revision))
-            yield where, None, _read(file, known.key)
-        for config in () if known.files else known.configs or (known.config,):
-            found = load_dataset(known.hub, config, split=split, revision=known.revision)
-            yield where, config if known.configs else None, found
+            file = hf_hub_download(known.hub, name, repo_type="dataset", revision=known.revision)
+            yield where, None, _read(Path(file), known.key)
+        for config in () if known.files else known.configs or (None,):
+            yield where, config, load_dataset(known.hub, config, split=split, revision=known.revision)
     except (HTTPError, OSError) as error:  # OSError: the refusals of the hub and of `datasets` as well
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(_refused(known) or f"{where} could not be had ({reason})") from error
+        why = f"could not be had ({_line(error)}); a copy can stand in {VARIABLE}/{known.key}"
+        raise ValueError(f"{where} {why}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

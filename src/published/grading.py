@@ -3,11 +3,8 @@
 Formulas, letters, texts, numbers within a margin, programs with tests. Nothing but verdicts comes out.
 """
 
-import os
 import re
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 from coevolve.verify import Verdict, verify
@@ -16,6 +13,7 @@ from published.rows import Item
 
 POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*\{?\s*([+-]?\d{1,3})\s*\}?")
 LIMITS = {"cpu_seconds": 10.0, "wall_seconds": 20.0}  # MAE's evaluation: EvalPlus with a minimum of ten seconds
+MARGIN = 0.05  # of a gold number (SciBench)
 ZERO = 1e-6  # how near an answer has to come to a gold of 0, where a relative margin would ask for equality
 
 
@@ -33,19 +31,13 @@ def grade(item: Item, answer: str | None) -> Verdict:
     return verify("float", _number(answer), _number(item.gold), tolerance=tolerance)
 
 
-def grade_all(pairs: Iterable[tuple[Item, str | None]]) -> list[bool | None]:
-    """Say of many answers whether they are right, in their order; None where no verifier can say."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return [verdict.correct for verdict in threads.map(lambda pair: grade(*pair), pairs)]
-
-
 def _tolerance(item: Item) -> float | None:
     """How far off a number may be, absolute and relative to a gold above 1; None where no number is asked for."""
     gold = rational(_number(item.gold)) if item.scorer == "float" or "error" in item.meta else None
     if gold is None:
         return None
     if item.scorer == "float":  # relative to the gold, however small it is
-        return item.tolerance * min(1.0, float(abs(gold))) or ZERO
+        return MARGIN * min(1.0, float(abs(gold))) or ZERO
     margin = rational(_number(str(item.meta["error"]).split(",")[0]))  # OlympiadBench states it, as a distance
     return float(abs(margin) / max(1, abs(gold))) if margin else None
 
@@ -73,10 +65,8 @@ def _program(gold: Mapping[str, Any], text: str) -> Verdict:
         if result.verdict != "pass":
             break
     if "calls" in gold:
-        calls, tolerance = [tuple(call) for call in gold["calls"]], gold.get("tolerance", 0.0)
-        with suppress(TypeError):  # values that are not plain data stay in the tests' own process
-            about = {"strict": False, "tolerance": tolerance, **limits}
-            result = code.run_calls(whole, gold["entry"], calls, gold["expected"], **about)
-    if result is None and "tests" in gold:
+        calls = [tuple(call) for call in gold["calls"]]
+        result = code.run_calls(whole, gold["entry"], calls, gold["expected"], strict=False, **limits)
+    if "tests" in gold:
         result = code.run_tests(whole, gold["tests"], entry=gold.get("entry"), **limits)
     return Verdict(result.verdict, result.detail, result.level) if result else Verdict("unscored", "no tests")

@@ -5,29 +5,27 @@ finished run has written stays as it is; golds are read anew from the data sets,
 """
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import pandas
 from scipy.stats import binomtest
 
 from coevolve import policies, preflight, prompts, record
 from coevolve.checks import among
-from coevolve.driver import Batched, Engine, play
-from coevolve.engines.server import ServerError
-from coevolve.types import Episode, Outcome, Reply, Role, Turn
-from published.data import BENCHMARKS, check, items
+from coevolve.driver import Batched, Engine
+from coevolve.engines.server import ServedPolicy, ServerError
+from coevolve.files import LONE, write_atomically
+from coevolve.types import Role
+from published.data import BENCHMARKS, items
 from published.rows import Item
 
-PROMPTS = {"math": "eval_math", "choice": "eval_choice", "truthfulness": "eval_truthfulness", "general": "eval_general"}
-OPEN, CLOSE = "<answer>", "</answer>"
+KINDS = ("math", "choice", "truthfulness", "general")  # of prompts: prompts/mae/eval_KIND.full.txt
 WORDS = {"TRUE": True, "FALSE": False}
 TEMPERATURE = 1.0  # of the judge in the authors' evaluation
 FIELDS = ["stage", "setup", "split", "family", "item", "question", "answer", "gold", "kind", "correct"]  # of grades.csv
-BATCH = 64  # turns that a judge in this process answers at once
 
 
 def summary(correct: Sequence[bool | None]) -> dict[str, float | int | None]:
@@ -38,51 +36,33 @@ def summary(correct: Sequence[bool | None]) -> dict[str, float | int | None]:
     return {"k": k, "n": n, "failures": failures, "accuracy": k / n if n else None, "low": low, "high": high}
 
 
-def agreement(one: Sequence[bool | None], other: Sequence[bool | None]) -> float | None:
-    """Return the share of answers on which two lists of verdicts agree; None where no answer has both."""
-    both = [pair for pair in zip(one, other, strict=True) if None not in pair]
-    return sum(first == second for first, second in both) / len(both) if both else None
-
-
 def read_verdict(text: str) -> bool | None:
     """Read TRUE or FALSE from the last complete <answer> pair, case aside; None for anything else."""
-    end = text.rfind(CLOSE)
-    start = text.rfind(OPEN, 0, max(end, 0))
-    return WORDS.get(text[start + len(OPEN) : end].strip().upper()) if start >= 0 else None
+    _, opened, said = text.rpartition("</answer>")[0].rpartition("<answer>")
+    return WORDS.get(said.strip().upper()) if opened else None
 
 
-@lru_cache(maxsize=len(PROMPTS))
+@cache
 def _role(kind: str) -> Role:
-    among("judge", kind, PROMPTS)
-    return prompts.load("mae", PROMPTS[kind], "full", name="eval", policy="judge", temperature=TEMPERATURE)
-
-
-def _asked(role: Role, question: str, gold: str, answer: str) -> Episode:
-    reply = yield role(question=question, ground_truth=gold, model_answer=answer)
-    return Outcome([], {"correct": read_verdict(reply.text)})
+    among("judge", kind, KINDS)
+    return prompts.load("mae", f"eval_{kind}", "full", name="eval", policy="judge", temperature=TEMPERATURE)
 
 
 def verdicts(
-    engine: Engine,
-    items: Sequence[Item],
-    answers: Sequence[str | None],
-    *,
-    kind: str | None = None,
-    swap: bool = False,
-    key: tuple[int, ...] = (),
+    engine: Engine, items: Sequence[Item], answers: Sequence[str | None], key: tuple[int, ...] = ()
 ) -> list[bool | None]:
     """Ask the engine's policy "judge" whether each answer is right; None where it gave no verdict.
 
-    The prompt is the one of the item's benchmark, or of `kind` (math, choice, truthfulness, general). An answer of
-    None (nothing inside the answer tags) is wrong without asking. With `swap` answer and gold change places, where a
-    consistent judge says the same (see `agreement`). Raises ValueError for an item without a kind.
+    The prompt is the one that the item's `judge` names. An answer of None (nothing inside the answer tags) is wrong
+    without asking. Raises ValueError for an item that names no prompt.
     """
     given = [i for i, answer in enumerate(answers) if answer is not None]
-    episodes = []
-    for i in given:
-        gold, answer = (answers[i], items[i].answer) if swap else (items[i].answer, answers[i])
-        episodes.append(_asked(_role(kind or items[i].judge), items[i].question, gold, answer))
-    said = {i: outcome.facts["correct"] for i, outcome in zip(given, play(episodes, engine, key), strict=True)}
+    turns = []
+    for number, i in enumerate(given):
+        item = items[i]
+        turn = _role(item.judge)(question=item.question, ground_truth=item.answer, model_answer=answers[i])
+        turns.append(replace(turn, key=(*key, number, 0)))
+    said = {i: read_verdict(reply.text) for i, reply in zip(given, engine.answer(turns), strict=True)}
     return [said.get(i, False) for i in range(len(answers))]
 
 
@@ -91,9 +71,8 @@ def unscored(run: Path) -> pandas.DataFrame:
 
     Raises ValueError, in one line, when the folder is no finished run or every answer has its verdict.
     """
-    for name in ("config.json", "scores.csv", "summary.json"):
-        if not (run / name).is_file():
-            raise ValueError(f"{run} is no finished run: it has no {name}")
+    if not (run / "summary.json").is_file():
+        raise ValueError(f"{run} is no finished run: it has no summary.json")
     scores = record.read(run, "scores")
     judged = [key for key, known in BENCHMARKS.items() if known.scorer != "code"]
     found = scores[scores["correct"].isna() & scores["family"].isin(judged)]
@@ -102,15 +81,12 @@ def unscored(run: Path) -> pandas.DataFrame:
     return found
 
 
-def _published(scores: pandas.DataFrame, kind: str | None) -> list[Item]:
-    """The published item of every score; ValueError when a data set does not have its question, or names no judge."""
+def _published(scores: pandas.DataFrame) -> list[Item]:
+    """The published item of every score; ValueError when a data set cannot be had or does not have its question."""
     known = {}
     for key in scores["family"].unique():
-        if not (kind or BENCHMARKS[key].judge):
-            raise ValueError(f"{key} names no kind of judge: choose one of {', '.join(PROMPTS)} with --kind")
-        check(key)
         for item in reversed(items(key)):  # of equal questions the first
-            known[key, item.question.encode("utf-8", record.LONE).decode()] = item
+            known[key, item.question.encode("utf-8", LONE).decode()] = item
     found = [known.get(pair) for pair in zip(scores["family"], scores["question"], strict=True)]
     if None in found:
         raise ValueError(f"{found.count(None)} questions of the run are not in the data sets as they are now")
@@ -121,50 +97,36 @@ def _load(name: str, max_tokens: int) -> Engine:
     """Load a judge and return what answers for it; ValueError in one line when it cannot be had."""
     preflight.model(name)
     policy = policies.load(name, "judge")
-    if hasattr(policy, "serve"):
+    if isinstance(policy, ServedPolicy):
         return policy.serve(TEMPERATURE, max_tokens)
-    return Batched(partial(_in_batches, partial(policy.generate, max_tokens=max_tokens)))
+    return Batched(partial(policy.generate, max_tokens=max_tokens))
 
 
-def _in_batches(generate: Callable[[Sequence[Turn]], list[Reply]], turns: Sequence[Turn]) -> list[Reply]:
-    return [reply for start in range(0, len(turns), BATCH) for reply in generate(turns[start : start + BATCH])]
-
-
-def grade_run(run: str | Path, name: str, kind: str | None = None, max_tokens: int = 2048) -> list[str]:
+def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2048) -> list[str]:
     """Ask a judge about every unscored answer of a run, write the run's grades.csv, and return a line a data set.
 
     Stages and set-ups are told apart. `kind` (math, choice, truthfulness, general) is the data set's own unless it is
     given. An answer that the judge gave no verdict on is a failure: blank in `correct`, and counted apart.
     Raises ValueError before the judge is loaded when there is nothing to grade or a gold cannot be had.
     """
-    if max_tokens < 1:
-        raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
-    if kind:
-        among("kind", kind, PROMPTS)
-    run = Path(run)
+    among("kind", kind, (None, *KINDS))
     scores = unscored(run)
-    asked = _published(scores, kind)
+    asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
+    engine = _load(name, max_tokens)
     try:
-        engine = _load(name, max_tokens)
-        correct = verdicts(engine, asked, list(scores["answer"]), kind=kind, key=(seed,))
+        correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None
-    scores = scores.assign(
-        gold=[item.answer for item in asked],
-        kind=[kind or item.judge for item in asked],
-        correct=pandas.array([None if right is None else int(right) for right in correct], "Int64"),
-    )
-    temporary = run / ".grades.csv.tmp"
-    scores.to_csv(temporary, columns=FIELDS, index=False, lineterminator="\n", errors=record.LONE)
-    os.replace(temporary, run / "grades.csv")
-    groups: dict[tuple[str, ...], list[bool | None]] = {}
-    for group, right in zip(zip(scores["family"], scores["stage"], scores["setup"], strict=True), correct, strict=True):
-        groups.setdefault(group, []).append(right)
-    used = ", ".join(f"{count:,} {what}" for what, count in getattr(engine, "costs", {}).items())
-    return [*(_line(" ".join(group), summary(found)) for group, found in groups.items()), *filter(None, [used])]
+    scores = scores.assign(gold=[item.answer for item in asked], kind=[item.judge for item in asked])
+    scores["correct"] = pandas.array(correct, "boolean").astype("Int64")
+    write_atomically(run / "grades.csv", scores.to_csv(columns=FIELDS, index=False, lineterminator="\n"))
+    used = ", ".join(f"{count:,} {what.partition('/')[0]}" for what, count in engine.costs().items())
+    groups = scores.groupby(["family", "stage", "setup"], sort=False)["correct"]
+    return [*(_line(" ".join(group), found) for group, found in groups), *filter(None, [used])]
 
 
-def _line(name: str, found: Mapping[str, Any]) -> str:
+def _line(name: str, correct: pandas.Series) -> str:
+    found = summary([None if pandas.isna(right) else bool(right) for right in correct])
     share = " ({accuracy:.1%}, 95 % {low:.1%} to {high:.1%})".format(**found) if found["n"] else ""
     return f"{name}: {found['k']} of {found['n']} right{share}, {found['failures']} without a verdict"

@@ -4,19 +4,21 @@ Seeds, validation and test items never share a question; where a benchmark has o
 seed leaves the test and is counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from re import fullmatch
+from typing import ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among
 from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
-from published.grading import grade_all, program
+from published.grading import grade, program
 from published.rows import Item, normal
 
 VALIDATION = 20  # one row in so many of a train split is for validation, by the hash of its question
-Parts = dict[str, list[Item]]  # items by benchmark
 
 
 @dataclass
@@ -67,27 +69,28 @@ class DataWorld:
             check(key)
 
     @cached_property
-    def _parts(self) -> dict[str, Parts]:
+    def _parts(self) -> dict[str, list[Item]]:
         """All items: `asked` (every test item, also one that is a seed), `seeds`, `test` and `validation`."""
-        asked = {key: items(key) for key in self.lists.tests}
+        asked = [item for key in self.lists.tests for item in items(key)]
         evaluated = _marks(asked)
-        seeds = {key: self._draw(key, count, evaluated) for key, count in self.lists.seeds.items()}
-        if seeds and not any(seeds.values()):
-            raise ValueError(f"world: no row of {', '.join(seeds)} is left to start from (docs/data.md)")
+        seeds = [item for key, count in self.lists.seeds.items() for item in self._draw(key, count, evaluated)]
+        if self.lists.seeds and not seeds:
+            raise ValueError(f"world: no row of {', '.join(self.lists.seeds)} is left to start from (docs/data.md)")
         started = _marks(seeds)
-        test = {key: [item for item in found if started.isdisjoint(item.marks)] for key, found in asked.items()}
-        validation = {
-            key: [item for item in items(key, "train") if share(item, VALIDATION) and evaluated.isdisjoint(item.marks)]
-            for key in asked
-            if BENCHMARKS[key].trains
+        trained = [item for key in self.lists.tests if BENCHMARKS[key].trains for item in items(key, "train")]
+        return {
+            "asked": asked,
+            "seeds": seeds,
+            "test": [item for item in asked if started.isdisjoint(item.marks)],
+            "validation": [item for item in trained if share(item, VALIDATION) and evaluated.isdisjoint(item.marks)],
         }
-        return {"asked": asked, "seeds": seeds, "test": test, "validation": validation}
 
     def _draw(self, key: str, count: int, evaluated: set[str]) -> list[Item]:
         """Seeds out of a benchmark: none of validation, and none that is evaluated unless it is forced."""
-        where = self.lists.where.get(key, {})
+        where = self.lists.where.get(key, {}).items()
         rows = items(key, "train" if BENCHMARKS[key].trains else "test")
-        found = {item.question: item for item in rows if all(_fits(item.meta.get(name), where[name]) for name in where)}
+        fits = (item for item in rows if all(fullmatch(wanted, str(item.meta.get(name))) for name, wanted in where))
+        found = {item.question: item for item in fits}
         free = [
             item
             for item in found.values()
@@ -97,27 +100,26 @@ class DataWorld:
 
     @cached_property
     def _known(self) -> dict[str, Item]:
-        every = [item for name in ("asked", "validation", "seeds") for item in _flat(self._parts[name])]
-        return {item.question: item for item in every}
+        return {item.question: item for name in ("asked", "validation", "seeds") for item in self._parts[name]}
 
     @cached_property
     def _held(self) -> set[str]:
-        held = _flat(self._parts["asked"]) + _flat(self._parts["validation"])
+        held = self._parts["asked"] + self._parts["validation"]
         return {normal(text) for item in held for text in (item.question, item.stem)}
 
     def composition(self) -> list[dict[str, object]]:
         """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""
-        asked, seeds, test = (self._parts[name] for name in ("asked", "seeds", "test"))
+        counts = {name: Counter(item.family for item in found) for name, found in self._parts.items()}
         return [
             {
                 "benchmark": key,
                 "licence": BENCHMARKS[key].licence,
                 "seeds wanted": self.lists.seeds.get(key, 0),
-                "seeds": len(seeds.get(key, [])),
-                "test": len(test.get(key, [])),
-                "overlap": len(asked.get(key, [])) - len(test.get(key, [])),
+                "seeds": counts["seeds"][key],
+                "test": counts["test"][key],
+                "overlap": counts["asked"][key] - counts["test"][key],
             }
-            for key in seeds | asked
+            for key in {**self.lists.seeds, **self.lists.tests}
         ]
 
     def items(self, split: str, per_family: int = 40, families: Sequence[str] | None = None) -> list[Item]:
@@ -128,8 +130,9 @@ class DataWorld:
         """
         among("split", split, ("validation", "test"))
         chosen: list[Item] = []
-        for key, found in self._parts[split].items():
-            drawn = draw(found, min(self.lists.tests[key] or per_family, per_family), f"{split} {self.paper} {key}")
+        for key, cap in self.lists.tests.items():
+            found = [item for item in self._parts[split] if item.family == key]
+            drawn = draw(found, min(cap or per_family, per_family), f"{split} {self.paper} {key}")
             temperature = self.lists.temperatures.get(key, self.lists.temperature)
             times = self.lists.repeats.get(key, 1) if split == "test" else 1
             chosen += [replace(item, split=split, temperature=temperature) for item in drawn] * times
@@ -139,15 +142,16 @@ class DataWorld:
 
     def grade(self, pairs: Sequence[tuple[Item, str | None]]) -> list[bool | None]:
         """Say whether answers to published items are right, in their order; None where only a judge can say."""
-        return grade_all(pairs)
+        with ThreadPoolExecutor() as threads:
+            return [verdict.correct for verdict in threads.map(lambda pair: grade(*pair), pairs)]
 
     def seed_rows(self) -> list[tuple[str, Item]]:
         """Return (source, item) pairs of the seed set, with their answers, for supervised baselines."""
-        return [(key, item) for key, found in self._parts["seeds"].items() for item in found]
+        return [(item.family, item) for item in self._parts["seeds"]]
 
     def seeds(self) -> list[str]:
         """Return the questions of the seed set: no answer ever leaves this method."""
-        return list(dict.fromkeys(item.question for _, item in self.seed_rows()))
+        return self.problems("train")
 
     def zero(self) -> list[str]:
         """Return the sixteen starting questions, ours (prompts/mae/zero_questions.txt)."""
@@ -160,13 +164,11 @@ class DataWorld:
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """Return (question, math or code, gold answer or tests) of the seed set, for SAGE."""
-        found = []
-        for _, item in self.seed_rows():
-            if item.scorer != "code":
-                found.append((item.question, "math", item.answer))
-            elif "tests" in item.gold:
-                found.append((item.question, "code", str(item.gold["tests"])))
-        return list(dict.fromkeys(found))
+        found = self._parts["seeds"]
+        golds = [
+            ("code", str(item.gold["tests"])) if item.scorer == "code" else ("math", item.answer) for item in found
+        ]
+        return list(dict.fromkeys((item.question, *gold) for item, gold in zip(found, golds, strict=True)))
 
     def program(self, question: str, answer: str) -> str:
         """Return an answer to a code question as Python source, without its fence, behind the start of the question."""
@@ -176,9 +178,8 @@ class DataWorld:
 
     def problems(self, split: str, families: Sequence[str] = ()) -> list[str]:
         """Return distinct questions to train on: the seeds, or with "test" the test itself (CoNL at test time)."""
-        if split == "train":
-            return self.seeds()
-        return list(dict.fromkeys(item.question for item in _flat(self._parts[split])))
+        part = "seeds" if split == "train" else split
+        return list(dict.fromkeys(item.question for item in self._parts[part]))
 
     def held_out(self, question: str) -> bool:
         """Return whether a question, case and spacing aside, is a test or validation item."""
@@ -202,32 +203,18 @@ class DataWorld:
         """Nobody knows which plan a published question wants."""
 
 
-def _flat(parts: Parts) -> list[Item]:
-    return [item for found in parts.values() for item in found]
+def _marks(found: Sequence[Item]) -> set[str]:
+    return {mark for item in found for mark in item.marks}
 
 
-def _marks(parts: Parts) -> set[str]:
-    return {mark for item in _flat(parts) for mark in item.marks}
-
-
-def _fits(value: Any, wanted: Sequence[Any] | Mapping[str, float]) -> bool:
-    """Whether a row's value is in a list, or between min and max."""
-    if isinstance(wanted, Mapping):
-        return value is not None and wanted["min"] <= float(value) <= wanted["max"]
-    return value in wanted
-
-
-def world(name: str, paper: str, *, seeds: bool = True) -> DataWorld:
+def named(name: str, paper: str, seeds: bool = True) -> DataWorld:
     """Return the world "data" (all that the paper uses) or "data:KEY,KEY" (these benchmarks); loads nothing.
 
     `seeds` says that the method starts from published questions: benchmarks without a train split are refused then.
-    Raises ValueError, in one line, for another name, an unknown paper or benchmark.
+    Raises ValueError, in one line, for an unknown paper or benchmark.
     """
-    kind, colon, keys = name.partition(":")
-    only = tuple(key.strip() for key in keys.split(",")) if colon else ()
-    if kind != "data" or not all(only):
-        raise ValueError(f"world must be data or data:KEY,KEY, got {name!r}")
-    made = DataWorld(paper, only)
+    _, colon, keys = name.partition(":")
+    made = DataWorld(paper, tuple(key.strip() for key in keys.split(",")) if colon else ())
     if seeds and not made.lists.seeds:
         raise ValueError(f"world: the method starts from questions of a train split, and {keys or paper} has none")
     return made

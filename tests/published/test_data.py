@@ -10,6 +10,7 @@ import pytest
 
 from published import data, rows
 from published.grading import grade
+from published.judge import KINDS
 from published.rows import Item, normal
 
 LISTED = Path(__file__).parents[2] / "docs" / "data.md"
@@ -35,22 +36,17 @@ def wrong(item: Item) -> str:
 @pytest.mark.parametrize("key", data.BENCHMARKS)
 def test_an_echoed_gold_is_right_and_a_wrong_answer_is_wrong(key: str) -> None:
     known, found = data.BENCHMARKS[key], data.items(key)[:4]
-    assert known.size > 0 and known.licence and (known.hub or known.note)
-    assert known.judge in ("", "math", "choice", "truthfulness", "general")
+    assert known.licence and known.judge in KINDS or known.scorer == "code"
     assert not known.origin or known.origin in data.BENCHMARKS
-    assert known.hub is None or re.fullmatch(r"[\w.-]+/[\w.-]+", known.hub)
+    assert not known.hub or re.fullmatch(r"[\w.-]+/[\w.-]+", known.hub)
     assert known.revision is None or re.fullmatch(r"[0-9a-f]{40}", known.revision)
     assert found, "the mirror has no usable row"
     for item in found:
-        assert (item.family, item.level, item.misconception, item.split, item.temperature) == (
-            key,
-            *[None] * 2,
-            "test",
-            None,
-        )
+        assert (item.family, item.split) == (key, "test")
+        assert item.level is item.misconception is item.temperature is None
         assert item.question.strip() and item.stem.strip() and normal(item.stem) in normal(item.question)
         if item.scorer == "judge":
-            assert known.judge and grade(item, gold(item)).correct is None
+            assert grade(item, gold(item)).correct is None
             continue
         assert grade(item, gold(item)).correct is True, grade(item, gold(item))
         assert grade(item, wrong(item)).correct is False
@@ -113,20 +109,15 @@ def test_verdicts(key: str, number: int) -> None:
 
 
 def test_questions_as_the_solver_reads_them() -> None:
-    first = {
-        key: data.items(key)[0].question for key in ("boolq", "hellaswag", "mbpp", "scibench", "livebench_reasoning")
-    }
+    first = {key: data.items(key)[0].question for key in data.BENCHMARKS}
     assert first["boolq"] == "The zork is blue.\n\nis the zork blue\n\nAnswer yes or no."
-    assert first["hellaswag"].startswith(
-        "Which ending continues the text best?\nHe opens it and\n(A) flies\n(B) enters\n"
-    )
+    options = "(A) flies\n(B) enters\n"
+    assert first["hellaswag"].startswith(f"Which ending continues the text best?\nHe opens it and\n{options}")
     assert first["mbpp"] == "Double!\nYour function has to pass this test:\nassert double(2) == 4"
     assert first["scibench"] == 'How long is the wire?\nThe unit of the answer should be "cm".'
     assert first["livebench_reasoning"] == "Who lies, Ann or Bob?"
-    assert [data.items(key)[1].question for key in ("olympiadbench", "scibench")] == [
-        "How long? The unit of the answer is cm.",
-        "How small is it?",
-    ]
+    assert data.items("olympiadbench")[1].question == "How long? The unit of the answer is cm."
+    assert data.items("scibench")[1].question == "How small is it?"
 
 
 def test_gpqa_options_are_shuffled_per_item_and_the_same_everywhere() -> None:
@@ -157,22 +148,12 @@ def test_hidden_tests_count_and_are_not_unpickled(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_evalplus_tests_become_data_and_an_oracle_of_its_own_stays_a_test() -> None:
-    def read(old: str, new: str) -> dict:
-        found = rows.evalplus(mirror.HUMANEVAL_PLUS.replace(old, new))
-        assert "numpy" not in found.pop("tests")
-        return found
-
-    whole = {"entry": "candidate", "calls": [[1], [2.5], [-3]], "expected": [2, 5.0, -6], "tolerance": 1e-6}
-    assert read("", "") == whole
-    odd = "results = [n + n for n in (1, 2.5, -3)]"
-    for other in ("results = [f(1), 2, 3]", "results = [2, 5.0]", odd, "results = ("):
-        assert read("results = [2, 5.0, -6]", other) == {}, other
-    assert read("candidate(*inp)", "set(candidate(*inp))") == {}
-    row = {**mirror.TESTS["humaneval_plus"][0], "test": mirror.HUMANEVAL_PLUS.replace("results = [2, 5.0, -6]", odd)}
-    item = data.item("humaneval_plus", row)
-    assert grade(item, mirror.DOUBLE).correct is True  # without numpy in the sandbox
-    assert grade(item, "def double(n):\n    return n").correct is False
+@pytest.mark.parametrize("key", ["humaneval_plus", "mbpp_plus"])
+def test_evalplus_tests_run_without_numpy_and_allow_floats_their_tolerance(key: str) -> None:
+    row = mirror.TESTS[key][0]
+    item = data.item(key, {**row, "test": "# as long as some are\n" * 1000 + row["test"]})
+    near = "def double(n):\n    off = {}\n    return [x + off for x in 2 * n] if type(n) is list else 2 * n + off * (n == 2.5)"
+    assert [grade(item, near.format(off)).correct for off in ("1e-9", "1e-3")] == [True, False]
 
 
 def test_usaco_is_gold_and_platinum_only() -> None:
@@ -202,8 +183,8 @@ def test_unknown_names_are_one_line() -> None:
 
 
 def test_the_documented_list_is_the_registry_and_holds_what_papers_use() -> None:
-    page, row = LISTED.read_text(encoding="utf-8"), r"^\| `(\w+)` \| (.*?) \| (.*?) \| (\d+) \| (.*?) \|"
-    known = [(one.key, one.hub or "-", one.scorer, str(one.size), one.licence) for one in data.BENCHMARKS.values()]
+    page, row = LISTED.read_text(encoding="utf-8"), r"^\| `(\w+)` \| (.*?) \| (.*?) \| \d+ \| (.*?) \|"
+    known = [(one.key, one.hub or "-", one.scorer, one.licence) for one in data.BENCHMARKS.values()]
     assert re.findall(row, page, re.MULTILINE) == known
     for paper in data.PAPERS.values():
         used = {*paper.tests, *paper.seeds, *paper.where, *paper.repeats, *paper.temperatures, *paper.forced}

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import mirror
@@ -11,77 +12,61 @@ import pytest
 
 from coevolve.__main__ import main
 from coevolve.driver import Batched
-from coevolve.engines.server import ServerError
+from coevolve.engines.server import ServedPolicy, ServerError
 from coevolve.types import Reply, Turn
-from published.judge import PROMPTS, agreement, read_verdict, summary, verdicts
+from published.judge import KINDS, read_verdict, summary, verdicts
 from published.rows import Item
 from tinyworld import tasks as tiny
 
 SAMPLES = Path(__file__).parents[1] / "data" / "hostile_strings.jsonl"
 TRUE, FALSE = "<answer>TRUE</answer>", "<answer>FALSE</answer>"
+SAID = {
+    TRUE: True,
+    FALSE: False,
+    f"<think>is it {FALSE}?</think>\n{TRUE}": True,  # the last tag counts
+    f"{TRUE}{FALSE}": False,
+    f"{TRUE} or {FALSE} <answer>maybe</answer>": None,  # also when it is the last that cannot be read
+    "<answer> true\n</answer>": True,
+    "<answer>TRUE.</answer>": None,
+    "<answer>TRUE or FALSE</answer>": None,
+    "<answer></answer>": None,
+    f"{TRUE}<answer>FALSE": True,  # cut off: the last complete pair
+    "TRUE": None,
+    "TRUE</answer>": None,
+    "": None,
+    "<answer>" * 100_000: None,
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (TRUE, True),
-        (FALSE, False),
-        ("<think>it is <answer>FALSE</answer>?</think>\n<answer>TRUE</answer>", True),  # the last tag counts
-        (f"{TRUE}{FALSE}", False),
-        (f"{TRUE} or {FALSE} <answer>maybe</answer>", None),  # also when it is the last that cannot be read
-        ("<answer> true\n</answer>", True),
-        ("<answer>TRUE.</answer>", None),
-        ("<answer>TRUE or FALSE</answer>", None),
-        ("<answer></answer>", None),
-        (f"{TRUE}<answer>FALSE", True),  # cut off: the last complete pair
-        ("TRUE", None),
-        ("", None),
-    ],
-)
-def test_the_last_tag_counts(text: str, expected: bool | None) -> None:
-    assert read_verdict(text) is expected
+@pytest.mark.parametrize("text", SAID, ids=lambda text: text[:20])
+def test_the_last_tag_counts(text: str) -> None:
+    assert read_verdict(text) is SAID[text]
 
 
 def test_no_text_breaks_it() -> None:
-    for line in SAMPLES.read_text(encoding="utf-8").splitlines():
-        text = json.loads(line)["input"]
-        assert read_verdict(text) is None if isinstance(text, str) else True
-    assert read_verdict("<answer>" * 100_000) is None
+    texts = [json.loads(line)["input"] for line in SAMPLES.open(encoding="utf-8")]
+    assert {read_verdict(text) for text in texts if isinstance(text, str)} == {None}
 
 
 def item(n: int, kind: str = "math", gold: str | tuple[str, ...] = "7") -> Item:
     return Item("zork", str(n), f"Question {n}?", gold, "judge", judge=kind)
 
 
-def engine(say, seen: list[Turn] | None = None) -> Batched:
-    def generate(turns: list[Turn]) -> list[Reply]:
-        if seen is not None:
-            seen.extend(turns)
-        return [Reply(turn, say(turn.messages[0]["content"])) for turn in turns]
-
-    return Batched(generate)
+def engine(say: Callable[[str], str]) -> Batched:
+    return Batched(lambda turns: [Reply(turn, say(turn.messages[0]["content"])) for turn in turns])
 
 
-def test_answer_and_gold_stand_in_their_own_places() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_answer_and_gold_stand_in_their_own_places_of_each_kinds_prompt(kind: str) -> None:
     seen: list[Turn] = []
-    for swap, gold, mine in ((False, "GOLD", "MINE"), (True, "MINE", "GOLD")):
-        verdicts(engine(lambda text: TRUE, seen), [item(1, gold=("GOLD", "other"))], ["MINE"], swap=swap)
-        turn = seen.pop()
-        text = turn.messages[0]["content"]
-        assert "Question: Question 1?" in text
-        assert f"Ground truth: {gold}" in text and f"model's answer: {mine}" in text
-        assert (turn.role, turn.policy, turn.temperature) == ("eval", "judge", 1.0)
-
-
-@pytest.mark.parametrize("kind", PROMPTS)
-def test_each_kind_has_its_own_prompt(kind: str) -> None:
-    seen: list[Turn] = []
-    verdicts(engine(lambda text: TRUE, seen), [item(1, kind), item(1, "general")], ["a", "a"])
-    verdicts(engine(lambda text: TRUE, seen), [item(1, "general")], ["a"], kind=kind)
-    own, general, chosen = (turn.messages[0]["content"] for turn in seen)
-    assert chosen == own and (own == general) == (kind == "general")
+    judge = Batched(lambda turns: seen.extend(turns) or [Reply(turn, TRUE) for turn in turns])
+    verdicts(judge, [item(1, kind, ("GOLD", "other")), item(1, "general", "GOLD")], ["MINE", "MINE"], (5,))
+    text, general = (turn.messages[0]["content"] for turn in seen)
+    assert re.search("Question: Question 1\\?\n\n[A-Z][a-z ]+: GOLD\n\nThe model's answer: MINE\n", text)
+    assert (text == general) == (kind == "general")
+    assert [(turn.policy, turn.temperature, turn.key) for turn in seen] == [("judge", 1.0, (5, i, 0)) for i in (0, 1)]
     with pytest.raises(ValueError, match=r"^judge must be one of math, choice, truthfulness, general, got ''$"):
-        verdicts(engine(lambda text: TRUE), [item(1, "")], ["a"])
+        verdicts(judge, [item(1, "")], ["a"])
 
 
 def test_failures_are_counted_apart() -> None:
@@ -97,34 +82,31 @@ def test_failures_are_counted_apart() -> None:
 
 
 def test_a_judge_that_changes_its_mind_when_answer_and_gold_change_places() -> None:
-    def partial(text: str) -> str:  # calls 7 and 7.0 the same in one direction only
-        return TRUE if "Ground truth: 7\n" in text else FALSE
-
-    asked, answers = [item(1), item(2), item(3, gold="8"), item(4)], ["7", "7.0", "9", None]
-    correct, swapped = (verdicts(engine(partial), asked, answers, swap=swap) for swap in (False, True))
-    assert (correct, swapped) == ([True, True, False, False], [True, False, False, False])
-    assert agreement(correct, swapped) == 3 / 4
-    assert agreement([True, None, False], [True, True, None]) == 1 and agreement([None], [True]) is None
+    partial = engine(lambda text: TRUE if "Ground truth: 7\n" in text else FALSE)  # 7 and 7.0 the same in one direction
+    golds, answers = ["7", "7", "8"], ["7", "7.0", "9"]
+    assert verdicts(partial, [item(1, gold=gold) for gold in golds], answers) == [True, True, False]
+    assert verdicts(partial, [item(1, gold=answer) for answer in answers], golds) == [True, False, False]
 
 
-class Careful(Batched):
+class Careful(Batched, ServedPolicy):
     """A judge elsewhere: TRUE where answer and gold are the same text, and nothing to read of whom it calls hard."""
 
     def __init__(self) -> None:
-        self.seen, self.costs, self.hard, self.fails = [], {"requests": 0, "tokens_in": 0}, "", False
-        super().__init__(self.answer)
+        self.used, self.hard, self.fails = 0, "", False
+        super().__init__(self.judged)
 
     def serve(self, temperature: float, max_tokens: int) -> "Careful":
         assert (temperature, max_tokens) == (1.0, 2048)
         return self
 
-    def answer(self, turns: list[Turn]) -> list[Reply]:
+    def judged(self, turns: list[Turn]) -> list[Reply]:
         if self.fails:
             raise ServerError("no more")
-        self.costs["requests"] += len(turns)
-        self.costs["tokens_in"] += 700 * len(turns)
-        self.seen += [turn.messages[-1]["content"] for turn in turns]
+        self.used += len(turns)
         return [Reply(turn, self.say(turn.messages[-1]["content"])) for turn in turns]
+
+    def costs(self) -> dict[str, float]:
+        return {"requests/judge": self.used, "tokens_in/judge": 700 * self.used}
 
     def say(self, text: str) -> str:
         parts = re.search(r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n", text, re.S)
@@ -139,27 +121,25 @@ def careful(monkeypatch: pytest.MonkeyPatch) -> Careful:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A mirror, and a run on it that has answers which nothing could score; line breaks tell two questions apart."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mirror with a run on it that has answers which nothing could score; line breaks tell two questions apart."""
     folder = mirror.sums(tmp_path_factory.mktemp("graded"))
-    rows = [
-        {"question": ("", "A sum:\r\n", "A sum:\n")[i % 3] + task.question, "best_answer": str(task.answer)}
-        for i, task in enumerate(tiny.items("test", 5, ("next", "rate")))
-    ]
-    mirror.lines(
-        folder / "truthfulqa" / "validation.jsonl", [*rows, {**rows[1], "question": "A sum:\n" + rows[0]["question"]}]
-    )
+    made = tiny.items("test", 5, ("next", "rate"))
+    asked = [("", "A sum:\r\n", "A sum:\n")[i % 3] + task.question for i, task in enumerate(made)]
+    rows = [{"question": one, "best_answer": str(task.answer)} for one, task in zip(asked, made, strict=True)]
+    more = {**rows[1], "question": "A sum:\n" + rows[0]["question"]}
+    mirror.lines(folder / "truthfulqa" / "validation.jsonl", [*rows, more])
     fields = ["world=data:gsm8k,truthfulqa", "steps=0", "eval_every=0", "eval_items=11"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COEVOLVE_DATA", str(folder))
         assert main(["train", "mae", "--preset", "smoke", "--out", str(folder / "run"), *fields]) == 0
-    return folder, folder / "run"
+    return folder
 
 
 @pytest.fixture
-def run(finished: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COEVOLVE_DATA", str(finished[0]))
-    return Path(shutil.copytree(finished[1], tmp_path / "run"))
+def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COEVOLVE_DATA", str(finished))
+    return Path(shutil.copytree(finished / "run", tmp_path / "run"))
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -174,10 +154,8 @@ def test_a_finished_run_is_graded(careful: Careful, run: Path, capsys: pytest.Ca
     careful.hard = blank[0]["question"]
     assert main(["grade", str(run), "--judge", "tiny"]) == 0
     graded = table(run / "grades.csv")
-    assert [[row[name] for name in ("stage", "question", "answer")] for row in graded] == [
-        [row[name] for name in ("stage", "question", "answer")] for row in blank
-    ]
-    for row in graded:
+    for row, score in zip(graded, blank, strict=True):
+        assert all(row[name] == score[name] for name in ("stage", "question", "answer"))
         expected = "" if row["question"] == careful.hard else str(int(row["answer"] == row["gold"]))
         assert (row["correct"], row["kind"]) == (expected, "truthfulness"), row
     *lines, used = capsys.readouterr().out.splitlines()
@@ -187,32 +165,17 @@ def test_a_finished_run_is_graded(careful: Careful, run: Path, capsys: pytest.Ca
         assert line.startswith(f"truthfulqa {stage} vanilla: {mine.count('1')} of {len(mine) - 1} right")
         assert line.endswith(", 1 without a verdict")
     assert {name: (run / name).read_bytes() for name in before} == before
-    own, careful.seen = careful.seen, []
-    assert main(["grade", str(run), "--judge", "tiny", "--kind", "general"]) == 0
-    assert {row["kind"] for row in table(run / "grades.csv")} == {"general"} and careful.seen != own
 
 
-def test_a_model_here_can_be_the_judge_and_its_failures_are_no_zeros(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    sizes = []
-
-    class Here:
-        def generate(self, turns: list[Turn], max_tokens: int) -> list[Reply]:
-            sizes.append((len(turns), max_tokens))
-            return [Reply(turn, "who knows") for turn in turns]
-
-    monkeypatch.setattr("coevolve.policies.load", lambda name, role: Here())
-    monkeypatch.setattr("published.judge.BATCH", 4)
-    assert main(["grade", str(run), "--judge", "tiny", "--max-tokens", "9"]) == 0
-    assert {row["correct"] for row in table(run / "grades.csv")} == {""} and sizes == [(4, 9)] * 5 + [(2, 9)]
+def test_a_model_here_can_be_the_judge_and_its_failures_are_no_zeros(run: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["grade", str(run), "--judge", "tiny", "--kind", "general", "--max-tokens", "2"]) == 0
+    graded = table(run / "grades.csv")
+    assert {(row["correct"], row["kind"]) for row in graded} == {("", "general")} and len(graded) == 22
     assert "truthfulqa before vanilla: 0 of 0 right, 11 without a verdict" in capsys.readouterr().out
 
 
 FAULTS = {  # arguments behind the run, what to replace in its scores, and what the line says
     "model": (["--judge", "nope"], None, "model must be one of tiny-small"),
-    "pairs": (["--judge", "tiny", "steps=3"], None, "grade takes no field=value pairs"),
-    "tokens": (["--judge", "tiny", "--max-tokens", "0"], None, "max_tokens must be at least 1"),
     "kind": (["--judge", "tiny", "--kind", "maths"], None, "kind must be one of "),
     "server": (["--judge", "tiny"], None, "no more; nothing was written"),
     "unfinished": (["--judge", "tiny"], "summary.json", "is no finished run: it has no summary.json"),

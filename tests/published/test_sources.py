@@ -6,11 +6,12 @@ from pathlib import Path
 import mirror
 import pytest
 from datasets.exceptions import DatasetNotFoundError
-from huggingface_hub import constants, errors
+from huggingface_hub import errors
 
 from published import data
 
 GOOD = {"question": "1+1?", "answer": "Two.\n#### 2"}
+ANSWER = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
 
 
 @pytest.fixture
@@ -22,12 +23,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_numbered_parts_and_parquet_and_json_are_read_alike(place: Path) -> None:
+def test_numbered_parts_and_parquet_are_read_alike(place: Path) -> None:
     import pyarrow.parquet
 
     first, second = mirror.TESTS["arc_c"]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([first]), place / "arc_c/test-00000-of-00002.parquet")
-    (place / "arc_c/test-00001-of-00002.json").write_text(json.dumps([second]))
+    (place / "arc_c/test-00001-of-00002.jsonl").write_text(json.dumps(second))
     (place / "arc_c/testing.jsonl").write_text("{}")
     assert data.items("arc_c") == [data.item("arc_c", row) for row in (first, second)]
 
@@ -38,13 +39,13 @@ def test_a_line_separator_inside_a_text_does_not_end_the_row(place: Path) -> Non
     assert data.items("gsm8k")[0].question == row["question"]
 
 
-FAULTS = {  # a file of GSM8K, its text, and what the line says behind the file's path
+READ = " does not read as gsm8k's rows do ("
+FAULTS = {  # a file of GSM8K, what it holds, and what the line says behind the file's path
     "no column": ("test.jsonl", [GOOD, {"question": "2+2?"}], " row 2 has no column 'answer'"),
-    "no object": ("test.jsonl", [GOOD, GOOD, 7], " row 3 must be an object with the set's columns, got 7"),
-    "no list": ("test.json", [GOOD], " row 1 must be an object with the set's columns, got 'question'"),
-    "no JSON": ("test.json", "<html>", " cannot be read: Expecting value"),
-    "no JSON in a line": ("test.jsonl", json.dumps(GOOD) + "\n{'a': 1}\n", " row 2 cannot be read: Expecting property"),
-    "no parquet": ("test.parquet", "PAR", " cannot be read: "),
+    "no object": ("test.jsonl", [GOOD, GOOD, 7], f" row 3{READ}"),
+    "no JSON": ("test.jsonl", b"<html>", f" row 1{READ}Expecting value"),
+    "no JSON in a line": ("test.jsonl", json.dumps(GOOD).encode() + b"\n{'a': 1}\n", f" row 2{READ}Expecting property"),
+    "no parquet": ("test.parquet", b"PAR", " cannot be read: "),
     "no text": ("test.jsonl", b"\xff\xfe", " cannot be read: 'utf-8' codec"),
 }
 
@@ -52,21 +53,23 @@ FAULTS = {  # a file of GSM8K, its text, and what the line says behind the file'
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_mirror_names_set_file_and_row(name: str, place: Path) -> None:
     file, holds, line = FAULTS[name]
-    text = "\n".join(map(json.dumps, holds)) if isinstance(holds, list) else holds
-    (place / "gsm8k" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+    (place / "gsm8k" / file).write_bytes(
+        holds if isinstance(holds, bytes) else "\n".join(map(json.dumps, holds)).encode()
+    )
     with pytest.raises(ValueError) as error:
         data.items("gsm8k")
     assert str(error.value).startswith(f"gsm8k: {place / 'gsm8k' / file}{line}") and "\n" not in str(error.value)
 
 
 def test_what_the_mirror_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"^gsm8k: no test\.jsonl, \.json or \.parquet in "):
-        data.items("gsm8k")
-    with pytest.raises(ValueError, match=r"^usaco cannot be downloaded .*COEVOLVE_DATA/usaco$"):
-        data.items("usaco")
     mirror.lines(place / "arc_c/test.jsonl", [{**mirror.TESTS["arc_c"][0], "choices": 3}])
-    with pytest.raises(ValueError, match=r"test\.jsonl row 1 does not read as arc_c's rows do \('int' object"):
-        data.items("arc_c")
+    for key, line in {
+        "gsm8k": r"^gsm8k: no test\.jsonl or \.parquet in ",
+        "usaco": "^usaco cannot be downloaded .*COEVOLVE_DATA/usaco",
+        "arc_c": r"test\.jsonl row 1 does not read as arc_c's rows do \('int' object",
+    }.items():
+        with pytest.raises(ValueError, match=line):
+            data.items(key)
     monkeypatch.setenv("COEVOLVE_DATA", str(place / "nowhere"))
     with pytest.raises(ValueError, match="^COEVOLVE_DATA must be a folder"):
         data.items("gsm8k")
@@ -76,7 +79,7 @@ class Hub:
     """Stands in for the hub: what is asked of it, and what it says."""
 
     def __init__(self) -> None:
-        self.asked, self.error, self.refusal = [], None, None
+        self.asked, self.error = [], None
 
     def load(self, name: str, config: str | None = None, **options: object) -> list[dict]:
         self.asked.append((name, config, options))
@@ -85,8 +88,9 @@ class Hub:
         return [{"question": f"{config} zork?", "answer": "#### 7", "input": f"{config}?", "target": "Yes"}]
 
     def facts(self, url: str, timeout: float) -> None:
-        if self.refusal or self.error:
-            raise self.refusal or self.error
+        self.asked.append(url)
+        if self.error:
+            raise self.error
 
 
 @pytest.fixture
@@ -96,47 +100,39 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
     data._loaded.cache_clear()
     monkeypatch.setattr("datasets.load_dataset", made.load)
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", made.facts)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     return made
 
 
 def test_without_a_mirror_the_hub_is_asked_for_the_pinned_revision(hub: Hub) -> None:
     assert [item.gold for item in data.items("gsm8k")] == ["7"]
-    pinned = {"split": "test", "revision": "740312add88f781978c0658806c59bc2815b9866"}
-    assert hub.asked == [("openai/gsm8k", "main", pinned)]
+    commit = "740312add88f781978c0658806c59bc2815b9866"
+    assert hub.asked == [("openai/gsm8k", "main", {"split": "test", "revision": commit})]
     data.items("gsm8k")
     assert len(hub.asked) == 1  # read once
-    assert len(data.items("bbh")) == 27
+    assert [item.meta["subset"] for item in data.items("bbh")] == [*data.BENCHMARKS["bbh"].configs]
     assert hub.asked[1] == ("SaylorTwift/bbh", "boolean_expressions", {"split": "test", "revision": None})
+    data.check("gsm8k")
+    assert hub.asked[-1].endswith(f"datasets/openai/gsm8k/resolve/{commit}/README.md")
 
 
-def test_what_the_hub_refuses_says_what_to_do(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatasetNotFoundError("odd\nsecond line"),
+        errors.GatedRepoError("odd second line", response=ANSWER),
+        ConnectionError("odd second line"),
+        errors.HTTPError("odd second line"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_the_hub_refuses_says_what_to_do(hub: Hub, error: Exception) -> None:
+    hub.error = error
     copy = "; a copy can stand in COEVOLVE_DATA/gpqa_main"
-    lost = "gpqa_main is not in the cache, and the hub cannot be reached ("
-    for error, refusal, line, end in (
-        (
-            DatasetNotFoundError("odd\nsecond line"),
-            errors.HfHubHTTPError("busy", response=answer),
-            "gpqa_main: Idavi",
-            "(odd)",
-        ),
-        (
-            DatasetNotFoundError("x"),
-            errors.GatedRepoError("x", response=answer),
-            "gpqa_main is gated: accept its ",
-            copy,
-        ),
-        (ConnectionError("Couldn't reach it"), None, lost, copy),
-        (errors.HTTPError("no way"), None, lost, copy),
-    ):
-        hub.error, hub.refusal = error, refusal
-        with pytest.raises(ValueError) as said:
-            data.items("gpqa_main")
-        assert str(said.value).startswith(line) and str(said.value).endswith(end) and "\n" not in str(said.value)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="^gpqa_main is not in the cache, and HF_HUB_OFFLINE forbids asking the hub;"):
+    with pytest.raises(ValueError) as said:
         data.items("gpqa_main")
+    assert str(said.value) == f"gpqa_main: Idavidrein/gpqa could not be had (odd second line){copy}"
+    with pytest.raises(ValueError, match=f"^gpqa_main cannot be had from the hub: .* needs HF_TOKEN{copy}$"):
+        data.check("gpqa_main")
 
 
 def test_script_based_sets_are_downloaded_as_files(hub: Hub, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
