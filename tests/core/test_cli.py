@@ -23,11 +23,8 @@ print(json.dumps([codes, sorted({"torch", "transformers", "pandas"} & sys.module
 MISTAKES = {  # arguments after `train`, and what the line has to name
     "method": (["nope", "--out", "run"], ["method must be one of", "mae,", "'nope'"]),
     "file": (["./nope.py:Debate", "--out", "run"], ["method './nope.py:Debate' cannot be loaded", "No such file"]),
-    "preset": (["mae", "--preset", "huge", "--out", "run"], ["preset must be one of", "quick,", "'huge'"]),
     "field": (["mae", "--out", "run", "stps=3"], ["field must be one of", "'stps'", "did you mean 'steps'?"]),
     "value": (["mae", "batch_size=0", "--out", "run"], ["batch_size must be greater than 0, got 0"]),
-    "type": (["mae", "--out", "run", "steps=many"], ["steps must be a valid integer, got 'many'"]),
-    "choice": (["mae", "--out", "run", "setting=most"], ["setting must be one of zero, no, half, with", "'most'"]),
     "seed": (["mae", "--out", "run", "--seed", "-1"], ["seed must be greater than or equal to 0, got -1"]),
     "pair": (["mae", "--out", "run", "fast"], ["expected field=value, got 'fast'"]),
     "own field": ([OWN, "--out", "run", "rounds=x"], ["rounds must be a valid integer, got 'x'"]),
@@ -61,14 +58,7 @@ ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n"), (C
 
 
 @pytest.mark.parametrize(("error", "code", "line"), ENDS)
-def test_training_says_what_differs_then_trains_then_sums_up(
-    error: Exception,
-    code: int,
-    line: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, tmp_path, monkeypatch, capsys):
     def train(run: config.Run) -> None:
         print(f"training {run.protocol.solves} {run.seed}")
         if error:
@@ -89,14 +79,24 @@ def test_training_says_what_differs_then_trains_then_sums_up(
 
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
     assert main(["fields", "mae"]) == 0
-    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-    assert set(rows) == set(config.settable(config.Run)) | set(config.settable(config.method("mae")))
-    assert rows["threshold"] == ["0.7"] and rows["solves"] == ["1", str(config.presets()["quick"]["mae"]["solves"])]
-    assert rows["learning_rate"] == ["1e-06", str(config.presets()["quick"]["all"]["learning_rate"])]
-    assert main(["fields", "mae", "--preset", "gpu"]) == 0
-    assert "prompt               'compact'                'full'" in capsys.readouterr().out
+    said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert set(said) == set(config.settable(config.Run)) | set(config.settable(config.method("mae")))
+    assert said["threshold"] == ["0.7"] and said["solves"] == ["1", str(config.presets()["quick"]["mae"]["solves"])]
+    assert said["learning_rate"] == ["1e-06", str(config.presets()["quick"]["all"]["learning_rate"])]
     assert main(["fields", OWN, "rounds=3"]) == 0
     assert "rounds               2                        3\n" in capsys.readouterr().out
+
+
+def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for name, before in (("b", {"k": 1, "n": 8}), ("a/deep", {"k": 0, "n": 0})):
+        (tmp_path / name).mkdir(parents=True)
+        held_out = {"before": before, "after": {"k": 3, "n": 8}}
+        summary = {"method": "mae", "seed": 4, "steps": 20, "held_out": held_out, "seconds": 1.5}
+        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+    assert main(["runs", str(tmp_path)]) == 0
+    deep, flat = capsys.readouterr().out.splitlines()[2:]
+    assert deep == "| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8 (37.5%) | 1.5 |"
+    assert flat == "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8 (37.5%) | 1.5 |"
 
 
 def test_differences_are_a_table(capsys: pytest.CaptureFixture) -> None:

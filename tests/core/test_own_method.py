@@ -1,5 +1,6 @@
 """The page about one's own method does what it says: its file is trained, listed and read by its own commands."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -22,15 +23,15 @@ def test_the_page_s_file_is_trained_listed_and_read(tmp_path):
     assert len(code.splitlines()) <= 45
     (tmp_path / "duel.py").write_text(code, encoding="utf-8")
     said = []
-    for line in blocks("sh")[0].splitlines():
-        command = [sys.executable, *shlex.split(line)[1:]]
+    commands = [[sys.executable, *shlex.split(line)[1:]] for line in blocks("sh")[0].splitlines()]
+    for command in [*commands, [sys.executable, "-c", reading]]:
         if "train" in command:
-            command += ["steps=2", "batch_size=4", "eval_items=2"]  # the later of two values counts
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            command += ["steps=2", "batch_size=8", "eval_items=2"]  # the later of two values counts
+        environment = os.environ | {"MPLBACKEND": "Agg"}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
-    listed = said[-1]
-    assert "duel.py:Duel" in listed and "mae" in listed
+    rows = {row.split(" | ")[0]: row.split(" | ")[1:4] for row in said[2].splitlines()[2:]}
+    assert rows == {"| duel": ["./duel.py:Duel", "0", "2"], "| mae": ["mae", "0", "2"]}
     metrics = record.read(tmp_path / "runs" / "duel")
-    assert {"reward/solver", "reward/proposer"} <= {*metrics.columns} and metrics["step"].max() == 2
-    assert "record.read(" in reading and "majority_right" in reading
+    assert {"reward/solver", "reward/proposer", "majority_right"} <= {*metrics.columns} and metrics["step"].max() == 2

@@ -9,6 +9,7 @@ from huggingface_hub import constants, errors
 
 from coevolve import config, preflight
 from coevolve.policies import find
+from tinyworld.oracle import TinyWorld
 
 CLOSED = "http://127.0.0.1:1/v1#judge-1"
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
@@ -110,17 +111,12 @@ def test_a_server_that_nobody_keeps(tmp_path: Path) -> None:
     assert f"model '{CLOSED}': no server answers at http://127.0.0.1:1/v1" in line
 
 
-def test_a_worlds_own_check_is_asked(tmp_path: Path) -> None:
-    class Away:
-        name = "away"
+def test_a_worlds_own_check_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(world: TinyWorld) -> None:
+        raise ValueError("gsm8k cannot be had")
 
-        def check(self) -> None:
-            raise ValueError("gsm8k cannot be had")
-
-    run = config.build(OWN, "smoke", out=tmp_path / "run")
-    run.protocol.world = Away()
-    with pytest.raises(ValueError, match="^gsm8k cannot be had$"):
-        preflight.check(run)
+    monkeypatch.setattr(TinyWorld, "check", check)
+    assert refused(tmp_path) == "gsm8k cannot be had"
 
 
 def test_a_folder_that_cannot_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
