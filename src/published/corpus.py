@@ -15,10 +15,7 @@ from functools import cached_property, partial
 from os import PathLike, fspath
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pyarrow
+from typing import Any, Protocol
 
     from coevolve.papers.spice.method import Corpus
 
@@ -29,10 +26,24 @@ SHUFFLE = 10_000  # rows that a streamed data set is shuffled through
 Rows = Callable[[], Iterator[dict[str, Any]]]
 
 
+class Corpus(Protocol):
+    """Documents to draw from."""
+
+    @property
+    def unreadable(self) -> int:
+        """How many files and lines hold no readable text."""
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+
+    def sample(self, rng: Random) -> str:
+        """Draw a document uniformly, cut to the corpus's limit."""
+
+
 class Mixture:
     """Several corpora in equal parts (Appendix 8: half mathematics, half general), whatever their sizes."""
 
-    def __init__(self, parts: Sequence["Corpus"]):
+    def __init__(self, parts: Sequence[Corpus]):
         self.parts = parts
 
     def __len__(self) -> int:
@@ -129,7 +140,7 @@ def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
     return text.strip()
 
 
-def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> "Corpus | None":
+def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
