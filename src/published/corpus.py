@@ -17,8 +17,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-    from coevolve.papers.spice.method import Corpus
-
 HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
 FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
