@@ -88,7 +88,7 @@ class TextCorpus:
         yield {"text": str(filled[False])}
 
     @cached_property
-    def texts(self) -> "pyarrow.ChunkedArray":
+    def texts(self) -> Any:
         """All texts and the number that `_read` ends with, mapped into memory."""
         from datasets import Dataset, Features, Value
         from datasets.exceptions import DatasetGenerationError

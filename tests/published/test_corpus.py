@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from coevolve.papers.spice.method import SPICE, Corpus
+from coevolve.papers.spice import SPICE
 from published import corpus
-from published.corpus import Mixture, find
+from published.corpus import Corpus, Mixture, find
 
 pytestmark = pytest.mark.filterwarnings("ignore:corpus .* are left out")
 
