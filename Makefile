@@ -32,7 +32,7 @@ reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, 
 	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 test: $(READY) ## run the tests
-	$(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
 
 test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if need be (their own environment, 5 GB)
 	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
