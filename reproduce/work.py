@@ -51,6 +51,7 @@ def environment(root: Path, scratch: Path) -> dict[str, str]:
         "IPYTHONDIR": str(scratch / "ipython"),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "TOKENIZERS_PARALLELISM": "false",
+        "TQDM_DISABLE": "1",  # a page of a finished run needs no bars
     }
 
 

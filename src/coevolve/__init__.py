@@ -1,8 +1,11 @@
 """Several roles, one policy: the public names, each imported on first use, so that importing loads no torch."""
 
+import warnings
 from importlib import import_module
 
 __version__ = "0.2.0"
+
+warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook without widgets tqdm shows bars as text
 
 _NAMES = {
     "coevolve.config": ["Run"],

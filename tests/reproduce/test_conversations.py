@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from pytest import approx
 
-from reproduce.analysis import conversations as tables
+from reproduce.analysis import conversations
 
 GROUP = {"all": ["AIME"]}
 
@@ -27,13 +27,13 @@ def shares(method: str, *seeds: float) -> list[tuple]:
 
 def test_ratios_pool_items_and_leave_out_what_is_undefined() -> None:
     made = frame([("a", 0, 0, 1.0, 0.5), ("a", 0, 1, 0.0, None), ("a", 0, 2, 1.0, 0.1)])
-    table = tables.measured(made, GROUP).set_index("measure")
+    table = conversations.measured(made, GROUP).set_index("measure")
     values = {"Pass@1": 2 / 3, "Pass@K": 1, "Rank-rho": 0.3, "Correction": 2 / 6, "Harm": float("nan")}
     assert table["value"].to_dict() == approx(values, nan_ok=True)
     assert table["n"].to_dict() == {"Pass@1": 3, "Pass@K": 3, "Rank-rho": 2, "Correction": 6, "Harm": 0}
     assert (table.loc["Pass@1", ["low", "high"]] == [0.0, 1.0]).all()
-    assert tables.cell(0.8, 0.7, 0.9, "Pass@1") == "80.0 [70.0, 90.0]"
-    assert tables.cell(float("nan"), 0, 0, "Harm") == "undefined"
+    assert conversations.cell(0.8, 0.7, 0.9, "Pass@1") == "80.0 [70.0, 90.0]"
+    assert conversations.cell(float("nan"), 0, 0, "Harm") == "undefined"
 
 
 def test_gains_are_paired_and_judged() -> None:
@@ -42,12 +42,12 @@ def test_gains_are_paired_and_judged() -> None:
     rows = [(name, 0, i, float(not h), None) for i, h in enumerate(hard) for name in ("base", "same")]
     rows += [("better", 0, i, float(not h or i % 5 == 0), None) for i, h in enumerate(hard)]
     signs = {("better", "all", "Pass@1"): 1, ("same", "all", "Pass@1"): -1}
-    table = tables.gains(frame(rows), "base", GROUP, ["Pass@1"], signs).set_index("method")
+    table = conversations.gains(frame(rows), "base", GROUP, ["Pass@1"], signs).set_index("method")
     expected = np.mean([h and i % 5 == 0 for i, h in enumerate(hard)])
     assert table["delta"].to_dict() == approx({"better": expected, "same": 0})
     assert table["verdict"].to_dict() == {"better": "agrees", "same": "undecided"}
     assert 0 < table.loc["better", "low"] < expected < table.loc["better", "high"] < 2 * expected
-    turned = tables.gains(frame(rows), "better", GROUP, ["Pass@1"], {("base", "all", "Pass@1"): 1})
+    turned = conversations.gains(frame(rows), "better", GROUP, ["Pass@1"], {("base", "all", "Pass@1"): 1})
     assert turned.set_index("method").loc["base", "verdict"] == "disagrees"
 
 
@@ -60,7 +60,7 @@ def test_gains_use_every_seed_of_the_method_and_as_many_of_the_base() -> None:
         "five": {"one": 0, "two": -0.05},
     }
     for base, gains in bases.items():
-        table = tables.gains(made, base, GROUP, ["Pass@1"], {}).set_index("method")
+        table = conversations.gains(made, base, GROUP, ["Pass@1"], {}).set_index("method")
         assert table["delta"].to_dict() == approx(gains)
         assert table["seeds"].to_dict() == {name: {"one": 1, "two": 2, "five": 5}[name] for name in gains}
         if base == "one":
@@ -70,7 +70,7 @@ def test_gains_use_every_seed_of_the_method_and_as_many_of_the_base() -> None:
 
 def test_a_spread_over_seeds_widens_the_interval() -> None:
     calm, mild, wild = (0.5, 0.5, 0.5), (0.4, 0.5, 0.6), (0.2, 0.5, 0.8)
-    tabled = (tables.measured(frame(shares("a", *seeds)), GROUP, ["Pass@1"]) for seeds in (calm, mild, wild))
+    tabled = (conversations.measured(frame(shares("a", *seeds)), GROUP, ["Pass@1"]) for seeds in (calm, mild, wild))
     narrow, wide, whole = (table.to_dict("records")[0] for table in tabled)
     assert narrow["value"] == wide["value"] == whole["value"] == 0.5 and narrow["seeds"] == 3
     assert narrow["high"] - narrow["low"] < 0.11
@@ -86,11 +86,11 @@ def test_what_can_be_read_of_a_run_by_hand(tmp_path) -> None:
     (tmp_path / "episodes.jsonl").write_text(json.dumps({"step": 1, "samples": samples}) + "\n")
     steps = [{"step": 0}, {"step": 1, "votes": 1.0, "r_meta": None}, {"step": 2, "votes": 2.0, "r_meta": 0.5}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
-    found = tables.readable(tmp_path)
+    found = conversations.readable(tmp_path)
     assert (found["agents"], found["replies"], found["readable rankings"]) == (4, 2, 0.5)
     assert found["votes of an order"] == (2 + 0) / 2 / 2  # of three agents that one may judge
     assert (found["votes"], found["r_meta"]) == (1.5, 0.5) and np.isnan(found["critiques"])
     made = frame([("a", 0, 0, 1.0, None), ("a", 1, 1, 1.0, None)])
     for method in ("a", "b"):
         with pytest.raises(ValueError, match=f"'{method}'"):
-            tables.ratio_of(made, method, "Pass@1", ["AIME"])
+            conversations.ratio_of(made, method, "Pass@1", ["AIME"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from reproduce import keys, modules
 from reproduce.notebooks import code_cells
@@ -20,7 +21,7 @@ from reproduce.plan import Item, Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = sorted([*ROOT.glob("notebooks/tables/*.ipynb"), *ROOT.glob("notebooks/figures/*.ipynb")])
-BY_HAND = {"train.ipynb", "train_gpu.ipynb", "evaluate.ipynb", "kernels.ipynb"}  # other tests run them
+BY_HAND = {"train.ipynb", "train_gpu.ipynb", "evaluate.ipynb", "kernels.ipynb"}  # see test_notebooks_by_hand.py
 TRAINED_TOO = (
     "runs/base-s0",  # answers once, where other runs of that name answer under several set-ups
     "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can
@@ -53,38 +54,41 @@ def share_runs(plan: Plan) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[str]]:
-    """A plan of a copy of the tree, and the ids of the artefacts that were made, one of each notebook."""
-    root = tmp_path_factory.mktemp("copy")
-    for name in ("benchmarks", "notebooks", "reproduce", "src"):
-        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
-        shutil.copytree(ROOT / name, root / name, ignore=ignore)
-    plan = load(root, "smoke")
-    share_runs(plan)
-    ids = {item.notebook: item.id for item in plan.items.values() if item.kind == "artefact" and item.skip is None}
-    reproduce(plan, "--only", ",".join(ids.values()))
-    return plan, list(ids.values())
+def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Plan, list[str]]:
+    """A plan of a copy of the tree, and the ids of the artefacts made there, one of each notebook.
+
+    The workers of pytest-xdist share the copy: the first of them makes it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = (base if worker_id == "master" else base.parent) / "copy"
+    with FileLock(f"{root}.lock"):
+        new = not root.exists()
+        for name in ("benchmarks", "notebooks", "reproduce", "src") if new else ():
+            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
+            shutil.copytree(ROOT / name, root / name, ignore=ignore)
+        plan = load(root, "smoke")
+        items = [item for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
+        ids = [*{item.notebook: item.id for item in items}.values()]
+        if new:
+            share_runs(plan)
+            reproduce(plan, "--only", ",".join(ids))
+    return plan, ids
 
 
-def test_every_notebook_is_made_by_something(made: tuple[Plan, list[str]]) -> None:
+def test_every_notebook_makes_something_complete_and_labelled(made: tuple[Plan, list[str]]) -> None:
     plan, ids = made
-    used = {plan.items[id].notebook for id in ids}
     expected = [*DRAWN, *ROOT.glob("notebooks/episodes/*.ipynb")]
-    assert {str(path.relative_to(ROOT)) for path in expected} == used
+    assert {str(path.relative_to(ROOT)) for path in expected} == {plan.items[id].notebook for id in ids}
     assert {path.name for path in ROOT.glob("notebooks/*.ipynb")} == BY_HAND
-    states = keys.statuses(plan, [plan.items[id] for id in ids])
-    assert {states[id] for id in ids} == {"done"}
-
-
-def test_artefacts_are_complete_and_labelled(made: tuple[Plan, list[str]]) -> None:
-    plan, ids = made
+    assert set(keys.statuses(plan, [plan.items[id] for id in ids]).values()) == {"done"}
     unlabelled = ("mae_table3", "mae_listings", "spice_figs8_10")  # what they show is not measured on any world
     for id in ids:
         folder = plan.folder / id
-        assert (folder / "notebook.html").stat().st_size > 10_000
+        page = (folder / "notebook.html").read_text(encoding="utf-8")
+        assert len(page) > 10_000 and "Warning: " not in page, id
         assert json.loads((folder / "provenance.json").read_text())["id"] == id
-        for page in folder.glob("table.md"):
-            assert "tiny world" in page.read_text().lower() or id.startswith(unlabelled), id
+        for table in folder.glob("table.md"):
+            assert "tiny world" in table.read_text().lower() or id.startswith(unlabelled), id
 
 
 def test_every_cell_of_table_1_is_its_count(made: tuple[Plan, list[str]]) -> None:
@@ -108,10 +112,10 @@ def test_a_second_call_does_nothing_and_a_forced_one_writes_the_same_bytes(made:
     assert [(plan.folder / name).read_bytes() for name in names] == before
 
 
-@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
-def test_tables_and_figures_load_no_torch(path: Path) -> None:
+def test_tables_and_figures_load_no_torch() -> None:
     found = modules.Modules(ROOT)
-    todo, seen = {name for text, _ in code_cells(path) for name, late in found.imports(text) if not late}, set()
+    texts = [text for path in DRAWN for text, _ in code_cells(path)]
+    todo, seen = {name for text in texts for name, late in found.imports(text) if not late}, set()
     while todo:
         seen.add(name := todo.pop())
         file = found.file_of(name)

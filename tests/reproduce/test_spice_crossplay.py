@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from coevolve.driver import Batched
-from coevolve.papers.spice.method import SPICE
+from coevolve.papers.spice import SPICE
 from coevolve.types import Reply, Turn
 from reproduce.analysis import crossplay
 

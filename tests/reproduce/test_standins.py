@@ -1,69 +1,150 @@
 """Stand-ins beside the papers' columns: every family and column has its place, and averages are derived."""
 
+import json
+import tomllib
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
+from coevolve import config
+from coevolve.baselines import azr
+from coevolve.papers.sage import SAGE
+from reproduce import plan
 from reproduce.analysis import standins, tables
-from tinyworld import tasks as tiny
+from tinyworld import tasks
+from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES
 
-MAE = standins.layout("mae")
+ROOT = Path(__file__).resolve().parents[2]
+MAE, SAGES = standins.layout("mae"), standins.layout("sage")
+ARTEFACTS = {p: tomllib.loads((ROOT / f"reproduce/{p}.toml").read_text("utf-8"))["artefacts"] for p in standins.LAYOUTS}
+SETUPS = ["Vanilla", "Consistency", "AutoGen", "Debate"]
+SHARED = ("comas_setups.ipynb", "comas_averages.ipynb")  # notebooks that several ids share
+GRIDS = [id for id, table in ARTEFACTS["comas"].items() if table["notebook"].endswith(SHARED)]
+
+
+def families_of(layout: standins.Layout, *averages: str) -> set[str]:
+    """The families behind averages, or behind all stand-ins."""
+    names = [name for average in averages for name in layout.groups[average]] if averages else layout.families
+    return {family for name in names for family in layout.families[name]}
 
 
 @pytest.mark.parametrize("paper", standins.LAYOUTS)
 def test_every_layout_names_families_once_and_columns_that_were_printed(paper: str) -> None:
     layout = standins.layout(paper)
     families = [family for members in layout.families.values() for family in members]
-    assert families and len(set(families)) == len(families) and set(families) <= set(tiny.NAMES)
-    columns = [column for its in layout.columns.values() for column in its]
+    assert families and len(set(families)) == len(families) and set(families) <= set(tasks.NAMES)
+    columns = [column for named in layout.columns.values() for column in named]
     printed = set(tables.paper_numbers(f"{paper}_table{2 if paper == 'conl' else 1}")["benchmark"])
     assert {*columns, *layout.without} <= printed and len(set(columns)) == len(columns)
     for members in layout.groups.values():
         assert members and set(members) <= set(layout.families)
+    index = pd.read_csv(ROOT / "reproduce/paper_numbers/index.csv")
+    assert set(index[index["paper"] == paper]["id"]) <= set(ARTEFACTS[paper]), "every id of the paper is claimed"
 
 
-def test_mae_uses_every_family_in_its_own_distribution():
-    assert sorted(family for members in MAE.families.values() for family in members) == sorted(tiny.NAMES)
-    others = set(tiny.NAMES) - set(tiny.IN_DISTRIBUTION)
-    for average, allowed in (("ID Avg.", tiny.IN_DISTRIBUTION), ("OOD Avg.", others)):
-        assert {family for name in MAE.groups[average] for family in MAE.families[name]} <= set(allowed)
-    assert MAE.groups["Overall Avg."] == list(MAE.families)
-
-
-def test_every_column_of_mae_is_covered_or_named_as_missing():
-    columns = [column for its in MAE.columns.values() for column in its]
+def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> None:
+    assert families_of(MAE) == set(tasks.NAMES) and MAE.groups["Overall Avg."] == list(MAE.families)
+    assert families_of(MAE, "ID Avg.") <= set(tasks.IN_DISTRIBUTION)
+    assert not families_of(MAE, "OOD Avg.") & set(tasks.IN_DISTRIBUTION)
+    columns = [column for named in MAE.columns.values() for column in named]
     printed = set(tables.paper_numbers("mae_table1")["benchmark"]) - set(MAE.groups)
     assert sorted([*columns, *MAE.without]) == sorted(printed)
 
 
-def test_printed_cells_are_means_of_their_columns():
-    paper = standins.printed("mae_table1", {"Base": "Base"}).set_index("benchmark")["paper"]
-    assert paper["GSM8K"] == 85.20
-    assert paper["science"] == pytest.approx((80.60 + 63.40 + 34.67) / 3)
-    assert paper["Overall Avg."] == 55.33
+def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
+    seeded = {family for _, families in VERIFIED_SHARES.values() for family in families}
+    others = {family for _, families in SEED_SHARES.values() for family in families} | set(azr.MODE_OF)
+    assert families_of(SAGES, "ID Avg.") == seeded and not families_of(SAGES, "OOD Avg.") & (seeded | others)
+    assert families_of(SAGES) == set(tasks.NAMES)
+    for names in (("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")):
+        assert sorted(name for group in names for name in SAGES.groups[group]) == sorted(SAGES.groups["O Avg."])
+    assert sum(len(SAGES.columns[name]) for name in SAGES.groups["O Avg."]) == 9, "the paper's columns"
 
 
-def rows(method: str, seed: int, correct: dict[str, list[int]]) -> list[dict]:
-    return [
-        {"method": method, "seed": seed, "run": f"{method}{seed}", "benchmark": name, "item": i, "correct": value}
-        for name, values in correct.items()
-        for i, value in enumerate(values)
-    ]
+PRINTED = [  # table, row, further arguments, and the cells of it: printed ones, and means where nothing is printed
+    ("mae_table1", "Base", {}, {"GSM8K": 85.20, "science": (80.60 + 63.40 + 34.67) / 3, "Overall Avg.": 55.33}),
+    ("sage_table1", "SAGE", {}, {"HumanEval+": 68.9, "O Avg.": 42.0, "ID Avg.": (68.9 + 62.4 + 85.5 + 66.2) / 4}),
+    ("sage_table1", "SAGE", {"backbone": "Qwen2.5-7B-Instruct"}, {"HumanEval+": 76.2}),
+    ("sage_table1", "SAGE", {"backbone": "Qwen3-4B-Base"}, {"HumanEval+": 75.6}),
+]
 
 
-def test_gains_carry_the_paper_delta_and_a_verdict():
-    right, wrong = [1] * 40, [0] * 40
-    scores = pd.DataFrame(
-        rows("Base", 0, dict.fromkeys(MAE.families, wrong)) + rows("MAE (zero)", 0, dict.fromkeys(MAE.families, right))
+@pytest.mark.parametrize(("table", "row", "more", "cells"), PRINTED)
+def test_printed_cells_are_means_of_their_columns(table: str, row: str, more: dict, cells: dict) -> None:
+    paper = standins.printed(table, {row: row}, table.partition("_")[0], **more).set_index("benchmark")["paper"]
+    assert {name: paper[name] for name in cells} == pytest.approx(cells)
+
+
+def test_averages_of_the_paper_s_figures_follow_from_its_cells() -> None:
+    # Figure 5 (left) as its text says: Consistency -0.19 with one agent, +2.02 with four; Debate -0.16 and +1.75.
+    names = {name: name for name in ("Untrained", "CoMAS (1-Agent)", "CoMAS (4-Agent)")}
+    for setup, one, four in (("Consistency", -0.19, 2.02), ("Debate", -0.16, 1.75)):
+        frame = standins.printed("comas_table8", names, "comas", setup)
+        mean = frame[frame["benchmark"] == "Average"].set_index("method")["paper"]
+        assert mean["CoMAS (1-Agent)"] - mean["Untrained"] == pytest.approx(one, abs=0.006)
+        assert mean["CoMAS (4-Agent)"] - mean["Untrained"] == pytest.approx(four, abs=0.006)
+
+
+@pytest.mark.parametrize("id", GRIDS)
+def test_labels_are_the_paper_s_rows_or_marked_as_ours(id: str) -> None:
+    given = {"setups": SETUPS} | ARTEFACTS["comas"][id]["parameters"]
+    printed = tables.paper_numbers(given["table"])
+    ours = set(given["labels"].values()) - set(given.get("unprinted", ()))
+    assert ours == set(printed["method"]) and set(given["setups"]) == set(printed["setup"])
+    assert set(given["labels"]) == set(ARTEFACTS["comas"][id]["runs"])
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
+def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) -> None:
+    items = plan.load(ROOT, preset).items
+    mixed, base, long = (
+        items[f"runs/{name}-s0"].config for name in ("comas_mixed", "comas_mixed_base", "comas_2_long")
     )
+    assert mixed | {"steps": 0} == base
+    for name in ("evaluation", "scoring"):
+        assert long | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
+
+
+def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
+    for run, model, agents, steps in (("base", "tiny", {}, 0), ("mixed", ["tiny", "tiny-small"], {"agents": 3}, 7)):
+        home = tmp_path / f"{run}-s0"
+        home.mkdir()
+        (home / "config.json").write_text(json.dumps({"method": run, "model": model, "protocol": agents}))
+        (home / "metrics.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(steps + 1)))
+    teams = standins.teams(tmp_path, {"base": [0], "mixed": [0, 1]}, {"base": "Untrained", "mixed": "Mixed"})
+    numbers = teams[["method", "agents", "steps", "seeds"]].to_numpy().tolist()
+    assert numbers == [["Untrained", 1, 0, 1], ["Mixed", 3, 7, 2]]
+    assert teams["models"].to_list() == [["tiny"], ["tiny", "tiny-small", "tiny"]]
+
+
+def answers(method: str, correct: list[int]) -> pd.DataFrame:
+    """The same answers to every stand-in of MAE."""
+    rows = [(name, i, value) for name in MAE.families for i, value in enumerate(correct)]
+    return pd.DataFrame(rows, columns=["benchmark", "item", "correct"]).assign(method=method, seed=0, run=method)
+
+
+def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
+    scores = pd.concat([answers("Base", [1, 0] * 20), answers("MAE (zero)", [1] * 40)])
     paper = standins.printed("mae_table1", {"Base": "Base", "MAE (zero)": "MAE (zero)"})
-    gains = standins.gains(scores, "Base", paper).set_index("benchmark")
-    overall = gains.loc["Overall Avg."]
-    assert (overall["delta"], overall["verdict"]) == (100.0, "agrees")
+    overall = standins.gains(scores, "Base", paper).set_index("benchmark").loc["Overall Avg."]
+    assert (overall["delta"], overall["verdict"]) == (50.0, "agrees")
     assert overall["paper delta"] == pytest.approx(58.51 - 55.33)
-
-
-def test_beside_writes_ours_then_the_paper():
-    scores = pd.DataFrame(rows("Base", 0, dict.fromkeys(MAE.families, [1, 0, 1, 0])))
-    accuracy = tables.accuracy_table(scores, MAE.groups)
-    wide = standins.beside(accuracy, standins.printed("mae_table1", {"Base": "Base"})).set_index("benchmark")
+    wide = standins.beside(tables.accuracy_table(scores, MAE.groups), paper).set_index("benchmark")
     assert wide.loc["GSM8K", "Base"].startswith("50.0 [") and wide.loc["GSM8K", "Base"].endswith("/ 85.2")
+
+
+def test_sage_trains_with_the_settings_of_table_4() -> None:
+    printed = tables.paper_numbers("sage_table4").set_index("benchmark")["printed"]
+    ours = SAGE.TRAINING
+    assert ours["batch_size"] == int(printed["Batch Size"]) and ours["steps"] == int(printed["Training Steps"])
+    assert ours["learning_rate"] == float(printed["Learning Rate"])
+    assert ours["max_tokens"] == int(printed["Maximum Response Length"])
+    for role in ("Challenger", "Planner", "Solver"):
+        assert ours["temperature"] == float(printed[f"{role} Temperature"])
+    assert SAGE().critic_temperature == float(printed["Critic Temperature"])
+    assert ours["lora"][:2] == (int(printed["LoRA Rank"]), int(printed["LoRA Alpha"]))
+    assert ours["lora"][2] == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
+    run = config.build("sage", "gpu", out="x")
+    assert (run.lora, run.temperature, run.protocol.prompt) == ((128, 256, 0.05), 0.6, "full")
+    assert run.protocol.estimator == "task_relative" and run.protocol.kl_coef == 0, "KL regularisation is disabled"

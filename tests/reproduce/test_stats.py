@@ -17,37 +17,23 @@ def test_wilson_by_its_closed_form() -> None:
     reach = z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
     assert stats.wilson(k, n) == pytest.approx((centre - reach, centre + reach))
     assert stats.wilson(0, 10) == pytest.approx((0.0, z * z / (10 + z * z)))
-    assert stats.wilson(0, 0) == (0.0, 1.0)
-    with pytest.raises(ValueError, match="k must lie"):
-        stats.wilson(3, 2)
 
 
 @pytest.mark.parametrize(("lost", "won", "same"), [(0, 0, 5), (1, 0, 3), (2, 2, 0), (1, 6, 4), (10, 3, 1)])
 def test_mcnemar_midp_by_enumeration(lost: int, won: int, same: int) -> None:
-    a = [1] * lost + [0] * won + [1] * same
-    b = [0] * lost + [1] * won + [1] * same
-    count = lost + won
-    expected = sum(
-        comb(count, x) / 2**count * (1.0 if abs(2 * x - count) > abs(won - lost) else 0.5)
-        for x in range(count + 1)
-        if abs(2 * x - count) >= abs(won - lost)
-    )
-    assert stats.mcnemar_midp(a, b) == pytest.approx(expected if count else 1.0)
+    a, b = [1] * lost + [0] * won + [1] * same, [0] * lost + [1] * won + [1] * same
+    count, distance = lost + won, abs(won - lost)
+    halves = [1 + (abs(2 * x - count) > distance) for x in range(count + 1)]  # what lies as far counts one half
+    expected = sum(comb(count, x) * halves[x] for x in range(count + 1) if abs(2 * x - count) >= distance)
+    assert stats.mcnemar_midp(a, b) == pytest.approx(expected / 2 ** (count + 1) if count else 1.0)
     assert stats.mcnemar_midp(a, b) == stats.mcnemar_midp(b, a)
-
-
-def test_mcnemar_midp_hand_value_and_refusals() -> None:
     assert stats.mcnemar_midp([0, 0, 0, 0], [1, 1, 1, 1]) == pytest.approx(1 / 16)  # 2 * (1/16) / 2
-    with pytest.raises(ValueError, match="same items"):
-        stats.mcnemar_midp([0, 1], [0])
-    with pytest.raises(ValueError, match="only 0 and 1"):
-        stats.mcnemar_midp([0, 0.5], [0, 1])
 
 
 def test_one_seed_bootstrap_equals_every_possible_resample() -> None:
     gain = np.array([1.0, 0.0, -1.0, 1.0, 1.0])
     every = sorted(np.mean(draw) for draw in itertools.product(gain, repeat=5))
-    got = stats.paired_bootstrap(np.zeros((1, 5)), gain[None], level=0.8, replicates=40_000)
+    got = stats.bootstrap([gain[None]], level=0.8, replicates=40_000)
     assert got.delta == pytest.approx(0.4)
     assert (got.low, got.high) == pytest.approx(tuple(np.quantile(every, [0.1, 0.9])), abs=1e-9)
 
@@ -66,9 +52,10 @@ def test_bootstrap_spread_of_items_and_seeds() -> None:
 
 def test_single_base_row_pairs_with_every_seed() -> None:
     base, runs = np.array([[0, 1, 0, 1.0]]), np.array([[1, 1, 0, 1], [1, 1, 1, 1.0]])
-    assert stats.paired_bootstrap(base, runs) == stats.paired_bootstrap(np.repeat(base, 2, 0), runs)
+    repeated = np.repeat(base, 2, 0)
+    assert stats.stratified_bootstrap([base], [runs]) == stats.stratified_bootstrap([repeated], [runs])
     with pytest.raises(ValueError, match="same seeds x items"):
-        stats.paired_bootstrap(np.zeros((2, 4)), np.zeros((3, 4)))
+        stats.stratified_bootstrap([np.zeros((2, 4))], [np.zeros((3, 4))])
 
 
 def test_stratified_weighs_benchmarks_equally_and_shares_seeds() -> None:
@@ -88,7 +75,7 @@ def test_paired_interval_covers_the_truth(seeds: int, spread: float) -> None:
     for _ in range(250):
         a = rng.integers(0, 2, (seeds, 80))
         b = a + 0.1 + spread * rng.standard_normal((seeds, 1)) + 0.3 * rng.standard_normal((seeds, 80))
-        _, low, high = stats.paired_bootstrap(a, b, replicates=600)
+        _, low, high = stats.stratified_bootstrap([a], [b], replicates=600)
         hits.append(low <= 0.1 <= high)
     assert np.mean(hits) >= 0.91
 
@@ -112,17 +99,17 @@ def test_holm_by_hand() -> None:
     assert np.isnan(with_gap[1]) and with_gap[[0, 2]] == pytest.approx([0.02, 0.04])
 
 
-@pytest.mark.parametrize(
-    ("interval", "sign", "expected"),
-    [
-        ((0.2, 0.1, 0.3), 1, "agrees"),
-        ((-0.2, -0.3, -0.1), -1, "agrees"),
-        ((-0.2, -0.3, -0.1), 1, "disagrees"),
-        ((0.2, 0.1, 0.3), 0, "disagrees"),
-        ((0.2, 0.0, 0.3), 1, "undecided"),
-        ((0.0, 0.0, 0.0), 0, "undecided"),
-        ((float("nan"),) * 3, 1, "undecided"),
-    ],
-)
+VERDICTS = [
+    ((0.2, 0.1, 0.3), 1, "agrees"),
+    ((-0.2, -0.3, -0.1), -1, "agrees"),
+    ((-0.2, -0.3, -0.1), 1, "disagrees"),
+    ((0.2, 0.1, 0.3), 0, "disagrees"),
+    ((0.2, 0.0, 0.3), 1, "undecided"),
+    ((0.0, 0.0, 0.0), 0, "undecided"),
+    ((float("nan"),) * 3, 1, "undecided"),
+]
+
+
+@pytest.mark.parametrize(("interval", "sign", "expected"), VERDICTS)
 def test_verdict(interval: tuple[float, float, float], sign: int, expected: str) -> None:
     assert stats.verdict(*interval, sign) == expected

@@ -6,28 +6,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reproduce.analysis import stats, tables
+from reproduce.analysis import standins, stats, tables
 
 IN = "GSM8K MATH ARC-C MMLU GPQA CQA OBQA NQ TriviaQA SQuAD BoolQ HellaSwag MBPP+ HumanEval+".split()
 OUT = "TruthfulQA BBH LiveBench-Reasoning AMC Minerva Winogrande OlympiadBench MMLU-Pro".split()
 AVERAGES = {"ID Avg.": IN, "OOD Avg.": OUT, "Overall Avg.": IN + OUT}
+ONE = {"Average": ["sums"]}
 
 
 def records(method: str, answers: dict[str, list[list[int]]], run: str = "") -> pd.DataFrame:
     """Records of {benchmark: seeds x items}."""
-    return pd.DataFrame(
-        {
-            "run": run or f"{method}-{seed}",
-            "method": method,
-            "seed": seed,
-            "benchmark": benchmark,
-            "item": item,
-            "correct": correct,
-        }
-        for benchmark, rows in answers.items()
-        for seed, row in enumerate(rows)
-        for item, correct in enumerate(row)
-    )
+    rows = [
+        (run or f"{method}-{seed}", method, seed, benchmark, item, correct)
+        for benchmark, by_seed in answers.items()
+        for seed, by_item in enumerate(by_seed)
+        for item, correct in enumerate(by_item)
+    ]
+    return pd.DataFrame(rows, columns=["run", "method", "seed", "benchmark", "item", "correct"])
 
 
 def test_paper_numbers_keep_what_was_printed() -> None:
@@ -37,29 +32,19 @@ def test_paper_numbers_keep_what_was_printed() -> None:
     assert (cell["value"], cell["printed"]) == (85.2, "85.20")
     settings = tables.paper_numbers("mae_table3")
     assert settings.set_index("benchmark").loc["Learning Rate", "value"] == "1e-6"
-
-
-def test_paper_numbers_of_no_table_are_refused() -> None:
     with pytest.raises(ValueError, match="table_id must be one of"):
         tables.paper_numbers("../mae_table1")
 
 
-def test_printed_average_that_does_not_follow_is_found() -> None:
+def test_printed_averages_that_do_not_follow_are_found_and_explained() -> None:
     frame = tables.recomputed_averages(tables.paper_numbers("mae_table1"), AVERAGES)
-    assert len(frame) == 21
+    assert len(frame) == 21 and (frame.loc[~frame["differs"], "known"] == "").all()
     odd = frame[frame["differs"]].set_index(["method", "average"])
-    assert list(odd.index) == [
-        ("MAE (zero)", "ID Avg."),
-        ("MAE (zero)", "Overall Avg."),
-        ("MAE (half reference)", "ID Avg."),
-    ]
+    wrong = [("MAE (zero)", "ID Avg."), ("MAE (zero)", "Overall Avg."), ("MAE (half reference)", "ID Avg.")]
+    assert list(odd.index) == wrong
     zero = odd.loc[("MAE (zero)", "ID Avg.")]
     assert zero["printed"] == 68.37 and round(zero["recomputed"], 2) == 67.93
     assert zero["known"].startswith("mae-01: 67.93 / 58.67")
-    assert (frame.loc[~frame["differs"], "known"] == "").all()
-
-
-def test_garbled_cells_explain_a_difference() -> None:
     frame = tables.recomputed_averages(tables.paper_numbers("mae_table2"), AVERAGES)
     row = frame[(frame["method"] == "MAE (no format reward)") & (frame["average"] == "OOD Avg.")].iloc[0]
     assert row["differs"] and "OlympiadBench garbled-leading-digit-lost" in row["known"]
@@ -67,17 +52,25 @@ def test_garbled_cells_explain_a_difference() -> None:
         tables.recomputed_averages(tables.paper_numbers("mae_table2"), {"ID Avg.": ["gsm"]})
 
 
-def test_accuracy_matrix_pivots_and_averages_samples() -> None:
+def test_table_2_of_sage_recomputed_from_table_1_shows_the_swap() -> None:
+    layout = standins.layout("sage")
+    groups = {name: [c for row in layout.groups[name] for c in layout.columns[row]] for name in ("ID Avg.", "OOD Avg.")}
+    cells = pd.concat([tables.paper_numbers("sage_table1"), tables.paper_numbers("sage_table2")])
+    found = tables.recomputed_averages(cells[~cells["benchmark"].isin(["C Avg.", "M Avg.", "O Avg."])], groups)
+    wrong = found[found["differs"]].set_index(["backbone", "method", "average"])["recomputed"]
+    assert len(found) == 3 * 4 * 2 and set(wrong.index.get_level_values("average")) == {"ID Avg."}
+    assert wrong["Qwen2.5-7B-Instruct", "MAE", "ID Avg."] == pytest.approx((76.2 + 65.3 + 91.7 + 76.2) / 4)
+    assert wrong["Qwen2.5-7B-Instruct", "SAGE", "ID Avg."] == pytest.approx((76.2 + 64.0 + 92.2 + 74.7) / 4, abs=1e-3)
+    assert wrong["Qwen2.5-3B-Instruct", "Base Model", "ID Avg."] == pytest.approx(68.475), "truncated in print"
+
+
+def test_accuracy_matrix_pivots_averages_samples_and_refuses_gaps_and_mixtures() -> None:
     scores = records("mae", {"sums": [[1, 0, 1], [0, 0, 1]], "facts": [[1], [1]]})
     again = scores[(scores["seed"] == 0) & (scores["item"] == 1) & (scores["benchmark"] == "sums")]
     shuffled = pd.concat([scores, again.assign(correct=1)]).sample(frac=1, random_state=0)
     matrices = tables.accuracy_matrix(shuffled, "mae")
     assert set(matrices) == {"sums", "facts"}
     assert matrices["sums"].to_numpy().tolist() == [[1, 0.5, 1], [0, 0, 1]]
-
-
-def test_accuracy_matrix_refuses_gaps_and_mixtures() -> None:
-    scores = records("mae", {"sums": [[1, 0], [0, 1]]})
     with pytest.raises(ValueError, match="lacks items of 'sums'"):
         tables.accuracy_matrix(scores.drop(index=3), "mae")
     with pytest.raises(ValueError, match="several runs with one seed"):
@@ -88,13 +81,12 @@ def test_accuracy_matrix_refuses_gaps_and_mixtures() -> None:
 
 def test_every_cell_is_its_k_over_n_and_averages_are_derived() -> None:
     rng = np.random.default_rng(0)
-    draw = lambda seeds, items: rng.integers(0, 2, (seeds, items)).tolist()  # noqa: E731
-    scores = pd.concat(
-        [
-            records("base", {"sums": draw(1, 40), "facts": draw(1, 10)}),
-            records("mae", {"sums": draw(3, 40), "facts": draw(3, 10)}),
-        ]
-    )
+    sizes = {"base": 1, "mae": 3}  # seeds
+    drawn = {
+        name: {family: rng.integers(0, 2, (seeds, items)).tolist() for family, items in (("sums", 40), ("facts", 10))}
+        for name, seeds in sizes.items()
+    }
+    scores = pd.concat([records(name, answers) for name, answers in drawn.items()])
     table = tables.accuracy_table(scores, {"Average": ["sums", "facts"]})
     cells = table[table["kind"] == "cell"]
     assert np.allclose(cells["accuracy"], 100 * cells["k"] / cells["n"])
@@ -111,28 +103,28 @@ def test_every_cell_is_its_k_over_n_and_averages_are_derived() -> None:
 def test_compare_rows_gives_delta_interval_p_and_verdict() -> None:
     base = {"sums": [[0] * 30], "facts": [[1, 0] * 10]}
     ours = {"sums": [[1] * 25 + [0] * 5] * 3, "facts": [[1, 0] * 10] * 3}
-    scores = pd.concat([records("base", base), records("mae", ours)])
-    frame = tables.compare_rows(scores, "base", "mae", paper_signs={"sums": 1, "Average": -1}).set_index("benchmark")
+    scores, groups = pd.concat([records("base", base), records("mae", ours)]), {"Average": ["sums", "facts"]}
+    frame = tables.compare_rows(scores, "base", "mae", groups, {"sums": 1, "Average": -1}).set_index("benchmark")
     assert frame.loc["sums", ["base", "method", "delta"]].tolist() == pytest.approx([0, 250 / 3, 250 / 3])
     assert frame.loc["facts", ["delta", "low", "high"]].tolist() == [0, 0, 0]
     assert frame["verdict"].to_dict() == {"sums": "agrees", "facts": "", "Average": "disagrees"}
     assert frame.loc["Average", "delta"] == pytest.approx(125 / 3)
     assert frame.loc["sums", "p_holm"] == 0 and frame.loc["facts", "p_holm"] == 1
-    one = tables.compare_rows(scores[scores["seed"] == 0], "base", "mae").set_index("benchmark")
-    assert one.loc["sums", "p"] == pytest.approx(2.0**-25)
-    assert one.loc["sums", "p_holm"] == pytest.approx(2.0**-24)
+    one = tables.compare_rows(scores[scores["seed"] == 0], "base", "mae", groups).set_index("benchmark")
+    assert one.loc["sums", ["p", "p_holm"]].tolist() == pytest.approx([2.0**-25, 2.0**-24])
 
 
-def test_compare_rows_refuses_what_is_not_paired() -> None:
-    base = records("base", {"sums": [[1, 0]]})
-    with pytest.raises(ValueError, match="not scored on the same items"):
-        tables.compare_rows(pd.concat([base, records("mae", {"sums": [[1, 0, 1]]})]), "base", "mae")
-    with pytest.raises(ValueError, match="differ in benchmarks"):
-        tables.compare_rows(pd.concat([base, records("mae", {"facts": [[1, 0]]})]), "base", "mae")
-    three = records("mae", {"sums": [[1, 0]] * 3})
-    two = records("base", {"sums": [[1, 0]] * 2})
-    with pytest.raises(ValueError, match="different seeds"):
-        tables.compare_rows(pd.concat([two, three]), "base", "mae")
+UNPAIRED = [
+    ({"sums": [[1, 0]]}, {"sums": [[1, 0, 1]]}, "not scored on the same items"),
+    ({"sums": [[1, 0]]}, {"facts": [[1, 0]]}, "differ in benchmarks"),
+    ({"sums": [[1, 0]] * 2}, {"sums": [[1, 0]] * 3}, "different seeds"),
+]
+
+
+@pytest.mark.parametrize(("base", "ours", "message"), UNPAIRED)
+def test_compare_rows_refuses_what_is_not_paired(base: dict, ours: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tables.compare_rows(pd.concat([records("base", base), records("mae", ours)]), "base", "mae", ONE)
 
 
 def test_percent_formats() -> None:
@@ -147,13 +139,7 @@ def test_saved_table_reads_back(tmp_path: Path) -> None:
     back = pd.read_csv(tmp_path / "mae_table1" / "table.csv")
     pd.testing.assert_frame_equal(back.astype({"method": frame["method"].dtype}), frame, check_exact=True)
     tex = (tmp_path / "mae_table1" / "table.tex").read_text()
-    for part in (
-        r"\toprule",
-        r"\bottomrule",
-        r"\label{tab:mae_table1}",
-        r"\caption{Caption}",
-        "a & 0.333 & 10 & yes",
-    ):
+    for part in (r"\toprule", r"\label{tab:mae_table1}", r"\caption{Caption}", "a & 0.333 & 10 & yes"):
         assert part in tex
     assert "| a " in (tmp_path / "mae_table1" / "table.md").read_text()
     first = [path.read_bytes() for path in sorted((tmp_path / "mae_table1").iterdir())]

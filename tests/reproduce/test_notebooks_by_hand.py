@@ -1,0 +1,66 @@
+"""The notebooks that no artefact needs run from start to end: one about the loss, one for real models, one that asks."""
+
+from pathlib import Path
+
+import mirror
+import papermill
+import pytest
+import torch
+
+from coevolve import policies
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def outputs(name: str, folder: Path, **parameters: object) -> tuple[str, list[dict]]:
+    """Run a notebook; return what it printed, and what it displayed by type."""
+    done = papermill.execute_notebook(
+        NOTEBOOKS / name, folder / "done.ipynb", parameters, cwd=NOTEBOOKS, progress_bar=False
+    )
+    found = [output for cell in done.cells for output in cell.get("outputs", ())]
+    return "".join(output.get("text", "") for output in found), [output.get("data", {}) for output in found]
+
+
+def test_the_gradients_of_the_loss_by_hand_agree(tmp_path: Path) -> None:
+    _, shown = outputs("kernels.ipynb", tmp_path, tokens=96, vocabulary=300)
+    assert sum("image/png" in data for data in shown) == 3
+    text = next(data["text/plain"] for data in shown if "largest error" in data.get("text/plain", ""))
+    errors = [float(line.split()[-1]) for line in text.splitlines() if "largest error" in line]
+    assert len(errors) == 2 and max(errors) < 1e-12
+
+
+def test_six_set_ups_are_asked(tmp_path: Path) -> None:
+    text, _ = outputs("evaluate.ipynb", tmp_path, items=1, out=str(tmp_path))
+    assert "Warning" not in text
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 6
+
+
+TRAINED = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
+
+
+@pytest.mark.parametrize(
+    ("parameters", "takes_steps"),
+    [
+        ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
+        ({"protocol": "base", "overrides": '{"steps": 50, "eval_items": 2}'}, False),
+        ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
+    ],
+)
+def test_the_notebook_for_real_models_runs_on_a_laptop(tmp_path, monkeypatch, parameters, takes_steps) -> None:
+    monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
+    run = tmp_path / "run"
+    given = {
+        "model": "tiny",
+        "engine": "torch",
+        "preset": "smoke",
+        "world": "tiny",
+        "lora": "[4, 8, 0.0]",
+        **parameters,
+    }
+    text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given)
+    assert ("s a step" in text) == ("trained tokens/s" in text) == takes_steps
+    assert ("takes none of our steps" in text) != takes_steps
+    assert policies.load(str(run / "merged")).model.dtype == torch.float32, "loaded as float32"
+    assert (run / "policy" / "adapter_config.json").is_file() or not takes_steps
