@@ -38,13 +38,13 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
 
     shape = kernels.launch(columns, WORDS[word])
     warps = shape.pop("num_warps")
-    constants = {"LOWEST": kernels.LOWEST, **flags, **shape}
+    constants = {**flags, **shape}
     names = kernel.arg_names
-    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse": "fp32", "width": "i32", "columns": "i32"}
+    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse": "fp32", "columns": "i32"}
     kinds |= dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "*fp32") for name in names}
     # Triton itself finds out at launch that these are multiples of 16; `columns` may be anything.
-    wide = [i for i, name in enumerate(names) if signature[name].startswith("*") or name == "width"]
+    wide = [i for i, name in enumerate(names) if signature[name].startswith("*")]
     source = ASTSource(kernel, signature, constants, {(i,): [["tt.divisibility", 16]] for i in wide})
     binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
     cubin = folder / "kernel.cubin"
@@ -61,7 +61,7 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
 @pytest.mark.parametrize("word", ["bf16", "fp32"])
 @pytest.mark.parametrize(
     ("name", "flags"),
-    [("_statistics", {}), ("_gradient", {"HAS_BONUS": True}), ("_gradient", {"HAS_BONUS": False})],
+    [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})],
 )
 def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name, flags, tmp_path, monkeypatch):
     from coevolve.losses import kernels

@@ -12,8 +12,6 @@ from torch.autograd.function import once_differentiable
 
 from coevolve.losses.reference import Objective, PolicyLoss, raised
 
-LOWEST = -1e30  # stands in for minus infinity where it would meet a 0
-
 
 @dataclass(frozen=True)
 class Tokens:
