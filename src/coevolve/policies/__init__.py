@@ -42,7 +42,7 @@ def find(model: str | Path) -> Path | str:
     )
 
 
-def load(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy | ServedPolicy":
+def load(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy | ServedPolicy":
     """Load an embedded backbone by name, a model folder, a folder with a LoRA adapter (merged into its base), a
     model id of the hub (ORG/NAME), or a server's model (http://HOST/v1#MODEL).
 
@@ -55,7 +55,7 @@ def load(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy | 
     return load_local(model, name, dtype)
 
 
-def load_local(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy":
+def load_local(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy":
     """Load what `load` does, except for a server's model."""
     from coevolve.policies.causal import Policy
 

@@ -13,7 +13,7 @@ from torch.optim import AdamW
 from coevolve.checkpoint import load_optimizer, save_optimizer
 from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
-from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
+from coevolve.policies.adapters import attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Turn
@@ -36,8 +36,6 @@ class Team:
 
         `four_bit` has Unsloth keep those in 4 bits; ValueError in one line where that cannot be.
         """
-        if {*trained} - {*models} or not trained:
-            raise ValueError(f"policies to train must be among {sorted(models)}, got {list(trained)}")
         for name in trained:
             if models[name].startswith(SERVERS):
                 raise ValueError(f"model of {name!r} is a server, which cannot be trained: {models[name]}")
@@ -64,8 +62,8 @@ class Team:
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
         """Give every trained policy a fresh AdamW."""
-        for name, policy in self.learners.items():
-            self.optimizers[name] = AdamW(policy.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+        settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay, "fused": True}
+        self.optimizers = {name: AdamW(policy.parameters(), **settings) for name, policy in self.learners.items()}
 
     def keep_references(self) -> None:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
@@ -121,10 +119,6 @@ class Team:
         if len(self.trained) == 1:
             return {self.trained[0]: Path(folder)}
         return {name: Path(folder) / name for name in self.trained}
-
-    def adapts(self, source: object) -> bool:
-        """Whether adapters of this base are among the policies."""
-        return any(isinstance(one, AdapterPolicy) and one.source == source for one in self.learners.values())
 
     def finite(self) -> bool:
         """Whether every trained weight is a finite number."""
