@@ -47,11 +47,6 @@ def test_four_bits_are_for_unsloth_with_an_adapter(fields):
         estimate(four_bit=True, **fields)
 
 
-def test_four_bits_need_a_gpu_before_a_model_loads():
-    with pytest.raises(ValueError, match="^four_bit needs a CUDA device and the package bitsandbytes$"):
-        team.Team({"shared": "tiny"}, ("shared",), (4, 8, 0.0), unsloth=True, four_bit=True)
-
-
 @pytest.mark.parametrize("unsloth", [False, True])
 def test_large_models_compute_layers_twice_unless_unsloth_does_it(unsloth, monkeypatch):
     def load(model, names, lora, four_bit):

@@ -133,15 +133,12 @@ def test_requests_run_side_by_side_as_many_as_are_set(server, monkeypatch):
     monkeypatch.setenv("COEVOLVE_SERVER_WORKERS", "3")
     judge = ServedPolicy(server.address, "judge")
     assert [reply.text for reply in judge.generate([turn()] * 6)] == ["<score>8</score>"] * 6
-    assert judge.workers == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("TIMEOUT", "soon"), ("TIMEOUT", "0"), ("WORKERS", "0.5"), ("WORKERS", "inf")]
-)
+@pytest.mark.parametrize(("name", "value"), [("TIMEOUT", "soon"), ("TIMEOUT", "0"), ("WORKERS", "inf")])
 def test_settings_that_are_not_allowed_are_named(server, monkeypatch, name, value):
     monkeypatch.setenv(f"COEVOLVE_SERVER_{name}", value)
-    with pytest.raises(ValueError, match=f"^COEVOLVE_SERVER_{name} must be a number above 0 .*, got '{value}'$"):
+    with pytest.raises(ValueError, match=f"^COEVOLVE_SERVER_{name} must be a number above 0, got '{value}'$"):
         ServedPolicy(server.address, "judge")
 
 
@@ -214,5 +211,5 @@ def test_who_is_ready_does_not_wait_for_a_server():
     assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "Slow")]
     assert switch.costs() == {} and switch.poll() == []
     switch.sleep(), switch.sync(), switch.close()
-    with pytest.raises(ValueError, match=r"policy of a turn must be one of \['judge', 'shared'\], got 'other'"):
+    with pytest.raises(ValueError, match=r"policy of a turn must be one of judge, shared, got 'other'"):
         switch.submit(Turn("x", (), "other"))

@@ -3,25 +3,14 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coevolve.engines.server import ServedPolicy
     from coevolve.policies.causal import Policy
 
-__all__ = ["HUB_ID", "Policy", "find", "load"]
-
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
 SERVERS = ("http://", "https://")
-
-
-def __getattr__(name: str) -> Any:
-    """Import `Policy`, and torch with it, only when it is asked for."""
-    if name != "Policy":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from coevolve.policies.causal import Policy
-
-    return Policy
 
 
 def find(model: str | Path) -> Path | str:
