@@ -17,8 +17,9 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from coevolve import config
-from coevolve.loop import Trainer, peak_rss_mb
+from coevolve.loop import peak_rss_mb
 from coevolve.policies import find
+from coevolve.trainer import Trainer
 
 SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
     "3b": (

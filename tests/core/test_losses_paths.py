@@ -224,13 +224,13 @@ def test_what_is_not_allowed_is_named(changed, options, message, monkeypatch):
         policy_loss(*inputs, **options)
 
 
-def test_environment_forces_a_path_and_an_argument_comes_first(monkeypatch):
-    assert policy_loss(*BASE).path == "chunked"
-    monkeypatch.setenv("COEVOLVE_LOSS_PATH", "reference")
-    assert policy_loss(*BASE).path == "reference"
-    assert policy_loss(*BASE, path="chunked").path == "chunked"
+@pytest.mark.parametrize(
+    ("forced", "path", "expected"),
+    [("", None, "chunked"), ("reference", None, "reference"), ("reference", "chunked", "chunked")],
+)
+def test_environment_forces_a_path_and_an_argument_comes_first(monkeypatch, forced, path, expected):
+    monkeypatch.setenv("COEVOLVE_LOSS_PATH", forced)
+    assert policy_loss(*BASE, path=path).path == expected
     monkeypatch.setenv("COEVOLVE_LOSS_PATH", "fastest")
     with pytest.raises(ValueError, match="COEVOLVE_LOSS_PATH must be one of.*'fastest'"):
         selective_logprobs(*BASE[:3])
-    monkeypatch.setenv("COEVOLVE_LOSS_PATH", "")
-    assert policy_loss(*BASE).path == "chunked"

@@ -157,6 +157,13 @@ def test_a_prompt_that_fills_the_context_is_refused(policy):
     assert len(nearly.prompt_ids) + len(nearly.ids) <= 128
 
 
+def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
+    model = qwen(tied=False)
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
+    with pytest.raises(ValueError, match="bias"):
+        Policy(model, tokenizer)
+
+
 @pytest.fixture(scope="module")
 def stranger(tokenizer):
     torch.manual_seed(1)
@@ -189,13 +196,6 @@ def test_both_paths_draw_the_same_sample(policy, monkeypatch):
     fast = policy.generate(turns, max_tokens=10)
     monkeypatch.setattr("coevolve.policies.causal.supports", lambda model: False)
     assert [r.ids for r in policy.generate(turns, max_tokens=10)] == [r.ids for r in fast]
-
-
-def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
-    model = qwen(tied=False)
-    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
-    with pytest.raises(ValueError, match="bias"):
-        Policy(model, tokenizer)
 
 
 def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
