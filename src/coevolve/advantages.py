@@ -6,9 +6,10 @@ Pure arithmetic on samples. Knows roles and groups by name only, and neither tex
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from statistics import fmean
 
-from coevolve.segments import gae, segment_centred
+from coevolve.segments import gae, mean_reward, segment_centred
 from coevolve.types import Sample
 
 EPSILON = 1e-8
@@ -24,7 +25,7 @@ def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
     are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
     only (AZR's task modes).
     """
-    return _baselined("task_relative", samples, lambda centred, lengths: _standardised(centred))
+    return _baselined(samples, lambda centred, lengths: _standardised(centred))
 
 
 def token_whiten(samples: Sequence[Sample]) -> list[list[float]]:
@@ -32,7 +33,7 @@ def token_whiten(samples: Sequence[Sample]) -> list[list[float]]:
 
     The token variance is the unbiased one and 1e-8 is added to it, so long sequences weigh more.
     """
-    return _baselined("token_whiten", samples, _whitened)
+    return _baselined(samples, _whitened)
 
 
 def _whitened(centred: list[float], lengths: list[int]) -> list[float]:
@@ -47,14 +48,12 @@ def _whitened(centred: list[float], lengths: list[int]) -> list[float]:
 
 def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
     """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE)."""
-    return _baselined("group_mean", samples, lambda centred, lengths: centred)
+    return _baselined(samples, lambda centred, lengths: centred)
 
 
-def _baselined(
-    name: str, samples: Sequence[Sample], scaled: Callable[[list[float], list[int]], list[float]]
-) -> list[list[float]]:
+def _baselined(samples: Sequence[Sample], scaled: Callable[[list[float], list[int]], list[float]]) -> list[list[float]]:
     """Rewards less the mean of their role and group; `scaled` takes these differences and the lengths in tokens."""
-    rewards, advantages = _rewards(samples, name), [0.0] * len(samples)
+    rewards, advantages = _rewards(samples), [0.0] * len(samples)
     for indices in _by(samples, lambda sample: (sample.role, sample.group)):
         lengths = [len(samples[i].reply.ids) for i in indices]
         for i, value in zip(indices, scaled(_centred([rewards[i] for i in indices]), lengths), strict=True):
@@ -63,10 +62,7 @@ def _baselined(
 
 
 def reinforce_pp(
-    samples: Sequence[Sample],
-    log_ratios: Sequence[Sequence[float]] = (),
-    kl_coef: float = 0.0,
-    by_role: bool = False,
+    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] = (), kl_coef: float = 0.0, by_role: bool = False
 ) -> list[list[float]]:
     """REINFORCE++ as CoMAS uses it (Eqs. 9 and 10): rewards less cumulative KL, normalised over an agent's tokens.
 
@@ -74,7 +70,7 @@ def reinforce_pp(
     mean and population standard deviation over all tokens of the policy's buffer, + 1e-8. Samples with a group
     share them with that group only; with `by_role`, with their interaction type.
     """
-    advantages = _broadcast(samples, _rewards(samples, "reinforce_pp_by_role" if by_role else "reinforce_pp"))
+    advantages = _broadcast(samples, _rewards(samples))
     if kl_coef:
         for values, ratios in zip(advantages, log_ratios, strict=True):
             ahead = 0.0
@@ -89,12 +85,7 @@ def reinforce_pp(
     return advantages
 
 
-def reinforce_pp_by_role(
-    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] = (), kl_coef: float = 0.0
-) -> list[list[float]]:
-    """`reinforce_pp` with a mean and a deviation per interaction type, so that none has a standing advantage."""
-    return reinforce_pp(samples, log_ratios, kl_coef, by_role=True)
-
+reinforce_pp_by_role = partial(reinforce_pp, by_role=True)  # no interaction type has a standing advantage
 
 WITH_VALUES = ("gae",)  # these take an estimate of the expected reward per token as well
 WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")  # these take log-ratios to the starting policy as well
@@ -109,12 +100,13 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def _rewards(samples: Sequence[Sample], estimator: str) -> list[float]:
+def _rewards(samples: Sequence[Sample]) -> list[float]:
     rewards = []
     for sample in samples:
         if not isinstance(sample.reward, (int, float)) or not math.isfinite(sample.reward):
-            wanted = f"advantage {estimator!r} takes one finite number per reply"
-            raise ValueError(f"{wanted}, role {sample.role!r} earned {sample.reward!r}")
+            raise ValueError(
+                f"the advantage takes one finite number per reply, {sample.role!r} earned {sample.reward!r}"
+            )
         rewards.append(float(sample.reward))
     return rewards
 
@@ -128,9 +120,7 @@ def _by(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[li
 
 
 def _centred(rewards: list[float]) -> list[float]:
-    if min(rewards) == max(rewards):  # the rounded mean of equal numbers may differ from them
-        return [0.0] * len(rewards)
-    mean = fmean(rewards)
+    mean = mean_reward(rewards)
     return [reward - mean for reward in rewards]
 
 

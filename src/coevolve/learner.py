@@ -4,12 +4,11 @@ Knows tokens and rewards. It does not know which method earned them, and reads n
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
@@ -18,6 +17,7 @@ from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES, Advantages
 from coevolve.checks import among
 from coevolve.choices import OLD_LOGPROBS
 from coevolve.losses import PolicyLoss, policy_loss, weights
+from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy
 from coevolve.policies.packing import Example, divide_by_temperature, micro_batches
 from coevolve.policies.value import ValueHead
@@ -72,16 +72,22 @@ def learn(
     if entropy_coef == 0:
         ready = [one for one in ready if any(one.advantages)]
     optimizer.zero_grad(set_to_none=True)
-    sums = _accumulate(policy, ranks.share(ready), micro_tokens, old, kind=kind, clip=clip, entropy_coef=entropy_coef)
-    metrics, parameters = sums.metrics(ranks), list(policy.parameters())
+    sums, ratio_max = _accumulate(
+        policy, ranks.share(ready), micro_tokens, old, kind=kind, clip=clip, entropy_coef=entropy_coef
+    )
+    sums, parameters = ranks.totals(sums), list(policy.parameters())
+    loss, tokens = sums.pop("loss"), sums.pop("tokens")
     ranks.add_gradients(parameters)
-    norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if metrics["tokens"] else 0.0
-    skipped = not (math.isfinite(norm) and math.isfinite(metrics["loss"]))
-    if metrics["tokens"] and not skipped:
+    norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if tokens else 0.0
+    skipped = not (math.isfinite(norm) and math.isfinite(loss))
+    if tokens and not skipped:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return {
-        **metrics,
+        "loss": loss,
+        "tokens": tokens,
+        "ratio_max": max(ranks.gather([ratio_max])),
+        **{name: total / tokens if tokens else math.nan for name, total in sums.items()},
         "grad_norm": norm,
         "skipped_update": float(skipped),
         "sequences": float(len(samples)),
@@ -114,16 +120,26 @@ def _advantages(
     return ESTIMATORS[estimator](samples, value.observe(samples, micro_tokens)), {}
 
 
-def _accumulate(policy: Policy, ready: Sequence[_Weighted], micro_tokens: int, old: str, **objective: Any) -> "_Sums":
-    """Add every micro-batch to the gradient; return the sums of their metrics."""
-    sums = _Sums()
+def _accumulate(
+    policy: Policy, ready: Sequence[_Weighted], micro_tokens: int, old: str, **objective: Any
+) -> tuple[dict[str, float], float]:
+    """Add every micro-batch to the gradient; return the sums of their metrics over tokens, and the highest ratio."""
+    sums = dict.fromkeys(("loss", "tokens", "entropy", "ratio_mean", "clip_fraction", "logprob_gap"), 0.0)
+    ratio_max = 0.0
     policy.model.train()  # adapters may have dropout
-    for batch in _micro_batches(ready, micro_tokens, policy.shares_prompts):
-        result, gap_T = _loss(policy, batch, old, **objective)
+    for indices in micro_batches([_example(one.reply) for one in ready], micro_tokens, policy.shares_prompts):
+        result, gap_T = _loss(policy, [ready[i] for i in indices], old, **objective)
         result.loss.backward()
-        sums.add(result, gap_T)
+        count = len(gap_T)
+        sums["loss"] += float(result.loss.detach())
+        sums["tokens"] += count
+        sums["entropy"] += float(result.entropy_T.sum())
+        sums["ratio_mean"] += count * float(result.ratio_mean)
+        sums["clip_fraction"] += count * float(result.clip_fraction)
+        sums["logprob_gap"] += float(gap_T.sum())
+        ratio_max = max(ratio_max, float(result.ratio_max))
     policy.model.eval()
-    return sums
+    return sums, ratio_max
 
 
 def _mean(rows: Iterable[Sequence[float]], default: float) -> float:
@@ -152,10 +168,6 @@ def _weighted(samples: Sequence[Sample], advantages: Advantages, norm: str, cons
 
     A token whose advantage is None is masked: it has no weight and does not count in the normaliser.
     """
-    for sample in samples:
-        if len(sample.reply.logprobs) != len(sample.reply.ids):
-            sizes = f"{len(sample.reply.ids)} ids and {len(sample.reply.logprobs)} log-probabilities"
-            raise ValueError(f"a reply of role {sample.role!r} has {sizes}: it needs one of each per token")
     counted = iter(weights([sum(a is not None for a in row) for row in advantages], norm, constant).tolist())
     ready = []
     for sample, row in zip(samples, advantages, strict=True):
@@ -164,25 +176,17 @@ def _weighted(samples: Sequence[Sample], advantages: Advantages, norm: str, cons
     return [one for one in ready if any(one.weights)]
 
 
-def _micro_batches(ready: Sequence[_Weighted], micro_tokens: int, share: bool) -> Iterator[list[_Weighted]]:
-    """Yield batches of similar length whose padded size keeps within `micro_tokens`."""
-    for indices in micro_batches([_example(one.reply) for one in ready], micro_tokens, share):
-        yield [ready[i] for i in indices]
-
-
 def _loss(policy: Policy, batch: list[_Weighted], old: str, **objective: Any) -> tuple[PolicyLoss, Tensor]:
     """Return a micro-batch's share of the loss, and each trained token's |learner - sampler| gap."""
     replies = [one.reply for one in batch]
     hidden_TH, targets_T = policy.states([_example(reply) for reply in replies])
     hidden_TH, temperature = divide_by_temperature(hidden_TH, replies)
-    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
 
     def packed(rows: Iterable[Sequence[float]]) -> Tensor:
-        return torch.tensor([number for row in rows for number in row], dtype=dtype, device=targets_T.device)
+        return hidden_TH.new_tensor([number for row in rows for number in row], dtype=raised(hidden_TH.dtype))
 
     weights_T, advantages_T = packed(one.weights for one in batch), packed(one.advantages for one in batch)
-    sampled_T = packed(reply.logprobs for reply in replies)
-    used_T = weights_T != 0
+    sampled_T, used_T = packed(reply.logprobs for reply in replies), weights_T != 0
     if not used_T.all():  # masked tokens cost nothing
         known = hidden_TH, targets_T, advantages_T, sampled_T, weights_T
         hidden_TH, targets_T, advantages_T, sampled_T, weights_T = (x_T[used_T] for x_T in known)
@@ -197,29 +201,3 @@ def _loss(policy: Policy, batch: list[_Weighted], old: str, **objective: Any) ->
         **objective,
     )
     return result, (result.logprobs_T - sampled_T).abs()
-
-
-class _Sums:
-    """Running sums of a step's metrics over its micro-batches."""
-
-    def __init__(self) -> None:
-        self.sums = dict.fromkeys(("loss", "tokens", "entropy", "ratio_mean", "clip_fraction", "logprob_gap"), 0.0)
-        self.ratio_max = 0.0
-
-    def add(self, result: PolicyLoss, gap_T: Tensor) -> None:
-        """Count a micro-batch in."""
-        count = len(gap_T)
-        self.sums["loss"] += float(result.loss.detach())
-        self.sums["tokens"] += count
-        self.sums["entropy"] += float(result.entropy_T.sum())
-        self.sums["ratio_mean"] += count * float(result.ratio_mean)
-        self.sums["clip_fraction"] += count * float(result.clip_fraction)
-        self.sums["logprob_gap"] += float(gap_T.sum())
-        self.ratio_max = max(self.ratio_max, float(result.ratio_max))
-
-    def metrics(self, ranks: Ranks) -> dict[str, float]:
-        """Return the metrics of all ranks; means are over the tokens that were trained on (nan without any)."""
-        sums = ranks.totals(self.sums)
-        loss, tokens = sums.pop("loss"), sums.pop("tokens")
-        means = {name: total / tokens if tokens else math.nan for name, total in sums.items()}
-        return {"loss": loss, "tokens": tokens, "ratio_max": ranks.highest(self.ratio_max), **means}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coevolve.driver import Engine, play
 from coevolve.types import Episode, Outcome
@@ -39,52 +39,39 @@ class Ranks:
         """Every count-th item, beginning with this rank's."""
         return items[self.index :: self.count]
 
+    def gather(self, items: list[T]) -> list[T]:
+        """All ranks' items, those of the first rank first."""
+        if self.state is None:
+            return items
+        from accelerate.utils import gather_object
+
+        return list(gather_object(items))
+
     def play(self, episodes: Sequence[Episode], engine: Engine, key: tuple[int, ...] = ()) -> list[Outcome]:
         """Play this rank's share and return the outcomes of all episodes, in order; see `driver.play`."""
         mine = self.share(range(len(episodes)))
         outcomes = play([episodes[i] for i in mine], engine, key, numbers=mine)
-        if self.count == 1:
-            return outcomes
-        from accelerate.utils import gather_object
-
-        numbered = gather_object(list(zip(mine, outcomes, strict=True)))
+        numbered = self.gather(list(zip(mine, outcomes, strict=True)))
         return [outcome for _, outcome in sorted(numbered, key=lambda pair: pair[0])]
-
-    def add(self, tensor: Tensor) -> None:
-        """Replace a tensor by its sum over the ranks."""
-        if self.state:
-            from accelerate.utils import reduce
-
-            tensor.copy_(reduce(tensor.to(self.state.device), reduction="sum"))  # NCCL takes what is on the GPU only
-
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Sum the gradients over the ranks; a rank without samples of its own adds zeros."""
-        for parameter in parameters if self.state else ():
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            self.add(parameter.grad)
 
     def totals(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Every number's sum over the ranks, which all hold the same names."""
-        sums = torch.tensor([*numbers.values()], dtype=torch.float64)
-        if numbers:
-            self.add(sums)
-        return dict(zip(numbers, sums.tolist(), strict=True))
+        each = self.gather([numbers])
+        return {name: float(sum(one[name] for one in each)) for name in numbers}
 
-    def highest(self, number: float) -> float:
-        """The highest of the ranks' numbers."""
-        numbers = torch.zeros(self.count, dtype=torch.float64)
-        numbers[self.index] = number
-        self.add(numbers)
-        return float(numbers.max())
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Sum the gradients over the ranks; a rank without samples of its own adds zeros."""
+        if self.state is None:
+            return
+        from accelerate.utils import reduce
 
-    def wait(self) -> None:
-        """Go on when all ranks are here."""
-        if self.state:
-            self.state.wait_for_everyone()
+        for parameter in parameters:
+            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = reduce(own, reduction="sum")
 
     def alone(self, function: Callable[[], Any]) -> None:
         """Let the first rank do something that the others wait for (write files)."""
         if self.first:
             function()
-        self.wait()
+        if self.state:
+            self.state.wait_for_everyone()

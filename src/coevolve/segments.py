@@ -55,6 +55,11 @@ def token_rewards(sample: Sample) -> list[float | None]:
     return [None if name is None else rewards[name] for name in owners(sample)]
 
 
+def mean_reward(rewards: Sequence[float]) -> float:
+    """Return the mean of some rewards; of equal ones exactly that number, which a rounded mean may miss."""
+    return rewards[0] if min(rewards) == max(rewards) else fmean(rewards)
+
+
 def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     """Give every token its segment's reward minus the mean of that segment over the agents of the conversation.
 
@@ -66,13 +71,14 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
         for name, reward in segments(sample).items():
             if reward is not None:
                 paid[sample.role, sample.group, name].append(reward)
-    means = {key: rewards[0] if min(rewards) == max(rewards) else fmean(rewards) for key, rewards in paid.items()}
+    means = {key: mean_reward(rewards) for key, rewards in paid.items()}
     advantages = []
     for sample in samples:
-        centred: dict[str | None, float] = {}
-        for name, reward in segments(sample).items():
-            if reward is not None:
-                centred[name] = reward - means[sample.role, sample.group, name]
+        centred: dict[str | None, float] = {
+            name: reward - means[sample.role, sample.group, name]
+            for name, reward in segments(sample).items()
+            if reward is not None
+        }
         advantages.append([centred.get(name) for name in owners(sample)])
     return advantages
 

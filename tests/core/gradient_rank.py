@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from tensors import ask
 
 from coevolve.learner import learn
-from coevolve.policies import Policy
+from coevolve.policies.causal import Policy
 from coevolve.policies.team import Team
 from coevolve.ranks import Ranks
 

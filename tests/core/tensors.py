@@ -8,7 +8,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from coevolve import prompts
 from coevolve.learner import learn
-from coevolve.policies import Policy
+from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
 from coevolve.policies.sampler import Request, sample
 from coevolve.types import Reply, Turn

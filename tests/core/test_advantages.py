@@ -73,9 +73,5 @@ def test_group_mean_subtracts_the_siblings_of_the_same_role():
 @pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"segment_centred", "gae"}))  # which take rewards by segment
 @pytest.mark.parametrize("reward", [{"critique": 1.0}, math.nan, math.inf, None])
 def test_a_reward_that_is_no_number_is_named(name, reward):
-    with pytest.raises(ValueError, match=f"{name}.*'critic'"):
+    with pytest.raises(ValueError, match="one finite number per reply, 'critic' earned"):
         ESTIMATORS[name]([sample("solver", 1.0), sample("critic", reward)])
-
-
-def test_whole_numbers_are_numbers():
-    assert group_mean([sample("solver", 1), sample("solver", 0)]) == [[0.5], [-0.5]]

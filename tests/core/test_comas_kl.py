@@ -10,7 +10,6 @@ from tensors import Keep, batch_of, gradient, policy_of, teacher_forced
 from coevolve.advantages import reinforce_pp, reinforce_pp_by_role
 from coevolve.learner import _log_ratios, learn
 from coevolve.policies.adapters import attach
-from coevolve.policies.team import Team
 from coevolve.types import Reply, Turn
 
 
@@ -140,11 +139,3 @@ def test_a_penalty_without_what_it_needs_is_refused(change):
     settings = {"estimator": "reinforce_pp", "reference": policy, "kl_coef": 0.1, **change}
     with pytest.raises(ValueError, match="^kl_coef needs a reference"):
         learn(policy, Keep(policy.parameters(), lr=1.0), batch_of(policy, 4), **settings)
-
-
-def test_a_team_keeps_references_only_when_asked():
-    team = Team({"agent_1": "tiny-small", "agent_2": "tiny-small"}, ["agent_1", "agent_2"])
-    assert team.references == {}
-    team.keep_references()
-    assert set(team.references) == {"agent_1", "agent_2"}
-    assert team.references["agent_1"].model is not team.policies["agent_1"].model

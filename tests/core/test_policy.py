@@ -10,7 +10,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import tinyworld
-from coevolve.policies import Policy, find, hf_generate, sampler
+from coevolve.policies import find, hf_generate, sampler
+from coevolve.policies.causal import Policy
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
 from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
@@ -64,18 +65,6 @@ def test_generate_fills_every_field_of_a_reply(policy):
         assert reply.ends[-1] == len(reply.text) and "<end>" not in reply.text
         torch.testing.assert_close(policy.logprobs([reply]), torch.tensor(reply.logprobs), atol=1e-4, rtol=0)
     assert policy.generate([]) == []
-
-
-def test_ends_count_complete_characters_of_multi_byte_text(policy, tokenizer):
-    text = "é東🙂 naïve <answer>Ω</answer> > Agent 京"
-    ids = [*tokenizer.encode(text, add_special_tokens=False), END]
-    reply = policy.reply(turn("x", ()), [1], (ids, [0.0] * len(ids)), 1.0)
-    assert reply.text == text
-    for i, end in enumerate(reply.ends):  # a decoded prefix holds those characters, and at most a cut one
-        prefix = tokenizer.decode(ids[: i + 1], skip_special_tokens=True)
-        assert prefix[:end] == text[:end]
-        assert set(prefix[end:]) <= {"\ufffd"}
-    assert reply.ends[-1] == len(text)
 
 
 def test_ends_of_a_split_character_wait_for_its_last_byte(policy, tokenizer):
@@ -155,9 +144,9 @@ def test_save_and_load_keep_every_answer(policy, tmp_path):
     policy.save(tmp_path / "saved")
     again = Policy.load(tmp_path / "saved", name="copy")
     turns = [turn("propose", (1, i)) for i in range(8)]
-    assert again.name == "copy" and again.vocabulary == policy.vocabulary == 320
+    assert again.name == "copy"
     assert [r.ids for r in again.generate(turns)] == [r.ids for r in policy.generate(turns)]
-    with pytest.raises(ValueError, match="config.json"):
+    with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
         Policy.load(tmp_path / "nowhere")
 
 
@@ -166,6 +155,13 @@ def test_a_prompt_that_fills_the_context_is_refused(policy):
         policy.generate([turn("x " * 200, ())])
     nearly = policy.generate([turn("a" * 110, (), max_tokens=64)])[0]
     assert len(nearly.prompt_ids) + len(nearly.ids) <= 128
+
+
+def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
+    model = qwen(tied=False)
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
+    with pytest.raises(ValueError, match="bias"):
+        Policy(model, tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -185,13 +181,10 @@ def test_other_architectures_go_through_transformers(stranger, monkeypatch):
         heat = reply.turn.temperature or 1.0
         expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, heat)
         torch.testing.assert_close(torch.tensor(reply.logprobs), expected, atol=1e-4, rtol=0)
-    alone = [stranger.generate([one], max_tokens=12)[0] for one in turns]
-    assert [r.ids for r in alone] == [r.ids for r in replies]
-    with monkeypatch.context() as little:
-        little.setattr(sampler, "POSITIONS", 40)
-        sizes, whole = [], hf_generate.generate
-        little.setattr(hf_generate, "generate", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
-        assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
+    monkeypatch.setattr(sampler, "POSITIONS", 40)
+    sizes, whole = [], hf_generate.generate
+    monkeypatch.setattr(hf_generate, "generate", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
+    assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
     assert len(sizes) > 1, "in batches that fit into memory"
     short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)
     assert short[0].ids == replies[0].ids[:3] and short[1].ids == replies[1].ids
@@ -203,13 +196,6 @@ def test_both_paths_draw_the_same_sample(policy, monkeypatch):
     fast = policy.generate(turns, max_tokens=10)
     monkeypatch.setattr("coevolve.policies.causal.supports", lambda model: False)
     assert [r.ids for r in policy.generate(turns, max_tokens=10)] == [r.ids for r in fast]
-
-
-def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
-    model = qwen(tied=False)
-    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
-    with pytest.raises(ValueError, match="bias"):
-        Policy(model, tokenizer)
 
 
 def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):

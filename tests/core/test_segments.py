@@ -13,20 +13,10 @@ from coevolve.types import Reply, Sample, Turn
 
 TURN = Turn("review", ())
 CHARACTERS = "ab >/=<0é語🙂\u0301\u200d\n"
-MARKS = [
-    "<initial_ranking>",
-    "</initial_ranking>",
-    '<critique target="Agent 0">',
-    '<critique target="Agent 2">',
-    "</critique>",
-    "<think>",
-    "Agent 0 > Agent 2\n",
-    "é",
-    "語語",
-    "🙂",
-    "🙂🙂",
-    "x",
-]
+TAGS = (
+    '<initial_ranking>|</initial_ranking>|<critique target="Agent 0">|<critique target="Agent 2">|</critique>|<think>'
+)
+MARKS = [*TAGS.split("|"), "Agent 0 > Agent 2\n", *"é 語語 🙂 🙂🙂 x".split()]
 
 
 def ends_of(pieces: list[bytes]) -> tuple[int, ...]:
@@ -77,8 +67,8 @@ def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> Non
         sample = reply(text, pieces).earns({"initial_ranking": None, "critique": 0.7}, "g", spans)
         # An independent view: which segments does each single byte of the text lie in?
         inside = {name: bytearray(len(text.encode())) for name in spans}
-        for name, its in spans.items():
-            for start, end in its:
+        for name, ranges in spans.items():
+            for start, end in ranges:
                 first, last = len(text[:start].encode()), len(text[:end].encode())
                 inside[name][first:last] = b"\1" * (last - first)
         at = 0
@@ -96,35 +86,38 @@ def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> Non
     assert kept < 0.01 * paid, "next to nothing that lies inside is left out"
 
 
-def test_special_tokens_after_a_segment_are_not_part_of_it() -> None:
-    text = "a<critique>x</critique>"
-    end = len(text)
-    sample = words(text).earns({"critique": 1.0}, None, {"critique": ((1, end),)})
-    assert owners(sample) == [None, *["critique"] * (end - 1), None]
+@pytest.mark.parametrize(
+    ("text", "reward", "spans", "expected", "paid"),
+    [
+        ("a<s>", {"s": 1.0}, {"s": ((1, 4),)}, [None, "s", "s", "s", None], [None, 1, 1, 1, None]),  # no end token
+        ("ab", {"s": 1.0}, None, ["s"] * 3, [1] * 3),  # without spans the whole reply, the end token included
+        ("ab", {"s": 1.0}, {"s": ()}, [None] * 3, [None] * 3),
+        ("ab", 2.0, None, [""] * 3, [2.0] * 3),
+        # What two segments claim belongs to none.
+        (
+            "abcd",
+            {"s": 1.0, "t": None},
+            {"s": ((0, 3),), "t": ((2, 4),)},
+            ["s", "s", None, "t", None],
+            [1, 1] + [None] * 3,
+        ),
+    ],
+)
+def test_whose_a_token_is(text, reward, spans, expected, paid) -> None:
+    sample = words(text).earns(reward, None, spans)
+    assert owners(sample) == expected and token_rewards(sample) == paid
 
 
-def test_bytes_of_one_character_go_together() -> None:
-    pieces = [b"a", b"\xf0\x9f", b"\x99", b"\x82", b"b", b""]  # a, a face in three pieces, b, end
-    sample = reply("a🙂b", pieces).earns({"s": 1.0}, None, {"s": ((1, 2),)})
-    assert ends_of(pieces) == (1, 1, 1, 2, 3, 3)
-    assert owners(sample) == [None, "s", "s", "s", None, None]
-    straddling = reply("a🙂b", [b"a\xf0", b"\x9f\x99\x82b", b""]).earns({"s": 1.0}, None, {"s": ((1, 2),)})
-    assert owners(straddling) == [None, None, None]
-    before = reply("a🙂b", [b"a\xf0", b"\x9f\x99\x82", b"b", b""]).earns({"s": 1.0}, None, {"s": ((0, 1),)})
-    assert owners(before) == [None, None, None, None], "the first token also holds a byte of the next character"
-
-
-def test_a_segment_without_spans_is_the_whole_reply_and_one_with_none_is_nothing() -> None:
-    whole, nothing = words("ab").earns({"s": 1.0}), words("ab").earns({"s": 1.0}, None, {"s": ()})
-    assert owners(whole) == ["s", "s", "s"], "the end token included"
-    assert owners(nothing) == [None, None, None]
-    assert owners(words("ab").earns(2.0)) == ["", "", ""] and token_rewards(words("ab").earns(2.0)) == [2.0] * 3
-
-
-def test_what_two_segments_claim_belongs_to_none() -> None:
-    sample = words("abcd").earns({"s": 1.0, "t": None}, None, {"s": ((0, 3),), "t": ((2, 4),)})
-    assert owners(sample) == ["s", "s", None, "t", None]
-    assert token_rewards(sample) == [1.0, 1.0, None, None, None]
+@pytest.mark.parametrize(
+    ("pieces", "span", "expected"),
+    [
+        ([b"a", b"\xf0\x9f", b"\x99", b"\x82", b"b", b""], (1, 2), [None, "s", "s", "s", None, None]),
+        ([b"a\xf0", b"\x9f\x99\x82b", b""], (1, 2), [None] * 3),  # straddling
+        ([b"a\xf0", b"\x9f\x99\x82", b"b", b""], (0, 1), [None] * 4),  # with a byte of the next character
+    ],
+)
+def test_bytes_of_one_character_go_together(pieces, span, expected) -> None:
+    assert owners(reply("a🙂b", pieces).earns({"s": 1.0}, None, {"s": (span,)})) == expected
 
 
 def earned(rewards: list, group: object = "talk", text: str = "ab cd", role: str = "review") -> list[Sample]:
@@ -146,13 +139,8 @@ def test_segment_centred_by_hand() -> None:
 
 
 def test_each_conversation_and_each_role_has_its_own_mean() -> None:
-    rows = segment_centred(
-        [
-            *earned([(1.0, None), (0.0, None)], "one"),
-            *earned([(9.0, None), (5.0, None)], "two"),
-            *earned([(4.0, None)], "two", role="verdict"),
-        ]
-    )
+    apart = earned([(1.0, None), (0.0, None)], "one") + earned([(9.0, None), (5.0, None)], "two")
+    rows = segment_centred([*apart, *earned([(4.0, None)], "two", role="verdict")])
     assert [row[0] for row in rows] == [0.5, -0.5, 2.0, -2.0, 0.0]
     third = segment_centred(earned([(0.1, None)] * 3))
     assert [row[0] for row in third] == [0.0] * 3, "equal rewards have no advantage, not a rounding error"

@@ -73,16 +73,8 @@ def test_its_adapter_learns_and_plain_transformers_reads_it(said):
 def test_a_short_run_learns(engine, tmp_path):
     if engine.endswith("vllm") and not find_spec("vllm"):
         pytest.skip("vLLM is not installed")
-    fields = [
-        f"engine={engine}",
-        f"model={widen('tiny', tmp_path / 'wide')}",
-        "lora=[8,16,0.0]",
-        "steps=12",
-        "batch_size=16",
-        "eval_items=12",
-        "eval_every=0",
-        "learning_rate=3e-3",
-    ]
+    fields = "lora=[8,16,0.0] steps=12 batch_size=16 eval_items=12 eval_every=0 learning_rate=3e-3".split()
+    fields += [f"engine={engine}", f"model={widen('tiny', tmp_path / 'wide')}"]
     command = [sys.executable, "-m", "coevolve", "train", "mae", "--preset", "quick", "--out", str(tmp_path / "run")]
     done = subprocess.run([*command, *fields], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -22,6 +22,7 @@ from coevolve import choices, config, policies, prompts
 from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.learner import learn
 from coevolve.loop import train
+from coevolve.policies.causal import Policy
 from coevolve.policies.team import Team
 from coevolve.types import Turn
 
@@ -35,7 +36,7 @@ for out in sys.argv[2:]:
     train(config.build("mae", "quick", out=out, overrides=json.loads(sys.argv[1])))
 """
 CLOSE = 1e-4  # log-probabilities
-LENGTH = {"max_model_len": 512}
+FIELDS = {"engine": "vllm", "max_tokens": 48, "eval_every": 0}
 
 
 def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn]:
@@ -43,30 +44,27 @@ def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn
     return [Turn(t.role, t.messages, policy, temperature=temperature, key=(0, 1, i)) for i, t in enumerate(turns)]
 
 
-def answers(engine: VLLM, turns: list[Turn]) -> list:
-    tickets, done = [engine.submit(turn) for turn in turns], {}
-    while len(done) < len(tickets):
-        done.update(engine.poll())
-    return [done[ticket] for ticket in tickets]
-
-
-def exact(policy: policies.Policy, reply) -> torch.Tensor:
+def exact(policy: Policy, reply) -> torch.Tensor:
     heat = reply.turn.temperature or 1.0
     with torch.no_grad():
         hidden_TH, targets_T = policy.states([(reply.prompt_ids, reply.ids)])
         return (hidden_TH @ policy.head_VH.T / heat).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
 
 
+def assert_exact(policy: Policy, reply) -> None:
+    torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     policy = policies.load(str(widen("tiny", tmp_path_factory.mktemp("wide") / "tiny")))
-    return policy, VLLM({"shared": policy}, 1.0, 32, **LENGTH)
+    return policy, VLLM({"shared": policy}, 1.0, 32)
 
 
 def test_greedy_tokens_are_those_of_the_policy_itself(whole):
     policy, engine = whole
     turns = asked(temperature=0.0)
-    for reply, own in zip(answers(engine, turns), policy.generate(turns), strict=True):
+    for reply, own in zip(engine.answer(turns), policy.generate(turns), strict=True):
         assert (reply.text, reply.ids, reply.prompt_ids, reply.ends) == (own.text, own.ids, own.prompt_ids, own.ends)
         assert reply.finished and reply.turn == own.turn
 
@@ -80,23 +78,23 @@ def test_the_ranks_are_those_of_this_vllm():
 @pytest.mark.parametrize("heat", [None, 0.6])
 def test_log_probabilities_agree_with_transformers_and_noise_hangs_on_the_key(whole, heat):
     policy, engine = whole
-    replies, again = (answers(engine, asked(temperature=heat)[::step])[::step] for step in (1, -1))
+    replies, again = (engine.answer(asked(temperature=heat)[::step])[::step] for step in (1, -1))
     assert [reply.ids for reply in replies] == [reply.ids for reply in again]
     for reply in replies:
-        torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)
+        assert_exact(policy, reply)
 
 
 def test_the_engine_serves_the_weights_as_they_are_after_an_update(whole):
     policy, engine = whole
-    before = answers(engine, asked())
+    before = engine.answer(asked())
     samples = [reply.earns(float(i % 2)) for i, reply in enumerate(before)]
     learn(policy, torch.optim.AdamW(policy.parameters(), lr=1e-2), samples, estimator="task_relative")
-    stale = answers(engine, asked())
+    stale = engine.answer(asked())
     moved = max((torch.tensor(r.logprobs) - exact(policy, r)).abs().max() for r in stale)
     assert moved > 20 * CLOSE, "the update must be large enough to tell the two apart"
     engine.sleep(), engine.sync()
-    for reply in answers(engine, asked()):
-        torch.testing.assert_close(torch.tensor(reply.logprobs), exact(policy, reply), atol=CLOSE, rtol=0)
+    for reply in engine.answer(asked()):
+        assert_exact(policy, reply)
 
 
 def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
@@ -104,34 +102,24 @@ def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
     base = str(widen("tiny", tmp_path / "wide"))
     team = Team({"left": base, "right": base}, ("left", "right"), (4, 8, 0.0))
     team.optimize(1e-2, 0.0)
-    engine = VLLM(team.policies, 1.0, 32, **LENGTH)
+    engine = VLLM(team.policies, 1.0, 32)
     for name in team.trained:
-        samples = [reply.earns(float(i % 2)) for i, reply in enumerate(answers(engine, asked(name)))]
+        samples = [reply.earns(float(i % 2)) for i, reply in enumerate(engine.answer(asked(name)))]
         learn(team.policies[name], team.optimizers[name], samples, estimator="task_relative")
     engine.sync()
     assert len(list(Path(engine.folder.name).iterdir())) == 2, "of each adapter the version that is served"
     turns = [turn for pair in zip(asked("left"), asked("right"), strict=True) for turn in pair]
     gap = []
-    for reply in answers(engine, turns):
-        torch.testing.assert_close(
-            torch.tensor(reply.logprobs), exact(team.policies[reply.turn.policy], reply), atol=CLOSE, rtol=0
-        )
-        other = "left" if reply.turn.policy == "right" else "right"
+    for reply in engine.answer(turns):
+        own, other = ("left", "right") if reply.turn.policy == "left" else ("right", "left")
+        assert_exact(team.policies[own], reply)
         gap.append((torch.tensor(reply.logprobs) - exact(team.policies[other], reply)).abs().max())
     assert max(gap) > 20 * CLOSE, "the two adapters must differ for this to show anything"
 
 
 def test_a_short_run_learns_and_its_samples_match_the_learner(tmp_path):
     base = str(widen("tiny", tmp_path / "wide"))
-    fields = {
-        "engine": "vllm",
-        "model": base,
-        "max_tokens": 48,
-        "steps": 12,
-        "batch_size": 16,
-        "eval_items": 12,
-        "eval_every": 0,
-    }
+    fields = FIELDS | {"model": base, "steps": 12, "batch_size": 16, "eval_items": 12}
     out = train(config.build("mae", "quick", out=tmp_path / "run", overrides=fields))
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert max(row["logprob_gap"] for row in rows if "logprob_gap" in row) < CLOSE
@@ -142,19 +130,16 @@ def test_a_short_run_learns_and_its_samples_match_the_learner(tmp_path):
 def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_has_its_own(whole, monkeypatch):
     asked_for = []
 
-    class Stop(Exception):
-        pass
-
     def refuse(**settings):
         asked_for.append(settings)
-        raise Stop
+        raise InterruptedError
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr("vllm.LLM", refuse)
     for count, ranks in ((1, 1), (2, 1), (1, 4)):
         monkeypatch.setattr("coevolve.engines.vllm.Ranks", lambda ranks=ranks: SimpleNamespace(count=ranks))
-        with pytest.raises(Stop):
+        with pytest.raises(InterruptedError):
             VLLM({"shared": whole[0]}, 1.0, 32, engines=count)
     assert [one["gpu_memory_utilization"] for one in asked_for] == [SHARE, SHARE / 2, SHARE]
     assert [one["enable_sleep_mode"] for one in asked_for] == [True, False, True]
@@ -163,43 +148,23 @@ def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_h
 
 def test_a_closed_engine_leaves_room_for_the_next(whole):
     policy, engine = whole  # the last test of this engine
-    before = [reply.ids for reply in answers(engine, asked())]
+    before = [reply.ids for reply in engine.answer(asked())]
     model = weakref.ref(engine.llm.apply_model(lambda model: weakref.ref(model))[0]())
-    engine.close(), engine.close()
+    engine.close()
     assert model() is None, "its weights are gone"
-    again = VLLM({"shared": policy}, 1.0, 32, **LENGTH)
-    assert [reply.ids for reply in answers(again, asked())] == before
+    again = VLLM({"shared": policy}, 1.0, 32)
+    assert [reply.ids for reply in again.answer(asked())] == before
     again.close()
 
 
 def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path):
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
-    fields = {
-        "engine": "vllm",
-        "model": str(widen("tiny", tmp_path / "wide")),
-        "max_tokens": 48,
-        "steps": 2,
-        "batch_size": 6,
-        "eval_items": 2,
-        "eval_every": 0,
-        "learning_rate": 3e-3,
-    }
+    base = str(widen("tiny", tmp_path / "wide"))
+    fields = FIELDS | {"model": base, "steps": 2, "batch_size": 6, "eval_items": 2, "learning_rate": 3e-3}
     quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--local_addr",
-        "127.0.0.1",
-        "--nproc_per_node",
-        "2",
-        script,
-        json.dumps(fields),
-        tmp_path / "one",
-        tmp_path / "two",
-    ]
+    run = "-m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2".split()
+    command = [sys.executable, *run, script, json.dumps(fields), tmp_path / "one", tmp_path / "two"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={**os.environ, **quiet})
     assert done.returncode == 0, done.stderr[-3000:]
     one, two = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two"))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coevolve.checks import among
 from coevolve.driver import Batched, Engine, Ticket
 from coevolve.engines.server import ServedPolicy
 from coevolve.types import Reply, Turn
@@ -23,26 +24,23 @@ class Switch(Engine):
         self.engines = dict(engines)
         distinct = dict.fromkeys(engines.values())
         self.distinct = sorted(distinct, key=lambda engine: engine.remote)  # in-process engines are polled first
-        self.waiting: Counter[int] = Counter()  # number of an engine: turns that it has not answered yet
+        self.waiting: Counter[Engine] = Counter()  # turns that an engine has not answered yet
 
     def submit(self, turn: Turn) -> Ticket:
         """Hand the turn to its policy's engine; ValueError names a policy that nobody answers for."""
-        if turn.policy not in self.engines:
-            raise ValueError(f"policy of a turn must be one of {sorted(self.engines)}, got {turn.policy!r}")
+        among("policy of a turn", turn.policy, sorted(self.engines))
         engine = self.engines[turn.policy]
-        number = self.distinct.index(engine)
-        self.waiting[number] += 1
-        return number, engine.submit(turn)
+        self.waiting[engine] += 1
+        return engine, engine.submit(turn)
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Return what is finished; engines elsewhere are not waited for while others have replies."""
         done: list[tuple[Ticket, Reply]] = []
-        for number, engine in enumerate(self.distinct):
-            if not self.waiting[number] or (done and engine.remote):
-                continue
-            finished = engine.poll()
-            self.waiting[number] -= len(finished)
-            done += [((number, ticket), reply) for ticket, reply in finished]
+        for engine in self.distinct:
+            if self.waiting[engine] and not (done and engine.remote):
+                finished = engine.poll()
+                self.waiting[engine] -= len(finished)
+                done += [((engine, ticket), reply) for ticket, reply in finished]
         return done
 
     def sleep(self) -> None:

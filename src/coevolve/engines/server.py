@@ -3,6 +3,7 @@
 Its replies carry no tokens, so it can never be trained. A dead server raises; it never becomes a score.
 """
 
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -14,15 +15,21 @@ from coevolve.driver import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
-SETTINGS = {"COEVOLVE_SERVER_TIMEOUT": 120.0, "COEVOLVE_SERVER_WORKERS": 16}  # seconds a request, requests at a time
+SETTINGS = {"COEVOLVE_SERVER_TIMEOUT": "120", "COEVOLVE_SERVER_WORKERS": "16"}  # seconds a request, requests at a time
+Answer = tuple[Reply, dict[str, int]]  # and what it cost
 
 
 class ServerError(ConnectionError):
     """The server did not answer, even after the retries."""
 
 
-class ServedPolicy:
-    """A policy at an address, http://HOST/v1#MODEL; the key is taken from COEVOLVE_API_KEY or OPENAI_API_KEY."""
+class ServedPolicy(Engine):
+    """A policy at an address, http://HOST/v1#MODEL, and the engine that asks there: replies come as they finish.
+
+    The key is taken from COEVOLVE_API_KEY or OPENAI_API_KEY.
+    """
+
+    remote = True
 
     def __init__(self, address: str, name: str, *, retries: int = 4):
         """Check that the server answers and has the model; ValueError in one line where not.
@@ -33,32 +40,39 @@ class ServedPolicy:
             import openai
         except ImportError:
             raise ValueError(f"model {address!r} is a server, which needs the package openai (extra: server)") from None
-        url, _, model = address.partition("#")
-        if not model:
+        self.name, (self.address, _, self.model) = name, address.partition("#")
+        if not self.model:
             raise ValueError(f"model {address!r} is a server and must end in #MODEL")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        timeout, workers = (_setting(setting) for setting in SETTINGS)
-        self.name, self.address, self.model, self.workers = name, url, model, int(workers)
+        timeout, workers = (_setting(*setting) for setting in SETTINGS.items())
         self.errors = openai.OpenAIError
-        self.client = openai.OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=retries)
+        self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=timeout, max_retries=retries)
         try:
             known = [entry.id for entry in self.client.with_options(timeout=10, max_retries=0).models.list()]
         except openai.OpenAIError as error:
-            raise ValueError(f"model {address!r}: no server answers at {url} ({_line(error)})") from None
+            raise ValueError(f"model {address!r}: no server answers at {self.address} ({_line(error)})") from None
         except (AttributeError, TypeError, ValueError):  # the client hands on whatever came
-            raise ValueError(f"model {address!r}: what answers at {url} is no OpenAI-compatible server") from None
-        if model not in known:
-            raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {model!r}")
+            raise ValueError(
+                f"model {address!r}: what answers at {self.address} is no OpenAI-compatible server"
+            ) from None
+        if self.model not in known:
+            raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {self.model!r}")
+        self.pool = ThreadPoolExecutor(math.ceil(workers), thread_name_prefix=f"server-{name}")
+        self.waiting: dict[Future[Answer], int] = {}
+        self.tickets = count(1)
+        self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
+        self.serve(1.0, 64)
 
-    def serve(self, temperature: float, max_tokens: int) -> "Server":
-        """The engine that asks this server."""
-        return Server(self, temperature, max_tokens)
+    def serve(self, temperature: float, max_tokens: int) -> "ServedPolicy":
+        """Take the temperature and limit of turns that have none of their own; return this engine."""
+        self.temperature, self.max_tokens = temperature, max_tokens
+        return self
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
         """Answer turns and wait for all of them."""
         return self.serve(temperature, max_tokens).answer(turns)
 
-    def complete(self, turn: Turn, temperature: float, max_tokens: int) -> tuple[Reply, dict[str, int]]:
+    def complete(self, turn: Turn, temperature: float, max_tokens: int) -> Answer:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
@@ -75,29 +89,15 @@ class ServedPolicy:
             raise ServerError(f"policy {self.name!r}: {self.address} gave no answer: {_line(error)}") from error
         except (AttributeError, IndexError, TypeError, ValueError) as error:  # not what the interface promises
             raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice") from error
-        cost = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens} if usage else {}
-        return Reply(turn, text, finished=finished, temperature=heat or 1.0), {
-            "requests": 1 + came.retries_taken,
-            **cost,
-        }
-
-
-class Server(Engine):
-    """An engine of threads: replies come back as they finish."""
-
-    remote = True
-
-    def __init__(self, policy: ServedPolicy, temperature: float, max_tokens: int):
-        self.policy, self.temperature, self.max_tokens = policy, temperature, max_tokens
-        self.pool = ThreadPoolExecutor(policy.workers, thread_name_prefix=f"server-{policy.name}")
-        self.tickets = count(1)
-        self.waiting: dict[Future[tuple[Reply, dict[str, int]]], int] = {}
-        self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
+        cost = {"requests": 1 + came.retries_taken}
+        if usage:
+            cost |= {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens}
+        return Reply(turn, text, finished=finished, temperature=heat or 1.0), cost
 
     def submit(self, turn: Turn) -> int:
         """Ask in a thread of its own."""
         ticket = next(self.tickets)
-        self.waiting[self.pool.submit(self.policy.complete, turn, self.temperature, self.max_tokens)] = ticket
+        self.waiting[self.pool.submit(self.complete, turn, self.temperature, self.max_tokens)] = ticket
         return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
@@ -109,7 +109,7 @@ class Server(Engine):
             if future.exception():
                 for other in self.waiting:
                     other.cancel()
-                self.waiting.clear()
+                self.waiting = {}
             reply, cost = future.result()
             self.used.update(cost)
             done.append((ticket, reply))
@@ -117,19 +117,19 @@ class Server(Engine):
 
     def costs(self) -> dict[str, float]:
         """Return the requests and tokens used since the last call, as NUMBER/POLICY."""
-        used: dict[str, float] = {f"{key}/{self.policy.name}": value for key, value in self.used.items()}
+        used: dict[str, float] = {f"{key}/{self.name}": value for key, value in self.used.items()}
         self.used = Counter(dict.fromkeys(self.used, 0))
         return used
 
 
-def _setting(name: str) -> float:
-    text = os.environ.get(name, str(SETTINGS[name]))
+def _setting(name: str, default: str) -> float:
+    text = os.environ.get(name, default)
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf") or (name.endswith("WORKERS") and value < 1):
-        raise ValueError(f"{name} must be a number above 0 (of workers: at least 1), got {text!r}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a number above 0, got {text!r}")
     return value
 
 

@@ -5,11 +5,9 @@ Adapters of one base are mixed in one batch; a fully trained policy hands its we
 
 import gc
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from coevolve.policies.team import Team
 
 SHARE = 0.45  # of the GPU's memory, for the weights and caches of all engines; the learner has the rest
-SEEDS = 2**31
 
 
 def serve(team: "Team", temperature: float, max_tokens: int) -> dict[str, Engine]:
@@ -34,11 +31,11 @@ def serve(team: "Team", temperature: float, max_tokens: int) -> dict[str, Engine
 
     Adapters of one base, and frozen policies of that base, share an engine.
     """
+    adapted = any(isinstance(policy, AdapterPolicy) for policy in team.policies.values())
     groups: dict[object, dict[str, Policy]] = {}
     for name, policy in team.policies.items():
         if isinstance(policy, Policy):
-            adapts = isinstance(policy, AdapterPolicy) or (name not in team.trained and team.adapts(policy.source))
-            groups.setdefault(policy.source if adapts else name, {})[name] = policy
+            groups.setdefault(policy.source if adapted else name, {})[name] = policy
     engines: dict[str, Engine] = {}
     for group in groups.values():
         engines |= dict.fromkeys(group, VLLM(group, temperature, max_tokens, engines=len(groups)))
@@ -48,55 +45,49 @@ def serve(team: "Team", temperature: float, max_tokens: int) -> dict[str, Engine
 class VLLM(Engine):
     """Answers for the policies of one base model."""
 
-    def __init__(
-        self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, engines: int = 1, **settings: Any
-    ):
-        """Start vLLM on the policies' common base, one of `engines` that share the GPU.
-
-        `settings` go to `vllm.LLM` over our choices.
-        """
+    def __init__(self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, engines: int = 1):
+        """Start vLLM on the policies' common base, one of `engines` that share the GPU."""
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-        try:
-            from vllm import LLM
-        except ImportError as error:
-            raise ValueError(f"engine 'vllm' needs the package vllm ({error}); see environment.yml") from None
+        from vllm import LLM
+
         self.policies, self.temperature, self.max_tokens = dict(policies), temperature, max_tokens
-        adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
-        first, on_gpu = next(iter(policies.values())), torch.cuda.is_available()
+        on_gpu = torch.cuda.is_available()
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
-        chosen: dict[str, Any] = {
-            "model": str(first.source),
-            "dtype": "bfloat16" if on_gpu else "float32",
-            "enforce_eager": not on_gpu,
-            "enable_prefix_caching": True,
-            "logprobs_mode": "processed_logprobs",
-            "seed": 0,
-            "enable_sleep_mode": self.sleeps,
-            "disable_log_stats": True,
-        }
+        more: dict[str, Any] = {}
         if on_gpu:
-            chosen["gpu_memory_utilization"] = SHARE / engines
+            more["gpu_memory_utilization"] = SHARE / engines
             _free()  # what an earlier run left counts as taken
         if Ranks().count > 1:  # each rank an engine of its own on its own GPU (LOCAL_RANK), in the run's process group
-            chosen["distributed_executor_backend"] = "external_launcher"
+            more["distributed_executor_backend"] = "external_launcher"
+        adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
         if adapters:
             rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
             room = next(allowed for allowed in VLLM_RANKS if allowed >= rank)
-            chosen |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
-        self.llm = LLM(**(chosen | settings))
+            more |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
+        self.llm = LLM(
+            model=str(next(iter(policies.values())).source),
+            dtype="bfloat16" if on_gpu else "float32",
+            enforce_eager=not on_gpu,
+            enable_prefix_caching=True,
+            logprobs_mode="processed_logprobs",
+            seed=0,
+            enable_sleep_mode=self.sleeps,
+            disable_log_stats=True,
+            **more,
+        )
         self.tickets, self.versions = count(1), count(1)
-        self.waiting: dict[str, tuple[int, Turn, list[int]]] = {}
+        self.waiting: dict[str, tuple[Turn, list[int], float]] = {}
         self.loras: dict[str, Any] = {}
         self.folder = tempfile.TemporaryDirectory(prefix="coevolve-lora-")
         self.sync()
 
-    def submit(self, turn: Turn) -> int:
+    def submit(self, turn: Turn) -> str:
         """Add a request whose noise hangs on the turn's key alone."""
         from vllm import SamplingParams
 
-        policy, ticket = self.policies[turn.policy], next(self.tickets)
+        policy, ticket = self.policies[turn.policy], str(next(self.tickets))
         prompt = policy.render(turn.messages)
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
         params = SamplingParams(
@@ -105,11 +96,11 @@ class VLLM(Engine):
             logprobs=0,
             detokenize=False,
             stop_token_ids=sorted(policy.end_ids),
-            seed=int(noise(turn.key, 1)[0] * SEEDS),
+            seed=int(noise(turn.key, 1)[0] * 2**31),
         )
-        self.waiting[str(ticket)] = ticket, turn, prompt
+        self.waiting[ticket] = turn, prompt, heat
         lora = self.loras.get(turn.policy)
-        self.llm.llm_engine.add_request(str(ticket), {"prompt_token_ids": prompt}, params, lora_request=lora)
+        self.llm.llm_engine.add_request(ticket, {"prompt_token_ids": prompt}, params, lora_request=lora)
         return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
@@ -118,12 +109,10 @@ class VLLM(Engine):
         while self.waiting and not done:
             for output in self.llm.llm_engine.step():
                 if output.finished:
-                    ticket, turn, prompt = self.waiting.pop(output.request_id)
-                    said = output.outputs[0]
-                    ids = list(said.token_ids)
-                    logprobs = [row[token].logprob for token, row in zip(ids, said.logprobs, strict=True)]
-                    heat, _ = turn.sampling(self.temperature, self.max_tokens)
-                    done.append((ticket, self.policies[turn.policy].reply(turn, prompt, (ids, logprobs), heat)))
+                    turn, prompt, heat = self.waiting.pop(output.request_id)
+                    ids, known = list(output.outputs[0].token_ids), output.outputs[0].logprobs
+                    said = ids, [row[token].logprob for token, row in zip(ids, known, strict=True)]
+                    done.append((output.request_id, self.policies[turn.policy].reply(turn, prompt, said, heat)))
         return done
 
     def sleep(self) -> None:
@@ -145,8 +134,6 @@ class VLLM(Engine):
 
     def close(self) -> None:
         """End vLLM and free its memory; nothing can be asked afterwards."""
-        if self.llm is None:
-            return
         self._wake()  # memory that sleeps cannot be freed
         client = self.llm.llm_engine.engine_core
         client._finalizer.detach()  # vLLM's whole shutdown ends the process group too: the run's, or other engines'
@@ -162,21 +149,17 @@ class VLLM(Engine):
     def _sync_adapter(self, name: str, policy: AdapterPolicy) -> None:
         from vllm.lora.request import LoRARequest
 
-        version = next(self.versions)
-        folder = Path(self.folder.name) / f"{name}-{version}"
+        folder, version = f"{self.folder.name}/{name}", next(self.versions)
         policy.save(folder)
-        old = self.loras.get(name)
-        self.loras[name] = LoRARequest(f"{name}-{version}", version, str(folder))
-        if old:
-            self.llm.llm_engine.remove_lora(old.lora_int_id)
-            shutil.rmtree(old.lora_path, ignore_errors=True)  # nobody reads it again, and there is one an update
+        if name in self.loras:
+            self.llm.llm_engine.remove_lora(self.loras[name].lora_int_id)
+        self.loras[name] = LoRARequest(f"{name}-{version}", version, folder)
 
 
 def _free() -> None:
     """Give the GPU what nothing refers to any more."""
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()  # nothing happens without a GPU
 
 
 def _repack_head(model: torch.nn.Module) -> None:

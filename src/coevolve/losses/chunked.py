@@ -3,16 +3,14 @@
 A chunk's logits are made, judged and overwritten by their own gradient before the next chunk's are made.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coevolve.losses.reference import Objective, PolicyLoss
-
-LOWEST = -1e30  # stands in for minus infinity where it would meet a 0
+from coevolve.losses.reference import Objective, PolicyLoss, raised
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Tokens:
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
         """Return the objective's value."""
-        known = (self.advantages_T, self.old_logprobs_T, self.weights_T)
+        known = self.advantages_T, self.old_logprobs_T, self.weights_T
         return self.objective.judge(logprobs_T, entropy_T, *known)
 
     def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -57,7 +55,7 @@ class TorchRows:
 
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
         self.logits_CV = hidden_TH.new_empty(rows, columns)
-        self.dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
+        self.dtype = raised(hidden_TH.dtype)
         self.exact = self.dtype == hidden_TH.dtype
         self.scratch = [hidden_TH.new_empty(rows, columns, dtype=self.dtype) for _ in range(1 if self.exact else 2)]
 
@@ -89,31 +87,30 @@ class TorchRows:
         return p_CV if self.exact else logits_CV.copy_(p_CV)
 
 
-def run(
-    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[TorchRows], chunk: int, needs: tuple[bool, bool]
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return log-probabilities, entropies, and the gradients by hidden states and head that are needed.
+def run(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[TorchRows], chunk: int) -> PolicyLoss:
+    """Return the loss, whose gradient is taken here and now, `chunk` tokens at a time.
 
-    The head's gradient is summed up in float32 at least. Nothing here is differentiable.
+    The head's gradient is summed up in float32 at least.
     """
-    (T, _), V = hidden_TH.shape, len(head_VH)
-    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
-    logprobs_T, entropy_T = (hidden_TH.new_empty(T, dtype=dtype) for _ in range(2))
-    grad_TH = torch.empty_like(hidden_TH) if needs[0] else None
-    grad_VH = torch.zeros_like(head_VH, dtype=dtype) if needs[1] else None
-    rows = kind(hidden_TH, min(chunk, T), V)
-    for start in range(0, T, chunk):
-        piece = slice(start, start + chunk)
-        hidden_CH = hidden_TH[piece]
-        logits_CV = torch.mm(hidden_CH, head_VH.T, out=rows.logits_CV[: len(hidden_CH)])
-        grad_CV = rows(logits_CV, tokens.part(piece), logprobs_T[piece], entropy_T[piece], any(needs))
-        if grad_CV is None:
-            continue
-        if grad_TH is not None:
-            _product(grad_CV, head_VH, grad_TH[piece])
-        if grad_VH is not None:
-            _add_product(grad_VH, grad_CV.T, hidden_CH)
-    return logprobs_T, entropy_T, grad_TH, grad_VH
+    inputs, (T, V), dtype = (hidden_TH, head_VH), (len(hidden_TH), len(head_VH)), raised(hidden_TH.dtype)
+    trained, head_trained = (torch.is_grad_enabled() and x.requires_grad for x in inputs)
+    with torch.no_grad():
+        logprobs_T, entropy_T = (hidden_TH.new_empty(T, dtype=dtype) for _ in range(2))
+        grad_TH = torch.empty_like(hidden_TH) if trained else None
+        grad_VH = torch.zeros_like(head_VH, dtype=dtype) if head_trained else None
+        rows = kind(hidden_TH, min(chunk, T), V)
+        for start in range(0, T, chunk):
+            piece = slice(start, start + chunk)
+            hidden_CH = hidden_TH[piece]
+            logits_CV = torch.mm(hidden_CH, head_VH.T, out=rows.logits_CV[: len(hidden_CH)])
+            known = tokens.part(piece), logprobs_T[piece], entropy_T[piece]
+            grad_CV = rows(logits_CV, *known, gradient=trained or head_trained)
+            if grad_CV is not None and grad_TH is not None:
+                _product(grad_CV, head_VH, grad_TH[piece])
+            if grad_CV is not None and grad_VH is not None:
+                _add_product(grad_VH, grad_CV.T, hidden_CH)
+        result = tokens.judge(logprobs_T, entropy_T)
+    return replace(result, loss=ForwardGradient.apply(result.loss, *inputs, grad_TH, grad_VH))
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -135,26 +132,16 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 class ForwardGradient(torch.autograd.Function):
-    """The loss as one node of the graph, which holds its gradient ready."""
+    """A loss as one node of the graph, which holds the gradient ready."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden_TH: Tensor,
-        head_VH: Tensor,
-        tokens: Tokens,
-        kind: type[TorchRows],
-        chunk: int,
-        needs: tuple[bool, bool],
-    ) -> tuple[Tensor, ...]:
-        """Return the fields of a PolicyLoss; only the first is differentiable."""
-        logprobs_T, entropy_T, *grads = run(hidden_TH, head_VH, tokens, kind, chunk, needs)
-        result = tokens.judge(logprobs_T, entropy_T)
-        ctx.save_for_backward(*grads)
+        ctx: Any, loss: Tensor, hidden_TH: Tensor, head_VH: Tensor, grad_TH: Tensor | None, grad_VH: Tensor | None
+    ) -> Tensor:
+        """Return the loss as it is, differentiable in hidden states and head."""
+        ctx.save_for_backward(grad_TH, grad_VH)
         ctx.dtypes = hidden_TH.dtype, head_VH.dtype
-        facts = result.logprobs_T, result.entropy_T, result.ratio_mean, result.ratio_max, result.clip_fraction
-        ctx.mark_non_differentiable(*facts)
-        return result.loss, *facts
+        return loss.clone()
 
     @staticmethod
     @once_differentiable
@@ -162,4 +149,4 @@ class ForwardGradient(torch.autograd.Function):
         """Scale the gradients by the one that arrives; they are kept for a second backward pass."""
         pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         grads = [None if g is None else torch.mul(g, upstream, out=torch.empty_like(g, dtype=t)) for g, t in pairs]
-        return *grads, None, None, None, None
+        return None, *grads, None, None

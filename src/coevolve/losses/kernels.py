@@ -12,27 +12,29 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from coevolve.losses.chunked import LOWEST, Tokens, TorchRows
+from coevolve.losses.chunked import Tokens, TorchRows
 
-LANE = 64  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
+LOWEST = tl.constexpr(-1e30)  # stands in for minus infinity where it would meet a 0
+LANE = tl.constexpr(64)  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
 
 
 @triton.jit
-def _read(line, at, width, LOWEST: tl.constexpr):
+def _read(line, at, width):
     """Logits, minus infinity (also beyond the row) as a number whose products with 0 are 0; nan stays nan."""
     x = tl.load(line + at, mask=at < width, other=LOWEST).to(tl.float32)
     return tl.maximum(x, LOWEST, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
-def _columns(UNITS: tl.constexpr, THREADS: tl.constexpr, WIDTH: tl.constexpr):
-    """Columns of one step as (unit, thread, neighbours): a thread's neighbours are one load of 16 bytes."""
+def _columns(line, UNITS: tl.constexpr, THREADS: tl.constexpr):
+    """Columns of the first step as (unit, thread, neighbours): a thread's neighbours are one load of 16 bytes."""
+    WIDTH: tl.constexpr = 128 // line.dtype.element_ty.primitive_bitwidth
     unit, thread = tl.arange(0, UNITS)[:, None, None], tl.arange(0, THREADS)[None, :, None]
     return (unit * THREADS + thread) * WIDTH + tl.arange(0, WIDTH)[None, None, :]
 
 
 @triton.jit
-def _target(line, targets, row, columns, peak, LOWEST: tl.constexpr):
+def _target(line, targets, row, columns, peak):
     """The target, its logit and whether it can be; the logit of a target outside the vocabulary is nan."""
     target = tl.load(targets + row)
     known = (target >= 0) & (target < columns) & (peak > LOWEST)
@@ -41,31 +43,20 @@ def _target(line, targets, row, columns, peak, LOWEST: tl.constexpr):
 
 @triton.jit
 def _statistics(
-    logits,
-    width,
-    columns,
-    targets,
-    logprobs,
-    entropy,
-    peaks,
-    totals,
-    inverse,
-    LOWEST: tl.constexpr,
-    UNITS: tl.constexpr,
-    THREADS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    logits, columns, targets, logprobs, entropy, tops, totals, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
 ):
     """Write a row's log-probability and entropy, its maximum, and its sum of exp((x - maximum) / temperature).
 
     Until the row's end these are a thread's own, so that nothing has to be exchanged before.
     """
-    row = tl.program_id(0)
+    row, width = tl.program_id(0), tl.cdiv(columns, LANE) * LANE
     line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
     peak = tl.full((THREADS,), LOWEST, tl.float32)
     total = tl.zeros((THREADS,), tl.float32)
     moment = tl.zeros((THREADS,), tl.float32)
-    for start in range(0, width, UNITS * THREADS * WIDTH):
-        x = _read(line, start + _columns(UNITS, THREADS, WIDTH), width, LOWEST)
+    first = _columns(line, UNITS, THREADS)
+    for start in range(0, width, first.numel):
+        x = _read(line, start + first, width)
         higher = tl.maximum(peak, tl.max(tl.max(x, 2), 0))
         fall, z = peak - higher, x - higher[None, :, None]
         e, shrink = tl.exp2(rate * z), tl.exp2(rate * fall)
@@ -77,45 +68,45 @@ def _statistics(
     shrink = tl.exp2(rate * fall)
     moment = tl.sum(shrink * (moment + fall * total), 0)
     total = tl.sum(shrink * total, 0)
-    _, x, _ = _target(line, targets, row, columns, top, LOWEST)
+    _, x, _ = _target(line, targets, row, columns, top)
     tl.store(logprobs + row, (x - top) * inverse - tl.log(total))
     tl.store(entropy + row, tl.log(total) - inverse * moment / total)
-    tl.store(peaks + row, top)
+    tl.store(tops + row, top)
     tl.store(totals + row, total)
 
 
 @triton.jit
 def _gradient(
     logits,
-    width,
     columns,
     targets,
     slopes,
     bonuses,
     entropy,
-    peaks,
+    tops,
     totals,
     inverse,
-    LOWEST: tl.constexpr,
-    HAS_BONUS: tl.constexpr,
     UNITS: tl.constexpr,
     THREADS: tl.constexpr,
-    WIDTH: tl.constexpr,
 ):
-    """Overwrite a row's logits with slope ([j = target] - p_j) - bonus p_j (log p_j + entropy)."""
-    row = tl.program_id(0)
+    """Overwrite a row's logits with slope ([j = target] - p_j) - bonus p_j (log p_j + entropy).
+
+    Without an entropy bonus `bonuses` is None.
+    """
+    row, width = tl.program_id(0), tl.cdiv(columns, LANE) * LANE
     line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
-    top, total, slope = tl.load(peaks + row), tl.load(totals + row), tl.load(slopes + row)
-    bonus = tl.load(bonuses + row) if HAS_BONUS else 0.0
+    top, total, slope = tl.load(tops + row), tl.load(totals + row), tl.load(slopes + row)
+    bonus = 0.0 if bonuses is None else tl.load(bonuses + row)
     level = -(bonus * (tl.load(entropy + row) - tl.log(total)) + slope) / total
     tilt = -bonus * inverse / total
-    target, x, known = _target(line, targets, row, columns, top, LOWEST)
+    target, x, known = _target(line, targets, row, columns, top)
     tl.debug_barrier()  # every thread has read the target's logit before one overwrites it
-    for start in range(0, width, UNITS * THREADS * WIDTH):
-        at = start + _columns(UNITS, THREADS, WIDTH)
-        z = _read(line, at, width, LOWEST) - top
+    first = _columns(line, UNITS, THREADS)
+    for start in range(0, width, first.numel):
+        at = start + first
+        z = _read(line, at, width) - top
         gradient = tl.exp2(rate * z) * level
-        if HAS_BONUS:
+        if bonuses is not None:
             gradient = tl.exp2(rate * z) * (tilt * z + level)
         tl.store(line + at, gradient.to(logits.dtype.element_ty), mask=at < width, eviction_policy="evict_first")
     tl.debug_barrier()
@@ -127,17 +118,15 @@ def _gradient(
 def launch(columns: int, size: int) -> dict[str, int]:
     """Return the launch's shape for rows of so many numbers of `size` bytes: long rows get more threads."""
     warps = next((w for w, least in ((32, 2**16), (16, 2**14), (8, 2**12)) if columns >= least), 4)
-    width = 16 // size
-    units = 2 if columns >= 2 * 32 * warps * width else 1
-    return {"UNITS": units, "THREADS": 32 * warps, "WIDTH": width, "num_warps": warps}
+    units = 2 if columns >= 2 * 32 * warps * 16 // size else 1
+    return {"UNITS": units, "THREADS": 32 * warps, "num_warps": warps}
 
 
 class TritonRows(TorchRows):
     """The same as two kernel launches. A target outside the vocabulary gets nan."""
 
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
-        padded = -(-columns // LANE) * LANE
-        self.whole_CV = hidden_TH.new_empty(rows, padded)
+        self.whole_CV = hidden_TH.new_empty(rows, -(-columns // LANE.value) * LANE.value)
         self.logits_CV = self.whole_CV[:, :columns]
         self.device = torch.cuda.device(hidden_TH.device) if hidden_TH.is_cuda else nullcontext()
 
@@ -147,14 +136,11 @@ class TritonRows(TorchRows):
         """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
         rows, columns = logits_CV.shape
         self.whole_CV[:rows, columns:] = -torch.inf
-        shape = {"LOWEST": LOWEST, **launch(columns, logits_CV.element_size())}
-        line = logits_CV, logits_CV.stride(0), columns, tokens.targets_T
+        shape, line = launch(columns, logits_CV.element_size()), (logits_CV, columns, tokens.targets_T)
         row = entropy_C, torch.empty_like(entropy_C), torch.empty_like(entropy_C), 1 / tokens.temperature
         with self.device:
             _statistics[(rows,)](*line, logprobs_C, *row, **shape)
             if not gradient:
                 return None
-            slope_C, bonus_C = tokens.slopes(logprobs_C, entropy_C)
-            has_bonus = bonus_C is not None
-            _gradient[(rows,)](*line, slope_C, bonus_C if has_bonus else slope_C, *row, HAS_BONUS=has_bonus, **shape)
+            _gradient[(rows,)](*line, *tokens.slopes(logprobs_C, entropy_C), *row, **shape)
         return logits_CV

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from coevolve.checks import among
 from coevolve.choices import LENGTH_NORMS
 
 
@@ -14,8 +15,7 @@ def weights(lengths: Sequence[int], kind: str, constant: float | None = None) ->
     "token_mean": every token counts the same and all sum to 1. "sequence_mean": every sequence does.
     "constant": 1 / (sequences * constant), the length-free mean of DrGRPO. "token_sum": 1 each.
     """
-    if kind not in LENGTH_NORMS:
-        raise ValueError(f"length_norm must be one of {LENGTH_NORMS}, got {kind!r}")
+    among("length_norm", kind, LENGTH_NORMS)
     if kind == "constant" and not (constant and constant > 0):
         raise ValueError(f"length_constant must be positive with length_norm='constant', got {constant}")
     divisors = {  # of each token, given the length of the token's sequence

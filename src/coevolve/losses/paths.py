@@ -5,17 +5,20 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 """
 
 import os
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from coevolve.checks import among
 from coevolve.choices import LOSSES
-from coevolve.losses.chunked import ForwardGradient, Tokens, TorchRows, run
-from coevolve.losses.reference import Objective, PolicyLoss, statistics
+from coevolve.losses.chunked import Tokens, TorchRows, run
+from coevolve.losses.reference import Objective, PolicyLoss, raised, statistics
 
 PATHS = ("reference", "chunked", "triton")
+PER_TOKEN = ("targets_T", "advantages_T", "old_logprobs_T", "weights_T")
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 VARIABLE = "COEVOLVE_LOSS_PATH"
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
@@ -48,27 +51,17 @@ def policy_loss(
     is not finite in the inputs makes the loss not finite. Raises ValueError naming an argument that is not
     allowed.
     """
-    if kind not in LOSSES:
-        raise ValueError(f"kind must be one of {LOSSES}, got {kind!r}")
-    if not isinstance(clip, list | tuple) or len(clip) != 2 or not all(bound >= 0 for bound in clip):
-        raise ValueError(f"clip must be two numbers of at least 0, how far below and above 1, got {clip}")
-    given = {"advantages_T": advantages_T, "old_logprobs_T": old_logprobs_T, "weights_T": weights_T}
-    _check(hidden_TH, head_VH, targets_T, temperature, chunk, **given)
-    objective, path = Objective(kind, (clip[0], clip[1]), entropy_coef), _choose(path, hidden_TH)
+    among("kind", kind, LOSSES)
+    _check(hidden_TH, head_VH, temperature, targets_T, advantages_T, old_logprobs_T, weights_T)
+    objective, path = Objective(kind, clip, entropy_coef), _choose(path, hidden_TH)
     if path == "reference":
         logprobs_T, entropy_T = statistics(hidden_TH, head_VH, targets_T, temperature)
         return objective.judge(logprobs_T, entropy_T, advantages_T, old_logprobs_T, weights_T)
-    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
     if weights_T is None:
-        weights_T = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=dtype)
-    advantages_T, weights_T = (x_T.detach().to(dtype).contiguous() for x_T in (advantages_T, weights_T))
-    if old_logprobs_T is not None:
-        old_logprobs_T = old_logprobs_T.detach().to(dtype).contiguous()
+        weights_T = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=raised(hidden_TH.dtype))
     tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, objective)
-    needs = tuple(torch.is_grad_enabled() and x.requires_grad for x in (hidden_TH, head_VH))
-    work = _rows(path), chunk or _chunk(hidden_TH, head_VH), needs
-    values: list[Any] = [*ForwardGradient.apply(hidden_TH, head_VH, tokens, *work), path]
-    return PolicyLoss(*values)
+    result = run(hidden_TH, head_VH, tokens, _rows(path), chunk or _chunk(hidden_TH, head_VH))
+    return replace(result, path=path)
 
 
 @torch.no_grad()
@@ -84,23 +77,17 @@ def selective_logprobs(
 
     For old and reference log-probabilities. Arguments and errors as for `policy_loss`.
     """
-    _check(hidden_TH, head_VH, targets_T, temperature, chunk)
-    path = _choose(path, hidden_TH)
-    if path == "reference":
-        return statistics(hidden_TH, head_VH, targets_T, temperature)[0]
-    nothing = hidden_TH.new_zeros(len(targets_T), dtype=torch.promote_types(hidden_TH.dtype, torch.float32))
-    tokens = Tokens(targets_T.contiguous(), nothing, None, nothing, temperature, Objective())
-    chunk = chunk or _chunk(hidden_TH, head_VH)
-    return run(hidden_TH, head_VH, tokens, _rows(path), chunk, (False, False))[0]
+    nothing_T = torch.zeros_like(targets_T, dtype=hidden_TH.dtype)
+    settings: dict[str, Any] = {"temperature": temperature, "chunk": chunk, "path": path}
+    return policy_loss(hidden_TH, head_VH, targets_T, nothing_T, **settings).logprobs_T
 
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:
-    name = path or os.environ.get(VARIABLE) or None
-    if name is None:
+    name = path or os.environ.get(VARIABLE)
+    if not name:
         return "triton" if hidden_TH.is_cuda and not _no_triton(hidden_TH) else "chunked"
     source = "path" if path else VARIABLE
-    if name not in PATHS:
-        raise ValueError(f"{source} must be one of {PATHS}, got {name!r}")
+    among(source, name, PATHS)
     if name == "triton" and (reason := _no_triton(hidden_TH)):
         raise ValueError(f"{source} 'triton' {reason}")
     return name
@@ -137,14 +124,7 @@ def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
     return min(most, -(-even // step) * step)
 
 
-def _check(
-    hidden_TH: Tensor,
-    head_VH: Tensor,
-    targets_T: Tensor,
-    temperature: float,
-    chunk: int | None,
-    **per_token: Tensor | None,
-) -> None:
+def _check(hidden_TH: Tensor, head_VH: Tensor, temperature: float, targets_T: Tensor, *others: Tensor | None) -> None:
     """Raise ValueError naming the first argument that is not allowed."""
     if hidden_TH.ndim != 2 or head_VH.ndim != 2 or hidden_TH.shape[1] != head_VH.shape[1]:
         shapes = f"{tuple(hidden_TH.shape)} and {tuple(head_VH.shape)}"
@@ -154,10 +134,8 @@ def _check(
         raise ValueError(f"hidden_TH and head_VH must both be bfloat16, float32 or float64, got {got}")
     if targets_T.dtype != torch.long:
         raise ValueError(f"targets_T must be int64, got {targets_T.dtype}")
-    for name, values_T in {"targets_T": targets_T, **per_token}.items():
+    for name, values_T in zip(PER_TOKEN, (targets_T, *others), strict=True):
         if values_T is not None and values_T.shape != hidden_TH.shape[:1]:
             raise ValueError(f"{name} must have shape ({len(hidden_TH)},), got {tuple(values_T.shape)}")
     if not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be positive, got {temperature}")
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")

@@ -71,12 +71,17 @@ class Objective:
         return PolicyLoss(loss, now_T, entropy_T, facts_T.mean(), facts_T.max(), clipped)
 
 
+def raised(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that statistics of such inputs have: float32 at least."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def statistics(
     hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Return the targets' log-probabilities (T,) and the distributions' entropies (T,), in float32 at least."""
     logits_TV = hidden_TH @ head_VH.T
-    logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32)) / temperature
+    logits_TV = logits_TV.to(raised(logits_TV.dtype)) / temperature
     logprobs_TV = logits_TV.log_softmax(-1)
     entropy_T = -(logprobs_TV.exp() * logprobs_TV.clamp(min=-1e30)).sum(-1)  # 0 log 0 is 0
     return logprobs_TV.gather(-1, targets_T[:, None])[:, 0], entropy_T

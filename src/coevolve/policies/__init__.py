@@ -3,25 +3,14 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coevolve.engines.server import ServedPolicy
     from coevolve.policies.causal import Policy
 
-__all__ = ["HUB_ID", "Policy", "find", "load"]
-
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
 SERVERS = ("http://", "https://")
-
-
-def __getattr__(name: str) -> Any:
-    """Import `Policy`, and torch with it, only when it is asked for."""
-    if name != "Policy":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from coevolve.policies.causal import Policy
-
-    return Policy
 
 
 def find(model: str | Path) -> Path | str:
@@ -42,7 +31,7 @@ def find(model: str | Path) -> Path | str:
     )
 
 
-def load(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy | ServedPolicy":
+def load(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy | ServedPolicy":
     """Load an embedded backbone by name, a model folder, a folder with a LoRA adapter (merged into its base), a
     model id of the hub (ORG/NAME), or a server's model (http://HOST/v1#MODEL).
 
@@ -55,7 +44,7 @@ def load(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy | 
     return load_local(model, name, dtype)
 
 
-def load_local(model: str | Path, name: str = "shared", dtype: str = "") -> "Policy":
+def load_local(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy":
     """Load what `load` does, except for a server's model."""
     from coevolve.policies.causal import Policy
 

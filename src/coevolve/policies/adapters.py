@@ -6,17 +6,16 @@ Knows models and adapters, neither turns nor rewards.
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coevolve.policies import find
 from coevolve.policies.causal import Policy
-from coevolve.policies.packing import Example
-from coevolve.types import Reply, Turn
 
 if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
     from peft import PeftModel
@@ -25,9 +24,9 @@ if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
 
-    def __init__(self, model: "PeftModel", tokenizer: Any, name: str, adapter: str = ""):
+    def __init__(self, model: "PeftModel", tokenizer: Any, name: str, source: str | Path, adapter: str = ""):
         super().__init__(model, tokenizer, name)
-        self.adapter = adapter or name
+        self.source, self.adapter = source, adapter or name
         parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
         self._own = [part for key, part in parts if key.endswith(f".{self.adapter}.weight")]
 
@@ -40,20 +39,11 @@ class AdapterPolicy(Policy):
         """Iterate over this adapter's parameters."""
         return iter(self._own)
 
-    def activate(self) -> None:
+    def active(self) -> AbstractContextManager[Any]:
         """Make this the adapter that the shared model computes with."""
         if self.model.active_adapter != self.adapter:
             self.model.set_adapter(self.adapter)
-
-    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Answer turns with this adapter; see `Policy.generate`."""
-        self.activate()
-        return super().generate(turns, temperature, max_tokens)
-
-    def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
-        """Return hidden states and targets with this adapter; see `Policy.states`."""
-        self.activate()
-        return super().states(examples)
+        return nullcontext()
 
     def reference(self) -> Policy:
         """Return the base model as a policy, at no cost; see `Policy.reference`."""
@@ -83,10 +73,10 @@ class BasePolicy(Policy):
 
     plain_model = AdapterPolicy.plain_model
 
-    def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
-        """Return hidden states and targets without any adapter; see `Policy.states`."""
-        with self.model.disable_adapter():
-            return super().states(examples)
+    def active(self) -> AbstractContextManager[Any]:
+        """Switch the adapters off."""
+        off: AbstractContextManager[Any] = self.model.disable_adapter()
+        return off
 
 
 def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: str) -> dict[str, AdapterPolicy]:
@@ -98,7 +88,7 @@ def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: 
     from peft import LoraConfig, get_peft_model
 
     rank, alpha, dropout = lora
-    policy.model.name_or_path = str(source)
+    policy.model.name_or_path = source
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -110,10 +100,7 @@ def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: 
     model = get_peft_model(policy.model, config, adapter_name=names[0])
     for name in names[1:]:
         model.add_adapter(name, config)
-    adapters = {name: AdapterPolicy(model, policy.tokenizer, name) for name in names}
-    for adapter in adapters.values():
-        adapter.source = policy.source
-    return adapters
+    return {name: AdapterPolicy(model, policy.tokenizer, name, policy.source) for name in names}
 
 
 def base_dtype() -> str:
@@ -133,10 +120,8 @@ def load_unsloth(
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
     os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
-    try:
-        from unsloth import FastLanguageModel
-    except ImportError as error:
-        raise ValueError(f"engine 'unsloth' needs the package unsloth ({error}); see environment.yml") from None
+    from unsloth import FastLanguageModel
+
     rank, alpha, dropout = lora
     source, on_gpu = find(model), torch.cuda.is_available()
     base, tokenizer = FastLanguageModel.from_pretrained(
@@ -155,9 +140,7 @@ def load_unsloth(
         use_gradient_checkpointing="unsloth" if on_gpu else False,
     )
     adapted.peft_config["default"].base_model_name_or_path = str(model)  # what a merge loads, in 16 bits or more
-    policy = AdapterPolicy(adapted, tokenizer, names[0], adapter="default")
-    policy.source = source
-    return {names[0]: policy}
+    return {names[0]: AdapterPolicy(adapted, tokenizer, names[0], source, adapter="default")}
 
 
 def merged(folder: str | Path, base: Policy) -> Policy:

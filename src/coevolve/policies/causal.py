@@ -8,6 +8,7 @@ import codecs
 import copy
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from os.path import commonprefix
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
-from coevolve.policies import HUB_ID, hf_generate
+from coevolve.policies import hf_generate
 from coevolve.policies.packing import Example, divide_by_temperature, pack
 from coevolve.policies.qwen2 import Decoder, supports
 from coevolve.policies.sampler import Completion, Request, in_batches, sample
@@ -27,15 +29,7 @@ from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
 RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-# A byte-level tokenizer writes these bytes as the character of the same number, the others from U+0100 on.
-PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
-HIDDEN = [byte for byte in range(256) if byte not in PRINTED]
-BYTE_OF = {chr(byte): byte for byte in PRINTED} | {chr(256 + i): byte for i, byte in enumerate(HIDDEN)}
-
-
-def default_device() -> str:
-    """The GPU if there is one, else the CPU."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}  # of a byte-level tokenizer's letters
 
 
 class Policy:
@@ -47,7 +41,12 @@ class Policy:
         self._bytes: dict[int, bytes] = {}
         self.replace(model)
         self.source: str | Path = self.plain_model.name_or_path  # where the starting weights came from
-        self.end_ids = self._end_ids()
+        generation = self.model.generation_config
+        declared = generation.eos_token_id if generation else None
+        declared = declared if isinstance(declared, list) else [declared]
+        self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
+        if not self.end_ids:
+            raise ValueError("tokenizer: no end token is set (eos_token)")
 
     def replace(self, model: Any) -> None:
         """Speak with this model, of the same tokenizer, from now on (merged adapters, say)."""
@@ -62,15 +61,17 @@ class Policy:
         """The model of `transformers`, without what wraps it."""
         return self.model
 
+    def active(self) -> AbstractContextManager[Any]:
+        """Return the context in which the model computes what this policy is; several policies may share a model."""
+        return nullcontext()
+
     @classmethod
-    def load(cls, path: str | Path, name: str = "shared", device: str = "", dtype: str = "") -> "Policy":
+    def load(cls, path: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy":
         """Load a folder in the layout of `transformers` with safetensors weights, or a model id of the hub.
 
-        No code that comes with a model is run. Without a device: the GPU if there is one. Weights are float32 unless
-        `dtype` says otherwise; on a GPU the passes of the learner run in bfloat16 all the same.
+        No code that comes with a model is run. The model goes to the GPU if there is one. Its weights are of
+        `dtype`; on a GPU the passes of the learner run in bfloat16 all the same.
         """
-        if not (Path(path) / "config.json").is_file() and (Path(path).exists() or not HUB_ID.fullmatch(str(path))):
-            raise ValueError(f"path {str(path)!r} is not a model folder: it holds no config.json")
         safe = {"trust_remote_code": False, "local_files_only": Path(path).is_dir()}
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **safe)  # first: it is small, and may not do
@@ -79,13 +80,11 @@ class Policy:
                     "its tokenizer has no chat template, which every prompt is written in; choose an "
                     "instruct model, or put a chat_template.jinja into the folder"
                 )
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                path, use_safetensors=True, dtype=dtype or "float32", **safe
-            )
+            model: Any = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype, **safe)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"model {str(path)!r} cannot be loaded: {reason}") from None
-        policy = cls(model.to(device or default_device()), tokenizer, name)
+        policy = cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, name)
         policy.source = path
         return policy
 
@@ -115,11 +114,6 @@ class Policy:
         return weight
 
     @property
-    def vocabulary(self) -> int:
-        """How many tokens the model can sample (rows of the output weights)."""
-        return self.head_VH.shape[0]
-
-    @property
     def size(self) -> int:
         """How many parameters the model has, trained or not."""
         return sum(part.numel() for part in self.model.parameters())
@@ -130,11 +124,8 @@ class Policy:
 
     def render(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Return the token ids of a conversation under the chat template, ready for the answer."""
-        return self._rendered([list(messages)])[0]
-
-    def _rendered(self, conversations: list[list[dict[str, str]]]) -> list[list[int]]:
-        ids: list[list[int]] = self.tokenizer.apply_chat_template(
-            conversations, add_generation_prompt=True, return_dict=False
+        ids: list[int] = self.tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=True, return_dict=False
         )
         return ids
 
@@ -145,27 +136,22 @@ class Policy:
         Turns of equal key, prompt and settings get equal replies. Raises ValueError when a prompt leaves no
         room in the model's context.
         """
-        if not turns:
-            return []
-        requests = self._requests(turns, temperature, max_tokens)
-        if supports(self.plain_model):
-            done = sample(Decoder(self.plain_model), requests, self.end_ids)
-        else:
-            done = in_batches(requests, lambda batch: hf_generate.generate(self.model, batch, self.end_ids))
-        asked = zip(turns, requests, done, strict=True)
-        return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
-
-    def _requests(self, turns: Sequence[Turn], temperature: float, max_tokens: int) -> list[Request]:
-        """Return what the sampler is to be asked for these turns; see `generate`."""
         context = getattr(self.model.config, "max_position_embeddings", None) or sys.maxsize
         requests = []
-        for turn, prompt in zip(turns, self._prompts(turns), strict=True):
+        for turn in turns:
+            prompt = self.render(turn.messages)
             if len(prompt) >= context:
                 size = f"a prompt of {len(prompt)} tokens fills the model's context of {context}"
                 raise ValueError(f"role {turn.role!r}: {size}")
             heat, limit = turn.sampling(temperature, max_tokens)
             requests.append(Request(tuple(prompt), turn.key, heat, min(limit, context - len(prompt))))
-        return requests
+        with self.active():
+            if supports(self.plain_model):
+                done = sample(Decoder(self.plain_model), requests, self.end_ids)
+            else:
+                done = in_batches(requests, lambda batch: hf_generate.generate(self.model, batch, self.end_ids))
+        asked = zip(turns, requests, done, strict=True)
+        return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
     def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) examples, in order.
@@ -177,7 +163,7 @@ class Policy:
             raise ValueError("examples: every prompt needs at least one token")
         device = self.head_VH.device
         packed = pack(examples, self.shares_prompts, device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with self.active(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
         return output.last_hidden_state.flatten(0, 1)[packed.places_T], packed.targets_T
 
@@ -197,20 +183,6 @@ class Policy:
         plain = type(self.plain_model.base_model).forward.__module__.startswith("transformers.")
         sdpa = self.plain_model.config._attn_implementation == "sdpa"
         return self.head_VH.device.type == "cpu" and plain and sdpa and supports(self.plain_model)
-
-    def _end_ids(self) -> frozenset[int]:
-        declared = self.model.generation_config.eos_token_id if self.model.generation_config else None
-        declared = declared if isinstance(declared, list) else [declared]
-        ends = frozenset({self.tokenizer.eos_token_id, *declared} - {None})
-        if not ends:
-            raise ValueError("tokenizer: no end token is set (eos_token)")
-        return ends
-
-    def _prompts(self, turns: Sequence[Turn]) -> list[list[int]]:
-        said = [tuple(tuple(message.items()) for message in turn.messages) for turn in turns]
-        distinct = dict(zip(said, ([*turn.messages] for turn in turns), strict=True))
-        rendered = dict(zip(distinct, self._rendered([*distinct.values()]), strict=True))
-        return [rendered[key] for key in said]
 
     def reply(self, turn: Turn, prompt: Sequence[int], done: Completion, temperature: float) -> Reply:
         """Make a reply of (ids, log-probabilities) that this policy was sampled to say at a temperature."""

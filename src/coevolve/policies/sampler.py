@@ -47,12 +47,9 @@ def in_batches(requests: Sequence[Request], answer: Callable[[list[Request]], li
     Raises ValueError naming what is not allowed in one of the requests.
     """
     for request in requests:
-        if not request.prompt:
-            raise ValueError("prompts must be at least one token each")
-        if not 0 <= request.temperature < float("inf"):
-            raise ValueError(f"temperatures must be finite and at least 0, got {request.temperature}")
-        if request.limit < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {request.limit}")
+        if not (request.prompt and 0 <= request.temperature < float("inf") and request.limit >= 1):
+            needs = "a prompt, a finite temperature of at least 0 and max_tokens of at least 1"
+            raise ValueError(f"a reply needs {needs}, got {len(request.prompt)} tokens and {request[2:]}")
     done: dict[int, Completion] = {}
     for batch in batches(requests):
         done |= zip(batch, answer([requests[i] for i in batch]), strict=True)
@@ -136,9 +133,7 @@ def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]
     """Sample one batch; rows leave it as they finish."""
     device = decoder.head_HV.device
     width, room = len(requests[-1].prompt), max(request.limit for request in requests)
-    rotary, is_end_V = decoder.rotary(width + room), torch.zeros(decoder.head_HV.shape[-1], dtype=torch.bool)
-    is_end_V[[token for token in ends if token < len(is_end_V)]] = True
-    is_end_V = is_end_V.to(device)
+    rotary, ends_E = decoder.rotary(width + room), torch.tensor([*ends], dtype=torch.long, device=device)
     x_NH, cache = _prefill(decoder, [request.prompt for request in requests], rotary, min(room, GROWTH))
     row_N = torch.arange(len(requests), device=device)
     lengths_N = torch.tensor([len(request.prompt) for request in requests], device=device)
@@ -150,7 +145,7 @@ def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]
     for t in range(room):
         tokens_N, logprobs_N = choose(decoder.logits(x_NH), heat_N, noise_NT[:, t])
         steps.append((row_N[running_N], tokens_N[running_N], logprobs_N[running_N]))
-        running_N = running_N & ~(is_end_V[tokens_N] | (limits_N == t + 1))
+        running_N = running_N & ~(torch.isin(tokens_N, ends_E) | (limits_N == t + 1))
         count = int(running_N.sum())
         if not count:
             break
@@ -173,5 +168,4 @@ def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tenso
     """Return the additive attention mask (B, 1, 1, width + room) that closes the gap behind each prompt."""
     position_T = torch.arange(width + room, device=lengths_B.device)
     gap_BT = (position_T >= lengths_B[:, None]) & (position_T < width)
-    open_BT = torch.zeros(gap_BT.shape, dtype=dtype, device=gap_BT.device)
-    return open_BT.masked_fill(gap_BT, -torch.inf)[:, None, None]
+    return torch.where(gap_BT, -torch.inf, 0.0).to(dtype)[:, None, None]

@@ -13,7 +13,7 @@ from torch.optim import AdamW
 
 from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
-from coevolve.policies.adapters import AdapterPolicy, attach, base_dtype, load_unsloth
+from coevolve.policies.adapters import attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Turn
@@ -36,8 +36,6 @@ class Team:
 
         `four_bit` has Unsloth keep those in 4 bits; ValueError in one line where that cannot be.
         """
-        if {*trained} - {*models} or not trained:
-            raise ValueError(f"policies to train must be among {sorted(models)}, got {list(trained)}")
         for name in trained:
             if models[name].startswith(SERVERS):
                 raise ValueError(f"model of {name!r} is a server, which cannot be trained: {models[name]}")
@@ -64,8 +62,8 @@ class Team:
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
         """Give every trained policy a fresh AdamW."""
-        for name, policy in self.learners.items():
-            self.optimizers[name] = AdamW(policy.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+        settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay, "fused": True}
+        self.optimizers = {name: AdamW(policy.parameters(), **settings) for name, policy in self.learners.items()}
 
     def keep_references(self) -> None:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
@@ -81,11 +79,9 @@ class Team:
         return self.learners[self.trained[0]]
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Let every policy answer its turns in one batch; ValueError names a policy that is not in the team."""
+        """Let every policy answer its turns in one batch."""
         replies: dict[int, Reply] = {}
         for name in dict.fromkeys(turn.policy for turn in turns):
-            if name not in self.policies:
-                raise ValueError(f"policy of a turn must be one of {sorted(self.policies)}, got {name!r}")
             indices = [i for i, turn in enumerate(turns) if turn.policy == name]
             said = self.policies[name].generate([turns[i] for i in indices], temperature, max_tokens)
             replies |= zip(indices, said, strict=True)
@@ -122,10 +118,6 @@ class Team:
         if len(self.trained) == 1:
             return {self.trained[0]: Path(folder)}
         return {name: Path(folder) / name for name in self.trained}
-
-    def adapts(self, source: object) -> bool:
-        """Whether adapters of this base are among the policies."""
-        return any(isinstance(one, AdapterPolicy) and one.source == source for one in self.learners.values())
 
     def finite(self) -> bool:
         """Whether every trained weight is a finite number."""
