@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from coevolve import config
+from coevolve.credit import segment_centred
 from coevolve.papers.conl.rewards import bradley_terry
-from coevolve.segments import segment_centred
 from coevolve.trainer import Trainer
 
 ROUNDS = 7

@@ -26,7 +26,7 @@ CEILINGS = {  # code lines, see tools/size.py; a ceiling only falls
 TORCH_FREE = """types driver pools checks shares parse prompts method papers worlds setups held_out show record config
     preflight loop verify files""".split()
 TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vllm", "triton"}
-NO_TEXT = "policies engines advantages losses learner ranks segments".split()
+NO_TEXT = "policies engines advantages losses learner ranks credit".split()
 NOTEBOOKS = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in CODE}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

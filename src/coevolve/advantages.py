@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from statistics import fmean
 
-from coevolve.segments import gae, mean_reward, segment_centred
+from coevolve.credit import gae, mean_reward, segment_centred
 from coevolve.types import Sample
 
 EPSILON = 1e-8

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from coevolve.segments import segments
+from coevolve.credit import segments
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 PRE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"

@@ -5,7 +5,7 @@ As `show`: only tags and inline styles that an untrusted notebook keeps, no text
 
 from collections.abc import Mapping, Sequence
 
-from coevolve.segments import owners, segments
+from coevolve.credit import owners, segments
 from coevolve.show import PRE, Mark, Markup, Shown, element, rewards, runs, signed, table, visible
 from coevolve.types import Sample
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from coevolve import policies
+from coevolve.credit import gae, owners, segment_centred, token_rewards
 from coevolve.papers.conl import reading as rankings
-from coevolve.segments import gae, owners, segment_centred, token_rewards
 from coevolve.types import Reply, Sample, Turn
 
 TURN = Turn("review", ())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coevolve import show
-from coevolve.segments import segment_centred
+from coevolve.credit import segment_centred
 from coevolve.show_segments import conversation, legend, paid
 from coevolve.types import Outcome, Reply, Sample, Turn
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from coevolve.credit import token_rewards
 from coevolve.policies.causal import Policy
 from coevolve.policies.packing import micro_batches
-from coevolve.segments import token_rewards
 from coevolve.types import Sample
 
 MEMORY = 0.9  # what is left of a step's weight one step later
