@@ -3,7 +3,7 @@
 Additions travel in the episodes' outcomes and are committed after the step, in episode order.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -23,12 +23,14 @@ class Pool:
     def __len__(self) -> int:
         return len(self.items)
 
-    def extend(self, items: Iterable) -> None:
-        """Append the items that are new, in order."""
+    def extend(self, items: Iterable) -> int:
+        """Append the items that are new, in order, and return how many were."""
+        before = len(self.items)
         for item in items:
             if not self.distinct or item not in self._seen:
                 self._seen.add(item)
                 self.items.append(item)
+        return len(self.items) - before
 
     def reset(self, items: Iterable) -> None:
         """Hold exactly these items (a resumed run's)."""
@@ -40,20 +42,28 @@ class Pool:
         return View(self)
 
 
-class View(list[Any]):
-    """One episode's sight of a pool: what it held when the view was made, and what the episode adds."""
+class View:
+    """One episode's sight of a pool: constant time to make, to sample from and to add to."""
 
     def __init__(self, pool: Pool):
-        super().__init__(pool.items)
-        self._pool = pool
+        self._pool, self._items, self._size = pool, pool.items, len(pool.items)
         self.added: list[Any] = []
+
+    def __len__(self) -> int:
+        return self._size + len(self.added)
+
+    def __iter__(self) -> Iterator:
+        yield from self._items[: self._size]
+        yield from self.added
 
     def add(self, item: Hashable) -> None:
         """Add an item that this episode sees at once and the others after the step, unless the pool holds it."""
         if not self._pool.distinct or (item not in self._pool._seen and item not in self.added):
             self.added.append(item)
-            self.append(item)
 
     def sample(self, rng: Random) -> Any:
         """Draw one item uniformly, or None from an empty pool."""
-        return rng.choice(self) if self else None
+        if not len(self):
+            return None
+        i = rng.randrange(len(self))
+        return self._items[i] if i < self._size else self.added[i - self._size]

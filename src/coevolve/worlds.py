@@ -92,7 +92,11 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
         from published.world import named
 
         return named(name, paper, seeds)
-    module, _, wanted = ("tinyworld.oracle:TinyWorld" if name == "tiny" else name).partition(":")
+    if name == "tiny":
+        from tinyworld.oracle import TinyWorld
+
+        return TinyWorld()
+    module, _, wanted = name.partition(":")
     try:
         kind = getattr(import_module(module), wanted)
     except (ImportError, AttributeError, ValueError):

@@ -163,3 +163,16 @@ def test_models_are_dealt_to_policies_in_turn():
     assert models == {"left": "tiny-small", "right": "tiny-large", "judge": "tiny"} and trained == ("left", "right")
     with pytest.raises(ValueError, match="model must be one name or at most 2"):
         assign(Pair(), ("tiny",) * 3)
+
+
+@pytest.mark.parametrize("lora", [(), LORA])
+def test_layers_that_are_computed_twice_learn_the_same(lora):
+    weights = []
+    for thrifty in (False, True):
+        team = made("p", lora)
+        if thrifty:
+            team.first.checkpoint_activations()
+            assert team.first.model.is_gradient_checkpointing
+        assert teach(team, "p")["grad_norm"] > 0
+        weights.append(torch.cat([part.detach().flatten() for part in team.first.parameters()]))
+    torch.testing.assert_close(weights[0], weights[1], atol=1e-5, rtol=0)
