@@ -81,24 +81,18 @@ FAULTS = {
 
 
 def test_failures_are_isolated(toy: Toy) -> None:
-    runs = "".join(
-        f'[runs.{fault}]\nprotocol = "toy"\noverrides = {{ steps = 1, fault = "{fault}" }}\n'
-        f"{'timeout = 6' if fault == 'hang' else ''}\n"
-        for fault in FAULTS
-    )
-    toy.edit("reproduce/toy.toml", "[artefacts.toy_table1]", f"{runs}[artefacts.toy_table1]")
-    toy.edit("reproduce/toy.toml", 'runs = ["odd"]', 'runs = ["odd", "exit"]')
-    toy.edit("reproduce/presets.toml", "seeds = [0, 1]", "seeds = [0]")
-    out = toy(code=1)
+    options = ("--registry", str(toy.root / "own/faults.toml"))
+    out = toy(*options, code=1)
     for fault, message in FAULTS.items():
         assert re.search(f"^failed runs/{fault}-s0: .*{message}", out, re.MULTILINE), out
         assert toy.result(f"runs/{fault}-s0/notebook.failed.ipynb").exists()
         assert not toy.result(f"runs/{fault}-s0/done.json").exists()
-    assert "ran 3, cached 0, failed 7, blocked 1" in out
-    assert "blocked toy_table2: needs runs/exit-s0, which failed" in out
-    assert toy.result("toy_table1/done.json").exists() and not toy.result("toy_table2").exists()
+    assert "ran 6, cached 0, failed 7, blocked 1" in out
+    assert "blocked fault_table: needs runs/exit-s0, which failed" in out
+    assert toy.result("toy_table1/done.json").exists() and not toy.result("fault_table").exists()
     toy.wait_until_gone()
-    assert {id for id, state in toy.states().items() if state == "failed"} == {f"runs/{fault}-s0" for fault in FAULTS}
+    states = toy.states(*options)
+    assert {id for id, state in states.items() if state == "failed"} == {f"runs/{fault}-s0" for fault in FAULTS}
     toy.edit("notebooks/tables/toy_table.ipynb", "folder =", "1 / 0; folder =")
     assert "ZeroDivisionError: division by zero (see " in toy("--only", "toy_table1", code=1)
     assert toy.result("toy_table1/done.json").exists(), "what was there before stays"
@@ -114,13 +108,6 @@ def test_a_killed_batch_leaves_nothing_and_is_resumed(toy: Toy, sign: int) -> No
 
 
 def test_a_registry_of_your_own_with_a_method_in_a_file(toy: Toy) -> None:
-    (toy.root / "own").mkdir()
-    (toy.root / "own/debate.py").write_text("class Own: rounds = 2\n")
-    (toy.root / "own/debate.toml").write_text(
-        '[runs.debate]\nprotocol = "own/debate.py:Own"\noverrides = { steps = 1 }\nseeds = { quick = [7] }\n'
-        '[artefacts.debate_table]\nnotebook = "notebooks/tables/toy_table.ipynb"\nruns = ["debate", "odd"]\n'
-        'outputs = ["table.csv"]\n'
-    )
     options = ("--registry", str(toy.root / "own/debate.toml"), "--paper", "debate")
     assert "ran 4, cached 0, failed 0" in toy(*options)
     assert toy.result("debate_table/table.csv").read_text().splitlines()[1] == "debate,7,10.0"

@@ -73,9 +73,9 @@ class Toy:
         """Return the path of a result."""
         return self.root / "results/quick" / path
 
-    def states(self) -> dict[str, str]:
+    def states(self, *options: str) -> dict[str, str]:
         """Return id -> status."""
-        return dict(line.split()[:2] for line in self("--list").splitlines())
+        return dict(line.split()[:2] for line in self("--list", *options).splitlines())
 
     def products(self) -> dict[str, bytes]:
         """Read all results that may not differ between equal commands."""

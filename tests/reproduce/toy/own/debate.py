@@ -1,0 +1,5 @@
+"""A method of the user's own."""
+
+
+class Own:
+    rounds = 2
