@@ -72,11 +72,11 @@ class ServedPolicy(Engine):
         """Answer turns and wait for all of them."""
         return self.serve(temperature, max_tokens).answer(turns)
 
-    def complete(self, turn: Turn, temperature: float, max_tokens: int) -> Answer:
+    def complete(self, turn: Turn) -> Answer:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
-        heat, limit = turn.sampling(temperature, max_tokens)
+        heat, limit = turn.sampling(self.temperature, self.max_tokens)
         seed = int(noise(turn.key, 1)[0] * 2**31)
         ask = self.client.chat.completions.with_raw_response.create
         messages: Any = list(turn.messages)
@@ -97,7 +97,7 @@ class ServedPolicy(Engine):
     def submit(self, turn: Turn) -> int:
         """Ask in a thread of its own."""
         ticket = next(self.tickets)
-        self.waiting[self.pool.submit(self.complete, turn, self.temperature, self.max_tokens)] = ticket
+        self.waiting[self.pool.submit(self.complete, turn)] = ticket
         return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
