@@ -190,14 +190,7 @@ def _loss(policy: Policy, batch: list[_Weighted], old: str, **objective: Any) ->
     if not used_T.all():  # masked tokens cost nothing
         known = hidden_TH, targets_T, advantages_T, sampled_T, weights_T
         hidden_TH, targets_T, advantages_T, sampled_T, weights_T = (x_T[used_T] for x_T in known)
-    result = policy_loss(
-        hidden_TH,
-        policy.head_VH,
-        targets_T,
-        advantages_T,
-        sampled_T if old == "sampler" else None,
-        temperature=temperature,
-        weights_T=weights_T,
-        **objective,
-    )
+    objective |= {"temperature": temperature, "weights_T": weights_T}
+    old_T = sampled_T if old == "sampler" else None
+    result = policy_loss(hidden_TH, policy.head_VH, targets_T, advantages_T, old_T, **objective)
     return result, (result.logprobs_T - sampled_T).abs()

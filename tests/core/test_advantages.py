@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp_by_role, task_relative, token_whiten
+from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp, reinforce_pp_by_role, task_relative, token_whiten
 from coevolve.types import Reply, Turn
 
 
@@ -33,11 +33,12 @@ def test_task_relative_uses_the_population_deviation():
     assert [v[0] for v in values] == pytest.approx([-(1 / 3) / deviation] * 2 + [(2 / 3) / deviation], abs=1e-6)
 
 
-@pytest.mark.parametrize("estimator", [task_relative, token_whiten, group_mean, reinforce_pp_by_role])
+@pytest.mark.parametrize("estimator", [task_relative, token_whiten, group_mean, reinforce_pp, reinforce_pp_by_role])
 def test_equal_rewards_and_single_replies_give_exact_zeros(estimator):
-    samples = [sample("solver", 0.1, 2)] * 3 + [sample("judge", 0.7, 2)]
-    assert estimator(samples) == [[0.0, 0.0]] * 4
-    assert estimator([]) == []
+    judge = 0.1 if estimator is reinforce_pp else 0.7  # which pools the roles of a policy
+    samples = [sample("solver", 0.1, 2)] * 3 + [sample("judge", judge, 2), sample("solver", 0.1, 0)]
+    assert estimator(samples) == [[0.0, 0.0]] * 4 + [[]]
+    assert estimator([sample("solver", 0.1, 0)]) == [[]] and estimator([]) == []
 
 
 def test_token_whiten_weighs_sequences_by_their_length():

@@ -56,9 +56,8 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
     return read("--dump-resource-usage"), read("--dump-sass")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("capability", [80, 90, 100])
-@pytest.mark.parametrize("word", ["bf16", "fp32"])
+@pytest.mark.parametrize("capability", [90, *(pytest.param(one, marks=pytest.mark.thorough) for one in (80, 100))])
+@pytest.mark.parametrize("word", ["bf16", pytest.param("fp32", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("name", "flags"),
     [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})],

@@ -38,23 +38,16 @@ def outcome(inputs, trained=(True, True), upstream=1.0, **options):
     result = policy_loss(hidden, head, *inputs[2:], **options)
     if any(trained):
         (upstream * result.loss).backward()
-    return {name: getattr(result, name) for name in FACTS} | {
-        "loss": result.loss.detach(),
-        "hidden": hidden.grad,
-        "head": head.grad,
-        "path": result.path,
-    }
+    facts = {name: getattr(result, name) for name in FACTS}
+    return facts | {"loss": result.loss.detach(), "hidden": hidden.grad, "head": head.grad, "path": result.path}
 
 
 def assert_same(ours, expected, rtol=1e-9, atol=1e-12):
     for name in (*FACTS, "loss", "hidden", "head"):
-        if expected[name] is None:
-            assert ours[name] is None, name
-        else:
-            close = {"rtol": rtol, "atol": atol, "check_dtype": False}
-            torch.testing.assert_close(
-                ours[name].double(), expected[name].double(), **close, msg=lambda m, n=name: n + m
-            )
+        wanted = expected[name]
+        assert (ours[name] is None) == (wanted is None), name
+        if wanted is not None:
+            torch.testing.assert_close(ours[name].double(), wanted.double(), rtol=rtol, atol=atol)
 
 
 OPTIONS = {

@@ -11,7 +11,6 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from safetensors.torch import load_file
 
 import tinyworld
-from coevolve.ranks import Ranks
 
 DDP = Path(__file__).parents[2] / "docs" / "ddp.yaml"
 GRADIENT = str(Path(__file__).with_name("gradient_rank.py"))
@@ -88,8 +87,3 @@ def test_the_configuration_asks_accelerate_for_what_it_says():
         launch_command_parser().parse_args(["--config_file", str(DDP), "-m", "coevolve"])
     )
     assert args.num_processes == 4 and args.num_machines == 1 and not args.use_fsdp
-
-
-def test_one_process_takes_everything():
-    ranks = Ranks()
-    assert (ranks.count, ranks.first, list(ranks.share(range(3)))) == (1, True, [0, 1, 2])

@@ -97,7 +97,7 @@ def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
     server.page = True
     with pytest.raises(ServerError, match="policy 'judge': http://.*gave an answer without a choice"):
         judge.generate([turn()])
-    with pytest.raises(ValueError, match="^model '.*': what answers at http://.*/v1 is no OpenAI-compatible server$"):
+    with pytest.raises(ValueError, match="^model '.*': no server answers at http://.*/v1 with an OpenAI-"):
         ServedPolicy(server.address, "judge")
 
 

@@ -106,9 +106,8 @@ def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
 
 
 def test_bases_may_differ_and_answers_come_back_in_order():
-    team = made("pq", q="tiny")
     turns = [ask("q", 1, temperature=0.0), ask("p", 2, temperature=0.0), ask("q", 3, temperature=0.0)]
-    replies = team.generate(turns)
+    replies = made("pq", q="tiny").generate(turns)
     assert [reply.turn for reply in replies] == turns and replies[0].text == replies[2].text
     assert replies[0].text == policies.load("tiny").generate([turns[0]])[0].text
 

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import count
 from typing import Any
 
 from coevolve.driver import Engine, Ticket
@@ -17,6 +16,7 @@ from coevolve.types import Reply, Turn
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
 SETTINGS = {"COEVOLVE_SERVER_TIMEOUT": "120", "COEVOLVE_SERVER_WORKERS": "16"}  # seconds a request, requests at a time
 Answer = tuple[Reply, dict[str, int]]  # and what it cost
+MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what reading an answer of another interface raises
 
 
 class ServerError(ConnectionError):
@@ -49,17 +49,13 @@ class ServedPolicy(Engine):
         self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=timeout, max_retries=retries)
         try:
             known = [entry.id for entry in self.client.with_options(timeout=10, max_retries=0).models.list()]
-        except openai.OpenAIError as error:
-            raise ValueError(f"model {address!r}: no server answers at {self.address} ({_line(error)})") from None
-        except (AttributeError, TypeError, ValueError):  # the client hands on whatever came
-            raise ValueError(
-                f"model {address!r}: what answers at {self.address} is no OpenAI-compatible server"
-            ) from None
+        except (openai.OpenAIError, *MALFORMED) as error:
+            why = f"no server answers at {self.address} with an OpenAI-compatible interface ({_line(error)})"
+            raise ValueError(f"model {address!r}: {why}") from None
         if self.model not in known:
             raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {self.model!r}")
         self.pool = ThreadPoolExecutor(math.ceil(workers), thread_name_prefix=f"server-{name}")
-        self.waiting: dict[Future[Answer], int] = {}
-        self.tickets = count(1)
+        self.waiting: list[Future[Answer]] = []
         self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
         self.serve(1.0, 64)
 
@@ -72,11 +68,11 @@ class ServedPolicy(Engine):
         """Answer turns and wait for all of them."""
         return self.serve(temperature, max_tokens).answer(turns)
 
-    def complete(self, turn: Turn, temperature: float, max_tokens: int) -> Answer:
+    def complete(self, turn: Turn) -> Answer:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
-        heat, limit = turn.sampling(temperature, max_tokens)
+        heat, limit = turn.sampling(self.temperature, self.max_tokens)
         seed = int(noise(turn.key, 1)[0] * 2**31)
         ask = self.client.chat.completions.with_raw_response.create
         messages: Any = list(turn.messages)
@@ -87,32 +83,32 @@ class ServedPolicy(Engine):
             text, finished = choice.message.content or "", choice.finish_reason != "length"
         except self.errors as error:
             raise ServerError(f"policy {self.name!r}: {self.address} gave no answer: {_line(error)}") from error
-        except (AttributeError, IndexError, TypeError, ValueError) as error:  # not what the interface promises
+        except MALFORMED as error:
             raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice") from error
         cost = {"requests": 1 + came.retries_taken}
         if usage:
             cost |= {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens}
         return Reply(turn, text, finished=finished, temperature=heat or 1.0), cost
 
-    def submit(self, turn: Turn) -> int:
+    def submit(self, turn: Turn) -> Ticket:
         """Ask in a thread of its own."""
-        ticket = next(self.tickets)
-        self.waiting[self.pool.submit(self.complete, turn, self.temperature, self.max_tokens)] = ticket
-        return ticket
+        self.waiting.append(self.pool.submit(self.complete, turn))
+        return self.waiting[-1]
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Wait for the next replies; raises ServerError as soon as one request has failed for good."""
-        finished, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
+        finished, unfinished = wait(self.waiting, return_when=FIRST_COMPLETED)
+        ordered = [future for future in self.waiting if future in finished]
+        self.waiting = [future for future in self.waiting if future in unfinished]
+        if any(future.exception() for future in ordered):
+            for other in self.waiting:
+                other.cancel()
+            self.waiting = []
         done: list[tuple[Ticket, Reply]] = []
-        for future in sorted(finished, key=self.waiting.__getitem__):
-            ticket = self.waiting.pop(future)
-            if future.exception():
-                for other in self.waiting:
-                    other.cancel()
-                self.waiting = {}
+        for future in ordered:
             reply, cost = future.result()
             self.used.update(cost)
-            done.append((ticket, reply))
+            done.append((future, reply))
         return done
 
     def costs(self) -> dict[str, float]:

@@ -7,7 +7,6 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 import os
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,20 +65,15 @@ def policy_loss(
 
 @torch.no_grad()
 def selective_logprobs(
-    hidden_TH: Tensor,
-    head_VH: Tensor,
-    targets_T: Tensor,
-    temperature: float = 1.0,
-    chunk: int | None = None,
-    path: str | None = None,
+    hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1.0, path: str | None = None
 ) -> Tensor:
     """Return the targets' log-probabilities (T,) at a temperature > 0, in float32 at least and without a gradient.
 
     For old and reference log-probabilities. Arguments and errors as for `policy_loss`.
     """
     nothing_T = torch.zeros_like(targets_T, dtype=hidden_TH.dtype)
-    settings: dict[str, Any] = {"temperature": temperature, "chunk": chunk, "path": path}
-    return policy_loss(hidden_TH, head_VH, targets_T, nothing_T, **settings).logprobs_T
+    result = policy_loss(hidden_TH, head_VH, targets_T, nothing_T, temperature=temperature, path=path)
+    return result.logprobs_T
 
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:

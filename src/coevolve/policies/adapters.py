@@ -27,8 +27,6 @@ class AdapterPolicy(Policy):
     def __init__(self, model: "PeftModel", tokenizer: Any, name: str, source: str | Path, adapter: str = ""):
         super().__init__(model, tokenizer, name)
         self.source, self.adapter = source, adapter or name
-        parts = ((key, part) for key, part in model.named_parameters() if "lora_" in key)
-        self._own = [part for key, part in parts if key.endswith(f".{self.adapter}.weight")]
 
     @property
     def plain_model(self) -> Any:
@@ -37,7 +35,8 @@ class AdapterPolicy(Policy):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over this adapter's parameters."""
-        return iter(self._own)
+        named, own = self.model.named_parameters(), f".{self.adapter}.weight"
+        return (part for key, part in named if "lora_" in key and key.endswith(own))
 
     def active(self) -> AbstractContextManager[Any]:
         """Make this the adapter that the shared model computes with."""

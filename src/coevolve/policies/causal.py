@@ -187,17 +187,10 @@ class Policy:
     def reply(self, turn: Turn, prompt: Sequence[int], done: Completion, temperature: float) -> Reply:
         """Make a reply of (ids, log-probabilities) that this policy was sampled to say at a temperature."""
         ids, logprobs = done
-        text = self._decode(ids)
-        return Reply(
-            turn,
-            text,
-            tuple(prompt),
-            tuple(ids),
-            tuple(logprobs),
-            self._ends(ids, text),
-            finished=bool(ids) and ids[-1] in self.end_ids,
-            temperature=temperature or 1.0,  # greedy replies report their log-probabilities at temperature 1
-        )
+        text, finished = self._decode(ids), bool(ids) and ids[-1] in self.end_ids
+        heat = temperature or 1.0  # greedy replies report their log-probabilities at temperature 1
+        tokens = tuple(prompt), tuple(ids), tuple(logprobs), self._ends(ids, text)
+        return Reply(turn, text, *tokens, finished=finished, temperature=heat)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -27,23 +27,20 @@ def estimate(run: "Run") -> float:
     """
     models, trained = assign(run.protocol, run.model)
     total = activations = 0.0
-    for model in dict.fromkeys(models.values()):
-        if model.startswith(SERVERS):
-            continue
+    for model in {name for name in models.values() if not name.startswith(SERVERS)}:
         config = AutoConfig.from_pretrained(find(base_of(model)), trust_remote_code=False)
         with torch.device("meta"):
             empty = AutoModelForCausalLM.from_config(config)
-        count, head = sum(part.numel() for part in empty.parameters()), empty.get_output_embeddings()
+        count, learners = empty.num_parameters(), [name for name in trained if models[name] == model]
+        total += 2 * count * (list(models.values()).count(model) - len(learners))
+        if not learners:
+            continue
+        head, base = empty.get_output_embeddings(), 0.5 if run.four_bit else 2
         linear = [part for part in empty.modules() if isinstance(part, torch.nn.Linear) and part is not head]
-        learners = sum(models[name] == model for name in trained)
-        total += 2 * count * (list(models.values()).count(model) - learners)
-        if run.lora and learners:
-            adapter = run.lora[0] * sum(part.in_features + part.out_features for part in linear)
-            total += (0.5 if run.four_bit else 2) * count + 16 * adapter * learners
-        else:
-            total += 16 * count * learners
+        adapter = sum(run.lora[0] * (part.in_features + part.out_features) for part in linear) if run.lora else 0
+        total += base * count + 16 * adapter * len(learners) if run.lora else 16 * count * len(learners)
         inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
-        layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner) * bool(learners)
+        layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner)
         activations = max(activations, layer * (1 if count > LARGE else config.num_hidden_layers))
     return (total + activations) / GIB
 

@@ -5,7 +5,7 @@ tensors only.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,18 +23,6 @@ def supports(model: Any) -> bool:
     windows = any(kind != "full_attention" for kind in config.layer_types)
     static_rope = config.rope_parameters["rope_type"] == "default"
     return plain and not windows and static_rope and config.hidden_act == "silu"
-
-
-class _Layer(NamedTuple):
-    """One decoder layer's weights, those that read the same input joined; matrices are inputs x outputs."""
-
-    norm_attention: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor
-    out: Tensor
-    norm_mlp: Tensor
-    gate_up: Tensor
-    down: Tensor
 
 
 def _projections(layer: Any) -> list[Any]:
@@ -61,17 +49,12 @@ def _weight(part: Any) -> Tensor:
     return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 
-def _joined(layer: Any) -> _Layer:
+def _joined(layer: Any) -> tuple[Tensor, ...]:
+    """Return one decoder layer's weights, those that read the same input joined; matrices are inputs x outputs."""
     q, k, v, out, gate, up, down = _projections(layer)
-    return _Layer(
-        layer.input_layernorm.weight,
-        torch.cat([_weight(q), _weight(k), _weight(v)]).T,
-        torch.cat([q.bias, k.bias, v.bias]),
-        _weight(out).T,
-        layer.post_attention_layernorm.weight,
-        torch.cat([_weight(gate), _weight(up)]).T,
-        _weight(down).T,
-    )
+    qkv, gate_up = torch.cat([_weight(q), _weight(k), _weight(v)]).T, torch.cat([_weight(gate), _weight(up)]).T
+    qkv_bias, norms = torch.cat([q.bias, k.bias, v.bias]), (layer.input_layernorm, layer.post_attention_layernorm)
+    return norms[0].weight, qkv, qkv_bias, _weight(out).T, norms[1].weight, gate_up, _weight(down).T
 
 
 class Decoder:
@@ -143,13 +126,13 @@ class Decoder:
     def _run(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last_N: Tensor | None = None) -> Tensor:
         """Run all layers on the tokens, of which only those at `last_N` go through the last one's end."""
         x = F.embedding(ids.flatten(), self.embedding)
-        for index, layer in enumerate(self.layers):
-            mixed = attend(index, torch.addmm(layer.qkv_bias, self._norm(x, layer.norm_attention), layer.qkv))
+        for index, (norm, qkv, qkv_bias, out, norm_mlp, gate_up, down) in enumerate(self.layers):
+            mixed = attend(index, torch.addmm(qkv_bias, self._norm(x, norm), qkv))
             if last_N is not None and index == len(self.layers) - 1:  # nobody asks for the other tokens any more
                 x, mixed = x[last_N], mixed[last_N]
-            x = torch.addmm(x, mixed, layer.out)
-            gate, up = (self._norm(x, layer.norm_mlp) @ layer.gate_up).chunk(2, -1)
-            x = torch.addmm(x, F.silu(gate).mul_(up), layer.down)
+            x = torch.addmm(x, mixed, out)
+            gate, up = (self._norm(x, norm_mlp) @ gate_up).chunk(2, -1)
+            x = torch.addmm(x, F.silu(gate).mul_(up), down)
         return x
 
     def _norm(self, x_NH: Tensor, weight: Tensor) -> Tensor:
