@@ -151,6 +151,11 @@ def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: 
     return Run(method=name, protocol=protocol, out=Path(out), **{**protocol.TRAINING, **mine})
 
 
+def check(name: str, overrides: Mapping[str, Any]) -> None:
+    """Raise ValueError in one line if a method does not take these fields or values."""
+    build(name, "none", out=".", overrides=overrides)
+
+
 def assign(protocol: Method, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return {policy: model} and the policies to train, as the method names them; models are dealt in turn.
 
