@@ -67,7 +67,7 @@ def test_the_recipe_gives_the_same_bytes_twice(name, tmp_path, monkeypatch):
     assert {path.name for path in made[0].iterdir()} == {
         path.name for path in backbone(name).iterdir() if path.name not in ("README.md", "SHA256SUMS", "card.json")
     }
-    assert policies.load(str(made[0])).vocabulary == policies.load(name).vocabulary
+    assert policies.load(str(made[0])).head_VH.shape == policies.load(name).head_VH.shape
 
 
 def test_the_shipped_tokenizer_is_the_one_that_demonstrations_train():
