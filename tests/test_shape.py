@@ -18,10 +18,10 @@ NEIGHBOURS = ("tinyworld", "codesandbox", "published", "reproduce")
 CODE = [path for room in ("src", "reproduce", "tools", "benchmarks") for path in sorted((ROOT / room).rglob("*.py"))]
 CHILD = SRC / "codesandbox" / "guarded" / "child.py"
 CEILINGS = {  # code lines, see tools/size.py; a ceiling only falls, towards 5,000, 8,000 and 8,500
-    "src/coevolve": 5542,
-    "src": 8431,
+    "src/coevolve": 5502,
+    "src": 8391,
     "reproduce": 1880,
-    "tests": 9400,
+    "tests": 9348,
 }
 TORCH_FREE = """types driver pools checks shares parse prompts method papers worlds setups held_out show record config
     preflight loop verify files""".split()
