@@ -4,12 +4,9 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from scripted import Scripted
+from core.conftest import Scripted
 
 from coevolve import policies
 from coevolve.held_out import score, tally
@@ -116,12 +113,8 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
 def test_the_limit_of_compact_prompts_grows_with_the_seats() -> None:
     assert [limit(seats=seats) for seats in (1, 2, 4, 5, 8)] == [64, 64, 64, 128, 320]
     assert limit("full", 8) == LIMITS["full"] == 4096
-    for options, most in (
-        ({}, 64),
-        ({"seats": 8}, 320),
-        ({"seats": 8, "max_tokens": 9}, 9),
-        ({"prompt": "full"}, 4096),
-    ):
+    limits = (({}, 64), ({"seats": 8}, 320), ({"seats": 8, "max_tokens": 9}, 9), ({"prompt": "full"}, 4096))
+    for options, most in limits:
         engine = Scripted(lambda turn: "")
         ask(engine, "3+4", "top_ranked", **options)
         assert {turn.max_tokens for turn in engine.asked} == {most}
@@ -155,13 +148,3 @@ def test_the_embedded_backbone_speaks_every_setup(name: str) -> None:
     facts = ask(policy, questions, setup=name)
     assert sum(fact["answer"] is not None for fact in facts) >= 7
     assert facts == ask(policy, questions, setup=name)  # keyed noise
-
-
-def test_the_evaluation_notebook_runs(tmp_path: Path) -> None:
-    at = Path(__file__).parents[2] / "notebooks" / "evaluate.ipynb"
-    notebook = nbformat.read(at, 4)
-    (cell,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    cell.source += f"\nitems, out = 1, {str(tmp_path / 'table')!r}"
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(at.parent)}}).execute()
-    table = (tmp_path / "table" / "table.md").read_text(encoding="utf-8")
-    assert "iny world" in table and all(name in table for name in SETUPS)
