@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from core.conftest import HOSTILE, Scripted, corpus
 from hypothesis import given
-from hypothesis import strategies as st
 from pytest import approx
 from scipy.optimize import minimize
 
@@ -22,15 +21,12 @@ def won(*pairs: tuple[int, int]) -> list[Comparison]:
     return [(winner, loser, 1.0) for winner, loser in pairs]
 
 
-def brute_force(comparisons: list, n: int, variance: float = 1.0) -> np.ndarray:
+def brute_force(comparisons: list, n: int) -> np.ndarray:
     """Maximise likelihood times prior with a general-purpose optimiser, from the formula as printed."""
 
     def cost(theta: np.ndarray) -> float:
-        total = sum(value**2 for value in theta) / (2 * variance)
-        for winner, loser, weight in comparisons:
-            top = max(theta[winner], theta[loser])
-            total -= weight * (theta[winner] - top - math.log(sum(math.exp(theta[k] - top) for k in (winner, loser))))
-        return total
+        lost = sum(weight * np.logaddexp(0, theta[loser] - theta[winner]) for winner, loser, weight in comparisons)
+        return lost + sum(theta**2) / 2
 
     return 1 / (1 + np.exp(-minimize(cost, np.zeros(n), method="BFGS", options={"gtol": 1e-8}).x))
 
@@ -77,20 +73,6 @@ def test_bradley_terry_is_finite_and_fair_where_maximum_likelihood_is_not() -> N
         bradley_terry([], 2, 0.0)
 
 
-VOTES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([0.5, 1.0, 50.0])), max_size=20)
-
-
-@given(VOTES, st.permutations(range(4)))
-def test_bradley_terry_keeps_its_symmetries(votes: list, names: list) -> None:
-    values = bradley_terry(votes, 4)
-    turned = bradley_terry([(b, a, weight) for a, b, weight in votes], 4)
-    assert turned == approx([1 - value for value in values], abs=1e-8)
-    renamed = bradley_terry([(names[a], names[b], weight) for a, b, weight in votes], 4)
-    assert [renamed[names[i]] for i in range(4)] == approx(values, abs=1e-8)
-    better = bradley_terry([*votes, (0, 1, 1.0)], 4)
-    assert better[0] > values[0] - 1e-12 and better[1] < values[1] + 1e-12
-
-
 def test_diagnostic_reward_pays_only_improvements_of_those_criticised() -> None:
     before, after = [0.43, 0.65, 0.58, 0.38], [0.71, 0.60, 0.58, 0.40]
     paid = {(0,): 0.28, (0, 1, 2, 3): 0.30, (1,): 0, (): 0}
@@ -128,9 +110,8 @@ def test_the_corpus(entry: dict) -> None:
         return
     read = ranking(entry["input"], "final_ranking", 4, 1)
     assert read.comparisons == () or span(entry["input"], "final_ranking")
-    assert [list(vote) for vote in read.comparisons] == expected["comparisons"] and read.dropped == expected[
-        "dropped_lines"
-    ]
+    assert [list(vote) for vote in read.comparisons] == expected["comparisons"]
+    assert read.dropped == expected["dropped_lines"]
 
 
 def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:

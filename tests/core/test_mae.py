@@ -48,13 +48,7 @@ def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None)
     assert prompts(steps.asked) == ["propose" if reference is None else f"propose<ref>{reference}</ref>"]  # 4-9
     steps.answer(["<think>a sum</think><question> 2+3 </question>"])
     assert prompts(steps.asked) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 10
-    tries = [
-        "<answer>5</answer>",
-        "<answer>6</answer>",
-        "<answer>7</answer>",
-        "5",
-        "<answer>5</answer><answer>5</answer>",
-    ]
+    tries = [*(f"<answer>{answer}</answer>" for answer in (5, 6, 7)), "5", "<answer>5</answer>" * 2]
     steps.answer(["<score>8</score>", *tries])
     assert prompts(steps.asked) == [f"judge<question>2+3</question><answer>{a}</answer>" for a in (5, 6, 7)]
     steps.answer(["<score>10</score>", "<score>1</score>", "<score>X</score>"])
@@ -93,10 +87,7 @@ def test_a_malformed_proposal_is_not_assessed_and_paid_by_format_only(proposal: 
     assert earned(run(saying(proposal), setting="no", variant="official")[0][0], "proposer") == [0.0]
 
 
-QUALITIES = {
-    "<score>10</score>": 1.0, "<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>1</score>": 0.0,
-    "<score>11</score>": 0.5, "8": 0.5, "": 0.5, "<score>8</score><score>8</score>": 0.5,
-}  # fmt: skip
+QUALITIES = {"<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>11</score>": 0.5, "8": 0.5, "": 0.5}
 
 
 @pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
@@ -195,9 +186,8 @@ def test_pools_are_read_as_of_the_start_of_the_step() -> None:
     outcomes, _, mae = run(say, 9, setting="no", solves=8)
     for i, outcome in enumerate(outcomes):
         drawn = {tag(text(s.reply.turn), "question") for s in outcome.samples if s.role != "proposer"}
-        assert (
-            drawn <= {"1+1", f"{i}+0"} and outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
-        )
+        assert drawn <= {"1+1", f"{i}+0"}
+        assert outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
     assert mae.questions.items == ["1+1"] and mae.pairs.items == []
     mae.pairs.extend([("8+8", "16")])
     _, asked = scripted(mae, lambda turn: "none")  # nothing is answered: the Judge draws what earlier steps left

@@ -16,20 +16,11 @@ from coevolve.papers.sage import rewards as sage
 from coevolve.papers.spice import rewards as spice
 
 
-def test_mae_format_rewards() -> None:
+def test_format_rewards_of_repeated_tags() -> None:
     pair, unfilled = "<question>5</question>", "<question>[Your question goes here]</question>"
-    paid = {
-        pair: 1, f"so {pair}.": 1, pair * 2: 0.5, pair * 7: 0.5, "": 0, "5": 0, f"{pair}<question>": 0, unfilled: 0,
-        unfilled * 2: 0, unfilled + pair: 0.5,
-    }  # fmt: skip
+    paid = {pair * 2: 0.5, pair * 7: 0.5, unfilled: 0, unfilled * 2: 0, unfilled + pair: 0.5, f"{pair}<question>": 0}
     assert {said: format_reward(said, "question") for said in paid} == paid
-    scores = {
-        "<score>7</score>": 1,
-        "<score>11</score>": 1,
-        "<score>X</score>": 0,
-        "<score>X</score><score>7</score>": 0.5,
-    }
-    assert {said: format_reward(said, "score") for said in scores} == scores
+    assert format_reward("<score>X</score><score>7</score>", "score") == 0.5
 
 
 def test_mae_equations() -> None:

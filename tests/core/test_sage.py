@@ -17,12 +17,7 @@ CODE = f"<question>{F}</question><type>code</type><tests>{TESTS}</tests>"
 BLOCK = "Three times.\n```python\ndef f(x):\n    return 3 * x\n```"
 
 
-def saying(
-    challenge: str = SUM,
-    quality: str = "<score>9</score>",
-    plan: str = "<plan>add</plan>",
-    judged: str = "<score>8</score>",
-) -> Callable[[Turn], str]:
+def saying(challenge=SUM, quality="<score>9</score>", plan="<plan>add</plan>", judged="<score>8</score>") -> Callable:
     """Right answers to sums, the rest as told."""
 
     def say(turn: Turn) -> str:
@@ -96,10 +91,7 @@ def test_a_malformed_challenge_is_paid_without_difficulty_and_stays_out(challeng
     assert not [turn for turn in asked if turn.role == "solver" and "2+3" in text(turn)], "nothing to measure"
 
 
-QUALITIES = {
-    "<score>10</score>": 1.0, "<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>0.7</score>": 0.7,
-    "<score>1</score>": 0.0, "<score>11</score>": 0.5, "8": 0.5, "": 0.5, "<score>9</score>" * 2: 0.5,
-}  # fmt: skip
+QUALITIES = {"<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>0.7</score>": 0.7, "8": 0.5, "": 0.5}
 
 
 @pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
@@ -142,12 +134,8 @@ def test_with_full_prompts_a_program_is_read_from_its_block() -> None:
     assert outcome.facts["difficulty"] == 0.0 and earned(outcome, "solver") == [approx(1.0)], "a block is its format"
     outcome = by_hand(SAGE(world=Sums(), prompt="full"), ["none"], *plan).outcome
     assert earned(outcome, "solver") == [approx(0.2)], "and of nothing else: a sum needs <answer>"
-    read = {
-        "So\n<answer> 42 </answer>": "42",
-        "```py\nx\n```\nso <answer>42</answer>": "42",
-        "```\n42\n```": None,
-        "42": None,
-    }
+    block = "```\n42\n```"
+    read = {"So\n<answer> 42 </answer>": "42", f"{block}\nso <answer>42</answer>": "42", block: None, "42": None}
     assert {said: sage.read_answer(said) for said in read} == read
     assert sage.read_answer(BLOCK) == "def f(x):\n    return 3 * x\n"
 

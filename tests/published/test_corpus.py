@@ -211,5 +211,5 @@ def test_a_data_set_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("datasets.load_dataset", load)
     with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
-        len(find("owner/gone"))
+        SPICE(corpus="owner/gone").before_run()
     assert not list(cache.rglob("*.arrow"))
