@@ -4,13 +4,12 @@ from functools import partial
 from random import Random
 
 import pytest
-import torch
 from core.conftest import Sums, by_hand, earned, prompts, scripted
 
 from coevolve import config, policies
 from coevolve.baselines import comas
 from coevolve.baselines.comas import TTRL, MAPoRL
-from coevolve.baselines.tuned import SRLM, PlainHead, preference
+from coevolve.baselines.tuned import SRLM, preference
 from coevolve.driver import Batched, play
 from coevolve.policies.adapters import attach
 from coevolve.types import Reply
@@ -97,15 +96,6 @@ def test_srlm_averages_readable_judgements() -> None:
     assert prompts(asked[3:]) == shown and outcome.samples == []
     assert " ".join(outcome.facts) == "question paired pair chosen_right rejected_right"
     assert [*outcome.facts.values()] == ["1+1", 1.0, (r"\boxed{2}", r"\boxed{3}"), 1.0, 0.0]
-
-
-def test_the_plain_head_gives_the_models_log_probabilities() -> None:
-    hidden, head = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    chosen, entropy, _, mean, top = PlainHead.apply(hidden, head, None, torch.tensor([0, 1]), 1.0)
-    logprobs = torch.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 2.0]]).log_softmax(-1)
-    assert chosen.tolist() == pytest.approx([logprobs[0, 0].item(), logprobs[1, 1].item()])
-    assert entropy.tolist() == pytest.approx((-(logprobs.exp() * logprobs).sum(-1)).tolist())
-    assert mean.tolist() == pytest.approx([2 / 3, 4 / 3]) and top.tolist() == [True, True]
 
 
 @pytest.mark.parametrize("adapted", [False, True])

@@ -278,17 +278,13 @@ def test_full_prompts_are_the_files_with_the_fields_filled_in() -> None:
 
 def test_full_prompts_say_what_an_ablation_changes() -> None:
     usual, seen, own, everybody = sent(), sent(blind=False), sent(own_votes=True), sent(revision_reads="all")
-    heads = {
-        "review": "\nSolutions, and rankings so far:\n",
-        "verdict": "\nRevised solutions, and final rankings so far:\n",
-    }
+    heads = {"review": "Solutions, and rankings so far", "verdict": "Revised solutions, and final rankings so far"}
     for role, head in heads.items():
         for i, said in enumerate(seen[role]):
-            assert (
-                not re.search("BLIND|Nobody sees|nobody else", said) and "The agents after you will see yours." in said
-            )
-            block = said.split(head)[1].split("\n\nOUTPUT FORMAT")[0]
-            assert block.count("_ranking>") == 2 * i and block.startswith(shown(6)) and "Leave out your own" in said
+            assert not re.search("BLIND|Nobody sees|nobody else", said)
+            assert "The agents after you will see yours." in said and "Leave out your own" in said
+            block = said.split(f"\n{head}:\n")[1].split("\n\nOUTPUT FORMAT")[0]
+            assert block.count("_ranking>") == 2 * i and block.startswith(shown(6))
             assert "Leave out" not in own[role][i] and f"(Agent {i}) among them." in own[role][i]
     assert (seen["revision"], seen["proposal"]) == (usual["revision"], usual["proposal"])
     head = "\nThe initial solutions of all agents, and then the critiques of yours:\n"

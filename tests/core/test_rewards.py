@@ -53,9 +53,7 @@ UNIT = st.none() | st.floats(0, 1)
 
 
 @given(st.lists(UNIT), UNIT, st.sampled_from([None, 0.0, 0.5, 1.0]), st.booleans())
-def test_mae_rewards_are_total_and_stay_in_the_unit_interval(
-    scores: list, quality: float, form: float, parsed: bool
-) -> None:
+def test_mae_rewards_stay_in_the_unit_interval(scores: list, quality: float, form: float, parsed: bool) -> None:
     hard = mae.difficulty(scores)
     ours = mae.proposer_reward(quality, hard, form)
     theirs = mae.official_proposer_reward(quality, hard, form, parsed=parsed)
@@ -67,6 +65,7 @@ SUM = "<question>2+3</question><type>math</type><answer>5</answer>"
 NORMS = {  # equation 2
     0.0: 0.0, 0.25: 0.25, 0.999999: 0.999999, 1.0: 0.0, 1.5: 0.5 / 9, 2.0: 1 / 9, 5.5: 0.5, 7.0: 6 / 9, 8.0: 7 / 9,
     10.0: 1.0, 10.000001: 0.5, 11.0: 0.5, -1.0: 0.5, -0.5: 0.5, None: 0.5,
+    math.inf: 0.5, -math.inf: 0.5,
 }  # fmt: skip
 
 
@@ -115,11 +114,6 @@ def test_sage_equations_4_to_13() -> None:
     assert [sage.solver_reward(*term) for term in terms] == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
     assert sage.solver_reward(0.5, 1.0, 0.0, (0.5, 0.25, 0.25)) == approx(0.5)
     assert [sage.critic_reward(form) for form in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]  # 13
-
-
-@given(st.floats(allow_nan=False), st.booleans())
-def test_sage_norm_is_total_and_in_range(score: float, literal: bool) -> None:
-    assert 0 <= sage.norm(score, literal) <= 1
 
 
 def test_spice_rewards() -> None:

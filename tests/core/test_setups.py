@@ -34,9 +34,7 @@ def shows(*solutions: object) -> list[str]:
     return [f"<solution>\\boxed{{{solution}}}</solution>" for solution in solutions]
 
 
-def walk(
-    name: str, *waves: list[str], speak: str = "a", prompt: str = "compact", **numbers: int
-) -> tuple[list[list[Turn]], Outcome]:
+def walk(name: str, *waves: list[str], speak="a", prompt="compact", **numbers) -> tuple[list[list[Turn]], Outcome]:
     """Answer wave after wave of a set-up by hand; return what was asked in each and how it ended."""
     room = Room(Solve(prompt=prompt), "1+1", tuple(speak), 0.3)
     steps, asked = Steps(SETUPS[name](room, **numbers), Scripted()), []

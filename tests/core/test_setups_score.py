@@ -78,22 +78,18 @@ def test_score_deals_items_to_policies_in_turn() -> None:
     assert "".join(turn.policy for turn in engine.asked) == "ababa" + "babab"
 
 
-@pytest.mark.parametrize(
-    ("setup", "own", "told", "heat"),
-    [
-        ("vanilla", None, None, 0.0),
-        ("consistency", None, None, 0.7),
-        ("vanilla", 0.6, None, 0.6),  # the item's paper evaluates it so
-        ("vanilla", 0.6, 1.0, 1.0),
-        ("debate", None, 0.0, 0.0),
-    ],
-)
-def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise(
-    setup: str, own: float | None, told: float | None, heat: float
-) -> None:
-    engine = oracle()
-    score(engine, ADDS, [Sum("1+0", own)], setup, temperature=told)
-    assert {turn.temperature for turn in engine.asked} == {heat}
+def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise() -> None:
+    heats = {  # the set-up, the item's own temperature (its paper evaluates it so), the caller's
+        ("vanilla", None, None): 0.0,
+        ("consistency", None, None): 0.7,
+        ("vanilla", 0.6, None): 0.6,
+        ("vanilla", 0.6, 1.0): 1.0,
+        ("debate", None, 0.0): 0.0,
+    }
+    for (setup, own, told), heat in heats.items():
+        engine = oracle()
+        score(engine, ADDS, [Sum("1+0", own)], setup, temperature=told)
+        assert {turn.temperature for turn in engine.asked} == {heat}, (setup, own, told)
 
 
 def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> None:

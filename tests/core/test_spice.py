@@ -60,9 +60,8 @@ def test_a_whole_episode_by_hand(mars: str) -> None:
     steps.answer([FREE])
     assert prompts(steps.asked) == [f"<doc>{DOCUMENT}</doc>ask Integer"] * 4  # 6
     assert len({turn.key for turn in steps.asked}) == 4, "four different samples"
-    steps.answer(
-        [task("Moons of Mars?", 2), "no json", task("Moons of Earth?", "1"), task("Is it?", 3, "Boolean")]
-    )  # 7
+    wrong = task("Is it?", 3, "Boolean")
+    steps.answer([task("Moons of Mars?", 2), "no json", task("Moons of Earth?", "1"), wrong])  # 7
     asked = ["Moons of Mars?"] * 4 + ["Moons of Earth?"] * 4
     assert prompts(steps.asked) == [f"solve box<question>{question}</question>" for question in asked]  # 9
     steps.answer([*box(2, "2.0", 3), "2", *box(1, 2, 0), "none"])
@@ -211,17 +210,16 @@ def test_what_could_not_be_scored_is_masked_and_never_paid_nothing(mars: str, mo
 
 
 VERIFIED = [
-    ("Integer", 42, ("42", "42.0"), ("41", "24")), ("Float", 3.14, ("3.14",), ("3.2", "pi")),
-    ("Expression", "x^2-1", ("(x-1)(x+1)",), ("x^2+1",)), ("String", "Cat", ("cat",), ("act", "a cat")),
-    ("Boolean", "yes", ("Yes",), ("no",)), ("List", "a, b", ("a,b",), ("b, a",)),
+    ("Integer", "42", "42.0", "24"), ("Float", "3.14", "3.14", "3.2"), ("Expression", "x^2-1", "(x-1)(x+1)", "x^2+1"),
+    ("String", "Cat", "cat", "a cat"), ("Boolean", "yes", "Yes", "no"), ("List", "a, b", "a,b", "b, a"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "gold", "right", "wrong"), VERIFIED)
-def test_each_answer_type_has_its_verifier(kind: str, gold: object, right: tuple, wrong: tuple) -> None:
-    pairs = [(Question("Q?", str(gold), kind), answer) for answer in (*right, *wrong, None)]
-    expected = [True] * len(right) + [False] * (len(wrong) + 1)
-    assert SPICE().verify(pairs) == expected and (kind == "Expression" or spice().verify(pairs) == expected)
+def test_each_answer_type_has_its_verifier(kind: str, gold: str, right: str, wrong: str) -> None:
+    pairs = [(Question("Q?", gold, kind), answer) for answer in (right, wrong, None)]
+    assert SPICE().verify(pairs) == [True, False, False]
+    assert kind == "Expression" or spice().verify(pairs) == [True, False, False]
 
 
 def test_a_held_out_task_measures_its_challenger_and_trains_no_reasoner(mars: str) -> None:
