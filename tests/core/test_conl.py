@@ -262,20 +262,6 @@ def sent(**fields: object) -> dict[str, list[str]]:
     return {role: asked_as(asked, role) for role in ("proposal", "review", "revision", "verdict")}
 
 
-def test_full_prompts_are_the_files_with_the_fields_filled_in() -> None:
-    conl, asked = make(prompt="full"), sent()
-    for i, persona in enumerate(conl.personas):
-        critiques = {0: ["<critique>no</critique>"] * 3, 1: ["<critique>yes</critique>"] * 3}.get(i, [])
-        known = {"persona": persona, "agent": str(i), "query": "train: 2+3", "solutions": shown(6, 6, 6, 6)}
-        known |= {"solution": "ANSWER: 6", "critiques": "\n".join(critiques)}
-        for name, said in asked.items():
-            role = load("conl", name)
-            assert said[i] == text(role(**{field: known[field] for field in role.fields})), name
-    small = make(blind=False, own_votes=True, revision_reads="all")
-    for role in (small.proposal, small.review, small.revision, small.verdict):
-        assert role == load("conl", role.name, "compact"), "compact prompts say nothing that changes"
-
-
 def test_full_prompts_say_what_an_ablation_changes() -> None:
     usual, seen, own, everybody = sent(), sent(blind=False), sent(own_votes=True), sent(revision_reads="all")
     heads = {"review": "Solutions, and rankings so far", "verdict": "Revised solutions, and final rankings so far"}
@@ -289,3 +275,6 @@ def test_full_prompts_say_what_an_ablation_changes() -> None:
     assert (seen["revision"], seen["proposal"]) == (usual["revision"], usual["proposal"])
     head = "\nThe initial solutions of all agents, and then the critiques of yours:\n"
     assert everybody["revision"][0].split(head)[1].startswith(f"{shown(6, 6, 6, 6)}\n<critique>no</critique>\n")
+    small = make(blind=False, own_votes=True, revision_reads="all")
+    for role in (small.proposal, small.review, small.revision, small.verdict):
+        assert role == load("conl", role.name, "compact"), "compact prompts say nothing that changes"

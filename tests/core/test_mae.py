@@ -19,11 +19,9 @@ def saying(proposal: str = PROPOSAL[0], quality: str = "<score>9</score>") -> Ca
     """Right answers, judged 7; the proposal and its quality as told."""
 
     def say(turn: Turn) -> str:
-        if turn.role == "proposer":
-            return proposal
-        if turn.role == "solver":
-            return f"<answer>{Sums().answer(tag(text(turn), 'question'))}</answer>"
-        return "<score>7</score>" if "<answer>" in text(turn) else quality
+        answer = Sums().answer(tag(text(turn), "question") or "")
+        judged = "<score>7</score>" if "<answer>" in text(turn) else quality
+        return {"proposer": proposal, "solver": f"<answer>{answer}</answer>", "judge": judged}[turn.role]
 
     return say
 
@@ -102,9 +100,8 @@ def test_quality_decides_what_enters_the_pool_and_what_the_released_code_pays(ju
 
 def test_unreadable_judgements_are_neutral_and_unparsed_attempts_unsolved() -> None:
     mae = MAE(setting="no", world=Sums(), attempts=3)
-    steps = by_hand(mae, PROPOSAL, ["hm"] + ["<answer>5</answer>"] * 3, ["<score>high</score>"] * 3)
-    for wave in (["<answer>2</answer>"], [""], ["six"]):
-        steps.answer(wave)
+    judged = ["<score>high</score>"] * 3, ["<answer>2</answer>"], [""], ["six"]
+    steps = by_hand(mae, PROPOSAL, ["hm"] + ["<answer>5</answer>"] * 3, *judged)
     assert earned(steps.outcome) == [("proposer", approx((0.5 + 0.5 + 1) / 3)), ("solver", 0.75), ("judge", 0.0)]
     assert (steps.outcome.facts["unreadable"], steps.outcome.facts["judged"]) == (1.0, None)
     steps = by_hand(mae, PROPOSAL, ["<score>10</score>", "5", "", "<answer></answer>"])

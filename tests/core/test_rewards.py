@@ -128,14 +128,10 @@ def test_spice_rewards() -> None:
         assert spice.variance(hits / 8) == approx(sum((v - hits / 8) ** 2 for v in verdicts) / 8), "and not over 7"
     assert [spice.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
     assert [spice.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
-    assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.75, 1.0)] == [0.0, 0.25, 1.0, 0.5, 0.0]
+    assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.25, 1.0, 0.25, 0.0]
     assert [spice.reasoner_reward(right) for right in (True, False)] == [1.0, 0.0]
     assert {spice.challenger_reward(kind, None) for kind in spice.CHALLENGER} == {-0.1}
     assert spice.challenger_reward("threshold", None, penalty=-1.0) == -1.0
-    for p in (i / 200 for i in range(201)):
-        paid = {kind: (reward(p), reward(1 - p)) for kind, reward in spice.CHALLENGER.items()}
-        assert all(0 <= here <= 1 for here, _ in paid.values())
-        assert all(kind == "absolute_zero" or here == approx(there) for kind, (here, there) in paid.items())
 
 
 @pytest.mark.parametrize("entry", corpus("comas_score"))

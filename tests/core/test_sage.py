@@ -177,8 +177,7 @@ def test_choices_that_differ_from_the_print_and_the_switches_that_restore_it() -
     assert printed.adds["tasks"] == [("what", "math", "5")], "as printed, equation 2 lets the worst question in"
     assert earned(printed, "challenger") == [approx((1 + 1 + 1) / 3)], "quality 1, and nobody can solve it"
     broken = saying("<question>2+3</question><type>code</type><tests>assert f(0)==None</tests>")
-    checked, free = one(broken), one(broken, verifier_check=False)
-    assert earned(checked, "challenger") == [approx((8 / 9 + 1) / 2)] and checked.adds["tasks"] == []
+    free = one(broken, verifier_check=False)
     assert earned(free, "challenger") == [approx((8 / 9 + 1 + 1) / 3)] and len(free.adds["tasks"]) == 1
     silent = one(lambda turn: "")
     assert earned(silent) == [("challenger", 0.25), ("planner", 0.25), ("solver", 0.1)] and silent.facts["empty"] == 1

@@ -139,13 +139,13 @@ def test_an_unreadable_choice_of_the_form_is_random_and_counted(mars: str) -> No
     assert all(outcome.facts["format_unreadable"] == 1.0 for outcome in outcomes)
 
 
-@pytest.mark.parametrize(
-    ("types", "reply", "asked"),
-    [
-        (("free",), FREE, "Integer"), (("free",), CHOICE, "String"), (("mcq", "free"), CHOICE, "mcq"),
-        (("mcq", "free"), FREE.replace('"Integer"', "null"), "String"),
-    ],
-)  # fmt: skip
+ASKED = [
+    (("free",), FREE, "Integer"), (("free",), CHOICE, "String"), (("mcq", "free"), CHOICE, "mcq"),
+    (("mcq", "free"), FREE.replace('"Integer"', "null"), "String"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("types", "reply", "asked"), ASKED)
 def test_the_task_types_of_table_3(mars: str, types: tuple[str, ...], reply: str, asked: str) -> None:
     steps = by_hand(spice(mars, task_types=types), [reply])
     assert text(steps.asked[0]).endswith(f"ask {asked}")
