@@ -119,9 +119,22 @@ def earned(outcome: Outcome, *roles: str) -> list:
     return [reward for role, reward in pairs if role in roles] if roles else pairs
 
 
-def scripted(
-    method: Method, say: Callable[[Turn], str | Reply] | Sequence[str], seeds: Iterable[int] = (0,)
-) -> tuple[list[Outcome], list[Turn]]:
+def free(question: object = "How many moons has Mars?", answer: object = 2, kind: object = "Integer") -> str:
+    """A free-form task as SPICE's Challenger writes it."""
+    return json.dumps({"question": question, "answer": answer, "answer_type": kind})
+
+
+def mcq(question: object = "Which? A) 1 B) 2 C) 3 D) 4", letter: object = "B") -> str:
+    """A multiple-choice task as SPICE's Challenger writes it."""
+    return json.dumps({"multiple_choice_question": question, "multiple_choice_correct": letter})
+
+
+def boxes(*answers: object) -> list[str]:
+    """Answers in boxes."""
+    return [rf"\boxed{{{answer}}}" for answer in answers]
+
+
+def scripted(method: Method, say: Callable | Sequence, seeds: Iterable[int] = (0,)) -> tuple[list[Outcome], list[Turn]]:
     """Play one step of episodes; return their outcomes and every turn that was asked."""
     engine = Scripted(say)
     return play([method.observed(Random(seed)) for seed in seeds], engine), engine.asked

@@ -86,7 +86,7 @@ def test_the_horizon_limits_the_history_of_solver_and_evaluator(horizon: int) ->
     assert blocks == {"solution": earlier, "evaluation": [n + 1 for n in earlier], "scoring": [1] * 4}
 
 
-def test_the_ablations_and_an_unreadable_score_that_is_neutral() -> None:
+def test_the_ablations() -> None:
     outcome, asked = run(without="evaluation")
     assert [turn.role for turn in asked] == ["solution", "scoring"] * 2
     assert text(asked[1]) == r"score<question>1+1</question><solution>\boxed{2}</solution>", "the scorer judges alone"
@@ -104,13 +104,6 @@ def test_the_ablations_and_an_unreadable_score_that_is_neutral() -> None:
     assert outcome.facts["judged_correct"] == 0.75 and outcome.facts["normalised"] == approx(3.5 / 6)
     with pytest.raises(ValueError, match="^evaluations must be at least 2"):
         CoMAS(without="scoring", evaluations=1)
-
-    def unread(turn: Turn) -> str:
-        return "?" if turn.role == "scoring" else plain(turn)
-
-    assert earned(run(unread, rounds_per_agent=1)[0]) == [("scoring", -1.0)], "masked"
-    neutral = earned(run(unread, rounds_per_agent=1, unreadable="neutral")[0])
-    assert neutral == [("solution", 0.5), ("evaluation", 0.5), ("scoring", -1.0)]
 
 
 def test_a_reply_cannot_close_its_block_or_pose_as_somebody_else() -> None:

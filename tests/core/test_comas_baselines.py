@@ -4,7 +4,7 @@ from functools import partial
 from random import Random
 
 import pytest
-from core.conftest import Sums, by_hand, earned, prompts, scripted
+from core.conftest import Sums, boxes, by_hand, earned, prompts, scripted
 
 from coevolve import config, policies
 from coevolve.baselines import comas
@@ -13,10 +13,6 @@ from coevolve.baselines.tuned import SRLM, preference
 from coevolve.driver import Batched, play
 from coevolve.policies.adapters import attach
 from coevolve.types import Reply
-
-
-def boxes(*answers: object) -> list[str]:
-    return [rf"\boxed{{{answer}}}" for answer in answers]
 
 
 @pytest.mark.parametrize("method", [TTRL, MAPoRL, SRLM])

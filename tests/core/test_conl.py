@@ -248,9 +248,8 @@ def test_questions_to_train_on_and_what_the_solver_reads() -> None:
     trained = CoNL().questions
     assert len(set(trained)) == len(trained) > 1000 and {tiny.split(question) for question in trained} == {"train"}
     assert {tiny.read(question).family for question in trained} == set(FAMILIES)
-    conl = make()
-    assert conl.read_answer("so\nANSWER: 5") == "5" and conl.read_answer("5") is None
-    assert text(conl.solver(query="2+3")) == "analyst propose<question>2+3</question>"
+    assert make().read_answer("so\nANSWER: 5") == "5" and make().read_answer("5") is None
+    assert text(make().solver(query="2+3")) == "analyst propose<question>2+3</question>"
     assert "Rigorous Formalist" in make(prompt="full").solver.prompt
 
 

@@ -31,13 +31,13 @@ def run(say: Callable[[Turn], str], count: int = 1, **fields) -> tuple[list[Outc
     return *scripted(mae, say, range(count)), mae
 
 
-@pytest.mark.parametrize(
-    ("setting", "seed", "reference"),
-    [
-        ("zero", BELOW, "0+0"), ("zero", ABOVE, None), ("no", BELOW, None), ("no", ABOVE, None),
-        ("half", BELOW, "1+1"), ("half", ABOVE, None), ("with", BELOW, "1+1"), ("with", ABOVE, "1+1"),
-    ],
-)  # fmt: skip
+SETTINGS = [
+    ("zero", BELOW, "0+0"), ("zero", ABOVE, None), ("no", BELOW, None), ("no", ABOVE, None),
+    ("half", BELOW, "1+1"), ("half", ABOVE, None), ("with", BELOW, "1+1"), ("with", ABOVE, "1+1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "seed", "reference"), SETTINGS)
 def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None) -> None:
     mae = MAE(setting=setting, solves=2, world=Sums())
     steps = by_hand(mae, seed=seed)
@@ -87,13 +87,11 @@ QUALITIES = {"<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>11</s
 
 
 @pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
-def test_quality_decides_what_enters_the_pool_and_what_the_released_code_pays(judgement: str, quality: float) -> None:
+def test_quality_decides_what_enters_the_pool(judgement: str, quality: float) -> None:
     accepted, difficulty = quality >= 0.7, 1 - 6 / 9  # all five attempts are judged 7
     (outcome,), _, _ = run(saying(quality=judgement), setting="no")
     assert earned(outcome, "proposer") == [approx((quality + difficulty + 1) / 3)]
     assert outcome.adds["questions"] == (["2+3"] if accepted else []) and outcome.facts["accepted"] == accepted
-    (theirs,), _, _ = run(saying(quality=judgement), setting="no", variant="official")
-    assert earned(theirs, "proposer") == [approx((quality + (difficulty if accepted else 0) + 1) / 3)]
     free = run(saying(quality=judgement), setting="no", threshold=0.6)[0][0].adds["questions"]
     assert free == (["2+3"] if quality >= 0.6 else [])
 
@@ -128,9 +126,8 @@ def test_without_the_format_reward_its_weight_goes_to_the_others_and_the_judge_e
 
 def test_a_frozen_judge_speaks_with_its_own_policy_and_earns_nothing() -> None:
     (outcome,), asked, mae = run(saying(), judge_model="tiny-small")
-    assert (mae.policies, mae.frozen, mae.models, mae.scored) == (
-        ("shared", "judge"), ("judge",), {"judge": "tiny-small"}, ("shared",),
-    )  # fmt: skip
+    assert (mae.policies, mae.frozen, mae.scored) == (("shared", "judge"), ("judge",), ("shared",))
+    assert mae.models == {"judge": "tiny-small"}
     assert {turn.policy for turn in asked if turn.role == "judge"} == {"judge"} and not earned(outcome, "judge")
     assert {turn.policy for turn in asked if turn.role != "judge"} == {"shared"}
 

@@ -49,18 +49,6 @@ def test_maes_released_code_gates_difficulty_by_quality_and_pays_nothing_unparse
     assert mae.official_proposer_reward(0.9, 0.9, 0.5, parsed=False) == 0.0
 
 
-UNIT = st.none() | st.floats(0, 1)
-
-
-@given(st.lists(UNIT), UNIT, st.sampled_from([None, 0.0, 0.5, 1.0]), st.booleans())
-def test_mae_rewards_stay_in_the_unit_interval(scores: list, quality: float, form: float, parsed: bool) -> None:
-    hard = mae.difficulty(scores)
-    ours = mae.proposer_reward(quality, hard, form)
-    theirs = mae.official_proposer_reward(quality, hard, form, parsed=parsed)
-    paid = [hard, ours, theirs, mae.solver_reward(quality, form), mae.judge_reward(form)]
-    assert all(-1e-9 <= reward <= 1 + 1e-9 for reward in paid) and theirs <= ours + 1e-12
-
-
 SUM = "<question>2+3</question><type>math</type><answer>5</answer>"
 NORMS = {  # equation 2
     0.0: 0.0, 0.25: 0.25, 0.999999: 0.999999, 1.0: 0.0, 1.5: 0.5 / 9, 2.0: 1 / 9, 5.5: 0.5, 7.0: 6 / 9, 8.0: 7 / 9,

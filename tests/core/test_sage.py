@@ -72,7 +72,7 @@ def test_a_whole_episode_by_hand() -> None:
 
 
 MALFORMED = {  # what is proposed: its format reward, and whether the question is judged at all
-    "2+3": (0, False), "": (0.5, False), "  \n": (0.5, False), "<question>2+3": (0, False), SUM * 2: (0.5, False),
+    "2+3": (0, False), "": (0.5, False), "<question>2+3": (0, False), SUM * 2: (0.5, False),
     "<type>math</type><answer>5</answer>": (2 / 3, False), "<question>2+3</question>": (1 / 3, True),
     "<question>2+3</question><type>math</type>": (2 / 3, True), f"{SUM}<answer>5</answer>": (2.5 / 3, True),
     "<question>2+3</question><type>poem</type><answer>5</answer>": (2 / 3, True),

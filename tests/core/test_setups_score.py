@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from core.conftest import Scripted
@@ -18,26 +18,20 @@ from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
 
 
-@dataclass(frozen=True)
-class Sum:
-    """A held-out question whose answer is its first number."""
-
-    question: str
-    temperature: float | None = None
-    misconception: str | None = "wrong"
-    family: str = "sums"
-    level: int | None = 2
-    split: str = "test"
+def sums(question: str, temperature=None, misconception="wrong", level=2) -> SimpleNamespace:
+    """A held-out item whose answer is its first number."""
+    given = {"temperature": temperature, "misconception": misconception, "level": level}
+    return SimpleNamespace(question=question, family="sums", split="test", **given)
 
 
 class Sums:
     """A world that knows these answers, and nothing about the question 9+0."""
 
-    def grade(self, pairs: Sequence[tuple[Sum, str | None]]) -> list[bool | None]:
+    def grade(self, pairs: Sequence[tuple[SimpleNamespace, str | None]]) -> list[bool | None]:
         return [None if item.question == "9+0" else answer == item.question[0] for item, answer in pairs]
 
 
-SIX = [Sum(f"{number}+0") for number in range(1, 7)]
+SIX = [sums(f"{number}+0") for number in range(1, 7)]
 ADDS = MAE(world=Sums())
 
 
@@ -63,7 +57,7 @@ def test_score_verifies_exactly_under_every_setup(name: str) -> None:
 
 
 def test_a_row_says_what_was_asked_and_what_came_back() -> None:
-    rows = score(oracle(), ADDS, [Sum("9+0", misconception=None, level=None), SIX[0]])
+    rows = score(oracle(), ADDS, [sums("9+0", misconception=None, level=None), SIX[0]])
     assert sorted(["stage", *rows[1]]) == sorted(SCORE_FIELDS)
     assert [*rows[1].values()] == ["vanilla", "sums", "test", 2, 1, "1+0", 1, 0, "1", True, 1, 2]
     assert (rows[0]["correct"], rows[0]["misconception"], rows[0]["level"]) == (None, 0, None)
@@ -88,7 +82,7 @@ def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise() -> None:
     }
     for (setup, own, told), heat in heats.items():
         engine = oracle()
-        score(engine, ADDS, [Sum("1+0", own)], setup, temperature=told)
+        score(engine, ADDS, [sums("1+0", own)], setup, temperature=told)
         assert {turn.temperature for turn in engine.asked} == {heat}, (setup, own, told)
 
 

@@ -1,10 +1,9 @@
 """The baselines of SPICE's Table 1 by hand: R-Zero and Strong Challenger (Absolute Zero: test_azr)."""
 
-import json
 import math
 
 import pytest
-from core.conftest import by_hand, earned, prompts, text
+from core.conftest import boxes, by_hand, earned, free, prompts, text
 
 from coevolve.advantages import task_relative
 from coevolve.baselines.spice import RZero, StrongChallenger, bleu, majority, shares
@@ -15,12 +14,8 @@ from tinyworld import tasks as tiny
 from tinyworld.oracle import TinyWorld
 
 
-def asks(*questions: str, kind: str = "String", answer: object = "x") -> list[str]:
-    return [json.dumps({"question": question, "answer": answer, "answer_type": kind}) for question in questions]
-
-
-def box(*answers: object) -> list[str]:
-    return [f"\\boxed{{{answer}}}" for answer in answers]
+def asks(*questions: str, answer: str = "x") -> list[str]:
+    return [free(question, answer, "String") for question in questions]
 
 
 def begin(*waves: list[str], seed: int = 0, **fields) -> Steps:
@@ -38,7 +33,7 @@ def test_a_whole_episode_of_rzero_by_hand() -> None:
     steps.answer([first, "x", second, third])
     assert prompts(steps.asked) == [f"solve box<question>{q}</question>" for q in questions for _ in range(5)]
     assert {turn.policy for turn in steps.asked} == {"solver"}
-    steps.answer([*box("a", "A", "b", "c"), "none", *box("a", "a", "a", "a", "b"), *box("a", "a", "a", "b", "c")])
+    steps.answer([*boxes("a", "A", "b", "c"), "none", *boxes("a", "a", "a", "a", "b"), *boxes("a", "a", "a", "b", "c")])
     outcome = steps.outcome
     # shares of the majority: 2/5 (case aside), 4/5, 3/5; three questions unlike each other: each a cluster of 1 in 4
     assert earned(outcome, "challenger") == pytest.approx([0.8 - 0.25, -1.0, 0.4 - 0.25, 0.8 - 0.25])
@@ -67,18 +62,16 @@ def test_neither_the_challengers_own_answer_nor_the_worlds_oracle_decides_what_i
         asked = asks("Ba color?", "Da pet?", answer=gold)
         steps = begin(asked, seed=STRING, rollouts=2, world=world)
         assert not any(gold in said for said in prompts(steps.asked))
-        steps.answer(box(*["red", "red", "red", "blue", "gold"] * 2))
+        steps.answer(boxes(*["red", "red", "red", "blue", "gold"] * 2))
         paid.append(earned(steps.outcome))
     assert paid[0] == paid[1] == paid[2] and len(paid[0]) == 12
 
 
-@pytest.mark.parametrize(
-    ("alike", "repetition", "paid"),
-    [(3, 1.0, [0.8 - 0.75] * 3 + [0.8 - 0.25]), (4, 2.0, [0.0] * 4)],  # never below 0 for a valid question
-)
+# 0.8 less 3/4 or 1/4 for repetition, and never below 0 for a valid question
+@pytest.mark.parametrize(("alike", "repetition", "paid"), [(3, 1.0, [0.05] * 3 + [0.55]), (4, 2.0, [0.0] * 4)])
 def test_repeated_questions_share_a_cluster(alike: int, repetition: float, paid: list[float]) -> None:
     asked = asks(*["Which moon of Mars is the larger one?"] * alike, *["Who was king?"] * (4 - alike))
-    steps = begin(asked, box("a", "a", "a", "b", "c") * 4, seed=STRING, repetition=repetition)
+    steps = begin(asked, boxes("a", "a", "a", "b", "c") * 4, seed=STRING, repetition=repetition)
     assert earned(steps.outcome, "challenger") == pytest.approx(paid)
 
 
@@ -92,7 +85,7 @@ def test_the_questions_of_a_request_are_a_group() -> None:
 
 def test_a_held_out_question_trains_no_solver_and_without_a_box_there_is_no_majority() -> None:
     held = next(task.question for task in tiny.items("test", 1, ("fact",)))
-    outcome = begin(asks(held), box("a", "a", "a", "b", "c"), seed=STRING, rollouts=1).outcome
+    outcome = begin(asks(held), boxes("a", "a", "a", "b", "c"), seed=STRING, rollouts=1).outcome
     assert earned(outcome) == [("challenger", 0.0)], "0.8, less 1 for repetition"
     assert outcome.facts["taught"] == 0.0
     outcome = begin(asks("Which one?"), ["none"] * 5, seed=STRING, rollouts=1).outcome
@@ -123,7 +116,6 @@ def test_only_the_solver_of_rzero_is_scored() -> None:
     rzero = RZero()
     assert rzero.policies == ("solver", "challenger") and rzero.scored == ("solver",)
     assert rzero.solver.policy == "solver" and rzero.read_answer("\\boxed{4}") == "4"
-    assert RZero.TRAINING == {name: v for name, v in SPICE.TRAINING.items() if name != "length_norm"}
 
 
 def test_the_strong_challenger_is_another_frozen_model() -> None:
@@ -131,4 +123,3 @@ def test_the_strong_challenger_is_another_frozen_model() -> None:
     assert isinstance(strong, SPICE) and strong.models == {"challenger": "tiny-large"}
     assert (strong.policies, strong.frozen) == (("shared", "challenger"), ("challenger",))
     assert strong.ask_mcq.policy == strong.select.policy == "challenger" and strong.solver.policy == "shared"
-    assert StrongChallenger.TRAINING == SPICE.TRAINING

@@ -5,22 +5,13 @@ from functools import partial
 from itertools import permutations
 
 import pytest
-from core.conftest import HOSTILE, corpus
+from core.conftest import HOSTILE, corpus, free, mcq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coevolve.papers.spice import reading
 from coevolve.papers.spice.reading import ANSWER_TYPES, FAULTS, Question, read_format, read_free, read_mcq
 from coevolve.papers.spice.rewards import challenger_reward
-
-
-def free(question: object = "How many moons has Mars?", answer: object = 2, kind: object = "Integer") -> str:
-    return json.dumps({"question": question, "answer": answer, "answer_type": kind})
-
-
-def mcq(question: object = "Which? A) 1 B) 2 C) 3 D) 4", letter: object = "B") -> str:
-    return json.dumps({"multiple_choice_question": question, "multiple_choice_correct": letter})
-
 
 READERS = {**{kind: partial(read_free, kind=kind) for kind in ANSWER_TYPES}, "MCQ": read_mcq}
 
