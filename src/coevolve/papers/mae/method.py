@@ -18,7 +18,7 @@ from coevolve.parse import judge_score, tag
 from coevolve.pools import Pool
 from coevolve.shares import agrees, mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply
-from coevolve.worlds import World
+from coevolve.worlds import World, pool_levels
 
 SETTINGS = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}  # section 5: how often the Proposer sees a reference
 Roles = tuple[Literal["proposer", "solver", "judge"], ...]
@@ -109,7 +109,7 @@ class MAE(Method):
         samples = [proposal.earns(r_proposer)]  # 22: what each role earned
         samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]
         if self.format_reward and not self.judge_model:  # the Judge is paid for its format alone
-            samples += [reply.earns(rewards.judge_reward(format_reward(reply.text, "score"))) for reply in judgements]
+            samples += [reply.earns(format_reward(reply.text, "score")) for reply in judgements]
         played = Played(reference, assessment, accepted, r_proposer, solved, scores)
         earned = [sample for sample in samples if sample.role in self.train]
         return Outcome(earned, {"questions": D.added, "pairs": P.added}, played)
@@ -166,11 +166,7 @@ class MAE(Method):
 
     def measure(self) -> dict[str, float | None]:
         """What the oracle says about the question pool: share ill-formed, share of level 3."""
-        levels = [self.world.level(question) for question in self.questions.items]
-        known = [level for level in levels if level is not None]
-        if not known:
-            return {"pool_ill_formed": None, "pool_level_3": None}
-        return {"pool_ill_formed": 1 - len(known) / len(levels), "pool_level_3": known.count(3) / len(known)}
+        return pool_levels(self.world, self.questions.items)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing, solving and judging went, by the Judge and by the oracle."""
