@@ -17,10 +17,7 @@ BOOLEANS = ("true", "false")  # Figure 10; the tiny world says yes and no
 WORDS = 3  # most words of a String answer
 LONGEST = 512  # characters of an answer; a longer one is no short, checkable answer
 FAULTS = ("json", "declined", "question", "answer", "type", "document", "leak", "options", "letter")
-NUMBERS = {
-    "Integer": re.compile(r"[+-]?[0-9]{1,60}"),
-    "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?"),
-}
+NUMBERS = {"Integer": re.compile(r"[+-]?[0-9]{1,60}"), "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?")}
 OPENING = re.compile(r'\{\s*"')
 ATTEMPTS = 64  # places where an object may begin before the reply is given up
 MARKER = re.compile(r"(?<![A-Za-z0-9])([A-Z])\)")
