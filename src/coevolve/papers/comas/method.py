@@ -33,11 +33,6 @@ class Round:
     evaluations: list[Reply]
     scorings: list[Reply]
 
-    @property
-    def replies(self) -> list[Reply]:
-        """Everything that was said."""
-        return [self.solution, *self.evaluations, *self.scorings]
-
     def shown(self) -> tuple[str, list[str]]:
         """The round as later rounds read it; scorings add nothing to the discussion."""
         return quoted(self.solution), [quoted(reply) for reply in self.evaluations]
@@ -178,7 +173,6 @@ class CoMAS(Discussion):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the discussion, every agent's reward, and what it cost."""
         q, rounds = outcome.trace
-        replies = [reply for round_ in rounds for reply in round_.replies]
         solved = [self.amounts(round_)[0][1] for round_ in rounds]
         truths = [world.right(q, boxed(round_.solution.text)) for round_ in rounds]
         paid = [(reply, amount) for round_ in rounds for reply, amount in self.amounts(round_)]
@@ -193,9 +187,9 @@ class CoMAS(Discussion):
             "right_last": mean(truths[-self.reuse :]),
             "normalised": mean([amount for _, amount in game]),
             "unreadable": mean([score is None for score in scores]),
-            "interactions": len(replies),
-            "tokens_in": sum(len(reply.prompt_ids) for reply in replies),
-            "tokens_out": sum(len(reply.ids) for reply in replies),
+            "interactions": len(paid),
+            "tokens_in": sum(len(reply.prompt_ids) for reply, _ in paid),
+            "tokens_out": sum(len(reply.ids) for reply, _ in paid),
             **rewards.confusion(solved, truths),
             **{f"normalised/{u}": mean([x for reply, x in game if reply.turn.policy == u]) for u in self.policies},
             **{name: mean([score == mark for score in known]) for name, mark in marks.items()},

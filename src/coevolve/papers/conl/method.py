@@ -61,11 +61,8 @@ class CoNL(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
-    PAPER: ClassVar[dict[str, Any]] = {  # where our default is another: Appendix G, section 4.1, section 3.2
-        "estimator": "gae",
-        "test_time": True,
-        "prior_variance": float("inf"),
-    }
+    # where our default is another: Appendix G, section 4.1, section 3.2
+    PAPER: ClassVar[dict[str, Any]] = {"estimator": "gae", "test_time": True, "prior_variance": float("inf")}
 
     agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
     w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
@@ -188,7 +185,7 @@ class CoNL(Method):
                 review.earns(
                     {"initial_ranking": None, "critique": diagnostic if critiques else None},
                     siblings,
-                    {"initial_ranking": _where(review, "initial_ranking"), "critique": critiques},
+                    {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques},
                 ),
                 _segment(talk.revisions[i], "revised_solution", solution),
                 _segment(talk.verdicts[i], "final_ranking", consensus, self.pay_thought),
@@ -263,14 +260,9 @@ def spoken(agent: int, name: str, votes: Ranking) -> str:
     return "\n".join([f"Agent {agent}<{name}>", *lines, f"</{name}>"])
 
 
-def _where(reply: Reply, name: str) -> tuple[reading.Span, ...]:
-    found = reading.span(reply.text, name)
-    return () if found is None else (found,)
-
-
 def _segment(reply: Reply, name: str, reward: float | None, before: bool = False) -> Sample:
     """A reply with one paid segment, `before` from the reply's start; without that segment nothing is paid."""
-    spans = _where(reply, name)
+    spans = reading.span(reply.text, name)
     if before:
         spans = tuple((0, end) for _, end in spans)
     return reply.earns({name: reward if spans else None}, reply.siblings, {name: spans})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
 ANSWERED = ("answers_before", "answers_after", "scores_before", "scores_after")
-FIELDS = (*ANSWERED, "pass_1", "pass_k", "rank_rho", *COUNTS, "r_diag", "r_diag_null", "r_meta")
+FIELDS = (*ANSWERED, "pass_1", "pass_k", "rank_rho", *COUNTS, "r_meta", "r_diag", "r_diag_null")
 
 
 def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
@@ -118,10 +118,9 @@ def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...
     """
     items = method.world.items("test", per_family, method.families)
     outcomes = play([method.discuss(item.question) for item in items], engine, key)
-    found = []
+    rows = []
     for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
-        observations = method.observe(outcome, method.world)
-        facts = {name: value for name, value in observations.items() if name in FIELDS}
+        facts = method.observe(outcome, method.world)
         head = {"item": number, "family": item.family, "level": item.level, "question": item.question}
-        found.append({**head, **facts})
-    return found
+        rows.append(head | {name: facts[name] for name in FIELDS})
+    return rows

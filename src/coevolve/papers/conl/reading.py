@@ -7,7 +7,7 @@ Knows neither what a vote is worth nor what a critique earns.
 import re
 from dataclasses import dataclass
 
-from coevolve.parse import filled, matched
+from coevolve.parse import filled, matched, only
 
 Comparison = tuple[int, int, float]  # winner, loser, how much of a win: 1.0, or 0.5 each way for a tie
 Span = tuple[int, int]  # first character and the one after the last
@@ -37,13 +37,13 @@ class Critique:
     span: Span
 
 
-def span(text: str, name: str) -> Span | None:
-    """Where the text's one <name>...</name> pair stands, tags included; None unless there is exactly one.
+def span(text: str, name: str) -> tuple[Span, ...]:
+    """Where the text's one <name>...</name> pair stands, tags included; nowhere unless there is exactly one.
 
     As in `parse.tag_pairs`, tags that do not strictly alternate make no pair.
     """
     pairs = matched(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
-    return (pairs[0][0].start(), pairs[0][1].end()) if pairs and len(pairs) == 1 else None
+    return ((pairs[0][0].start(), pairs[0][1].end()),) if pairs and len(pairs) == 1 else ()
 
 
 def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ranking:
@@ -54,11 +54,7 @@ def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ran
     `author`'s votes on its own solution are left out (None: they count). Without exactly one pair of tags
     there are no votes. Comparisons come in order of appearance.
     """
-    found = span(text, name)
-    if found is None:
-        return Ranking()
-    inside = text[found[0] + len(name) + 2 : found[1] - len(name) - 3]
-    lines = [line for line in (raw.strip() for raw in inside.split("\n")) if line]
+    lines = [line for line in map(str.strip, only(text, name).split("\n")) if line]
     claims: dict[Span, set[str]] = {}  # ordered pair of agents: everything that is said about it
     first: dict[Span, int] = {}  # and the line where it is said first
     for number, line in enumerate(lines):

@@ -114,7 +114,7 @@ class SAGE(Method):
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 4 to 26 of Algorithm 1 once; D is read as it stood when the step began."""
-        D = self.tasks.view()
+        D = self.pools["tasks"].view()
         reference, kind, gold = D.sample(rng)  # 4
         proposal = yield self.challenger(reference=reference, type=kind, verifier=gold)  # 5
         challenge = yield from self.challenge(self.read_task(proposal.text))  # 6-9
@@ -230,18 +230,13 @@ class SAGE(Method):
         return rewards.format_reward(reply.text, tags, self.empty_format)
 
     @cached_property
-    def tasks(self) -> Pool:
-        """The dataset D."""
-        return Pool(self.world.tasks())
-
-    @property
     def pools(self) -> dict[str, Pool]:
         """The dataset D of (question, kind, verifier)."""
-        return {"tasks": self.tasks}
+        return {"tasks": Pool(self.world.tasks())}
 
     def measure(self) -> dict[str, float | None]:
         """What the oracle says about D: shares of ill-formed questions, unsound verifiers, code, and level 3."""
-        items = self.tasks.items
+        items = self.pools["tasks"].items
         sound = [self.world.sound(*task) for task in items]
         return {
             **pool_levels(self.world, [question for question, *_ in items]),
