@@ -138,7 +138,6 @@ def test_spice_rewards() -> None:
     assert [spice.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
     assert [spice.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
     assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.75, 1.0)] == [0.0, 0.25, 1.0, 0.5, 0.0]
-    assert [spice.reasoner_reward(right) for right in (True, False)] == [1.0, 0.0]
     assert {spice.challenger_reward(kind, None) for kind in spice.CHALLENGER} == {-0.1}
     assert spice.challenger_reward("threshold", None, penalty=-1.0) == -1.0
     for p in (i / 200 for i in range(201)):

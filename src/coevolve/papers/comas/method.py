@@ -18,7 +18,7 @@ from coevolve.papers.comas import rewards
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
 from coevolve.shares import mean
-from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample, Turn
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
 from coevolve.worlds import World
 
 BLOCK = re.compile(r"<(/?(?:question|solution|evaluation)>)")
@@ -32,10 +32,6 @@ class Round:
     solution: Reply
     evaluations: list[Reply]
     scorings: list[Reply]
-
-    def shown(self) -> tuple[str, list[str]]:
-        """The round as later rounds read it; scorings add nothing to the discussion."""
-        return quoted(self.solution), [quoted(reply) for reply in self.evaluations]
 
 
 @dataclass(kw_only=True)
@@ -109,12 +105,13 @@ class CoMAS(Discussion):
             for history, round_ in zip(histories, played, strict=True):
                 history.append(round_)
             rounds += played
-        samples = [sample for round_ in rounds for sample in self.paid(round_)]  # Eqs. 7 and 8
-        return Outcome(samples, trace=(q, rounds))
+        earned = [pair for round_ in rounds for pair in self.amounts(round_)]  # Eqs. 7 and 8
+        return Outcome([reply.earns(r) for reply, r in earned if r is not None], trace=(q, rounds))
 
     def recent(self, history: Sequence[Round]) -> str:
-        """The last kappa rounds as the next speaker reads them."""
-        return blocks.discussion(round_.shown() for round_ in history[max(0, len(history) - self.horizon) :])
+        """The last kappa rounds as the next speaker reads them; scorings add nothing to the discussion."""
+        last = history[max(0, len(history) - self.horizon) :]
+        return blocks.discussion((quoted(one.solution), [quoted(reply) for reply in one.evaluations]) for one in last)
 
     def ask(self, rng: Random, role: Role, **fields: str) -> Turn:
         """Have any agent play a role: u_k ~ Uniform(U), oneself not excluded."""
@@ -165,10 +162,6 @@ class CoMAS(Discussion):
             *zip(round_.evaluations, paid, strict=False),  # without evaluations there is a scoring all the same
             *((reply, rewards.scoring_reward(t)) for reply, t in zip(round_.scorings, scores, strict=True)),
         ]
-
-    def paid(self, round_: Round) -> list[Sample]:
-        """The samples of a round."""
-        return [reply.earns(amount) for reply, amount in self.amounts(round_) if amount is not None]
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the discussion, every agent's reward, and what it cost."""

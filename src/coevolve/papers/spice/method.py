@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -19,9 +19,6 @@ from coevolve.shares import mean
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
-
-if TYPE_CHECKING:
-    from published.corpus import Corpus
 
 FREE = "free"
 VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in one way only
@@ -64,9 +61,8 @@ class SPICE(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
 
-    PAPER: ClassVar[dict[str, Any]] = {  # section 3.1; our default is the tiny world's
-        "corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning"),
-    }
+    # section 3.1; our default is the tiny world's
+    PAPER: ClassVar = {"corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning")}
 
     corpus: str | tuple[str, ...] | Path = "both"  # math, general, both, none; a folder or file; owner/name of the hub
     documents: PositiveInt = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has
@@ -91,7 +87,7 @@ class SPICE(Method):
         super().__post_init__()
         self.corpus = str(self.corpus) if isinstance(self.corpus, Path) else self.corpus
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
-        self.source: Corpus | None = corpus.find(self.corpus, self.documents, limit)
+        self.source = corpus.find(self.corpus, self.documents, limit)
         self.solver = self.role(TEMPLATES[self.template], "reasoner")
         speaks = "challenger" if self.challenger == "fixed" else "shared"
         self.select = self.role("format", policy=speaks)
@@ -111,11 +107,9 @@ class SPICE(Method):
         samples = self.challenger_samples(taken, rates)  # 10-13
         teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
         chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
-        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group
+        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group; right ones earn 1, wrong ones 0
             samples += [
-                reply.earns(rewards.reasoner_reward(correct), reply.siblings)
-                for reply, correct in answers[chosen]
-                if correct is not None
+                reply.earns(float(right), reply.siblings) for reply, right in answers[chosen] if right is not None
             ]
         return Outcome(samples, trace=Played(document, form, attempts, tasks, answers, rates, chosen))
 

@@ -71,21 +71,18 @@ def json_object(text: str) -> dict[str, object] | None:
             return None
         try:
             found, end = DECODER.raw_decode(text, start.start())
+            return found if end == len(text) else None
         except json.JSONDecodeError as error:
             at = max(error.pos, start.start() + 1)  # up to there it was one broken object: inside it is no reply
         except (ValueError, RecursionError):
             return None
-        else:
-            return found if end == len(text) else None
     return None
 
 
 def scalar(value: object) -> str | None:
     """Write a JSON string, number or boolean as text; None for a list, an object, null or a blank."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, int):
-        return str(value)
+        return str(value).lower()  # True and False are integers
     if isinstance(value, float):
         return f"{Decimal(repr(value)):f}"  # without an exponent
     return value.strip() or None if isinstance(value, str) else None
