@@ -162,6 +162,7 @@ class MAE(Method):
         played: Played = outcome.trace
         answered = [(q, a, s) for (q, a), s in zip(played.solved, played.scores, strict=True) if a is not None]
         truths = [world.right(q, a) for q, a, _ in answered]
+        agreed = [agrees(rewards.neutral(s), truth) for (*_, s), truth in zip(answered, truths, strict=True)]
         return {
             **_observed_proposal(played.assessment, world),
             "accepted": float(played.accepted),
@@ -171,9 +172,7 @@ class MAE(Method):
             "answered": len(answered) / len(played.solved),
             "judged": mean([s for *_, s in answered]),
             "right": mean(truths),
-            "judge_answer_right": mean(
-                [agrees(rewards.neutral(s), truth) for (*_, s), truth in zip(answered, truths, strict=True)]
-            ),
+            "judge_answer_right": mean(agreed),
         }
 
 

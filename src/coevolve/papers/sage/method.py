@@ -88,12 +88,7 @@ class SAGE(Method):
     plan_threshold: Share = 0.3  # beta (section 4.3); 0 hands every plan to the Solver
     verifier_check: bool = True  # False: a verifier that merely parses counts as valid (line 9)
     planning: bool = True  # False: no Planner at all, and the rewards of section 4.4's fall-back
-    train: Roles = (
-        "challenger",
-        "planner",
-        "solver",
-        "critic",
-    )  # leave one out: Table 3, which lacks the Planner's row
+    train: Roles = ("challenger", "planner", "solver", "critic")  # leave one out: Table 3 (the Planner: our own row)
     plan_weights: Annotated[tuple[Share, Share], WEIGHTS] = (0.5, 0.5)  # lambda_plan, lambda_f of equation 8
     solver_weights: Annotated[tuple[Share, Share, Share], WEIGHTS] = (0.2, 0.6, 0.2)  # w_p, w_c, w_f of equation 11
     literal_norm: bool = False  # True: equation 2 as printed, which maps the worst grade 1 to 1.0

@@ -57,7 +57,7 @@ def _solving(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     truths = [world.right(question, answer) for question, answer in zip(questions, answers, strict=True)]
     planned = [(q, plan) for q, plan in zip(questions, played.plans, strict=True) if plan]
     fits = [None if plan.text is None else world.fits(q, plan.text) for q, plan in planned]
-    verdicts = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
+    verified = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
     return {
         "plan_quality": mean([plan.score for _, plan in planned]),
         "plan_right": mean(fits),
@@ -67,5 +67,5 @@ def _solving(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
         "verified": mean(played.correct),
         "right": mean(truths),
         "unscored": mean([value is None for value in played.correct]),
-        "verifier_right": mean([agrees(value, truth) for value, truth in verdicts]),
+        "verifier_right": mean([agrees(value, truth) for value, truth in verified]),
     }
