@@ -30,14 +30,9 @@ def test_mae_equations() -> None:
     propose = mae.proposer_reward
     terms = [(0.9, 0.6, 1.0), (0.0, 1.0, 0.5), (1.0, 1.0, 1.0), (None, 0.25, 1.0), (0.0, 0.0, 0.5), (0.9, 0.6, None)]
     assert [propose(*term) for term in terms] == approx([2.5 / 3, 0.5, 1.0, 1.75 / 3, 0.5 / 3, 0.75])
-    assert propose(0.5, 0.25, 1.0, weights=(0.5, 0.4, 0.1)) == approx(0.45)
-    assert propose(0.4, 0.8, None, weights=(0.6, 0.2, 0.2)) == approx(0.5), "an ablated weight is shared out"
-    assert propose(0.8, 0.8, None, weights=(0.0, 0.0, 1.0)) == 0.0, "nothing is left to share"
     solve = mae.solver_reward
     terms = [(0.8, 1.0), (0.8, 0.0), (0.0, 0.5), (None, 1.0), (0.8, None)]
     assert [solve(*term) for term in terms] == approx([0.9, 0.4, 0.25, 0.75, 0.8])
-    assert solve(0.5, 1.0, weights=(0.8, 0.2)) == approx(0.6)
-    assert [mae.judge_reward(form) for form in (1.0, 0.5, 0.0, None)] == [1.0, 0.5, 0.0, 0.0]
 
 
 def test_maes_released_code_gates_difficulty_by_quality_and_pays_nothing_unparsed() -> None:
@@ -101,7 +96,6 @@ def test_sage_equations_4_to_13() -> None:
     terms = [(7 / 9, 1.0, 1.0), (0.0, 1.0, 0.5), (1.0, 0.0, 0.0), (None, 1.0, 0.5), (None, 0.0, 1.0)]
     assert [sage.solver_reward(*term) for term in terms] == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
     assert sage.solver_reward(0.5, 1.0, 0.0, (0.5, 0.25, 0.25)) == approx(0.5)
-    assert [sage.critic_reward(form) for form in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]  # 13
 
 
 def test_spice_rewards() -> None:
@@ -117,7 +111,6 @@ def test_spice_rewards() -> None:
     assert [spice.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
     assert [spice.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
     assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.25, 1.0, 0.25, 0.0]
-    assert [spice.reasoner_reward(right) for right in (True, False)] == [1.0, 0.0]
     assert {spice.challenger_reward(kind, None) for kind in spice.CHALLENGER} == {-0.1}
     assert spice.challenger_reward("threshold", None, penalty=-1.0) == -1.0
 

@@ -218,9 +218,9 @@ def test_no_verifier_reaches_planner_solver_or_critic(variant: str) -> None:
     said = saying("<question>{0}+{0}</question><type>math</type><answer>GOLD9</answer>")
     for _ in range(3):
         outcomes, asked = scripted(sage, lambda turn: said(turn).replace("{0}", str(turn.key[0])), range(8))
-        sage.tasks.extend(task for outcome in outcomes for task in outcome.adds["tasks"])
+        sage.pools["tasks"].extend(task for outcome in outcomes for task in outcome.adds["tasks"])
         seen += asked
-    assert len(sage.tasks) == 5 + 8 and {turn.role for turn in seen} == {*SAGE.train}
+    assert len(sage.pools["tasks"]) == 5 + 8 and {turn.role for turn in seen} == {*SAGE.train}
     for turn in seen:
         assert text(turn).count("GOLD") == (turn.role == "challenger"), "equation 3 shows the reference's alone"
 
@@ -234,7 +234,7 @@ def test_the_dataset_is_read_as_of_the_start_of_the_step_and_holds_nothing_held_
         drawn = {tag(text(s.reply.turn), "question") for s in outcome.samples if s.role == "planner"}
         assert drawn <= {"1+1", f"{i}+0"} and outcome.adds["tasks"] == [(f"{i}+0", "math", "5")]
         assert outcome.facts["reference"] == "1+1"
-    assert sage.tasks.items == [("1+1", "math", "2")], "nothing is committed before the step ends"
+    assert sage.pools["tasks"].items == [("1+1", "math", "2")], "nothing is committed before the step ends"
     outcomes, asked, _ = run(saying(), 12, world=Sums(held=("2+3",)), solves=2)
     assert not any(outcome.adds["tasks"] for outcome in outcomes) and all(o.facts["accepted"] for o in outcomes)
     assert prompts(asked).count("solve<question>2+3</question>") == 12 * 5, "attempts only"
