@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import filterfalse
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import PositiveInt
 
 from coevolve import prompts
-from coevolve.checks import among, at_least
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
 from coevolve.parse import boxed, tag
@@ -38,15 +39,13 @@ class AZR(Method):
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
 
-    paper: str = "mae"  # type: ignore[misc]  # whose table: the solver's prompt, answers in tags (mae) or boxed (spice)
-    attempts: int = 5  # solver samples behind a proposal's learnability
-    solves: int = 4  # solver samples trained per episode
-    seeds: int = 16  # starting tasks, spread over the modes
+    paper: Annotated[str, (*STEPS,)] = "mae"  # type: ignore[misc]  # whose table: the solver's prompt, answers in tags (mae) or boxed (spice)
+    attempts: PositiveInt = 5  # solver samples behind a proposal's learnability
+    solves: PositiveInt = 4  # solver samples trained per episode
+    seeds: PositiveInt = 16  # starting tasks, spread over the modes
 
     def __post_init__(self) -> None:
-        among("paper", self.paper, STEPS)
         super().__post_init__()
-        at_least(self, attempts=1, solves=1, seeds=1)
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
         folder = self.prompt_folder
         self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)

@@ -7,9 +7,8 @@ reward, a diagnostic reward or credit by segment.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from coevolve.checks import among
 from coevolve.method import Method
 from coevolve.papers.conl.method import CoNL
 from coevolve.parse import answer_line
@@ -66,7 +65,12 @@ class AnswerRewards(Method):
         question, rounds, answers = outcome.trace
         right = mean([world.right(question, answer) for answer in answers])
         tokens = mean([len(reply.ids) for replies in rounds for reply in replies])
-        return {"question": question, "answers": answers, "right_final": right, "tokens_turn": tokens}
+        voted = self.voted(question, answers)
+        return {"question": question, "answers": answers, **voted, "right_final": right, "tokens_turn": tokens}
+
+    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
+        """What there is to say about a vote; nothing where nobody votes."""
+        return {}
 
 
 @dataclass(kw_only=True)
@@ -75,12 +79,8 @@ class SRT(AnswerRewards):
 
     SHARED: ClassVar[tuple[str, ...]] = (*AnswerRewards.SHARED, "judge_temperature")
 
-    form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation
+    form: Annotated[str, ("single", "multi")] = "single"  # SRT-S; multi: SRT-M, the four-round conversation
     judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
-
-    def __post_init__(self) -> None:
-        among("form", self.form, ("single", "multi"))
-        super().__post_init__()
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Solve alone, or in conversation and then revise."""
@@ -94,14 +94,10 @@ class SRT(AnswerRewards):
         winner, _ = majority(answers)
         return [float(answer is not None and answer == winner) for answer in answers]
 
-    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How large the majority was and whether it was right, beside what was answered."""
-        facts = super().observe(outcome, world)
-        question, answers = facts.pop("question"), facts.pop("answers")
+    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
+        """How large the majority was and whether it was right."""
         winner, votes = majority(answers)
-        right = number(world.right(question, winner))
-        found = {"question": question, "answers": answers, "majority_share": votes / self.agents}
-        return {**found, "majority_right": right, **facts}
+        return {"majority_share": votes / self.agents, "majority_right": number(self.world.right(question, winner))}
 
 
 @dataclass(kw_only=True)
