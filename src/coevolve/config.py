@@ -17,8 +17,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from coevolve.checks import among, typed
-from coevolve.choices import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS
+from coevolve.checks import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS, among, typed
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
