@@ -34,6 +34,8 @@ def test_hostile_pairs(name, kind, pair, expected):
         (r"42\%", "0.42", True),
         ("5", r"5\text{ cm}", True),
         ("7", r"\boxed{7}", True),
+        ("42", r"so \boxed{42}, that is \boxed{42}", True),
+        ("1/2", r"\boxed{0.5} = \boxed{\frac{1}{2}}", True),
         # what math-verify calls equal and is not
         ("42", "43=42", False),
         ("42", r"42\%", False),
@@ -42,6 +44,11 @@ def test_hostile_pairs(name, kind, pair, expected):
         # several answers, near misses, other digits
         ("42", "42 or 43", False),
         ("42", r"\boxed{41}\boxed{42}", False),
+        ("42", r"\boxed{42} or \boxed{43}", False),
+        ("42", r"\boxed{41} and \boxed{41}", False),
+        ("42", r"\boxed{42} \boxed{\boxed{42}}", False),
+        ("42", "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10)), False),
+        (r"\boxed{4} or \boxed{5}", "4", None),
         ("42", "\u0664\u0662", False),
         ("(1,2)", "(2,1)", False),
         ("[1,2)", "(1,2]", False),
