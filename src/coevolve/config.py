@@ -79,6 +79,9 @@ class Run:
             raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
         if self.steps and self.protocol.TRAINING.get("steps") == 0:
             raise ValueError(f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}")
+        if not assign(self.protocol, self.model)[1]:
+            names = ", ".join(self.protocol.policies)
+            raise ValueError(f"method must leave a policy to train, and {self.method} freezes all: {names}")
 
     def describe(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, the protocol's fields among them."""
