@@ -10,7 +10,7 @@ import pytest
 
 from coevolve import show
 from coevolve.credit import segment_centred
-from coevolve.show_segments import conversation, legend, paid
+from coevolve.show import conversation, legend, paid
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
