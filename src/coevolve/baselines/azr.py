@@ -39,13 +39,16 @@ class AZR(Method):
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
 
-    paper: Annotated[str, (*STEPS,)] = "mae"  # type: ignore[misc]  # whose table: the solver's prompt, answers in tags (mae) or boxed (spice)
+    paper: Annotated[str, (*STEPS,)] = "mae"  # type: ignore[misc]  # answers in tags (mae) or boxed (spice)
     attempts: PositiveInt = 5  # solver samples behind a proposal's learnability
     solves: PositiveInt = 4  # solver samples trained per episode
     seeds: PositiveInt = 16  # starting tasks, spread over the modes
 
     def __post_init__(self) -> None:
+        from tinyworld import tasks
+
         super().__post_init__()
+        self.executor: Any = tasks  # draws, reads and verifies tasks
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
         folder = self.prompt_folder
         self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)
@@ -55,13 +58,6 @@ class AZR(Method):
     def PAPER(self) -> Mapping[str, Any]:  # type: ignore[override]
         """Eight attempts and one solution are the official code, as SPICE's Table 5 and Appendix 8 describe it."""
         return {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
-
-    @property
-    def executor(self) -> Any:
-        """What draws, reads and verifies tasks."""
-        from tinyworld import tasks
-
-        return tasks
 
     def _starts(self, mode: str) -> list[str]:
         rng, found, wanted = Random(f"azr {mode}"), dict[str, None](), max(1, self.seeds // len(MODES))
