@@ -83,7 +83,7 @@ class AZR(Method):
         if question is not None and self.fits(question, mode):
             attempts = yield [self.solver(question=question)] * self.attempts
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
-            if not self.held_out(question):
+            if self.executor.split(question) == "train" and not self.world.held_out(question):
                 buffer.add(question)
         r_proposer = proposer_reward(rate, format_reward(proposal.text, "question"))
         asked = [buffer.sample(rng) for _ in range(self.solves)]
@@ -102,10 +102,6 @@ class AZR(Method):
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""
         return bool(self.executor.right(question, self.read_answer(text)))
-
-    def held_out(self, question: str) -> bool:
-        """Whether a task may not enter a buffer."""
-        return self.executor.split(question) != "train" or self.world.held_out(question)
 
     def read_answer(self, text: str) -> str | None:
         """Return the answer in a reply, in the paper's form."""

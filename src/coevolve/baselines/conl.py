@@ -5,7 +5,7 @@ reward, a diagnostic reward or credit by segment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Annotated, Any, ClassVar
 
@@ -25,7 +25,6 @@ class AnswerRewards(Method):
     paper: ClassVar[str] = "conl"
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
-    SHARED: ClassVar[tuple[str, ...]] = ("agents", "test_time", "prompt", "prompt_folder", "world")  # fields of CoNL's
 
     agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
     estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
@@ -33,7 +32,8 @@ class AnswerRewards(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.table = CoNL(**{name: getattr(self, name) for name in self.SHARED})
+        theirs = {field.name for field in fields(CoNL)}
+        self.table = CoNL(**{name: value for name, value in vars(self).items() if name in theirs})
         self.solver = self.table.solver
 
     def episode(self, rng: Random) -> Episode:
@@ -76,8 +76,6 @@ class AnswerRewards(Method):
 @dataclass(kw_only=True)
 class SRT(AnswerRewards):
     """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
-
-    SHARED: ClassVar[tuple[str, ...]] = (*AnswerRewards.SHARED, "judge_temperature")
 
     form: Annotated[str, ("single", "multi")] = "single"  # SRT-S; multi: SRT-M, the four-round conversation
     judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
