@@ -24,7 +24,7 @@ CEILINGS = {  # code lines, see tools/size.py; a ceiling only falls, towards 5,0
     "tests": 9348,
 }
 TORCH_FREE = """types driver pools checks shares parse prompts method papers worlds setups held_out show record config
-    preflight loop verify files""".split()
+    preflight loop verify""".split()
 TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vllm", "triton"}
 NO_TEXT = "policies engines advantages losses learner ranks credit".split()
 NOTEBOOKS = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]

@@ -14,8 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES, Advantages
-from coevolve.checks import among
-from coevolve.choices import OLD_LOGPROBS
+from coevolve.checks import OLD_LOGPROBS, among
 from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy

@@ -144,6 +144,11 @@ def test_what_does_not_go_together(method: str, overrides: dict, line: str) -> N
     assert refused(method, **overrides).startswith(line)
 
 
+def test_a_run_in_which_every_policy_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config.method(OWN), "frozen", ("shared",))
+    assert refused(OWN) == f"method must leave a policy to train, and {OWN} freezes all: shared"
+
+
 def test_overrides_win_over_the_preset_and_the_preset_over_the_paper() -> None:
     assert Run(method="own", protocol=config.method(OWN)(), out=Path()).learning_rate == 1e-6
     run, table = build("mae", "quick", out="x"), config.presets()["quick"]

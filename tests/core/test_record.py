@@ -8,8 +8,7 @@ import pytest
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
 from coevolve import config
-from coevolve.files import write_atomically
-from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, means, read, write_json
+from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, means, read, write_atomically, write_json
 from coevolve.track import tracker
 from coevolve.types import Outcome, Reply, Turn
 

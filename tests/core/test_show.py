@@ -10,7 +10,6 @@ import pytest
 
 from coevolve import show
 from coevolve.credit import segment_centred
-from coevolve.show_segments import conversation, legend, paid
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
@@ -65,7 +64,7 @@ def everything(text: str) -> list[show.Shown]:
         show.replies([reply], [sample]),
         show.outcome(Outcome([sample], facts={text: text, "list": [text]})),
         show.credit(sample, [1.0] * len(text)),
-        conversation([sample], [[0.5] * len(text)], title=text),
+        show.conversation([sample], [[0.5] * len(text)], title=text),
     ]
 
 
@@ -139,34 +138,27 @@ def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
 
 
 def test_every_token_is_shown_once_with_its_segment_reward_and_advantage() -> None:
-    shown = paid(sample(), [0.25, 0.25, 0.25, *[None] * 7])
-    notes = [html.unescape(title) for title in re.findall(r'title="([^"]*)"', shown.html)]
-    assert len(notes) == 10
-    assert notes[0] == "token 0: critique, reward +0.5, advantage +0.25"
-    assert notes[3] == "token 3: no segment, advantage masked"
-    assert notes[5] == "token 5: initial_ranking, reward masked, advantage masked"
-    assert html.unescape(re.sub(r"<[^>]*>", "", shown.html)) == TEXT + "▯"
-    assert shown.text == "[critique +0.5: a<b]>&[initial_ranking masked: é🙂] c▯"
+    shown = show.credit(sample(), [0.25, 0.25, -0.5, *[None] * 7])
+    assert '"token 0, id 0, credit +0.25"' in shown.html and '"token 3, id 3, credit masked"' in shown.html
+    assert html.unescape("".join(re.findall(r"<span[^>]*>(.*?)</span>", shown.html, re.DOTALL))) == TEXT + "▯"
+    head, _, text = shown.text.partition("\n    ")
+    assert "reward critique +0.5, initial_ranking masked · full colour is 0.5" in head
+    assert text == "[critique +]a<[critique -]b[no segment]>&[initial_ranking masked]é🙂[no segment] c▯"
+    assert re.findall(r"<sup>(.*?)</sup>", shown.html) == re.findall(r"\[(.*?)\]", text)
     spans = re.findall(r"<span[^>]*>", shown.html)
-    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid segments are filled"
-    assert ["dotted" in span for span in spans] == [False] * 5 + [True] * 2 + [False] * 3, "masked ones underlined"
+    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid tokens are filled"
+    assert ["dotted" in span for span in spans] == [False] * 3 + [True] * 7, "masked ones underlined"
 
 
 def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
     samples = [sample(role, reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
-    shown = conversation(samples, segment_centred(samples), "two & two")
+    shown = show.conversation(samples, segment_centred(samples), "two & two")
     assert shown.html.count("<tr>") == 3 and shown.html.count("<td") == 9 and "two &amp; two" in shown.html
-    assert "critique, reward +1, advantage +0.5" in shown.html and "advantage -0.5" in shown.html
+    assert "id 0, credit +0.5" in shown.html and "id 0, credit -0.5" in shown.html
     assert shown.text.splitlines()[0] == "two & two"
-    assert "agent 1, verdict: reward critique +1, initial_ranking masked" in shown.text
-    assert list(legend(samples)) == ["critique", "initial_ranking"]
+    assert "agent 1, verdict · policy shared · 10 tokens · reward critique +1, initial_ranking masked" in shown.text
 
 
-def test_a_plain_reward_is_one_segment_and_lengths_must_agree() -> None:
-    shown = paid(sample().reply.earns(1.0), [1.0] * 10)
-    assert "whole reply, reward +1" in shown.html and shown.text.startswith("[whole reply +1: ")
-    for wrong in (1, 11):
-        with pytest.raises(ValueError, match=f"10 tokens, {wrong} values"):
-            paid(sample(), [0.0] * wrong)
+def test_every_sample_of_a_conversation_needs_its_advantages() -> None:
     with pytest.raises(ValueError, match="1 samples, 0 lists"):
-        conversation([sample()], [])
+        show.conversation([sample()], [])

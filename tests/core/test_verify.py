@@ -34,6 +34,7 @@ def test_hostile_pairs(name, kind, pair, expected):
         (r"42\%", "0.42", True),
         ("5", r"5\text{ cm}", True),
         ("7", r"\boxed{7}", True),
+        ("1/2", r"\boxed{0.5} = \boxed{\frac{1}{2}}", True),
         # what math-verify calls equal and is not
         ("42", "43=42", False),
         ("42", r"42\%", False),
@@ -42,6 +43,9 @@ def test_hostile_pairs(name, kind, pair, expected):
         # several answers, near misses, other digits
         ("42", "42 or 43", False),
         ("42", r"\boxed{41}\boxed{42}", False),
+        ("42", r"\boxed{42} \boxed{\boxed{42}}", False),
+        ("42", "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10)), False),
+        (r"\boxed{4} or \boxed{5}", "4", None),
         ("42", "\u0664\u0662", False),
         ("(1,2)", "(2,1)", False),
         ("[1,2)", "(1,2]", False),
@@ -181,7 +185,7 @@ def test_a_number_too_long_to_write_is_no_answer_and_no_gold(kind):
 def test_no_answer_is_wrong_and_an_unknown_kind_the_users_error():
     assert [verify(kind, None, "x").verdict for kind in KINDS] == ["wrong"] * 5
     for ask in (lambda: verify("latex", "1", "1"), lambda: valid("latex", "1")):
-        with pytest.raises(ValueError, match="kind='latex': allowed is math, choice, exact, float, code"):
+        with pytest.raises(ValueError, match="kind must be one of math, choice, exact, float, code, got 'latex'"):
             ask()
 
 

@@ -18,7 +18,7 @@ from widen import widen
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
-from coevolve import choices, config, policies, prompts
+from coevolve import checks, config, policies, prompts
 from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.learner import learn
 from coevolve.loop import train
@@ -72,7 +72,7 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
 def test_the_ranks_are_those_of_this_vllm():
     from vllm.config.lora import MaxLoRARanks
 
-    assert get_args(MaxLoRARanks) == choices.VLLM_RANKS
+    assert get_args(MaxLoRARanks) == checks.VLLM_RANKS
 
 
 @pytest.mark.parametrize("heat", [None, 0.6])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from coevolve.choices import VLLM_RANKS
+from coevolve.checks import VLLM_RANKS
 from coevolve.driver import Engine, Ticket
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy

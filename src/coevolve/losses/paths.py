@@ -11,8 +11,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from coevolve.checks import among
-from coevolve.choices import LOSSES
+from coevolve.checks import LOSSES, among
 from coevolve.losses.chunked import Tokens, TorchRows, run
 from coevolve.losses.reference import Objective, PolicyLoss, raised, statistics
 
