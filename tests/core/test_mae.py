@@ -154,19 +154,10 @@ def test_a_proposer_sees_questions_and_never_an_answer(variant: str) -> None:
         seen += [turn for turn in asked if turn.role == "proposer"]
         for name, pool in mae.pools.items():
             pool.extend(item for outcome in outcomes for item in outcome.adds[name])
-<<<<<<< HEAD
-    assert len(mae.questions) == 9 and len(mae.pairs) == 72
+    assert len(mae.pools["questions"]) == 9 and len(mae.pools["pairs"]) == 72
     before, after = mae.proposer_reference.prompt.split("{reference}")
-    known = {f"{before}{question}{after}" for question in mae.questions.items}
+    known = {f"{before}{question}{after}" for question in mae.pools["questions"].items}
     assert {*prompts(seen)} <= known and not any("GOLD" in prompt for prompt in prompts(seen))
-=======
-    assert len(mae.pools["questions"]) > len(mae.world.seeds()) and len(mae.pools["pairs"]) == 800
-    before, after = mae.proposer_reference.prompt.split("{reference}")
-    for prompt in prompts(seen):
-        question = prompt.removeprefix(before).removesuffix(after)
-        assert before + question + after == prompt and "GOLD" not in prompt
-        assert question in set(mae.pools["questions"].items) and tiny.split(question) == "train"
->>>>>>> c3
 
 
 def test_a_held_out_question_is_assessed_but_never_enters_the_pool() -> None:
@@ -183,18 +174,10 @@ def test_pools_are_read_as_of_the_start_of_the_step() -> None:
     outcomes, _, mae = run(say, 9, setting="no", solves=8)
     for i, outcome in enumerate(outcomes):
         drawn = {tag(text(s.reply.turn), "question") for s in outcome.samples if s.role != "proposer"}
-<<<<<<< HEAD
         assert drawn <= {"1+1", f"{i}+0"}
         assert outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
-    assert mae.questions.items == ["1+1"] and mae.pairs.items == []
-    mae.pairs.extend([("8+8", "16")])
-=======
-        assert (
-            drawn <= {"1+1", f"{i}+0"} and outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
-        )
     assert mae.pools["questions"].items == ["1+1"] and mae.pools["pairs"].items == []
     mae.pools["pairs"].extend([("8+8", "16")])
->>>>>>> c3
     _, asked = scripted(mae, lambda turn: "none")  # nothing is answered: the Judge draws what earlier steps left
     assert text(asked[-1]) == "judge<question>8+8</question><answer>16</answer>"
 
