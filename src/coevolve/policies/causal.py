@@ -1,7 +1,6 @@
 """A language model that speaks (turns to replies) and can be trained (token ids to hidden states).
 
-Knows tokens and text, but neither methods nor rewards. A plain Qwen2 is sampled by `sampler`, any other causal model
-of `transformers` by its own `generate`.
+Knows tokens and text, but neither methods nor rewards.
 """
 
 import codecs
@@ -9,6 +8,7 @@ import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import accumulate
 from os.path import commonprefix
 from pathlib import Path
@@ -21,10 +21,10 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
-from coevolve.policies import hf_generate
+from coevolve.policies import sampler
 from coevolve.policies.packing import Example, divide_by_temperature, pack
 from coevolve.policies.qwen2 import Decoder, supports
-from coevolve.policies.sampler import Completion, Request, in_batches, sample
+from coevolve.policies.sampler import Completion, Request
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
@@ -147,9 +147,10 @@ class Policy:
             requests.append(Request(tuple(prompt), turn.key, heat, min(limit, context - len(prompt))))
         with self.active():
             if supports(self.plain_model):
-                done = sample(Decoder(self.plain_model), requests, self.end_ids)
+                answer = partial(sampler.decode, Decoder(self.plain_model), self.end_ids)
             else:
-                done = in_batches(requests, lambda batch: hf_generate.generate(self.model, batch, self.end_ids))
+                answer = partial(sampler.generate, self.plain_model, self.end_ids)
+            done = sampler.sample(requests, answer)
         asked = zip(turns, requests, done, strict=True)
         return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
