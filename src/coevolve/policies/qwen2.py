@@ -19,10 +19,11 @@ def supports(model: Any) -> bool:
         return False
     config: Any = model.config
     parts = [part for layer in model.model.layers for part in _projections(layer)]
-    plain = all(type(getattr(part, "base_layer", part)) is nn.Linear for part in parts)  # of LoRA: what it adapts
+    linear = all(type(getattr(part, "base_layer", part)) is nn.Linear for part in parts)  # of LoRA: what it adapts
+    variants = any(getattr(part, "lora_variant", {}) for part in parts)  # DoRA, say
     windows = any(kind != "full_attention" for kind in config.layer_types)
     static_rope = config.rope_parameters["rope_type"] == "default"
-    return plain and not windows and static_rope and config.hidden_act == "silu"
+    return linear and not variants and not windows and static_rope and config.hidden_act == "silu"
 
 
 def _projections(layer: Any) -> list[Any]:
