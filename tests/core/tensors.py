@@ -53,9 +53,7 @@ def draw(model, prompts, keys=None, temperatures=1.0, limits=16, ends=(END,)):
     keys = range(count) if keys is None else keys
     heats = temperatures if isinstance(temperatures, list) else [temperatures] * count
     limits = limits if isinstance(limits, list) else [limits] * count
-    asked = [
-        Request(tuple(p), key, heat, limit) for p, key, heat, limit in zip(prompts, keys, heats, limits, strict=True)
-    ]
+    asked = [Request(tuple(p), *rest) for p, *rest in zip(prompts, keys, heats, limits, strict=True)]
     return sample(asked, partial(decode, Decoder(model), ends))
 
 

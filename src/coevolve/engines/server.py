@@ -48,7 +48,8 @@ class ServedPolicy(Engine):
         if not self.model:
             raise ValueError(f"model {address!r} is a server and must end in #MODEL")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        timeout, workers = (_setting(*setting) for setting in SETTINGS.items())
+        settings = {field: os.environ.get(field, default) for field, default in SETTINGS.items()}
+        timeout, workers = (typed(field, text, POSITIVE) for field, text in settings.items())
         self.errors = openai.OpenAIError
         self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=timeout, max_retries=retries)
         try:
@@ -119,11 +120,6 @@ class ServedPolicy(Engine):
         used: dict[str, float] = {f"{key}/{self.name}": value for key, value in self.used.items()}
         self.used = Counter(dict.fromkeys(self.used, 0))
         return used
-
-
-def _setting(name: str, default: str) -> float:
-    value: float = typed(name, os.environ.get(name, default), POSITIVE)
-    return value
 
 
 def _line(error: Exception) -> str:

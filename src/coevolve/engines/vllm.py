@@ -87,14 +87,13 @@ class VLLM(Engine):
         policy, ticket = self.policies[turn.policy], str(next(self.tickets))
         prompt = policy.render(turn.messages)
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
-        seed = int(noise(turn.key, 1)[0] * 2**31)
         params = SamplingParams(
             temperature=heat,
             max_tokens=limit,
-            seed=seed,
             logprobs=0,
             detokenize=False,
-            stop_token_ids=[*policy.end_ids],
+            stop_token_ids=sorted(policy.end_ids),
+            seed=int(noise(turn.key, 1)[0] * 2**31),
         )
         self.waiting[ticket] = turn, prompt, heat
         lora = self.loras.get(turn.policy)
