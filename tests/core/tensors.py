@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -10,7 +11,7 @@ from coevolve import prompts
 from coevolve.learner import learn
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
-from coevolve.policies.sampler import Request, sample
+from coevolve.policies.sampler import Request, decode, sample
 from coevolve.types import Reply, Turn
 
 END = 3
@@ -52,10 +53,8 @@ def draw(model, prompts, keys=None, temperatures=1.0, limits=16, ends=(END,)):
     keys = range(count) if keys is None else keys
     heats = temperatures if isinstance(temperatures, list) else [temperatures] * count
     limits = limits if isinstance(limits, list) else [limits] * count
-    asked = [
-        Request(tuple(p), key, heat, limit) for p, key, heat, limit in zip(prompts, keys, heats, limits, strict=True)
-    ]
-    return sample(Decoder(model), asked, ends)
+    asked = [Request(tuple(p), *rest) for p, *rest in zip(prompts, keys, heats, limits, strict=True)]
+    return sample(asked, partial(decode, Decoder(model), ends))
 
 
 def teacher_forced(model, prompt, ids, temperature=1.0):

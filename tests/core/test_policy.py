@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import tinyworld
-from coevolve.policies import find, hf_generate, sampler
+from coevolve.policies import find, sampler
 from coevolve.policies.causal import Policy
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
 from coevolve.policies.qwen2 import supports
@@ -182,8 +182,8 @@ def test_other_architectures_go_through_transformers(stranger, monkeypatch):
         expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, heat)
         torch.testing.assert_close(torch.tensor(reply.logprobs), expected, atol=1e-4, rtol=0)
     monkeypatch.setattr(sampler, "POSITIONS", 40)
-    sizes, whole = [], hf_generate.generate
-    monkeypatch.setattr(hf_generate, "generate", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
+    sizes, whole = [], sampler.generate
+    monkeypatch.setattr(sampler, "generate", lambda *asked: sizes.append(len(asked[-1])) or whole(*asked))
     assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
     assert len(sizes) > 1, "in batches that fit into memory"
     short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)

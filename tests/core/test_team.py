@@ -76,7 +76,7 @@ def test_adapters_share_one_base_that_stays_frozen():
     said, plain = team.generate([ask("q", key) for key in range(8)]), base.generate([ask(key=key) for key in range(8)])
     assert [reply.text for reply in said] == [reply.text for reply in plain], "untrained, it says what the base says"
     own = [part for name in "pqs" for part in team.policies[name].parameters()]
-    assert len(own) == len(set(own)) and sum(part.numel() for part in own) < base.size
+    assert len(own) == len(set(own)) and sum(part.numel() for part in own) < base.model.num_parameters()
     assert not torch.equal(weights_of(team.policies["p"]), weights_of(team.policies["q"])), "each draws its own"
     kept = {name: part.clone() for name, part in team.first.model.named_parameters() if "lora" not in name}
     for _ in range(3):
@@ -110,6 +110,11 @@ def test_bases_may_differ_and_answers_come_back_in_order():
     replies = made("pq", q="tiny").generate(turns)
     assert [reply.turn for reply in replies] == turns and replies[0].text == replies[2].text
     assert replies[0].text == policies.load("tiny").generate([turns[0]])[0].text
+
+
+def test_a_turn_of_a_policy_that_is_not_in_the_team_is_one_clear_line():
+    with pytest.raises(ValueError, match="^policy of a turn must be one of p, q, got 'solver'$"):
+        made("pq").generate([ask("p"), ask("solver")])
 
 
 @dataclass(kw_only=True)
