@@ -32,8 +32,7 @@ class Tokens:
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
         """Return the objective's value."""
-        known = self.advantages_T, self.old_logprobs_T, self.weights_T
-        return self.objective.judge(logprobs_T, entropy_T, *known)
+        return self.objective.judge(logprobs_T, entropy_T, self.advantages_T, self.old_logprobs_T, self.weights_T)
 
     def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the objective's derivatives by log-probabilities and entropies, per unit of logit.
@@ -135,11 +134,9 @@ class ForwardGradient(torch.autograd.Function):
     """A loss as one node of the graph, which holds the gradient ready."""
 
     @staticmethod
-    def forward(
-        ctx: Any, loss: Tensor, hidden_TH: Tensor, head_VH: Tensor, grad_TH: Tensor | None, grad_VH: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, loss: Tensor, hidden_TH: Tensor, head_VH: Tensor, *gradients: Tensor | None) -> Tensor:
         """Return the loss as it is, differentiable in hidden states and head."""
-        ctx.save_for_backward(grad_TH, grad_VH)
+        ctx.save_for_backward(*gradients)
         ctx.dtypes = hidden_TH.dtype, head_VH.dtype
         return loss.clone()
 

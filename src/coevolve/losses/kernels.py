@@ -43,7 +43,7 @@ def _target(line, targets, row, columns, peak):
 
 @triton.jit
 def _statistics(
-    logits, columns, targets, logprobs, entropy, tops, totals, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
+    logits, columns, targets, logprobs, entropy, tops, sums, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
 ):
     """Write a row's log-probability and entropy, its maximum, and its sum of exp((x - maximum) / temperature).
 
@@ -72,22 +72,12 @@ def _statistics(
     tl.store(logprobs + row, (x - top) * inverse - tl.log(total))
     tl.store(entropy + row, tl.log(total) - inverse * moment / total)
     tl.store(tops + row, top)
-    tl.store(totals + row, total)
+    tl.store(sums + row, total)
 
 
 @triton.jit
 def _gradient(
-    logits,
-    columns,
-    targets,
-    slopes,
-    bonuses,
-    entropy,
-    tops,
-    totals,
-    inverse,
-    UNITS: tl.constexpr,
-    THREADS: tl.constexpr,
+    logits, columns, targets, slopes, bonuses, entropy, tops, sums, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
 ):
     """Overwrite a row's logits with slope ([j = target] - p_j) - bonus p_j (log p_j + entropy).
 
@@ -95,7 +85,7 @@ def _gradient(
     """
     row, width = tl.program_id(0), tl.cdiv(columns, LANE) * LANE
     line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
-    top, total, slope = tl.load(tops + row), tl.load(totals + row), tl.load(slopes + row)
+    top, total, slope = tl.load(tops + row), tl.load(sums + row), tl.load(slopes + row)
     bonus = 0.0 if bonuses is None else tl.load(bonuses + row)
     level = -(bonus * (tl.load(entropy + row) - tl.log(total)) + slope) / total
     tilt = -bonus * inverse / total

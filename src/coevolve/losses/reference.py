@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from coevolve.checks import among
+from coevolve.choices import LOSSES
+
 SATURATION = 20.0  # the ratio stops growing at e^20: the loss stays finite whatever the policies have become
 
 
@@ -26,11 +29,16 @@ class PolicyLoss:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised; see `judge`."""
+    """What is minimised; see `judge`. Raises ValueError naming a field that is not allowed."""
 
-    kind: str = "ppo"
-    clip: tuple[float, float] = (0.2, 0.28)
+    kind: str = "ppo"  # or "importance" or "reinforce"
+    clip: tuple[float, float] = (0.2, 0.28)  # (low, high): how far below and above 1 ratios count, each at least 0
     entropy_coef: float = 0.0
+
+    def __post_init__(self) -> None:
+        among("kind", self.kind, LOSSES)
+        if len(self.clip) != 2 or not all(bound >= 0 for bound in self.clip):
+            raise ValueError(f"clip must be (low, high), each at least 0, got {self.clip}")
 
     def judge(
         self,
