@@ -87,7 +87,6 @@ class Trainer:
                 reference=self.team.references.get(name),
                 kl_coef=self.method.kl_coef,
                 value=self.team.values.get(name),
-                ranks=self.ranks,
             )
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
@@ -138,8 +137,6 @@ def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Join the policies' learning metrics: counts add up, everything else is averaged."""
     if len(learnt) < 2:
         return dict(next(iter(learnt.values()), {}))
-    names = next(iter(learnt.values()))
-    total = {name: sum(metrics[name] for metrics in learnt.values()) for name in names}
-    joined = {name: value if name in COUNTS else value / len(learnt) for name, value in total.items()}
-    joined |= {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}
-    return joined
+    joined = record.means(pair for metrics in learnt.values() for pair in metrics.items())
+    joined |= {name: sum(metrics[name] for metrics in learnt.values()) for name in COUNTS}
+    return joined | {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}

@@ -10,8 +10,7 @@ import torch
 from test_losses_paths import FACTS, assert_same, outcome, problem
 
 from coevolve.losses import kernels, policy_loss, selective_logprobs
-from coevolve.losses.chunked import Tokens
-from coevolve.losses.reference import Objective
+from coevolve.losses.reference import Tokens
 
 # Rows shorter than, equal to and longer than one step of the kernels, and not a multiple of anything.
 COLUMNS = {torch.float32: [1, 64, 1300], torch.bfloat16: [2, 2500]}
@@ -72,7 +71,7 @@ def through_kernels(logits, targets, old=None, **objective):
     """Log-probabilities, entropies and the gradient that the kernels make of these logits."""
     rows, columns = logits.shape
     kernel = kernels.TritonRows(logits, rows, columns)
-    tokens = Tokens(targets, torch.ones(rows), old, torch.ones(rows), 1.0, Objective(**objective))
+    tokens = Tokens(targets, torch.ones(rows), old, torch.ones(rows), **objective)
     logprobs, entropy = torch.empty(rows), torch.empty(rows)
     return logprobs, entropy, kernel(kernel.logits_CV.copy_(logits), tokens, logprobs, entropy, True)
 

@@ -5,14 +5,13 @@ What the objective is worth to each token is computed between them, in torch. A 
 
 # mypy: ignore-errors
 
-from contextlib import nullcontext
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from coevolve.losses.chunked import Tokens, TorchRows
+from coevolve.losses.chunked import TorchRows
+from coevolve.losses.reference import Tokens
 
 LOWEST = tl.constexpr(-1e30)  # stands in for minus infinity where it would meet a 0
 LANE = tl.constexpr(64)  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
@@ -118,7 +117,6 @@ class TritonRows(TorchRows):
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
         self.whole_CV = hidden_TH.new_empty(rows, -(-columns // LANE.value) * LANE.value)
         self.logits_CV = self.whole_CV[:, :columns]
-        self.device = torch.cuda.device(hidden_TH.device) if hidden_TH.is_cuda else nullcontext()
 
     def __call__(
         self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
@@ -128,7 +126,7 @@ class TritonRows(TorchRows):
         self.whole_CV[:rows, columns:] = -torch.inf
         shape, line = launch(columns, logits_CV.element_size()), (logits_CV, columns, tokens.targets_T)
         row = entropy_C, torch.empty_like(entropy_C), torch.empty_like(entropy_C), 1 / tokens.temperature
-        with self.device:
+        with torch.cuda.device_of(logits_CV):
             _statistics[(rows,)](*line, logprobs_C, *row, **shape)
             if not gradient:
                 return None

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from coevolve.checks import among
-from coevolve.losses.chunked import Tokens, TorchRows, run
-from coevolve.losses.reference import Objective, PolicyLoss, raised, statistics
+from coevolve.losses.chunked import TorchRows, run
+from coevolve.losses.reference import PolicyLoss, Tokens, raised, statistics
 
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 VARIABLE = "COEVOLVE_LOSS_PATH"
@@ -49,8 +49,7 @@ def policy_loss(
     """
     if weights_T is None:
         weights_T = torch.full_like(advantages_T, 1 / max(len(hidden_TH), 1), dtype=raised(hidden_TH.dtype))
-    aim = Objective(**objective)
-    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, aim)
+    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, **objective)
     _check(hidden_TH, head_VH, tokens)
     path = _choose(path, hidden_TH)
     if path == "reference":
