@@ -12,10 +12,7 @@ from statistics import fmean
 from coevolve.credit import gae, mean_reward, segment_centred
 from coevolve.types import Sample
 
-EPSILON = 1e-8
-
 Advantages = Sequence[Sequence[float | None]]
-Estimator = Callable[..., Advantages]  # of samples, and what WITH_VALUES and WITH_KL say
 
 
 def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
@@ -71,7 +68,7 @@ reinforce_pp_by_role = partial(reinforce_pp, by_role=True)  # no interaction typ
 
 WITH_VALUES = ("gae",)  # these take an estimate of the expected reward per token as well
 WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")  # these take log-ratios to the starting policy as well
-ESTIMATORS: dict[str, Estimator] = {
+ESTIMATORS: dict[str, Callable[..., Advantages]] = {
     "task_relative": task_relative,
     "group_mean": group_mean,
     "reinforce_pp": reinforce_pp,
@@ -105,7 +102,7 @@ def _centred(rewards: list[float]) -> list[float]:
 
 
 def _standardised(centred: list[float]) -> list[float]:
-    scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
+    scale = math.sqrt(fmean(value**2 for value in centred)) + 1e-8
     return [value / scale for value in centred]
 
 

@@ -35,6 +35,7 @@ class Trainer:
         """Load the policies; ValueError in one line, before any model loads, when data or memory do not suffice."""
         method = run.protocol
         self.run, self.method, self.ranks = run, method, Ranks()
+        self.key = run.seed, EVALUATION  # of evaluation episodes
         self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
         memory.check(run)
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
@@ -95,11 +96,7 @@ class Trainer:
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `held_out.score`."""
-        return score(self.engine, self.method, self.items[split], setup, key=self.key(), play=self.ranks.play)
-
-    def key(self, *more: int) -> tuple[int, ...]:
-        """The key of evaluation episodes."""
-        return (self.run.seed, EVALUATION, *more)
+        return score(self.engine, self.method, self.items[split], setup, key=self.key, play=self.ranks.play)
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything the next step depends on."""

@@ -16,7 +16,6 @@ from coevolve.checks import among
 from coevolve.losses.chunked import TorchRows, run
 from coevolve.losses.reference import PolicyLoss, Tokens, raised, statistics
 
-DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 VARIABLE = "COEVOLVE_LOSS_PATH"
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
 # 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, about what its caches hold.
@@ -113,7 +112,7 @@ def _check(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens) -> None:
     if hidden_TH.ndim != 2 or head_VH.ndim != 2 or hidden_TH.shape[1] != head_VH.shape[1]:
         shapes = f"{tuple(hidden_TH.shape)} and {tuple(head_VH.shape)}"
         raise ValueError(f"hidden_TH and head_VH must have shapes (T, H) and (V, H), got {shapes}")
-    if hidden_TH.dtype not in DTYPES or hidden_TH.dtype != head_VH.dtype:
+    if hidden_TH.dtype not in (torch.bfloat16, torch.float32, torch.float64) or hidden_TH.dtype != head_VH.dtype:
         got = f"{hidden_TH.dtype} and {head_VH.dtype}"
         raise ValueError(f"hidden_TH and head_VH must both be bfloat16, float32 or float64, got {got}")
     if tokens.targets_T.dtype != torch.long:

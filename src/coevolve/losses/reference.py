@@ -99,8 +99,7 @@ def raised(dtype: torch.dtype) -> torch.dtype:
 
 def statistics(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1) -> tuple[Tensor, Tensor]:
     """Return the targets' log-probabilities (T,) and the distributions' entropies (T,), in float32 at least."""
-    logits_TV = hidden_TH @ head_VH.T
-    logits_TV = logits_TV.to(raised(logits_TV.dtype)) / temperature
+    logits_TV = (hidden_TH @ head_VH.T).to(raised(hidden_TH.dtype)) / temperature
     logprobs_TV = logits_TV.log_softmax(-1)
     entropy_T = -(logprobs_TV.exp() * logprobs_TV.clamp(min=-1e30)).sum(-1)  # 0 log 0 is 0
     return logprobs_TV.gather(-1, targets_T[:, None])[:, 0], entropy_T
