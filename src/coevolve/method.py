@@ -7,7 +7,6 @@ the algorithm. The loop calls what stands here and probes for nothing else.
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
@@ -29,11 +28,12 @@ if TYPE_CHECKING:
     from coevolve.record import Recorder
 
 
-@cache
+PAPERS = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
+
+
 def training(name: str) -> Mapping[str, Any]:
     """Return a paper's values of the fields of a Run, from papers/training.toml."""
-    tables = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
-    return {field: tuple(value) if isinstance(value, list) else value for field, value in tables[name].items()}
+    return {field: tuple(value) if isinstance(value, list) else value for field, value in PAPERS[name].items()}
 
 
 @dataclass(kw_only=True)
