@@ -92,25 +92,22 @@ def learn(
 
 
 def _advantages(
-    samples: Sequence[Sample], estimator: str, most: int, reference: Policy | None, beta: float, value: ValueHead | None
+    samples: Sequence[Sample], estimator: str, micro_tokens: int, reference: Policy | None, kl_coef: float, value: Any
 ) -> tuple[Advantages, dict[str, float]]:
-    """Return the estimator's advantages, and the mean log-ratio `kl` to the reference where there is a penalty.
-
-    `most` is the micro_tokens, `beta` the kl_coef.
-    """
+    """Return the estimator's advantages, and the mean log-ratio `kl` to the reference where there is a penalty."""
     among("advantage", estimator, ESTIMATORS)
     for reply in (sample.reply for sample in samples):
         if len(reply.logprobs) != len(reply.ids):
             told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
             raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
-    if beta:
+    if kl_coef:
         if reference is None or estimator not in WITH_KL:
             raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
-        ratios = _log_ratios(samples, reference, most)
-        return ESTIMATORS[estimator](samples, ratios, beta), {"kl": _mean(ratios, 0.0)}
+        ratios = _log_ratios(samples, reference, micro_tokens)
+        return ESTIMATORS[estimator](samples, ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
     if value is None and estimator in WITH_VALUES:
         raise ValueError(f"advantage {estimator!r} needs a value head, got none")
-    known = () if value is None else (value.observe(samples, most),)
+    known = () if value is None else (value.observe(samples, micro_tokens),)
     return ESTIMATORS[estimator](samples, *known), {}
 
 
