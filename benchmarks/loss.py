@@ -68,10 +68,8 @@ class Problem:
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        share_T = torch.full_like(self.advantages_T, 1 / self.case.T)
-        settings = {"clip": CLIP, "entropy_coef": self.case.bonus}
-        known = reference.Tokens(self.targets_T, self.advantages_T, self.old_T, share_T, **settings)
-        return known.judge(logprobs_T, entropy_T).loss
+        known = reference.Tokens(*self.given[2:], torch.ones_like(self.old_T), clip=CLIP, entropy_coef=self.case.bonus)
+        return known.judge(logprobs_T, entropy_T).loss / self.case.T
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""
