@@ -113,8 +113,7 @@ class Steps:
         if not turns or not all(isinstance(turn, Turn) for turn in turns):
             wanted = "a Turn or a non-empty list of Turns (an episode inside an episode needs `yield from`)"
             raise TypeError(f"episode {self.index} yielded {asked!r}: yield {wanted}")
-        for number, turn in enumerate(turns, len(self.replies)):
-            self.asked.append(replace(turn, key=(*self.key, self.index, number)))
+        self.asked = [replace(turn, key=(*self.key, self.index, n)) for n, turn in enumerate(turns, len(self.replies))]
 
 
 def play(
