@@ -30,7 +30,7 @@ def main(out: Path, plain: bool) -> None:
     states, found = policy.states, {}
     policy.states = lambda examples: passes.append(len(examples)) or states(examples)
     team.optimizers["p"].step = lambda: found.update({k: p.grad.clone() for k, p in policy.model.named_parameters()})
-    settings = {"estimator": "task_relative", "entropy_coef": 0.01, "grad_clip": None, "ranks": ranks}
+    settings = {"estimator": "task_relative", "entropy_coef": 0.01, "grad_clip": None}
     learn(policy, team.optimizers["p"], samples, micro_tokens=10**6 if plain else 20, **settings)
     save_file(found, out / f"{ranks.index}.safetensors")
     (out / f"{ranks.index}.json").write_text(json.dumps({"passes": passes, "packed": policy.shares_prompts}))

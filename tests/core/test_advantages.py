@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp, reinforce_pp_by_role, task_relative, token_whiten
+from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp, reinforce_pp_by_role, task_relative
 from coevolve.types import Reply, Turn
 
 
@@ -33,28 +33,12 @@ def test_task_relative_uses_the_population_deviation():
     assert [v[0] for v in values] == pytest.approx([-(1 / 3) / deviation] * 2 + [(2 / 3) / deviation], abs=1e-6)
 
 
-@pytest.mark.parametrize("estimator", [task_relative, token_whiten, group_mean, reinforce_pp, reinforce_pp_by_role])
+@pytest.mark.parametrize("estimator", [task_relative, group_mean, reinforce_pp, reinforce_pp_by_role])
 def test_equal_rewards_and_single_replies_give_exact_zeros(estimator):
     judge = 0.1 if estimator is reinforce_pp else 0.7  # which pools the roles of a policy
     samples = [sample("solver", 0.1, 2)] * 3 + [sample("judge", judge, 2), sample("solver", 0.1, 0)]
     assert estimator(samples) == [[0.0, 0.0]] * 4 + [[]]
     assert estimator([sample("solver", 0.1, 0)]) == [[]] and estimator([]) == []
-
-
-def test_token_whiten_weighs_sequences_by_their_length():
-    # centred rewards 0.5 on one token, -0.5 on three: mean -0.25, squares 0.5625 + 3 * 0.0625 = 0.75, over 3
-    long, short = sample("solver", 0.0, 3), sample("solver", 1.0, 1)
-    values = token_whiten([short, long])
-    assert values[0] == pytest.approx([0.75 / math.sqrt(0.25 + 1e-8)])
-    assert values[1] == pytest.approx([-0.25 / math.sqrt(0.25 + 1e-8)] * 3)
-    assert sum(values[0] + values[1]) == pytest.approx(0)
-
-
-def test_token_whiten_keeps_roles_apart():
-    one = token_whiten([sample("a", 0.0, 2), sample("a", 1.0, 2)])
-    both = token_whiten([sample("a", 0.0, 2), sample("b", 5.0, 9), sample("a", 1.0, 2), sample("b", 7.0, 1)])
-    assert [both[0], both[2]] == one
-    assert token_whiten([sample("a", 0.0, 1), sample("a", 1.0, 0)]) == [[0.0], []]
 
 
 def test_group_mean_subtracts_the_siblings_of_the_same_role():

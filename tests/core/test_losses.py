@@ -152,6 +152,12 @@ def test_weights(kind, expected):
     torch.testing.assert_close(weights([1, 3, 0], kind, 10), torch.tensor(expected, dtype=D))
 
 
+@pytest.mark.parametrize("clip", [(-0.1, 0.2), (0.2, math.nan), (0.2,), (0.1, 0.2, 0.3)])
+def test_a_clip_range_that_is_none_is_named(clip):
+    with pytest.raises(ValueError, match=r"^clip must be \(low, high\), each at least 0, got \("):
+        loss_of(NOW, [1.0] * 3, OLD, clip=clip)
+
+
 def test_weights_name_what_is_wrong():
     with pytest.raises(ValueError, match="length_norm.*token_mean"):
         weights([1], "mean")
