@@ -14,12 +14,7 @@ def sample(role, reward, tokens=1, group=None):
 
 
 def test_task_relative_standardises_each_role_on_its_own():
-    samples = [
-        sample("solver", 1.0, 2),
-        sample("judge", 10.0, 1),
-        sample("solver", 0.0, 3),
-        sample("judge", 4.0, 0),
-    ]
+    samples = [sample("solver", 1.0, 2), sample("judge", 10.0, 1), sample("solver", 0.0, 3), sample("judge", 4.0, 0)]
     solver, judge, low, cut = task_relative(samples)
     assert solver == pytest.approx([0.5 / (0.5 + 1e-8)] * 2)
     assert low == pytest.approx([-0.5 / (0.5 + 1e-8)] * 3)

@@ -58,10 +58,7 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
 
 @pytest.mark.parametrize("capability", [90, *(pytest.param(one, marks=pytest.mark.thorough) for one in (80, 100))])
 @pytest.mark.parametrize("word", ["bf16", pytest.param("fp32", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(
-    ("name", "flags"),
-    [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})],
-)
+@pytest.mark.parametrize(("name", "flags"), [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})])
 def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name, flags, tmp_path, monkeypatch):
     from coevolve.losses import kernels
 
