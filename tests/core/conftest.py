@@ -8,10 +8,11 @@ from random import Random
 
 import pytest
 from hypothesis import strategies as st
+from scripted import Scripted, begun, text
 
-from coevolve.driver import Batched, Steps, play
+from coevolve.driver import Steps, play
 from coevolve.method import Method
-from coevolve.types import Outcome, Reply, Turn
+from coevolve.types import Outcome, Turn
 from tinyworld import programs
 
 SUM = re.compile(r"(?:\w+: )?([0-9])\+([0-9])")
@@ -36,14 +37,6 @@ def corpus(*kinds: str) -> list:
     found = [pytest.param(entry, id=entry["id"]) for entry in CORPUS if entry["kind"] in kinds]
     assert {entry.values[0]["kind"] for entry in found} == {*kinds}
     return found
-
-
-class Scripted(Batched):
-    """An engine that replies what `say` returns for a turn; `asked` holds every turn in order."""
-
-    def __init__(self, say: Callable[[Turn], str]):
-        self.asked: list[Turn] = []
-        super().__init__(lambda turns: self.asked.extend(turns) or [Reply(turn, say(turn)) for turn in turns])
 
 
 class Sums:
@@ -95,11 +88,6 @@ class Sums:
         return plan == "add" if self.valid(question) else None
 
 
-def text(turn: Turn) -> str:
-    """What a turn asks."""
-    return turn.messages[0]["content"]
-
-
 def prompts(turns: Iterable[Turn]) -> list[str]:
     """What turns ask."""
     return [text(turn) for turn in turns]
@@ -121,7 +109,7 @@ def scripted(
 
 def by_hand(method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()) -> Steps:
     """Answer an episode by hand, wave after wave."""
-    steps = Steps(method.observed(Random(seed)), Scripted(lambda turn: ""), key)
+    steps = begun(method, seed, key)
     for wave in waves:
         steps.answer(wave)
     return steps
