@@ -73,16 +73,16 @@ def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name
             assert bool(re.search(r"STG\.E\S*\.128", code)) == (name == "_gradient")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "capability", "package", "why"),
-    [
-        (torch.bfloat16, (9, 0), True, ""),
-        (torch.float32, (8, 0), True, ""),
-        (torch.float64, (9, 0), True, "takes bfloat16"),
-        (torch.float32, (7, 5), True, "needs an NVIDIA GPU"),
-        (torch.float32, (9, 0), None, "needs the package triton"),
-    ],
-)
+GPUS = [
+    (torch.bfloat16, (9, 0), True, ""),
+    (torch.float32, (8, 0), True, ""),
+    (torch.float64, (9, 0), True, "takes bfloat16"),
+    (torch.float32, (7, 5), True, "needs an NVIDIA GPU"),
+    (torch.float32, (9, 0), None, "needs the package triton"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "capability", "package", "why"), GPUS)
 def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, package, why):
     monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
