@@ -1,20 +1,18 @@
 """Notebook HTML: text from a model is shown and never interpreted; only tags an untrusted notebook keeps."""
 
 import html
-import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+from core.conftest import corpus
 
 from coevolve import show
 from coevolve.credit import segment_centred
 from coevolve.show_segments import conversation, legend, paid
 from coevolve.types import Outcome, Reply, Sample, Turn
 
-LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
-HOSTILE = [line["input"] for line in map(json.loads, LINES) if line["kind"] == "html_text"]
+HOSTILE = [entry.values[0]["input"] for entry in corpus("html_text")]
 HOSTILE += [
     "\u202eevil\u2066",
     "a\x00b\x9bc\u2028d\ud800",
@@ -23,8 +21,10 @@ HOSTILE += [
     "$x$ &lt;",
 ]
 TAGS = set("div details summary table tr th td pre span sup b code p".split())
-STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
-STYLES |= {"border-bottom", "max-width"}
+STYLES = set(
+    """background-color white-space overflow-wrap margin text-align vertical-align padding border
+    border-bottom max-width""".split()
+)
 
 
 class Page(HTMLParser):
