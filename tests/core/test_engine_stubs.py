@@ -2,43 +2,30 @@
 
 import json
 import sys
+from collections import namedtuple
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
+from unittest.mock import Mock, call
 
 import pytest
 import torch
 
-from coevolve import config, policies
+from coevolve import policies
 from coevolve.__main__ import main
 from coevolve.engines.vllm import VLLM
 from coevolve.policies import adapters
 from coevolve.policies.team import Team
 
 
-class LLM:
-    """Takes everything and remembers it."""
-
-    def __init__(self, **settings):
-        self.settings, self.removed = settings, []
-        self.llm_engine = SimpleNamespace(remove_lora=self._remove)
-
-    def _remove(self, version: int) -> bool:
-        self.removed.append(version)
-        return False  # as for an adapter that no request has named
-
-    def reset_prefix_cache(self):
-        """Nothing is cached."""
-
-
 @pytest.fixture
 def vllm(monkeypatch):
+    """A stand-in that takes everything; removing an adapter says no, as for one that no request has named."""
     package, request = ModuleType("vllm"), ModuleType("vllm.lora.request")
-    package.LLM = LLM
-    request.LoRARequest = lambda name, version, path: SimpleNamespace(
-        lora_name=name, lora_int_id=version, lora_path=path
-    )
+    package.LLM = Mock(**{"return_value.llm_engine.remove_lora.return_value": False})
+    request.LoRARequest = namedtuple("LoRARequest", "lora_name lora_int_id lora_path")
     for module in (package, ModuleType("vllm.lora"), request):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    return package.LLM
 
 
 def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
@@ -50,15 +37,14 @@ def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
         assert [lora.lora_int_id for lora in engine.loras.values()] == [2 * update + 1, 2 * update + 2]
         assert all((Path(lora.lora_path) / "adapter_config.json").is_file() for lora in engine.loras.values())
         engine.sync()
-    assert engine.llm.removed == [1, 2, 3, 4, 5, 6]
+    assert engine.llm.llm_engine.remove_lora.mock_calls == [call(version) for version in range(1, 7)]
 
 
 @pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
 def test_vllm_is_asked_for_the_next_rank_that_it_has_room_for(vllm, rank, room):
     team = Team({"shared": "tiny-small"}, ("shared",), (rank, 8, 0.0))
-    assert VLLM(team.policies, 1.0, 8).llm.settings["max_lora_rank"] == room
-    with pytest.raises(ValueError, match="^lora must have a rank of at most 512 with vLLM, got 513$"):
-        config.build("mae", "quick", out="x", overrides={"engine": "vllm", "lora": [513, 8, 0.0]})
+    VLLM(team.policies, 1.0, 8)
+    assert vllm.call_args.kwargs["max_lora_rank"] == room
 
 
 @pytest.fixture

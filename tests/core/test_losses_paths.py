@@ -135,21 +135,15 @@ def test_what_is_not_finite_shows(path, value, where):
     assert not torch.isfinite(ours["hidden"][3]).all()
 
 
-def test_no_gradient_is_computed_where_none_is_wanted(monkeypatch):
-    hidden, head, *rest = problem(7, 9, 20, 5)
-    products = []
+@pytest.mark.parametrize("trained", [(False, False), (True, False), (False, True), (True, True)])
+def test_no_gradient_is_computed_where_none_is_wanted(trained, monkeypatch):
+    inputs, products = problem(7, 9, 20, 5)[:5], []
     monkeypatch.setattr("coevolve.losses.chunked._product", lambda *a: products.append("hidden"))
     monkeypatch.setattr("coevolve.losses.chunked._add_product", lambda *a: products.append("head"))
-    hidden.requires_grad_()
-    with torch.no_grad():
-        assert policy_loss(hidden, head, *rest[:3], chunk=9).loss.grad_fn is None
+    selective_logprobs(*(x.clone().requires_grad_() for x in inputs[:2]), inputs[2])
     assert products == []
-    policy_loss(hidden, head, *rest[:3], chunk=9)
-    assert products == ["hidden"]
-    selective_logprobs(hidden, head.requires_grad_(), rest[0])
-    assert products == ["hidden"]
-    policy_loss(hidden.detach(), head, *rest[:3], chunk=9)
-    assert products == ["hidden", "head"]
+    outcome(inputs, trained, chunk=9)
+    assert products == ["hidden"] * trained[0] + ["head"] * trained[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -41,12 +41,6 @@ def test_a_gpu_that_is_too_small_is_named_before_anything_loads(monkeypatch):
     memory.check(run)
 
 
-@pytest.mark.parametrize("fields", [{"lora": LORA}, {"lora": LORA, "engine": "vllm"}, {"engine": "unsloth"}])
-def test_four_bits_are_for_unsloth_with_an_adapter(fields):
-    with pytest.raises(ValueError, match=r"^four_bit needs engine unsloth or unsloth\+vllm and lora, got "):
-        estimate(four_bit=True, **fields)
-
-
 @pytest.mark.parametrize("unsloth", [False, True])
 def test_large_models_compute_layers_twice_unless_unsloth_does_it(unsloth, monkeypatch):
     def load(model, names, lora, four_bit):

@@ -13,13 +13,8 @@ from coevolve.show_segments import conversation, legend, paid
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 HOSTILE = [entry.values[0]["input"] for entry in corpus("html_text")]
-HOSTILE += [
-    "\u202eevil\u2066",
-    "a\x00b\x9bc\u2028d\ud800",
-    'x" onmouseover="window.PWNED=1',
-    "```\n<b>\n````",
-    "$x$ &lt;",
-]
+HOSTILE += ["\u202eevil\u2066", "a\x00b\x9bc\u2028d\ud800", "```\n<b>\n````", "$x$ &lt;"]
+HOSTILE += ['x" onmouseover="window.PWNED=1']
 TAGS = set("div details summary table tr th td pre span sup b code p".split())
 STYLES = set(
     """background-color white-space overflow-wrap margin text-align vertical-align padding border
