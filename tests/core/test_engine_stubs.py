@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import Mock, call
 
+import peft
 import pytest
 import torch
 
@@ -62,9 +63,9 @@ def unsloth(monkeypatch):
 
         @staticmethod
         def get_peft_model(model, r, lora_alpha, lora_dropout, target_modules, use_gradient_checkpointing):
-            from peft import LoraConfig, get_peft_model
-
-            return get_peft_model(model, LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules))
+            return peft.get_peft_model(
+                model, peft.LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules)
+            )
 
     package.FastLanguageModel = FastLanguageModel
     monkeypatch.setitem(sys.modules, "unsloth", package)

@@ -90,19 +90,6 @@ def test_outcomes_and_keys_do_not_depend_on_the_engine(name: str) -> None:
     assert outcomes[0].samples[0].reply.text not in others, "another key gives other samples"
 
 
-def test_replies_of_a_list_come_back_in_the_order_of_the_list_and_a_single_one_alone() -> None:
-    def episode() -> Episode:
-        asked = [SPEAKER(word=f"{i}") for i in range(5)]
-        replies = yield asked
-        assert prompts(reply.turn for reply in replies) == prompts(asked)
-        alone = yield asked[:1]
-        single = yield asked[0]
-        return Outcome([reply.earns(1.0) for reply in [*replies, *alone, single]])
-
-    (outcome,) = play([episode()], ENGINES["last in, first out"]())
-    assert [sample.reply.turn.key for sample in outcome.samples] == [(0, n) for n in range(7)]
-
-
 def test_batched_answers_a_whole_wave_at_once_and_loses_no_turn() -> None:
     sizes = []
     engine = Batched(lambda turns: sizes.append(len(turns)) or [Reply(turn, "0") for turn in turns])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tensors import END, qwen, ragged, teacher_forced
+from test_segments import ends_of
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -63,10 +64,9 @@ def test_ends_hold_for_any_bytes(policy):
     rng = random.Random(3)
     for _ in range(200):
         ids = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 30))]  # special and undefined ids among them
-        text = policy._decode(ids)
-        ends = policy._ends(ids, text)
-        assert b"".join(map(policy._spelling, ids)).decode("utf-8", "replace") == text
-        assert ends[-1] == len(text) and list(ends) == sorted(ends)
+        text, pieces = policy._decode(ids), [*map(policy._spelling, ids)]
+        assert b"".join(pieces).decode("utf-8", "replace") == text
+        assert policy._ends(ids, text) == ends_of(pieces)
 
 
 def test_ends_without_a_byte_level_tokenizer(policy):
@@ -124,16 +124,6 @@ def test_micro_batches_take_every_example_once_and_long_groups_in_several_sequen
     assert max(size(examples, bundle) for bundle in bundles([([1] * 10, [2] * 100)] * 30, True)) <= SPAN
 
 
-def test_save_and_load_keep_every_answer(policy, tmp_path):
-    policy.save(tmp_path / "saved")
-    again = Policy.load(tmp_path / "saved", name="copy")
-    turns = [turn("propose", (1, i)) for i in range(8)]
-    assert again.name == "copy"
-    assert [r.ids for r in again.generate(turns)] == [r.ids for r in policy.generate(turns)]
-    with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
-        Policy.load(tmp_path / "nowhere")
-
-
 def test_a_prompt_that_fills_the_context_is_refused(policy):
     with pytest.raises(ValueError, match="solver.*128"):
         policy.generate([turn("x " * 200, ())])
@@ -148,16 +138,12 @@ def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer)
         Policy(model, tokenizer)
 
 
-@pytest.fixture(scope="module")
-def stranger(tokenizer):
+def test_other_architectures_go_through_transformers(tokenizer, monkeypatch):
     torch.manual_seed(1)
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 96, "vocab_size": VOCABULARY}
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=END, initializer_range=0.3))
     model.generation_config.repetition_penalty = 5.0  # a penalty the log-probabilities would not know about
-    return Policy(model, tokenizer)
-
-
-def test_other_architectures_go_through_transformers(stranger, monkeypatch):
+    stranger = Policy(model, tokenizer)
     assert not supports(stranger.model)
     turns = [turn("propose a question"[: 3 + i], (0, i), temperature=(1.0, 0.0)[i % 2]) for i in range(10)]
     replies = stranger.generate(turns, max_tokens=12)
@@ -188,3 +174,5 @@ def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
     for unknown in ("nope", str(tmp_path)):
         with pytest.raises(ValueError, match=r"^model must be one of tiny-small, .*ORG/NAME.*got '.*'$"):
             find(unknown)
+    with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
+        Policy.load(tmp_path / "nowhere")

@@ -1,7 +1,7 @@
 """The sampler: parity with transformers, exact log-probabilities, samples that depend on their keys alone."""
 
 import random
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -72,11 +72,10 @@ def test_rows_that_finish_leave_and_the_others_go_on(monkeypatch):
     assert [ids for ids, _ in draw(model, prompts, limits=limits, ends=endings)] == [ids for ids, _ in done]
 
 
-def test_equal_prompts_are_prefilled_once(monkeypatch):
+def test_equal_prompts_are_prefilled_once():
     model, few = qwen(), ragged(4)
-    prefill = Mock(side_effect=Decoder.prefill)
-    monkeypatch.setattr(Decoder, "prefill", lambda self, *given: prefill(self, *given))
-    together = draw(model, few * 8)
+    with patch.object(Decoder, "prefill", autospec=True, side_effect=Decoder.prefill) as prefill:
+        together = draw(model, few * 8)
     assert [len(asked.args[1]) for asked in prefill.call_args_list] == [4]
     assert [ids for ids, _ in together] == [draw(model, [few[i % 4]], [i])[0][0] for i in range(32)]
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import Mock
 
 import pytest
 
@@ -166,22 +167,13 @@ def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp
     assert said.startswith("coevolve: policy 'judge'") and said.endswith("goes on from the last checkpoint")
 
 
-class Slow(Batched):
-    """An engine elsewhere that notes when it is asked."""
-
-    remote, polls = True, 0
-
-    def poll(self):
-        self.polls += 1
-        return super().poll()
-
-
 def test_who_is_ready_does_not_wait_for_a_server():
-    slow, quick = (cls(lambda turns, cls=cls: [Reply(t, cls.__name__) for t in turns]) for cls in (Slow, Batched))
+    slow, quick = (Batched(lambda turns, name=name: [Reply(t, name) for t in turns]) for name in ("slow", "quick"))
+    slow.remote, slow.poll = True, Mock(wraps=slow.poll)
     switch = Switch({"judge": slow, "shared": quick})
     first, second = switch.submit(turn()), switch.submit(Turn("solver", ()))
-    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "Batched")] and slow.polls == 0
-    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "Slow")]
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "quick")] and not slow.poll.called
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "slow")]
     assert switch.costs() == {} and switch.poll() == []
     switch.sleep(), switch.sync(), switch.close()
     with pytest.raises(ValueError, match=r"policy of a turn must be one of judge, shared, got 'other'"):

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -127,8 +128,8 @@ TEXT = "a<b>&é🙂 c"
 
 
 def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
-    ids = tuple(range(len(TEXT) + 1))
-    reply = Reply(Turn(role, ()), TEXT, (1,), ids, (0.0,) * len(ids), (*range(1, len(TEXT) + 1), len(TEXT)))
+    said = spoken(TEXT, role)
+    reply = replace(said, ids=(*said.ids, 0), ends=(*said.ends, len(TEXT)))
     spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
     return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
 
