@@ -54,14 +54,12 @@ def test_token_whiten_keeps_roles_apart():
 
 def test_group_mean_subtracts_the_siblings_of_the_same_role():
     samples = [
-        sample("reasoner", 1.0, 2, group="doc1"),
-        sample("reasoner", 0.0, 1, group="doc1"),
-        sample("reasoner", 1.0, 1, group="doc2"),
-        sample("challenger", 0.5, 1, group="doc1"),
-        sample("challenger", 0.1, 1, group="doc1"),
-        sample("judge", 3.0),
-        sample("judge", 1.0),
+        sample("reasoner", 1.0, 2, "doc1"),
+        sample("reasoner", 0.0, 1, "doc1"),
+        sample("reasoner", 1.0, 1, "doc2"),
     ]
+    samples += [sample("challenger", reward, 1, "doc1") for reward in (0.5, 0.1)]
+    samples += [sample("judge", reward) for reward in (3.0, 1.0)]
     flat = [0.5, 0.5, -0.5, 0.0, 0.2, -0.2, 1.0, -1.0]
     assert [value for values in group_mean(samples) for value in values] == pytest.approx(flat)
 

@@ -51,31 +51,25 @@ def test_vllm_is_asked_for_the_next_rank_that_it_has_room_for(vllm, rank, room):
 @pytest.fixture
 def unsloth(monkeypatch):
     """A stand-in that loads with transformers and PEFT under another name, as Unsloth does with its own repositories."""
-    asked, package = [], ModuleType("unsloth")
 
-    class FastLanguageModel:
-        @staticmethod
-        def from_pretrained(model_name, **settings):
-            asked.append({"model_name": model_name, **settings})
-            policy = policies.load(model_name)
-            policy.model.name_or_path = "unsloth/other-bnb-4bit"
-            return policy.model, policy.tokenizer
+    def load(model_name, **settings):
+        policy = policies.load(model_name)
+        policy.model.name_or_path = "unsloth/other-bnb-4bit"
+        return policy.model, policy.tokenizer
 
-        @staticmethod
-        def get_peft_model(model, r, lora_alpha, lora_dropout, target_modules, use_gradient_checkpointing):
-            return peft.get_peft_model(
-                model, peft.LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules)
-            )
+    def attach(model, r, lora_alpha, target_modules, **settings):
+        return peft.get_peft_model(model, peft.LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules))
 
-    package.FastLanguageModel = FastLanguageModel
+    package = ModuleType("unsloth")
+    package.FastLanguageModel = Mock(**{"from_pretrained.side_effect": load, "get_peft_model.side_effect": attach})
     monkeypatch.setitem(sys.modules, "unsloth", package)
-    return asked
+    return package.FastLanguageModel.from_pretrained
 
 
 def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(unsloth, tmp_path):
     policy = adapters.load_unsloth("tiny-small", ["shared"], (4, 8, 0.0))["shared"]
-    assert unsloth[0]["use_exact_model_name"] is True and unsloth[0]["load_in_4bit"] is False
-    assert Path(unsloth[0]["model_name"]).name == "tiny-small"
+    (name,), settings = unsloth.call_args
+    assert Path(name).name == "tiny-small" and settings["use_exact_model_name"] and not settings["load_in_4bit"]
     for part in policy.parameters():
         torch.nn.init.normal_(part, std=0.1)
     policy.save(tmp_path / "adapter")

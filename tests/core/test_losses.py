@@ -14,7 +14,6 @@ LOG = math.log
 @pytest.fixture(autouse=True, params=["reference", "chunked"])
 def path(request, monkeypatch):
     monkeypatch.setenv("COEVOLVE_LOSS_PATH", request.param)
-    return request.param
 
 
 def loss_of(logprobs, advantages, old=None, **settings):

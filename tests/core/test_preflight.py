@@ -87,12 +87,6 @@ def test_a_package_that_is_not_installed(field: str, value: str, tmp_path: Path,
     assert refused(tmp_path, model="no such model", **{field: value}) == line
 
 
-@pytest.mark.parametrize("name", ["missing", ".", "a/b/c"])
-def test_a_model_that_is_nowhere(name: str, tmp_path: Path) -> None:
-    line = refused(tmp_path, model=name)
-    assert line.startswith("model must be one of tiny-small, tiny,") and line.endswith(f"got {name!r}")
-
-
 def test_a_server_that_nobody_keeps(tmp_path: Path) -> None:
     line = refused(tmp_path, "mae", judge_model=CLOSED)
     assert f"model '{CLOSED}': no server answers at http://127.0.0.1:1/v1" in line

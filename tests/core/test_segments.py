@@ -57,10 +57,8 @@ def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> Non
     for _ in range(8000):
         text = generated(rng)
         pieces = cut(rng, text.encode())
-        spans = {
-            "critique": tuple(c.span for c in rankings.critiques(text, 3, 1)),
-            "initial_ranking": tuple(filter(None, [rankings.span(text, "initial_ranking")])),
-        }
+        ranked = tuple(filter(None, [rankings.span(text, "initial_ranking")]))
+        spans = {"critique": tuple(c.span for c in rankings.critiques(text, 3, 1)), "initial_ranking": ranked}
         sample = reply(text, pieces).earns({"initial_ranking": None, "critique": 0.7}, "g", spans)
         # An independent view: which segments does each single byte of the text lie in?
         inside = {name: bytearray(len(text.encode())) for name in spans}

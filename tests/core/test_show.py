@@ -17,10 +17,8 @@ HOSTILE = [entry.values[0]["input"] for entry in corpus("html_text")]
 HOSTILE += ["\u202eevil\u2066", "a\x00b\x9bc\u2028d\ud800", "```\n<b>\n````", "$x$ &lt;"]
 HOSTILE += ['x" onmouseover="window.PWNED=1']
 TAGS = set("div details summary table tr th td pre span sup b code p".split())
-STYLES = set(
-    """background-color white-space overflow-wrap margin text-align vertical-align padding border
-    border-bottom max-width""".split()
-)
+STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
+STYLES |= {"border-bottom", "max-width"}
 
 
 class Page(HTMLParser):
@@ -53,21 +51,14 @@ def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
     return Reply(turn, text, ids=ids, ends=tuple(range(1, len(text) + 1)), **extra)
 
 
-def everything(text: str) -> list[show.Shown]:
-    reply = spoken(text, role=text or "solver")
-    sample = reply.earns({text: 0.5, "b": None}, group=text)
-    return [
-        show.turns([reply.turn]),
-        show.replies([reply], [sample]),
-        show.outcome(Outcome([sample], facts={text: text, "list": [text]})),
-        show.credit(sample, [1.0] * len(text)),
-        conversation([sample], [[0.5] * len(text)], title=text),
-    ]
-
-
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
-    for shown in everything(text):
+    reply = spoken(text, role=text or "solver")
+    sample = reply.earns({text: 0.5, "b": None}, group=text)
+    outcome = Outcome([sample], facts={text: text, "list": [text]})
+    made = [show.turns([reply.turn]), show.replies([reply], [sample]), show.outcome(outcome)]
+    made += [show.credit(sample, [1.0] * len(text)), conversation([sample], [[0.5] * len(text)], title=text)]
+    for shown in made:
         page = Page(shown._repr_html_())
         assert page.tags <= TAGS and not page.open
         assert {name for name, _ in page.attributes} <= {"open", "style", "title"}

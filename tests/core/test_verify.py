@@ -19,16 +19,13 @@ def test_hostile_pairs(entry):
 
 
 JUDGED = [  # kind, gold answer, what is right, what is wrong
-    ("math", "1/2", ["0.5"], []),
-    ("math", "x^2-1", ["(x-1)(x+1)"], []),
     ("math", r"2\sqrt{3}", [r"\sqrt{12}"], []),
     ("math", r"\{1,2,3\}", [r"\{3,1,2\}"], []),
     ("math", r"42\%", ["0.42"], []),
     ("math", "5", ["x = 5", r"5\text{ cm}"], []),
     ("math", "7", [r"\boxed{7}"], []),
-    ("math", "42", [42], ["42 or 43", r"\boxed{41}\boxed{42}", "\u0664\u0662"]),
-    ("math", "42", [], ["43=42", r"42\%"]),  # math-verify calls these and the next two equal
-    ("math", "0.000000001", [], ["0.000000002"]),
+    ("math", "42", [42], ["42 or 43", r"\boxed{41}\boxed{42}", "\u0664\u0662", "43=42", r"42\%"]),
+    ("math", "0.000000001", [], ["0.000000002"]),  # math-verify calls these equal, and those of the next row
     ("math", "5 cm", [], ["5 m"]),
     ("math", "(1,2)", [], ["(2,1)"]),
     ("math", "[1,2)", [], ["(1,2]"]),
@@ -40,7 +37,6 @@ JUDGED = [  # kind, gold answer, what is right, what is wrong
     ("exact", "yes", ["'Yes'"], []),
     ("exact", "true", [True], []),
     ("exact", ["Sir Isaac", "newton"], ["Newton"], []),
-    ("exact", "Newton", [], ["Isaac Newton"]),
     ("exact", ["", "x"], [], [""]),
     ("exact", "x" * 5000, [], ["x" * 5000]),
     ("exact", {4, 5}, ["5"], []),
