@@ -8,12 +8,11 @@ from coevolve import config, policies
 from coevolve.__main__ import main
 from coevolve.policies import adapters, memory, team
 
-GIB = 2**30
 LORA = [8, 16, 0.0]
 
 
 def estimate(**overrides) -> float:
-    return memory.estimate(config.build("mae", "quick", out="x", overrides=overrides)) * GIB
+    return memory.estimate(config.build("mae", "quick", out="x", overrides=overrides)) * 2**30  # in bytes
 
 
 def test_the_formula_by_hand():

@@ -26,8 +26,7 @@ def test_every_public_member_of_the_contract_is_documented_and_has_a_default() -
     members = {name: value for name, value in vars(Method).items() if isinstance(value, FunctionType | property)}
     assert {"episode", "observe", "answering", "policies", "pools", "fit", "after_run"} < members.keys()
     assert [name for name, value in members.items() if not inspect.getdoc(value)] == []
-    plain = Method()
-    mine = Debate()
+    plain, mine = Method(), Debate()
     assert (mine.policies, mine.scored, mine.frozen, mine.models) == (("shared",), ("shared",), (), {})
     assert (plain.roles, plain.pools, plain.measure(), plain.world.name) == ({}, {}, {}, "tiny")
     assert mine.answering is mine.roles["solver"]

@@ -12,7 +12,6 @@ from coevolve import config, preflight
 from coevolve.policies import find
 from tinyworld.oracle import TinyWorld
 
-CLOSED = "http://127.0.0.1:1/v1#judge-1"
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 
 
@@ -48,10 +47,9 @@ SENT += map(answered, (errors.RepositoryNotFoundError, errors.GatedRepoError, er
 @pytest.mark.parametrize("error", SENT, ids=lambda error: type(error).__name__)
 def test_a_model_of_the_hub_is_asked_for_once(error: Exception, hub: Mock, tmp_path: Path) -> None:
     hub.side_effect = error
-    place = f"{type(error).__name__} at https://huggingface.co/Org/Nope-3B/resolve/main/"
-    line = f"model 'Org/Nope-3B' cannot be had from the hub: {place}"
-    assert refused(tmp_path, model="Org/Nope-3B") == f"{line}config.json; a gated or private model needs HF_TOKEN"
     url = "https://huggingface.co/Org/Nope-3B/resolve/main/config.json"
+    line = f"model 'Org/Nope-3B' cannot be had from the hub: {type(error).__name__} at {url}"
+    assert refused(tmp_path, model="Org/Nope-3B") == f"{line}; a gated or private model needs HF_TOKEN"
     hub.assert_called_once_with(url, timeout=preflight.SECONDS)
     assert "datasets/Org/Nope" in preflight.ask("Org/Nope", "dataset", "README.md")
 
@@ -88,8 +86,8 @@ def test_a_package_that_is_not_installed(field: str, value: str, tmp_path: Path,
 
 
 def test_a_server_that_nobody_keeps(tmp_path: Path) -> None:
-    line = refused(tmp_path, "mae", judge_model=CLOSED)
-    assert f"model '{CLOSED}': no server answers at http://127.0.0.1:1/v1" in line
+    line = refused(tmp_path, "mae", judge_model="http://127.0.0.1:1/v1#judge-1")
+    assert "model 'http://127.0.0.1:1/v1#judge-1': no server answers at http://127.0.0.1:1/v1" in line
 
 
 def test_a_worlds_own_check_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

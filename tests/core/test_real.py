@@ -5,11 +5,9 @@ from pathlib import Path
 
 from coevolve import policies
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "real.py"
-
 
 def test_it_reports_every_phase_of_a_step():
-    measure = runpy.run_path(str(FILE))["measure"]
+    measure = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "real.py"))["measure"]
     report = measure("tiny", {"lora": [4, 8, 0.0]})
     assert report["parameters"] == policies.load("tiny").model.num_parameters() and report["lora"] == (4, 8, 0.0)
     rows = {row["phase"]: row for row in report["phases"]}

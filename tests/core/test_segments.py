@@ -10,7 +10,6 @@ from coevolve.credit import gae, owners, segment_centred, token_rewards
 from coevolve.papers.conl import reading as rankings
 from coevolve.types import Reply, Sample, Turn
 
-TURN = Turn("review", ())
 CHARACTERS = "ab >/=<0é語🙂\u0301\u200d\n"
 TAGS = '<initial_ranking>|</initial_ranking>|<critique target="Agent 0">|<critique target="Agent 2">|</critique>'
 MARKS = [*TAGS.split("|"), "<think>", "Agent 0 > Agent 2\n", *"é 語語 🙂 🙂🙂 x".split()]
@@ -35,7 +34,7 @@ def cut(rng: Random, data: bytes) -> list[bytes]:
 
 def reply(text: str, pieces: list[bytes]) -> Reply:
     ids = tuple(range(len(pieces)))
-    return Reply(TURN, text, (1,), ids, (0.0,) * len(ids), ends_of(pieces))
+    return Reply(Turn("review", ()), text, (1,), ids, (0.0,) * len(ids), ends_of(pieces))
 
 
 def words(text: str) -> Reply:

@@ -25,7 +25,7 @@ JUDGED = [  # kind, gold answer, what is right, what is wrong
     ("math", "5", ["x = 5", r"5\text{ cm}"], []),
     ("math", "7", [r"\boxed{7}"], []),
     ("math", "42", [42], ["42 or 43", r"\boxed{41}\boxed{42}", "\u0664\u0662", "43=42", r"42\%"]),
-    ("math", "0.000000001", [], ["0.000000002"]),  # math-verify calls these equal, and those of the next row
+    ("math", "0.000000001", [], ["0.000000002"]),  # equal to math-verify, as are the next row and 42%
     ("math", "5 cm", [], ["5 m"]),
     ("math", "(1,2)", [], ["(2,1)"]),
     ("math", "[1,2)", [], ["(1,2]"]),
@@ -47,7 +47,6 @@ JUDGED = [  # kind, gold answer, what is right, what is wrong
     ("float", 3.0, [3], []),
     ("float", "1", [], ["nan", float("nan"), "1e999999999"]),
     ("float", "7", [], ["\u0667"]),
-    ("float", "9", [], ["9" * 100_000]),
     ("code", "assert f() == 5", [], [5]),
 ]
 
