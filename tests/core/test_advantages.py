@@ -14,12 +14,7 @@ def sample(role, reward, tokens=1, group=None):
 
 
 def test_task_relative_standardises_each_role_on_its_own():
-    samples = [
-        sample("solver", 1.0, 2),
-        sample("judge", 10.0, 1),
-        sample("solver", 0.0, 3),
-        sample("judge", 4.0, 0),
-    ]
+    samples = [sample("solver", 1.0, 2), sample("judge", 10.0, 1), sample("solver", 0.0, 3), sample("judge", 4.0, 0)]
     solver, judge, low, cut = task_relative(samples)
     assert solver == pytest.approx([0.5 / (0.5 + 1e-8)] * 2)
     assert low == pytest.approx([-0.5 / (0.5 + 1e-8)] * 3)
@@ -43,14 +38,12 @@ def test_equal_rewards_and_single_replies_give_exact_zeros(estimator):
 
 def test_group_mean_subtracts_the_siblings_of_the_same_role():
     samples = [
-        sample("reasoner", 1.0, 2, group="doc1"),
-        sample("reasoner", 0.0, 1, group="doc1"),
-        sample("reasoner", 1.0, 1, group="doc2"),
-        sample("challenger", 0.5, 1, group="doc1"),
-        sample("challenger", 0.1, 1, group="doc1"),
-        sample("judge", 3.0),
-        sample("judge", 1.0),
+        sample("reasoner", 1.0, 2, "doc1"),
+        sample("reasoner", 0.0, 1, "doc1"),
+        sample("reasoner", 1.0, 1, "doc2"),
     ]
+    samples += [sample("challenger", reward, 1, "doc1") for reward in (0.5, 0.1)]
+    samples += [sample("judge", reward) for reward in (3.0, 1.0)]
     flat = [0.5, 0.5, -0.5, 0.0, 0.2, -0.2, 1.0, -1.0]
     assert [value for values in group_mean(samples) for value in values] == pytest.approx(flat)
 

@@ -1,26 +1,20 @@
 """Notebook HTML: text from a model is shown and never interpreted; only tags an untrusted notebook keeps."""
 
 import html
-import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+from core.conftest import corpus
 
 from coevolve import show
 from coevolve.credit import segment_centred
 from coevolve.types import Outcome, Reply, Sample, Turn
 
-LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
-HOSTILE = [line["input"] for line in map(json.loads, LINES) if line["kind"] == "html_text"]
-HOSTILE += [
-    "\u202eevil\u2066",
-    "a\x00b\x9bc\u2028d\ud800",
-    'x" onmouseover="window.PWNED=1',
-    "```\n<b>\n````",
-    "$x$ &lt;",
-]
+HOSTILE = [entry.values[0]["input"] for entry in corpus("html_text")]
+HOSTILE += ["\u202eevil\u2066", "a\x00b\x9bc\u2028d\ud800", "```\n<b>\n````", "$x$ &lt;"]
+HOSTILE += ['x" onmouseover="window.PWNED=1']
 TAGS = set("div details summary table tr th td pre span sup b code p".split())
 STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
 STYLES |= {"border-bottom", "max-width"}
@@ -56,21 +50,14 @@ def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
     return Reply(turn, text, ids=ids, ends=tuple(range(1, len(text) + 1)), **extra)
 
 
-def everything(text: str) -> list[show.Shown]:
-    reply = spoken(text, role=text or "solver")
-    sample = reply.earns({text: 0.5, "b": None}, group=text)
-    return [
-        show.turns([reply.turn]),
-        show.replies([reply], [sample]),
-        show.outcome(Outcome([sample], facts={text: text, "list": [text]})),
-        show.credit(sample, [1.0] * len(text)),
-        show.conversation([sample], [[0.5] * len(text)], title=text),
-    ]
-
-
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
-    for shown in everything(text):
+    reply = spoken(text, role=text or "solver")
+    sample = reply.earns({text: 0.5, "b": None}, group=text)
+    outcome = Outcome([sample], facts={text: text, "list": [text]})
+    made = [show.turns([reply.turn]), show.replies([reply], [sample]), show.outcome(outcome)]
+    made += [show.credit(sample, [1.0] * len(text)), show.conversation([sample], [[0.5] * len(text)], title=text)]
+    for shown in made:
         page = Page(shown._repr_html_())
         assert page.tags <= TAGS and not page.open
         assert {name for name, _ in page.attributes} <= {"open", "style", "title"}
@@ -131,8 +118,8 @@ TEXT = "a<b>&é🙂 c"
 
 
 def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
-    ids = tuple(range(len(TEXT) + 1))
-    reply = Reply(Turn(role, ()), TEXT, (1,), ids, (0.0,) * len(ids), (*range(1, len(TEXT) + 1), len(TEXT)))
+    said = spoken(TEXT, role)
+    reply = replace(said, ids=tuple(range(len(TEXT) + 1)), ends=(*said.ends, len(TEXT)))
     spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
     return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
 

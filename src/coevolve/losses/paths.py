@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coevolve.checks import LOSSES, among
+from coevolve.checks import among
 from coevolve.losses.chunked import TorchRows, run
 from coevolve.losses.reference import PolicyLoss, Tokens, raised, statistics
 

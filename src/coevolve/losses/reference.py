@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coevolve.checks import among
-from coevolve.choices import LOSSES
+from coevolve.checks import LOSSES, among
 
 SATURATION = 20.0  # the ratio stops growing at e^20: the loss stays finite whatever the policies have become
 
