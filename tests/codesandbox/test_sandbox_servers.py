@@ -1,6 +1,5 @@
 """The servers behind the sandbox: levels, faults, trusted calls, what a dying caller leaves, what messages are."""
 
-import contextlib
 import functools
 import json
 import multiprocessing
@@ -12,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from codesandbox import SandboxError, Trusted, level, pool, run_calls
@@ -98,18 +98,18 @@ def leave(): os._exit(0)
 """
 
 
-@pytest.mark.parametrize(
-    ("call", "value", "why"),
-    [
-        (("echo", "text"), "text", ""),
-        (("echo", None), None, ""),
-        (("echo", []), None, "error"),
-        (("spin",), None, "timeout"),
-        (("grow",), None, "memory"),
-        (("write", "/tmp/pwned_trusted"), None, "error"),
-        (("leave",), None, "error"),
-    ],
-)
+CALLS = [
+    (("echo", "text"), "text", ""),
+    (("echo", None), None, ""),
+    (("echo", []), None, "error"),
+    (("spin",), None, "timeout"),
+    (("grow",), None, "memory"),
+    (("write", "/tmp/pwned_trusted"), None, "error"),
+    (("leave",), None, "error"),
+]
+
+
+@pytest.mark.parametrize(("call", "value", "why"), CALLS)
 def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call, value, why):
     (tmp_path / "trusted_module.py").write_text(TRUSTED)
     monkeypatch.syspath_prepend(tmp_path)
@@ -158,11 +158,7 @@ time.sleep(120)
 
 def processes() -> dict[int, int]:
     """Parent of every process."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    return found
+    return {process.pid: process.info["ppid"] for process in psutil.process_iter(["ppid"])}
 
 
 def test_a_killed_caller_leaves_no_process_and_no_folder():
@@ -177,10 +173,8 @@ def test_a_killed_caller_leaves_no_process_and_no_folder():
 
 
 def test_the_server_is_a_fresh_interpreter_without_the_package():
-    program = (
-        "import sys\ndef f(x): return [name for name in sys.modules if name.startswith(('torch', 'coev', 'codes'))]"
-    )
-    assert judged(program, []).verdict == "pass"
+    ours = "[name for name in sys.modules if name.startswith(('torch', 'coev', 'codes'))]"
+    assert judged(f"import sys\ndef f(x): return {ours}", []).verdict == "pass"
 
 
 def test_lines_are_refused_unless_they_are_frames():

@@ -115,16 +115,15 @@ def test_without_a_mirror_the_hub_is_asked_for_the_pinned_revision(hub: Hub) -> 
     assert hub.asked[-1].endswith(f"datasets/openai/gsm8k/resolve/{commit}/README.md")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        DatasetNotFoundError("odd\nsecond line"),
-        errors.GatedRepoError("odd second line", response=ANSWER),
-        ConnectionError("odd second line"),
-        errors.HTTPError("odd second line"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
+REFUSALS = [
+    DatasetNotFoundError("odd\nsecond line"),
+    errors.GatedRepoError("odd second line", response=ANSWER),
+    ConnectionError("odd second line"),
+    errors.HTTPError("odd second line"),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
 def test_what_the_hub_refuses_says_what_to_do(hub: Hub, error: Exception) -> None:
     hub.error = error
     copy = "; a copy can stand in COEVOLVE_DATA/gpqa_main"

@@ -40,14 +40,14 @@ def test_six_set_ups_are_asked(tmp_path: Path) -> None:
 TRAINED = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
 
 
-@pytest.mark.parametrize(
-    ("parameters", "takes_steps"),
-    [
-        ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
-        ({"protocol": "base", "overrides": '{"steps": 50, "eval_items": 2}'}, False),
-        ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
-    ],
-)
+RUNS = [
+    ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
+    ({"protocol": "base", "overrides": '{"steps": 50, "eval_items": 2}'}, False),
+    ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
+]
+
+
+@pytest.mark.parametrize(("parameters", "takes_steps"), RUNS)
 def test_the_notebook_for_real_models_runs_on_a_laptop(tmp_path, monkeypatch, parameters, takes_steps) -> None:
     monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
     run = tmp_path / "run"
