@@ -6,15 +6,15 @@ from random import Random
 
 import mirror
 import pytest
+from scripted import played
 
 from coevolve import config, record
 from coevolve.__main__ import main
 from coevolve.baselines.spice import RZero
-from coevolve.driver import Batched, play
 from coevolve.loop import train
 from coevolve.papers.spice.method import SPICE
 from coevolve.papers.spice.reading import Question
-from coevolve.types import Reply
+from coevolve.types import Turn
 from published.world import DataWorld
 from tinyworld import documents
 
@@ -127,14 +127,13 @@ def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
     assert spice.held_out(Question(f"{question} A) 1 B) 2 C) 3 D) 4", "A", "MCQ"))
     assert not spice.held_out(Question("What is 2+2+2?", "6", "Integer"))
 
-    def generate(turns: list) -> list[Reply]:
-        asks = turns[0].role == "challenger"
+    def say(turn: Turn) -> str:
         task = json.dumps({"question": question, "answer": "7", "answer_type": "Integer"})
-        return [Reply(turn, task if asks else rf"\boxed{{{7 + i % 2}}}") for i, turn in enumerate(turns)]
+        return task if turn.role == "challenger" else rf"\boxed{{{7 + turn.key[-1] % 2}}}"
 
+    seed = next(i for i in range(40) if Random(i).choice(("Integer", *range(5))) == "Integer")  # that answer type
     for protocol in (spice, RZero(world=world, rollouts=1, answers=2)):
-        seeds = [i for i in range(40) if Random(i).choice(("Integer", *range(5))) == "Integer"]  # that answer type
-        (outcome,) = play([protocol.observed(Random(seeds[0]))], Batched(generate))
+        outcome, _ = played(protocol, say, seed)
         assert outcome.facts["questions"] == [question] * len(outcome.facts["questions"]) != []
         assert {sample.role for sample in outcome.samples} == {"challenger"}
 
