@@ -38,19 +38,24 @@ def reproduce(plan: Plan, *arguments: str) -> str:
     return done.stdout
 
 
-def share_runs(plan: Plan) -> None:
-    """Train every method once, and untrained where a run has no steps; let the others' folders be copies."""
+def make(plan: Plan, ids: list[str]) -> None:
+    """Train every method once, and untrained where a run has no steps; let the others' folders be copies.
+
+    Artefacts that need no copies are made with the runs: where something is trained, torch is imported only once.
+    """
     models: dict[tuple[str, bool], Item] = {}
     runs = [item for item in plan.items.values() if item.kind == "run"]
     for item in runs:
         models.setdefault((item.protocol, item.config.get("steps") == 0), item)
     trained = {item.id for item in models.values()} | {*TRAINED_TOO}
-    reproduce(plan, "--only", ",".join(sorted(trained)))
+    early = [id for id in ids if {*plan.items[id].needs} <= trained]
+    reproduce(plan, "--only", ",".join([*sorted(trained), *early]))
     for item in runs:
         if item.id not in trained:
             model = models[item.protocol, item.config.get("steps") == 0]
             shutil.copytree(plan.folder / model.id, plan.folder / item.id)
             keys.write_marker(item, plan.folder / item.id, keys.parts(plan, item))
+    reproduce(plan, "--only", ",".join(ids))
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +75,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Plan
         items = [item for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
         ids = [*{item.notebook: item.id for item in items}.values()]
         if new:
-            share_runs(plan)
-            reproduce(plan, "--only", ",".join(ids))
+            make(plan, ids)
     return plan, ids
 
 

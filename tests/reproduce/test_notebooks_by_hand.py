@@ -16,9 +16,8 @@ pytestmark = pytest.mark.timeout(600)
 
 def outputs(name: str, folder: Path, **parameters: object) -> tuple[str, list[dict]]:
     """Run a notebook; return what it printed, and what it displayed by type."""
-    done = papermill.execute_notebook(
-        NOTEBOOKS / name, folder / "done.ipynb", parameters, cwd=NOTEBOOKS, progress_bar=False
-    )
+    path = folder / "done.ipynb"
+    done = papermill.execute_notebook(NOTEBOOKS / name, path, parameters, cwd=NOTEBOOKS, progress_bar=False)
     found = [output for cell in done.cells for output in cell.get("outputs", ())]
     return "".join(output.get("text", "") for output in found), [output.get("data", {}) for output in found]
 
@@ -51,15 +50,8 @@ RUNS = [
 def test_the_notebook_for_real_models_runs_on_a_laptop(tmp_path, monkeypatch, parameters, takes_steps) -> None:
     monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
     run = tmp_path / "run"
-    given = {
-        "model": "tiny",
-        "engine": "torch",
-        "preset": "smoke",
-        "world": "tiny",
-        "lora": "[4, 8, 0.0]",
-        **parameters,
-    }
-    text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given)
+    given = {"model": "tiny", "engine": "torch", "preset": "smoke", "world": "tiny", "lora": "[4, 8, 0.0]"}
+    text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given | parameters)
     assert ("s a step" in text) == ("trained tokens/s" in text) == takes_steps
     assert ("takes none of our steps" in text) != takes_steps
     assert policies.load(str(run / "merged")).model.dtype == torch.float32, "loaded as float32"
