@@ -139,7 +139,6 @@ STACK = """class Stack:
 """
 OBJECTS = [
     "s = Stack()\ns.push(1)\nassert s.kept == [1]",
-    "s = Stack()\ns.pop()",
     "class T:\n    def run(self):\n        self.s = Stack()\n        self.s.push(1)",
     "assert f(3).name == 'x'",
     "assert Stack.kind == 1",
@@ -157,7 +156,6 @@ OBJECTS = [
 DATA = [
     "assert f('ab').strip().split() == ['ab']",
     "assert list(map(f, [1])) == [2]",
-    "check = f\nassert check(3) == 9",
     "d = f(3)\nd['a'].append(1)",
     "assert Diff([1], [2]) == {1}",
     "import math\nassert math.isclose(f(x=[1, (2,)]), 2.0)",

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import mirror
 import pytest
@@ -108,9 +109,7 @@ MISTAKES = {
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(
     world: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise ConnectionError("No way.\nMore.")
-
+    refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
     (folder / "math").mkdir(exist_ok=True)
     monkeypatch.setattr("coevolve.trainer.Team", None)  # no model may load

@@ -52,8 +52,6 @@ EDITS = [
     ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE}),
     ("src/coevolve/baselines/tuned.py", end_of, {SFT}),
     ("src/coevolve/loop.py", end_of, {*RUNS}),
-    ("src/coevolve/loop.py", prose, set()),
-    ("src/coevolve/show.py", prose, set()),
     ("src/coevolve/presets.toml", other_number, {MAE}),
     ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
     ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE}),

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from filelock import FileLock
 
 from reproduce import keys, modules
 from reproduce.notebooks import code_cells
@@ -27,7 +26,7 @@ TRAINED_TOO = (
     "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can
 )
 
-pytestmark = [pytest.mark.timeout(2700), pytest.mark.xdist_group("notebooks")]
+pytestmark = [pytest.mark.timeout(2700), pytest.mark.xdist_group("notebooks")]  # one worker makes the copy for all
 
 
 def reproduce(plan: Plan, *arguments: str) -> str:
@@ -59,23 +58,16 @@ def make(plan: Plan, ids: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Plan, list[str]]:
-    """A plan of a copy of the tree, and the ids of the artefacts made there, one of each notebook.
-
-    The workers of pytest-xdist share the copy: the first of them makes it.
-    """
-    base = tmp_path_factory.getbasetemp()
-    root = (base if worker_id == "master" else base.parent) / "copy"
-    with FileLock(f"{root}.lock"):
-        new = not root.exists()
-        for name in ("benchmarks", "notebooks", "reproduce", "src") if new else ():
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
-            shutil.copytree(ROOT / name, root / name, ignore=ignore)
-        plan = load(root, "smoke")
-        items = [item for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
-        ids = [*{item.notebook: item.id for item in items}.values()]
-        if new:
-            make(plan, ids)
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[str]]:
+    """A plan of a copy of the tree, and the ids of the artefacts made there, one of each notebook."""
+    root = tmp_path_factory.mktemp("copy")
+    for name in ("benchmarks", "notebooks", "reproduce", "src"):
+        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
+        shutil.copytree(ROOT / name, root / name, ignore=ignore)
+    plan = load(root, "smoke")
+    items = [item for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
+    ids = [*{item.notebook: item.id for item in items}.values()]
+    make(plan, ids)
     return plan, ids
 
 
