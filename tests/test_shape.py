@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reproduce.modules import Modules, import_statements
 from tools.size import code_lines, here, total
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +30,7 @@ TENSORS = {"torch", "transformers", "trl", "peft", "accelerate", "unsloth", "vll
 NO_TEXT = "policies engines advantages losses learner ranks credit".split()
 NOTEBOOKS = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in CODE}
+OURS = Modules(ROOT)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -43,37 +45,20 @@ def below(folder: Path) -> list[Path]:
     return files
 
 
-def located(name: str) -> Path | None:
-    """The file of a dotted module of ours, None for anything else."""
-    bases = [base.joinpath(*name.split(".")) for base in (SRC, ROOT)]
-    places = [p for at in bases for p in (at.with_suffix(".py"), at / "__init__.py")]
-    return next((p for p in places if p in TREES), None)
-
-
-def statements(node: ast.AST, inside_functions: bool) -> list[ast.AST]:
-    """All nodes below, without those only a type checker reads; function bodies only when asked for."""
-    found = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            continue
-        if isinstance(child, FUNCTIONS) and not inside_functions:
-            continue
-        found += [child, *statements(child, inside_functions)]
-    return found
-
-
 def imports(path: Path, inside_functions: bool = True) -> set[str]:
     """Dotted names that the file imports; `from a import b` counts as a.b where that is a module, else as a."""
     names = set()
     base = path.parent.relative_to(SRC if SRC in path.parents else ROOT).parts
-    for node in statements(TREES[path], inside_functions):
+    for node, inside in import_statements(TREES[path]):
+        if inside and not inside_functions:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             home = ".".join([*base[: len(base) + 1 - node.level], *filter(None, [node.module])])
             module = home if node.level else str(node.module)
             inner = {f"{module}.{alias.name}" for alias in node.names}
-            modules = {name for name in inner if located(name)}
+            modules = set(filter(OURS.find, inner))
             names |= modules | ({module} if modules != inner else set())
     return names
 
@@ -93,7 +78,7 @@ def loaded(path: Path) -> set[str]:
         seen.add(file)
         for name in imports(file, inside_functions=False):
             parts = name.split(".")
-            homes = [located(".".join(parts[: i + 1])) for i in range(len(parts))]
+            homes = [OURS.find(".".join(parts[: i + 1])) for i in range(len(parts))]
             waiting += filter(None, homes)
             outside |= set() if any(homes) else {parts[0]}
     return outside
@@ -136,7 +121,7 @@ def test_nothing_but_the_batch_imports_the_batch():
 
 
 def test_no_imports_run_in_a_circle():
-    graph = {path: {located(name) for name in imports(path, inside_functions=False)} - {None, path} for path in CODE}
+    graph = {path: {OURS.find(name) for name in imports(path, inside_functions=False)} - {None, path} for path in CODE}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the files
 
 

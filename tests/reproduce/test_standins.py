@@ -135,15 +135,17 @@ def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
 
 def test_sage_trains_with_the_settings_of_table_4() -> None:
     printed = tables.paper_numbers("sage_table4").set_index("benchmark")["printed"]
-    ours = SAGE.TRAINING
-    assert ours["batch_size"] == int(printed["Batch Size"]) and ours["steps"] == int(printed["Training Steps"])
-    assert ours["learning_rate"] == float(printed["Learning Rate"])
-    assert ours["max_tokens"] == int(printed["Maximum Response Length"])
-    for role in ("Challenger", "Planner", "Solver"):
-        assert ours["temperature"] == float(printed[f"{role} Temperature"])
-    assert SAGE().critic_temperature == float(printed["Critic Temperature"])
-    assert ours["lora"][:2] == (int(printed["LoRA Rank"]), int(printed["LoRA Alpha"]))
-    assert ours["lora"][2] == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
+    ours, (rank, alpha, dropout) = SAGE.TRAINING, SAGE.TRAINING["lora"]
+    settings = {
+        "Batch Size": ours["batch_size"],
+        "Training Steps": ours["steps"],
+        "Learning Rate": ours["learning_rate"],
+    }
+    settings |= {"Maximum Response Length": ours["max_tokens"], "LoRA Rank": rank, "LoRA Alpha": alpha}
+    settings |= {f"{role} Temperature": ours["temperature"] for role in ("Challenger", "Planner", "Solver")}
+    settings |= {"Critic Temperature": SAGE().critic_temperature}
+    assert {name: float(printed[name]) for name in settings} == settings
+    assert dropout == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
     run = config.build("sage", "gpu", out="x")
     assert (run.lora, run.temperature, run.protocol.prompt) == ((128, 256, 0.05), 0.6, "full")
     assert run.protocol.estimator == "task_relative" and run.protocol.kl_coef == 0, "KL regularisation is disabled"
