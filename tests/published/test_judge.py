@@ -31,7 +31,6 @@ SAID = {
     "<answer>TRUE or FALSE</answer>": None,
     "<answer></answer>": None,
     f"{TRUE}<answer>FALSE": True,  # cut off: the last complete pair
-    "TRUE": None,
     "TRUE</answer>": None,
     "": None,
     "<answer>" * 100_000: None,

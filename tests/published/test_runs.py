@@ -55,7 +55,7 @@ RUNS = {
 
 @pytest.mark.parametrize("method", RUNS)
 def test_a_run_is_trained_held_out_and_graded_on_the_data(
-    method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, folder: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
     corpus = {"corpus": str(folder / "texts")} if method == "spice" else {}
@@ -106,9 +106,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("world", MISTAKES)
-def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(
-    world: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, folder, tmp_path, monkeypatch, capsys):
     refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
     (folder / "math").mkdir(exist_ok=True)

@@ -101,12 +101,8 @@ def test_without_a_mirror_the_hub_is_asked_for_the_pinned_revision(hub: Mock) ->
     assert hub.facts.call_args.args[0].endswith(f"datasets/openai/gsm8k/resolve/{commit}/README.md")
 
 
-REFUSALS = [
-    DatasetNotFoundError("odd\nsecond line"),
-    errors.GatedRepoError("odd second line", response=ANSWER),
-    ConnectionError("odd second line"),
-    errors.HTTPError("odd second line"),
-]
+REFUSALS = [kind("odd\nsecond line") for kind in (DatasetNotFoundError, ConnectionError, errors.HTTPError)]
+REFUSALS.append(errors.GatedRepoError("odd second line", response=ANSWER))
 
 
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)

@@ -14,7 +14,7 @@ import pytest
 
 import tinyworld
 from tinyworld import facts, symbols, tasks
-from tinyworld.documents import FAMILIES, HALVES, TinyCorpus, corpus, document
+from tinyworld.documents import FAMILIES, TinyCorpus, document
 from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES, TinyWorld
 from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, read, right, split, wrong
 
@@ -275,13 +275,6 @@ def test_a_corpus_has_documents_of_one_half(kind: str) -> None:
     assert all(right(question, answer) and split(question) == "train" for question, _, answer in stated)
     assert {read(question).family for question, *_ in stated} == set(FAMILIES[kind])
     assert {source.sample(rng) for _ in range(50)} <= set(texts)
-
-
-def test_a_corpus_by_name() -> None:
-    found = {kind: [(part.kind, part.size) for part in corpus(kind, 9)] for kind in HALVES}
-    assert found == {"math": [("math", 9)], "general": [("general", 9)], "both": [("math", 4), ("general", 4)]}
-    with pytest.raises(ValueError, match="corpus must be one of math, general, both, got 'maths'"):
-        corpus("maths", 1)
 
 
 def test_facts_of_level_three_are_open() -> None:
