@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -26,27 +27,20 @@ def judged(program=SQUARE, expected=9):
     return run_calls(program, "f", [(3,)], [expected])
 
 
-class Broken:
+def broken(why, frames):
     """A pool whose processes all say the same."""
-
-    level = reported = 2
-
-    def __init__(self, why="", frames=()):
-        self.ran = pool.Ran(why, 0, [list(frames)])
-
-    def run(self, *args, **kwargs):
-        return self.ran
+    return Mock(level=2, reported=2, run=Mock(return_value=pool.Ran(why, 0, [frames])))
 
 
 @pytest.mark.parametrize("why", ["lost", "starved", "orphan", "unguarded"])
 def test_a_fault_of_the_machine_is_unscored(monkeypatch, why):
-    monkeypatch.setattr(level, "programs", lambda: Broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
+    monkeypatch.setattr(level, "programs", lambda: broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
     said = judged()
     assert (said.verdict, said.correct) == ("unscored", None) and why in said.detail
 
 
 def test_the_self_test_believes_nothing():
-    assert level.reached(Broken(frames=[["ready"], ["v", "anything"], ["end"]])) == 0
+    assert level.reached(broken("", [["ready"], ["v", "anything"], ["end"]])) == 0
     bare = pool.Pool(1)
     assert level.reached(bare) == 1
     bare.level = 2  # claims more than its servers give

@@ -64,8 +64,8 @@ class Cluster:
         self.options = ["--executor", "ray", "--address", f"127.0.0.1:{port}"]
         self.log = Path(self.folder, "started.log").open("w+")
         command, variables = [sys.executable, "-m", "ray.scripts.scripts", *options], os.environ | self.variables
-        streams = {"stdout": self.log, "stderr": self.log, "start_new_session": True}
-        self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **streams)
+        apart = {"stdout": self.log, "stderr": self.log, "start_new_session": True}
+        self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **apart)
         while "Ray runtime started" not in Path(self.log.name).read_text():
             assert self.process.poll() is None, Path(self.log.name).read_text()
             time.sleep(0.2)
