@@ -21,11 +21,7 @@ from coevolve.pools import Pool
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
 
-MODES = {
-    "deduction": ("add", "sub", "mul", "prec", "div", "mod"),
-    "abduction": ("eq",),
-    "induction": ("code", "ops"),
-}
+MODES = {"deduction": ("add", "sub", "mul", "prec", "div", "mod"), "abduction": ("eq",), "induction": ("code", "ops")}
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 
 
