@@ -134,9 +134,9 @@ def artefact_item(
 
 def load(root: Path, preset_name: str, more: Path | None = None) -> Plan:
     """Read all items of one preset, those of the TOML file `more` among them."""
-    preset, runs, artefacts = read(root, preset_name, more)
-    by_run = {name: run_items(root, preset_name, preset, name, run) for name, run in runs.items()}
-    made = [artefact_item(root, preset_name, preset, id, table, by_run) for id, table in artefacts.items()]
+    preset, tables = read(root, preset_name, more)
+    by_run = {name: run_items(root, preset_name, preset, name, run) for name, run in tables.runs.items()}
+    made = [artefact_item(root, preset_name, preset, id, table, by_run) for id, table in tables.artefacts.items()]
     items = [*(item for group in by_run.values() for item in group), *made]
     return Plan(root, preset_name, preset, {item.id: item for item in items}, more)
 

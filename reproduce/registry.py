@@ -8,12 +8,13 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from reproduce import UserError, one_line
 
+OTHER_FILES = ("presets.toml", "claims.toml")  # of reproduce/, without runs and artefacts
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
 
 
@@ -41,7 +42,7 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 class Table(BaseModel):
     """A TOML table: no other fields than these, and values of exactly these types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Preset(Table):
@@ -58,7 +59,7 @@ class Preset(Table):
 class RunTable(Table):
     """One training run: a method, and what differs from the preset's fields of that method."""
 
-    paper: str  # the file's name, unless the table says otherwise
+    paper: str = ""  # the file's name, unless the table says otherwise
     protocol: str  # a method's name, or path/to/file.py:Class, the path as seen from the repository
     overrides: Values = {}
     presets: dict[str, Values] = {}  # preset -> overrides for it alone
@@ -71,7 +72,7 @@ class RunTable(Table):
 class ArtefactTable(Table):
     """One table or figure: a notebook, the runs it reads and the files it writes; or why there is none."""
 
-    paper: str
+    paper: str = ""
     skip: str | None = None
     notebook: str = ""
     runs: list[str] = []
@@ -88,7 +89,14 @@ class ArtefactTable(Table):
         return self
 
 
-Model = TypeVar("Model", bound=Table)
+class File(Table):
+    """A TOML file: tables of runs and artefacts by name."""
+
+    runs: dict[Name, RunTable] = {}
+    artefacts: dict[Name, ArtefactTable] = {}
+
+
+KINDS = {"runs": RunTable, "artefacts": ArtefactTable}
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -107,50 +115,36 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.name} cannot be read: {error}") from None
 
 
-def check(kind: type[Model], where: str, table: Any) -> Model:
-    """Return the table as a `kind`. Raises UserError that names the first wrong field."""
+def check(kind: Any, path: Path) -> Any:
+    """Return a TOML file as a `kind`. Raises UserError that names the first wrong field."""
     try:
-        return kind.model_validate(table)
+        return TypeAdapter(kind).validate_python(read_toml(path))
     except ValidationError as error:
         fault = error.errors()[0]
-    field = ".".join(str(part) for part in fault["loc"])
+    place = [str(part) for part in fault["loc"]]
+    field = ".".join(place)
     if fault["type"] == "extra_forbidden":
-        raise UserError(f"{where}: unknown field {field!r}; {hint(field, kind.model_fields)}")
-    raise UserError(one_line(f"{where}: {field or 'the table'}: {fault['msg']}, got {fault['input']!r}"))
+        allowed = KINDS.get(place[0], Preset).model_fields if len(place) > 1 else KINDS
+        raise UserError(f"{path.name}: unknown field {field!r}; {hint(place[-1], allowed)}")
+    raise UserError(one_line(f"{path.name}: {field}: {fault['msg']}, got {fault['input']!r}"))
 
 
-def read(
-    root: Path, preset: str, more: Path | None = None
-) -> tuple[Preset, dict[str, RunTable], dict[str, ArtefactTable]]:
+def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, File]:
     """Read one preset, and the runs and artefacts of every TOML file in reproduce/ and of the file `more`."""
-    presets = read_toml(root / "reproduce/presets.toml")
+    presets = check(dict[str, Preset], root / "reproduce/presets.toml")
     if preset not in presets:
         raise UserError(f"unknown preset {preset!r}; {hint(preset, presets)}")
-    runs: dict[str, RunTable] = {}
-    artefacts: dict[str, ArtefactTable] = {}
-    for path in [*sorted((root / "reproduce").glob("*.toml")), *([more] if more else [])]:
-        if path.name != "presets.toml":
-            file = check(File, path.name, read_toml(path))
-            add(path, "runs", RunTable, file.runs, runs, presets)
-            add(path, "artefacts", ArtefactTable, file.artefacts, artefacts, presets)
-    return check(Preset, f"presets.toml [{preset}]", presets[preset]), runs, artefacts
-
-
-class File(Table):
-    """A TOML file: tables of runs and artefacts by name."""
-
-    runs: dict[Name, dict[str, Any]] = {}
-    artefacts: dict[Name, dict[str, Any]] = {}
-
-
-def add(
-    path: Path, group: str, kind: type[Model], tables: dict[str, Any], known: dict[str, Model], presets: Iterable[str]
-) -> None:
-    """Check one file's tables of a kind and add them to those that are known."""
-    for name, table in tables.items():
-        where = f"{path.name} [{group}.{name}]"
-        if name in known:
-            raise UserError(f"{where}: another file has one of this name")
-        known[name] = check(kind, where, {"paper": path.stem, **table})
-        if unknown := {*table.get("presets", ()), *table.get("seeds", ())} - {*presets}:
-            raise UserError(f"{where}: unknown preset {min(unknown)!r}; {hint(min(unknown), presets)}")
+    found = File()
+    files = [path for path in sorted((root / "reproduce").glob("*.toml")) if path.name not in OTHER_FILES]
+    for path in [*files, *([more] if more else [])]:
+        file = check(File, path)
+        for known, tables in ((found.runs, file.runs), (found.artefacts, file.artefacts)):
+            if twice := known.keys() & tables:
+                raise UserError(f"{path.name}: {min(twice)}: another file has one of this name")
+            for name, table in tables.items():
+                table.paper = table.paper or path.stem
+                known[name] = table
+    for name, run in found.runs.items():
+        if unknown := {*run.presets, *run.seeds} - {*presets}:
+            raise UserError(f"[runs.{name}]: unknown preset {min(unknown)!r}; {hint(min(unknown), presets)}")
+    return presets[preset], found
