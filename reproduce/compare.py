@@ -6,36 +6,27 @@ Knows text and numbers; does not know what the columns mean.
 import csv
 import io
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 from reproduce import UserError
 from reproduce.plan import Plan
 from reproduce.provenance import git
 
-Tables = Mapping[str, str]  # path relative to the tree -> text of the file
-
 
 def read_tree(folder: Path) -> dict[str, str]:
-    """Read every CSV file under a folder; hidden folders are work in progress and left out."""
+    """Read every CSV file under a folder: name -> text; hidden folders are work in progress and left out."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
-    files = (file.relative_to(folder) for file in sorted(folder.rglob("*.csv")))
-    return {
-        str(file): (folder / file).read_text(encoding="utf-8")
-        for file in files
-        if not any(part.startswith(".") for part in file.parts)
-    }
+    files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*.csv"))}
+    return {name: file.read_text(encoding="utf-8") for name, file in files.items() if "/." not in f"/{name}"}
 
 
 def read_commit(root: Path, reference: str, folder: str) -> dict[str, str]:
     """Read every CSV file that a git commit holds under a folder."""
     listing = git(root, "ls-tree", "-r", "-z", "--name-only", "--full-tree", reference, "--", f"{folder}/")
-    if listing is None:
-        raise UserError(f"{reference!r} is no commit of the repository")
-    names = [name for name in listing.split("\0") if name.endswith(".csv")]
+    names = [name for name in (listing or "").split("\0") if name.endswith(".csv")]
     if not names:
-        raise UserError(f"{reference} holds no CSV files under {folder}")
+        raise UserError(f"{reference!r} is no commit of the repository, or holds no CSV files under {folder}")
     return {name.removeprefix(f"{folder}/"): git(root, "show", f"{reference}:{name}") or "" for name in names}
 
 
@@ -62,7 +53,7 @@ def differences(name: str, old: str, new: str, tolerance: float) -> list[str]:
     ]
 
 
-def trees(old: Tables, new: Tables, tolerance: float) -> list[str]:
+def trees(old: dict[str, str], new: dict[str, str], tolerance: float) -> list[str]:
     """List all differences of two trees."""
     found = []
     for name in sorted({*old, *new}):

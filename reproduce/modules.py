@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 
 NAMED = ("coevolve.papers.", "coevolve.baselines.", "published.")  # only imported by name
-DATA_HOMES = ("src", "reproduce/analysis")  # folders below which every file that is no code is some module's data
 NO_DATA = (".py", ".pyc", ".so", ".md")
 
 
@@ -29,20 +28,18 @@ def parse(text: str) -> ast.Module | None:
         return None
 
 
+class Code(ast.NodeTransformer):
+    """Leaves strings that stand alone out of a tree."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        """Return the statement, or None for a string."""
+        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+
+
 def without_prose(text: str) -> str:
     """Return Python without comments, docstrings and layout; text that is not Python as it is."""
-    if (tree := parse(text)) is None:
-        return text
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(lines := getattr(node, name, None), list):
-                setattr(node, name, [line for line in lines if not is_prose(line)])
-    return ast.unparse(tree)
-
-
-def is_prose(line: ast.stmt) -> bool:
-    """Say whether a statement is a string that stands alone."""
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+    tree = parse(text)
+    return text if tree is None else ast.unparse(Code().visit(tree))
 
 
 def constants(text: str) -> set[str]:
@@ -126,9 +123,8 @@ class Modules:
     def data(self) -> dict[str, list[Path]]:
         """Files that are no code, by the module next to which they lie, or else by their package."""
         found: dict[str, list[Path]] = {}
-        for home in DATA_HOMES:
-            base = self.root / home if home == "src" else self.root
-            for file in sorted((self.root / home).rglob("*")):
+        for base, home in ((self.root / "src", "."), (self.root, "reproduce/analysis")):
+            for file in sorted((base / home).rglob("*")):
                 parts = file.relative_to(base).with_suffix("").parts
                 hidden = any(part.startswith(".") or part.endswith(".egg-info") for part in parts)
                 if file.is_file() and file.suffix not in NO_DATA and not hidden:

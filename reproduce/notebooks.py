@@ -36,8 +36,8 @@ def declared(path: Path) -> dict[str, type | None]:
         defaults = [ast.literal_eval(line.value) for line in lines]
     except (SyntaxError, ValueError) as error:
         raise UserError(f"notebook {path}: parameters must be names with literal defaults: {error}") from None
-    types = [None if default is None else type(default) for default in defaults]
-    return {ast.unparse(target): kind for target, kind in zip(targets, types, strict=True)}
+    named = zip(targets, defaults, strict=True)
+    return {ast.unparse(target): None if default is None else type(default) for target, default in named}
 
 
 def check_parameters(path: Path, values: Mapping[str, Any]) -> None:
