@@ -6,6 +6,8 @@ Knows notebooks, parameters and files; knows nothing about models. Run it as `py
 import os
 from pathlib import Path
 
+HOME = Path(__file__).resolve().parents[1]
+
 
 class UserError(ValueError):
     """A mistake of the person at the keyboard: one line on stderr, exit code 2, nothing written."""

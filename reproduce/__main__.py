@@ -11,12 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from reproduce import UserError, compare, keys, one_line
+from reproduce import HOME, UserError, compare, keys, one_line
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
-from reproduce.run import Engine, Report, Show, execute
-
-HOME = Path(__file__).resolve().parents[1]
-SHOWN = 60  # differing cells that are listed one by one
+from reproduce.run import Engine, Report, execute
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,26 +59,27 @@ def batch_parser() -> Parser:
 
 def show_list(plan: Plan, items: list[Item]) -> int:
     """Print every item with its state and, where it never runs, the reason."""
-    states, width = keys.statuses(plan, items), max(len(item.id) for item in items)
+    why, width = keys.reasons(plan, items), max(len(item.id) for item in items)
     for item in items:
-        print(f"{item.id:<{width}}  {states[item.id]:<11}  {item.skip or ''}".rstrip())
+        print(f"{item.id:<{width}}  {keys.status(plan, item, why[item.id]):<11}  {item.skip or ''}".rstrip())
     return 0
 
 
-def show_why(plan: Plan, pattern: str) -> int:
-    """Print which parts of the key changed."""
-    for id in sorted(select(plan, pattern, "--why")):
-        for line in keys.why(plan, plan.items[id]):
-            print(f"{id}: {line}")
+def show_why(plan: Plan, items: list[Item]) -> int:
+    """Print what changed since the items were done."""
+    why = keys.reasons(plan, items)
+    for item in items:
+        settled = "is up to date" if item.skip is None else f"never runs: {item.skip}"
+        for line in why[item.id] or [settled]:
+            print(f"{item.id}: {line}")
     return 0
 
 
 def show_differences(found: list[str]) -> int:
-    """Print how two trees differ, the first SHOWN cells one by one. Returns the exit code."""
-    for line in found[:SHOWN]:
+    """Print how two trees differ. Returns the exit code."""
+    for line in found:
         print(one_line(line))
-    more = ", not all shown" if len(found) > SHOWN else ""
-    print(f"{len(found)} differences{more}" if found else "no differences")
+    print(f"{len(found)} differences" if found else "no differences")
     return 1 if found else 0
 
 
@@ -97,22 +95,6 @@ def engine_of(plan: Plan, items: list[Item], options: argparse.Namespace) -> Cal
 
     at_once = options.jobs or plan.preset.jobs or len(os.sched_getaffinity(0))
     return lambda scratch: Local(plan, items, at_once, scratch)
-
-
-def screen() -> Show:
-    """Return a function that prints lines, over a live bar if this is a terminal."""
-    from tqdm import tqdm
-
-    bar = tqdm(disable=None, leave=False, dynamic_ncols=True, bar_format="{bar:20} {n}/{total} {elapsed} {postfix}")
-
-    def show(line: str, report: Report) -> None:
-        if line:
-            bar.write(line)
-            sys.stdout.flush()
-        bar.total, bar.n = report.total, len(report)
-        bar.set_postfix_str(", ".join(id.removeprefix("runs/") for id in report.live))
-
-    return show
 
 
 def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> int:
@@ -133,16 +115,16 @@ def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> 
 
 def run(plan: Plan, chosen: set[str], items: list[Item], options: argparse.Namespace) -> int:
     """Check first all that is not done, then run it, or only say what would run. Returns the exit code."""
-    states = keys.statuses(plan, items)
+    why = keys.reasons(plan, items)
     forced = {id for id in chosen if options.force and plan.items[id].skip is None}
-    todo = [item for item in items if item.id in forced or states[item.id] not in ("done", "skipped")]
+    todo = [item for item in items if item.id in forced or why[item.id]]
     check_items(plan, todo)  # what is done was checked as it is now, or its key would differ
     if options.dry_run:
         for item in todo:
-            print(f"would run {item.id} ({'forced' if item.id in forced else keys.why(plan, item)[0]})")
+            print(f"would run {item.id} ({'forced' if item.id in forced else why[item.id][0]})")
         return 0
     started, engine = time.monotonic(), engine_of(plan, todo, options)
-    report = execute(plan, items, forced, engine, screen())
+    report = execute(plan, items, forced, engine)
     return summarise(plan, items, report, time.monotonic() - started)
 
 
@@ -158,19 +140,22 @@ def main(arguments: list[str]) -> int:
     if options.jobs is not None and not 1 <= options.jobs <= 1024:
         raise UserError(f"--jobs must be a whole number from 1 to 1024, not {options.jobs}")
     plan = load(options.root.resolve(), options.preset, options.registry)
-    chosen = select(plan, options.only) & select(plan, options.paper, "--paper")
+    asked = {"--only": options.only, "--paper": options.paper, "--why": options.why}
+    chosen = set.intersection(*(select(plan, patterns, option) for option, patterns in asked.items()))
     if not chosen:
-        raise UserError(f"--only {options.only} and --paper {options.paper} have nothing in common")
+        raise UserError(f"{', '.join(option for option in asked if asked[option])} have nothing in common")
+    items = [item for id, item in plan.items.items() if id in chosen]
     if options.why:
-        return show_why(plan, options.why)
+        return show_why(plan, items)
     if options.list:
-        return show_list(plan, [item for id, item in plan.items.items() if id in chosen])
+        return show_list(plan, items)
     if options.check:
         return show_differences(compare.check(plan, options.check, options.tolerance, chosen))
     return run(plan, chosen, with_needs(plan, chosen), options)
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:

@@ -6,13 +6,10 @@ jupyter_client would start an interpreter that imports torch for seconds; here t
 import asyncio
 import multiprocessing
 import os
-import signal
 from multiprocessing.connection import Connection
 from typing import Any, ClassVar
 
-from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.provisioning import KernelProvisionerBase
 
 FORK = multiprocessing.get_context("fork")
 
@@ -26,67 +23,32 @@ def serve(orders: Connection) -> None:
     IPKernelApp.launch_instance(argv=["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}"])
 
 
-class Forked(KernelProvisionerBase):
-    """What jupyter_client asks of a kernel's process."""
-
-    process: Any = None
-    orders: Any = None
-
-    @property
-    def has_process(self) -> bool:
-        """Whether the kernel was started."""
-        return self.process is not None
-
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Tell the waiting fork where to listen."""
-        self.process, self.orders = Manager.waiting
-        self.parent.write_connection_file()
-        self.orders.send((self.parent.connection_file, kwargs.get("cwd", os.getcwd())))
-        return self.parent.get_connection_info()
-
-    async def poll(self) -> int | None:
-        """Return the exit code, or None while the kernel lives."""
-        return self.process.exitcode
-
-    async def wait(self) -> int | None:
-        """Return the exit code when the kernel has ended."""
-        while self.process.is_alive():
-            await asyncio.sleep(0.05)
-        return self.process.exitcode
-
-    async def send_signal(self, signum: int) -> None:
-        """Send a signal to the kernel."""
-        if self.process.is_alive():
-            os.kill(self.process.pid, signum)
-
-    async def kill(self, restart: bool = False) -> None:
-        """End the kernel at once."""
-        await self.send_signal(signal.SIGKILL)
-
-    async def terminate(self, restart: bool = False) -> None:
-        """Ask the kernel to end."""
-        await self.send_signal(signal.SIGTERM)
-
-    async def cleanup(self, restart: bool = False) -> None:
-        """Leave nothing behind."""
-        self.orders.close()
-
-
 class Manager(AsyncKernelManager):
-    """Starts the one kernel that `fork` has made."""
+    """What nbclient asks of a kernel: here of the one that `fork` has made."""
 
-    waiting: ClassVar[tuple[Any, Connection]]
+    process: ClassVar[Any]
+    orders: ClassVar[Connection]
 
     @classmethod
     def fork(cls) -> None:
         """Make the kernel's process. Call it before anything starts a thread."""
-        theirs, ours = FORK.Pipe(duplex=False)
-        process = FORK.Process(target=serve, args=(theirs,))
-        process.start()
+        theirs, cls.orders = FORK.Pipe(duplex=False)
+        cls.process = FORK.Process(target=serve, args=(theirs,))
+        cls.process.start()
         theirs.close()
-        cls.waiting = process, ours
 
-    async def _async_pre_start_kernel(self, **options: Any) -> tuple[list[str], dict[str, Any]]:
-        self.shutting_down, self.kernel_id = False, "forked"
-        self.provisioner = Forked(parent=self, kernel_id=self.kernel_id, kernel_spec=self.kernel_spec)
-        return [], options
+    async def start_kernel(self, **options: Any) -> None:
+        """Tell the waiting fork where to listen, and to work where papermill has led this process."""
+        self.write_connection_file()
+        self.orders.send((self.connection_file, os.getcwd()))
+
+    async def _async_is_alive(self) -> bool:
+        return self.process.is_alive()
+
+    is_alive = _async_is_alive
+
+    async def shutdown_kernel(self, **options: Any) -> None:
+        """Ask the kernel to end, and wait some seconds: what a notebook leaves for its exit is done then."""
+        control = self.connect_control()
+        self.session.send(control, "shutdown_request", {"restart": False})
+        await asyncio.to_thread(self.process.join, 5)

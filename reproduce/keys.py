@@ -6,7 +6,7 @@ docstrings do not count.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,9 @@ def key(found: Parts) -> str:
 def read_marker(folder: Path, name: str = MARKER) -> dict[str, Any]:
     """Read a marker file; one that is missing or damaged is empty."""
     try:
-        marker = json.loads((folder / name).read_text(encoding="utf-8"))
+        return json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return marker if isinstance(marker, dict) else {}
 
 
 def produced(item: Item, folder: Path) -> dict[str, str]:
@@ -129,58 +128,34 @@ def write_marker(item: Item, folder: Path, found: Parts) -> None:
     write_atomic(folder / MARKER, json.dumps(marker, indent=1, sort_keys=True, default=str) + "\n")
 
 
-def damaged(item: Item, folder: Path, marker: Mapping[str, Any]) -> list[str]:
-    """List outputs that are missing or are not what the marker says."""
-    recorded = marker.get("outputs", {})
-    return [
-        name
-        for name in {**dict.fromkeys(item.outputs), **recorded}
-        if recorded.get(name, "missing") == "missing" or digest_path(folder / name) != recorded[name]
-    ]
-
-
-def is_done(plan: Plan, item: Item) -> bool:
-    """Say whether the marker is there, has the current key and all outputs verify."""
+def changes(plan: Plan, item: Item) -> list[str]:
+    """Say why the item must be made, one line for each reason; none if it is up to date."""
     folder = plan.folder / item.id
-    marker = read_marker(folder)
-    return bool(marker) and marker.get("key") == key(parts(plan, item)) and not damaged(item, folder, marker)
+    marker, begun = read_marker(folder), read_marker(folder, STARTED)
+    if not marker:
+        resumes = begun and begun["key"] == key(parts(plan, item))
+        return ["was interrupted and will resume" if resumes else "was never finished"]
+    hashes = marker.get("outputs", {})
+    lost = [name for name in hashes if digest_path(folder / name) != hashes[name]]
+    lines = [f"output {name} is missing or was changed" for name in lost]
+    return lines + differences("", marker.get("parts", {}), json.loads(json.dumps(parts(plan, item), default=str)))
 
 
-def statuses(plan: Plan, items: Iterable[Item]) -> dict[str, str]:
-    """Name items' states: done, stale, failed, interrupted, todo or skipped."""
-    known: dict[str, str] = {}
+def reasons(plan: Plan, items: Iterable[Item]) -> dict[str, list[str]]:
+    """Say why items must be made: id -> reasons, none where the item is done or never runs. Their runs are added."""
+    known: dict[str, list[str]] = {}
     for item in with_needs(plan, {item.id for item in items}):  # runs come first
-        known[item.id] = status(plan, item, known)
+        lost = [f"{need} is not done" for need in item.needs if known[need]]
+        known[item.id] = [] if item.skip is not None else changes(plan, item) + lost
     return known
 
 
-def status(plan: Plan, item: Item, known: Mapping[str, str]) -> str:
-    """Name one item's state; `known` holds the states of the runs it needs."""
-    if item.skip is not None:
-        return "skipped"
-    folder = plan.folder / item.id
-    if not (plan.root / item.notebook).is_file():
-        return "todo"
-    if is_done(plan, item) and all(known[need] == "done" for need in item.needs):
-        return "done"
+def status(plan: Plan, item: Item, why: list[str]) -> str:
+    """Name an item's state, for reasons to make it: done, stale, failed, interrupted, todo or skipped."""
+    if not why:
+        return "done" if item.skip is None else "skipped"
     marks = {FAILED: "failed", MARKER: "stale", STARTED: "interrupted"}
-    return next((state for name, state in marks.items() if (folder / name).exists()), "todo")
-
-
-def why(plan: Plan, item: Item) -> list[str]:
-    """Say which parts of the key changed since the item was last done, one line each."""
-    folder = plan.folder / item.id
-    if item.skip is not None:
-        return [f"never runs: {item.skip}"]
-    current, marker = parts(plan, item), read_marker(folder)
-    if not marker:
-        resumes = read_marker(folder, STARTED).get("key") == key(current)
-        return ["was interrupted and will resume" if resumes else "was never finished"]
-    lines = [f"output {name} is missing or was changed" for name in damaged(item, folder, marker)]
-    lines += differences("", marker.get("parts", {}), json.loads(json.dumps(current, default=str)))
-    needs = statuses(plan, [plan.items[need] for need in item.needs])
-    lines += [f"{need} is {state}" for need, state in needs.items() if state != "done"]
-    return lines or ["is up to date"]
+    return next((state for name, state in marks.items() if (plan.folder / item.id / name).exists()), "todo")
 
 
 def differences(prefix: str, old: Any, new: Any) -> list[str]:

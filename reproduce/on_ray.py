@@ -4,21 +4,17 @@ Needs the extra `ray`. The nodes see the repository under the same path, as they
 and GPUs are Ray's business.
 """
 
+import math
 import os
 import secrets
 import socket
-import time
+from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from reproduce import UserError
+from reproduce import HOME, UserError
 from reproduce.plan import Item, Plan
-from reproduce.run import TICK
 from reproduce.work import environment
-
-HOME = str(Path(__file__).resolve().parents[1])
-PROBE = 5.0  # seconds to wait for an address to answer
 
 
 def check(address: str) -> None:
@@ -28,7 +24,7 @@ def check(address: str) -> None:
     if address not in ("auto", "local"):
         host, _, port = address.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), PROBE).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
         except (OSError, ValueError, OverflowError) as error:
             wanted = "it must be auto, local or HOST:PORT of a node"
             raise UserError(f"address {address}: no Ray cluster answers there ({error}); {wanted}") from None
@@ -50,45 +46,20 @@ class Ray:
             ray.init(address, **options)
         except Exception as error:  # noqa: BLE001  Ray raises bare ones too
             raise UserError(f"address {address}: {error} {error.__cause__ or ''}") from None
-        self.ray, self.plan, self.jobs = ray, plan, jobs
+        self.ray, self.plan, self.at_once = ray, plan, jobs or math.inf  # without --jobs Ray has the queue
         self.variables = environment(plan.root, scratch)
-        self.tasks: dict[Any, tuple[Item, float]] = {}  # the task's reference -> its item, when it began
         gpus = ray.cluster_resources().get("GPU", 0)
         if plan.preset.gpus > gpus and not jobs:
             wanted = f"presets.toml [{plan.name}]: gpus is {plan.preset.gpus}"
             raise UserError(f"{wanted}, but the cluster has {gpus:.0f}; if it grows on demand, say --jobs N")
 
-    @property
-    def live(self) -> list[Item]:
-        """The items handed over and not yet back."""
-        return [item for item, _ in self.tasks.values()]
-
-    def has_room(self) -> bool:
-        """Whether another item may be handed over; without --jobs Ray has the queue."""
-        return not self.jobs or len(self.tasks) < self.jobs
-
-    def begin(self, item: Item) -> None:
+    def submit(self, item: Item) -> Future[None]:
         """Hand the item to Ray. Tables and figures get no GPU."""
         registry = [str(self.plan.registry.resolve())] if self.plan.registry else []
         arguments = [str(self.plan.root), self.plan.name, item.id, *registry]
         gpus, retries = self.plan.preset.gpus if item.kind == "run" else 0, self.plan.preset.retries
         task = self.ray.remote(make).options(num_gpus=gpus, max_retries=retries, retry_exceptions=True, name=item.id)
-        self.tasks[task.remote(arguments, HOME, self.variables)] = item, time.monotonic()
-
-    def ended(self) -> list[tuple[Item, str | None, float]]:
-        """Wait a moment and collect the tasks that have ended or were lost with their worker."""
-        ready, _ = self.ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=TICK)
-        endings = []
-        for reference in ready:
-            item, began = self.tasks.pop(reference)
-            try:
-                error = self.ray.get(reference)
-            except self.ray.exceptions.RayTaskError as fault:
-                error = str(fault.cause)
-            except self.ray.exceptions.RayError as fault:
-                error = f"its worker was lost ({type(fault).__name__})"
-            endings.append((item, error, time.monotonic() - began))
-        return endings
+        return task.remote(arguments, str(HOME), self.variables).future()
 
     def close(self) -> None:
         """Leave the cluster: tasks still at work are ended, and so is an instance of ours."""

@@ -6,9 +6,10 @@ Knows what must be done and in which order; does not know what has been done alr
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,7 +38,6 @@ class Item:
     timeout: int = 3600
     names: tuple[str, ...] = ()  # what else --only may call it: the run's name, its tags
     protocol: str = ""
-    seeds: tuple[int, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)  # a run's overrides; an artefact's runs
 
 
@@ -48,7 +48,7 @@ class Plan:
     root: Path
     name: str
     preset: Preset
-    items: Mapping[str, Item]
+    items: dict[str, Item]
     registry: Path | None = None  # a TOML file beside those of the repository
 
     @property
@@ -62,60 +62,56 @@ def relative(root: Path, notebook: str, target: str) -> str:
     return os.path.relpath(root / target, (root / notebook).parent)
 
 
-def run_items(root: Path, preset_name: str, preset: Preset, name: str, run: RunTable) -> list[Item]:
+def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
     """Make the items of one training run: one per seed, the preset's or its own for that preset."""
-    overrides = {**run.overrides, **run.presets.get(preset_name, {})}
+    overrides = {**run.overrides, **run.presets.get(plan.name, {})}
     model, inputs = overrides.get(MODEL), ()
-    if isinstance(model, str) and "/" in model and not (preset.hub and not (root / model).exists()):
+    if isinstance(model, str) and "/" in model and ((plan.root / model).exists() or not plan.preset.hub):
         inputs = (model,)
-        overrides[MODEL] = relative(root, TRAIN, model)
+        overrides[MODEL] = relative(plan.root, TRAIN, model)
     file, _, attribute = run.protocol.rpartition(":")
-    protocol = f"{relative(root, TRAIN, file)}:{attribute}" if file else run.protocol
     shared = Item(
         "",
         "run",
         run.paper,
         TRAIN,
+        {
+            "protocol": f"{relative(plan.root, TRAIN, file)}:{attribute}" if file else run.protocol,
+            "preset": plan.name,
+            "overrides": json.dumps(overrides, sort_keys=True, default=str),
+        },
         inputs=inputs,
         outputs=tuple(run.outputs),
-        timeout=run.timeout or preset.timeout,
+        timeout=run.timeout or plan.preset.timeout,
         names=(name, f"runs/{name}", *run.tags),
         protocol=run.protocol,
         config=overrides,
     )
     items = []
-    for seed in run.seeds.get(preset_name, preset.seeds):
+    for seed in run.seeds.get(plan.name, plan.preset.seeds):
         id = f"runs/{name}-s{seed}"
-        parameters = {
-            "protocol": protocol,
-            "preset": preset_name,
-            "seed": seed,
-            "overrides": json.dumps(overrides, sort_keys=True, default=str),
-            "out": relative(root, TRAIN, f"results/{preset_name}/{id}"),
-        }
-        items.append(replace(shared, id=id, parameters=parameters, seeds=(seed,)))
+        own = {"seed": seed, "out": relative(plan.root, TRAIN, f"results/{plan.name}/{id}")}
+        items.append(replace(shared, id=id, parameters={**shared.parameters, **own}))
     return items
 
 
-def artefact_item(
-    root: Path, preset_name: str, preset: Preset, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
-) -> Item:
+def artefact_item(plan: Plan, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]) -> Item:
     """Make the item of one table or figure. `runs` holds all runs' items by name."""
     if table.skip is not None:
         return Item(id, "artefact", table.paper, skip=one_line(table.skip) or "no reason given")
     for name in table.runs:
         if name not in runs:
             raise UserError(f"[artefacts.{id}]: unknown run {name!r}; {hint(name, runs)}")
-    used = {name: [item.seeds[0] for item in runs[name]] for name in table.runs}
+    used = {name: [item.parameters["seed"] for item in runs[name]] for name in table.runs}
     own = {
-        "preset": preset_name,
-        "out": relative(root, table.notebook, f"results/{preset_name}/.{id}.part"),
-        "results": relative(root, table.notebook, "results"),
+        "preset": plan.name,
+        "out": relative(plan.root, table.notebook, f"results/{plan.name}/.{id}.part"),
+        "results": relative(plan.root, table.notebook, "results"),
         "runs": used,  # so that folders of seeds that the preset no longer has are left alone
     }
     if taken := own.keys() & table.parameters:
         raise UserError(f"[artefacts.{id}]: parameter {min(taken)!r} is set by the runner")
-    if not (root / table.notebook).is_file() or "runs" not in declared(root / table.notebook):
+    if "runs" not in declared(plan.root / table.notebook):
         del own["runs"]
     return Item(
         id,
@@ -126,8 +122,7 @@ def artefact_item(
         needs=tuple(item.id for name in used for item in runs[name]),
         inputs=tuple(table.inputs),
         outputs=tuple(table.outputs),
-        timeout=table.timeout or preset.timeout,
-        seeds=tuple(sorted({seed for group in used.values() for seed in group})),
+        timeout=table.timeout or plan.preset.timeout,
         config={"runs": used},
     )
 
@@ -135,13 +130,14 @@ def artefact_item(
 def load(root: Path, preset_name: str, more: Path | None = None) -> Plan:
     """Read all items of one preset, those of the TOML file `more` among them."""
     preset, tables = read(root, preset_name, more)
-    by_run = {name: run_items(root, preset_name, preset, name, run) for name, run in tables.runs.items()}
-    made = [artefact_item(root, preset_name, preset, id, table, by_run) for id, table in tables.artefacts.items()]
-    items = [*(item for group in by_run.values() for item in group), *made]
-    return Plan(root, preset_name, preset, {item.id: item for item in items}, more)
+    plan = Plan(root, preset_name, preset, {}, more)
+    runs = {name: run_items(plan, name, run) for name, run in tables.runs.items()}
+    made = [artefact_item(plan, id, table, runs) for id, table in tables.artefacts.items()]
+    plan.items.update({item.id: item for item in [*chain(*runs.values()), *made]})
+    return plan
 
 
-def select(plan: Plan, patterns: str | None, option: str = "--only") -> set[str]:
+def select(plan: Plan, patterns: str | None, option: str) -> set[str]:
     """Return the ids that an option asks for, by patterns separated by commas, or all.
 
     --paper compares papers; any other option ids, run names and tags.
@@ -165,31 +161,26 @@ def with_needs(plan: Plan, chosen: set[str]) -> list[Item]:
     return [item for id, item in plan.items.items() if id in wanted]
 
 
-def check_items(plan: Plan, items: Iterable[Item]) -> None:
+def check_items(plan: Plan, items: list[Item]) -> None:
     """Stop before anything starts if an item's notebook, parameters, inputs or overrides are wrong."""
-    checked = set()
     for item in items:
         check_parameters(plan.root / item.notebook, item.parameters)
         for name in item.inputs:
             if not (plan.root / name).exists():
                 raise UserError(f"{item.id}: {name} does not exist")
-        setting = (item.protocol, item.parameters.get("overrides"))
-        if item.kind == "run" and setting not in checked:
-            checked.add(setting)
-            file, _, attribute = item.protocol.rpartition(":")
-            name = f"{plan.root / file}:{attribute}" if file else item.protocol
-            try:
-                configuration(plan.root).check(name, dict(item.config))
-            except ValueError as error:
-                raise UserError(f"[runs.{item.names[0]}]: {error}") from None
+    for name, item in {item.names[0]: item for item in items if item.kind == "run"}.items():  # one seed of each
+        file, _, attribute = item.protocol.rpartition(":")
+        method = f"{plan.root / file}:{attribute}" if file else item.protocol
+        try:
+            configuration(plan.root).check(method, dict(item.config))
+        except ValueError as error:
+            raise UserError(f"[runs.{name}]: {error}") from None
 
 
 def configuration(root: Path) -> ModuleType:
     """Import coevolve.config of this repository, late: it knows the methods, their fields and what these may hold."""
     if (source := str(root / "src")) not in sys.path:
         sys.path.insert(0, source)
-    try:
-        from coevolve import config
-    except ImportError as error:
-        raise UserError(f"cannot import the package: {error}; install it with pip install -e .") from None
+    from coevolve import config
+
     return config

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from datetime import UTC, datetime
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,8 @@ def versions() -> dict[str, str]:
     """List the installed versions of the packages that matter."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -52,26 +50,17 @@ def machine() -> dict[str, Any]:
     }
 
 
-def record(plan: Plan, item: Item, common: dict[str, Any], seconds: float, peak_kib: int) -> dict[str, Any]:
-    """Assemble one item's provenance. `common` is what all items of one command share."""
+def record(plan: Plan, item: Item) -> dict[str, Any]:
+    """Describe where an item comes from that is about to be made."""
+    head = git(plan.root, "rev-parse", "HEAD")
+    changes = git(plan.root, "status", "--porcelain", "--", ".", ":(exclude)results")
     return {
         "id": item.id,
         "preset": plan.name,
         "notebook": item.notebook,
         "parameters": dict(item.parameters),
         "configuration": dict(item.config),
-        "seeds": list(item.seeds),
-        **common,
-        "threads": 1,
-        "wall_seconds": round(seconds, 2),
-        "peak_rss_mib": round(peak_kib / 1024, 1),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "source": {"commit": head.strip() if head else None, "dirty": bool(changes) if head else None},
+        "versions": versions(),
+        "machine": machine(),
     }
-
-
-def shared(root: Path) -> dict[str, Any]:
-    """Collect what is the same for every item of one command."""
-    head = git(root, "rev-parse", "HEAD")
-    changes = git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
-    source = {"commit": head.strip() if head else None, "dirty": bool(changes) if head else None}
-    return {"source": source, "versions": versions(), "machine": machine()}

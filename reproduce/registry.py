@@ -18,12 +18,11 @@ OTHER_FILES = ("presets.toml", "claims.toml")  # of reproduce/, without runs and
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
 
 
-def public(values: dict[str, Any]) -> dict[str, Any]:
-    """Refuse names that look like a secret's: values are written into results, which are public."""
-    for name in values:
-        if SECRET.search(name):
-            raise ValueError(f"{name!r} looks like a secret, and results are public")
-    return values
+def public(name: str) -> str:
+    """Refuse a name that looks like a secret's: values are written into results, which are public."""
+    if SECRET.search(name):
+        raise ValueError(f"{name!r} looks like a secret, and results are public")
+    return name
 
 
 def different(seeds: list[int]) -> list[int]:
@@ -35,7 +34,7 @@ def different(seeds: list[int]) -> list[int]:
 
 Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(different)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-Values = Annotated[dict[str, Any], AfterValidator(public)]
+Values = dict[Annotated[str, AfterValidator(public)], Any]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 
 

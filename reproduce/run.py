@@ -7,87 +7,80 @@ import fcntl
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
-from reproduce import UserError, keys
+from reproduce import UserError, keys, one_line
 from reproduce.modules import digest
 from reproduce.plan import Item, Plan
 from reproduce.work import keep_failed
 
-TICK = 0.2  # seconds an engine waits for an item to end
-T = TypeVar("T")
-Show = Callable[[str, "Report"], None]  # called with a line, or "" for none, on every change and every TICK
-LONGEST = 20  # characters of a temporary folder: the address of a socket in it has at most 107
+TICK = 0.2  # seconds until the bar is drawn anew
+BAR = "{bar:20} {n}/{total} {elapsed} {postfix}"
 
 
 @dataclass
 class Report:
-    """How every item ended: id -> seconds, or the reason. `live`: the ids at work."""
+    """How every item ended: id -> seconds, or the reason."""
 
-    total: int
-    show: Show
+    bar: Any  # of tqdm; shown on a terminal only
     ran: dict[str, float] = field(default_factory=dict)
     cached: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
-    live: list[str] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        return len(self.ran) + len(self.cached) + len(self.failed) + len(self.blocked)
-
-    def end(self, item: Item, group: dict[str, T], value: T, text: str) -> None:
-        """Enter an item that has just ended in its group, and show one line about it."""
+    def end(self, item: Item, group: dict[str, Any], value: Any, text: str) -> None:
+        """Enter an item that has just ended in its group, and print one line about it."""
         group[item.id] = value
-        self.show(f"[{len(self)}/{self.total}] {item.id} {text}", self)
+        ended = len(self.ran) + len(self.cached) + len(self.failed) + len(self.blocked)
+        self.bar.update()
+        self.bar.write(f"[{ended}/{self.bar.total}] {item.id} {text}")
 
 
 class Engine(Protocol):
-    """What makes items, several at once."""
+    """What makes items."""
 
-    live: list[Item]
+    at_once: float
 
-    def has_room(self) -> bool:
-        """Whether another item may begin now."""
-
-    def begin(self, item: Item) -> None:
-        """Begin to make an item."""
-
-    def ended(self) -> list[tuple[Item, str | None, float]]:
-        """Wait a moment and return the items that have ended since, each with what went wrong and its seconds."""
+    def submit(self, item: Item) -> Future[None]:
+        """Begin to make an item; an exception of the future says what went wrong."""
 
     def close(self) -> None:
         """End whatever is still at work."""
 
 
-def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Path], Engine], show: Show) -> Report:
+def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Path], Engine]) -> Report:
     """Run what is not current or forced, and say how every item ended.
 
     `start` makes the engine, which gets a scratch folder.
     """
+    from tqdm import tqdm
+
     waiting = [item for item in items if item.skip is None]
-    report = Report(len(waiting), show)
-    if not waiting:
-        return report
-    with workshop(plan) as scratch:
+    with workshop(plan) as scratch, tqdm(total=len(waiting), disable=None, leave=False, bar_format=BAR) as bar:
         for id in forced:  # they begin from nothing
             (plan.folder / id / keys.MARKER).unlink(missing_ok=True)
             (plan.folder / id / keys.STARTED).unlink(missing_ok=True)
-        engine, ready = start(scratch), []
+        report, engine, ready = Report(bar), start(scratch), []
+        at_work: dict[Future[None], tuple[Item, float]] = {}  # with the time of its start
         signal.signal(signal.SIGTERM, stop)  # after Ray has put its own
         try:
-            while waiting or ready or engine.live:
-                settle(plan, waiting, ready, report)
+            while waiting or ready or at_work:
+                busy = [item.id for item, _ in at_work.values()]
+                bar.set_postfix_str(", ".join(id.removeprefix("runs/") for id in busy))
+                settle(plan, waiting, ready, busy, report)
                 ready.sort(key=lambda item: item.kind)  # artefacts first: each comes as soon as its own runs are done
-                while ready and engine.has_room():
-                    engine.begin(ready.pop(0))
-                for item, error, seconds in engine.ended() if engine.live else ():
-                    note(plan, report, item, error, seconds)
-                report.live = [item.id for item in engine.live]
-                show("", report)
+                while ready and len(at_work) < engine.at_once:
+                    item = ready.pop(0)
+                    at_work[engine.submit(item)] = item, time.monotonic()
+                for future in wait(at_work, TICK, FIRST_COMPLETED).done:
+                    item, began = at_work.pop(future)
+                    note(plan, report, item, future.exception(), time.monotonic() - began)
         except SystemExit:  # Ray replaces ours by one of its own
             raise SystemExit(128 + signal.SIGTERM) from None
         finally:
@@ -100,9 +93,9 @@ def stop(number: int, frame: object) -> None:
     raise SystemExit
 
 
-def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report) -> None:
+def settle(plan: Plan, waiting: list[Item], ready: list[Item], busy: list[str], report: Report) -> None:
     """Move items whose runs have ended: to the report if blocked or cached, else to the ready ones."""
-    mine = {item.id for item in waiting + ready} | {*report.live}
+    mine = {item.id for item in waiting + ready} | {*busy}
     for item in list(waiting):
         lost = next((need for need in item.needs if need in report.failed), None)
         if lost is None and mine.intersection(item.needs):
@@ -111,20 +104,21 @@ def settle(plan: Plan, waiting: list[Item], ready: list[Item], report: Report) -
         if lost is not None:
             reason = f"needs {lost}, which failed"
             report.end(item, report.blocked, reason, f"blocked: {reason}")
-        elif keys.is_done(plan, item):
+        elif not keys.changes(plan, item):
             seconds = keys.read_marker(plan.folder / item.id, "provenance.json").get("wall_seconds", 0.0)
             report.end(item, report.cached, seconds, f"ok {seconds:.1f}s (cached)")
         else:
             ready.append(item)
 
 
-def note(plan: Plan, report: Report, item: Item, error: str | None, seconds: float) -> None:
+def note(plan: Plan, report: Report, item: Item, error: BaseException | None, seconds: float) -> None:
     """Take in how an item ended that an engine has made."""
     if error is None:
         report.end(item, report.ran, seconds, f"ok {seconds:.1f}s")
     else:
         keep_failed(plan, item)
-        report.end(item, report.failed, error, f"FAILED {seconds:.1f}s: {error}")
+        reason = one_line(str(getattr(error, "cause", error)))  # Ray's errors have a cause, where the task raised one
+        report.end(item, report.failed, reason, f"FAILED {seconds:.1f}s: {reason}")
 
 
 @contextmanager
@@ -142,11 +136,9 @@ def workshop(plan: Plan) -> Iterator[Path]:
         raise UserError(f"another command is at work in {results}; wait for it or stop it") from None
     except OSError as error:
         raise UserError(f"cannot write to {results} and lock it: {error.strerror}") from None
-    for left in results.glob(".*.part"):
-        shutil.rmtree(left, ignore_errors=True)
-    temporary = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST else "/tmp"
     prefix = f"coevolve-{digest(str(results).encode())[:6]}-"
-    for left in Path(temporary).glob(f"{prefix}*"):
+    tempfile.tempdir = "/tmp"  # a short name, for the address of a socket has at most 107 characters
+    for left in (*results.glob(".*.part"), *Path(tempfile.tempdir).glob(f"{prefix}*")):
         shutil.rmtree(left, ignore_errors=True)
-    with lock, tempfile.TemporaryDirectory(prefix=prefix, dir=temporary, ignore_cleanup_errors=True) as scratch:
+    with lock, tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as scratch:
         yield Path(scratch)

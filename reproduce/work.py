@@ -15,23 +15,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reproduce import keys, one_line, provenance, write_atomic
+from reproduce import HOME, keys, one_line, provenance, write_atomic
 from reproduce.plan import Item, Plan, load
 
 LAST = "import resource as _resource\nprint('finished', _resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)"
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; "
-    "form-action 'none'; base-uri 'none'"
-)
-START_TIMEOUT = 240  # seconds; on a busy machine a kernel may import for long
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'"
 Say = Callable[[str | None], None]  # takes None for a success, or one line that says what went wrong
-
-
-class Unfinished(RuntimeError):
-    """A notebook that did not come to its end, or did not write what it promised."""
 
 
 def environment(root: Path, scratch: Path) -> dict[str, str]:
@@ -39,7 +32,7 @@ def environment(root: Path, scratch: Path) -> dict[str, str]:
 
     One thread is required: a fork of a process whose OpenMP has several hangs in its first matrix product.
     """
-    paths = [str(root / "src"), str(root), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(root / "src"), str(root), str(HOME), os.environ.get("PYTHONPATH", "")]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {
         **threads,
@@ -55,21 +48,21 @@ def environment(root: Path, scratch: Path) -> dict[str, str]:
     }
 
 
-def make(plan: Plan, item: Item, scratch: Path, common: dict[str, Any], lifeline: int, say: Say) -> None:
+def make(plan: Plan, item: Item, scratch: Path, lifeline: int, say: Say) -> None:
     """Make the item and say how it ended. When `lifeline` reaches its end, so does this process group."""
     from reproduce.kernel import Manager
 
     Manager.fork()
     threading.Thread(target=watch, args=(lifeline, item.timeout, say), daemon=True).start()
     try:
-        (make_run if item.kind == "run" else make_artefact)(plan, item, scratch, common)
+        produce(plan, item, scratch)
         say(None)
     except Exception as error:  # noqa: BLE001  the boundary of an item: whatever it is, the others go on
         name = getattr(error, "ename", type(error).__name__)  # of what the notebook raised, if papermill says so
         text = getattr(error, "evalue", error)
         say(one_line(f"{name}: {text}"))
     finally:
-        Manager.waiting[0].kill()
+        Manager.process.kill()
 
 
 def watch(lifeline: int, timeout: int, say: Say) -> None:
@@ -79,40 +72,43 @@ def watch(lifeline: int, timeout: int, say: Say) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def make_artefact(plan: Plan, item: Item, scratch: Path, common: dict[str, Any]) -> None:
-    """Make a table or figure in a folder beside its place, then put it there."""
-    started, found = time.monotonic(), keys.parts(plan, item)
-    target, part = plan.folder / item.id, staging(plan, item)
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    notebook = execute(plan, item, part, scratch, common, started)
-    (part / keys.RUNNING).unlink()
-    write_html(notebook, part / "notebook.html", item.id)
-    keys.write_marker(item, part, found)
-    shutil.rmtree(target, ignore_errors=True)
-    part.rename(target)
-
-
-def make_run(plan: Plan, item: Item, scratch: Path, common: dict[str, Any]) -> None:
-    """Make a training run in its place, going on from its checkpoint if the key is the same."""
+def produce(plan: Plan, item: Item, scratch: Path) -> None:
+    """Make the item, a table or figure in a folder beside its place, which then takes its place."""
     import nbformat
 
-    started, found, folder = time.monotonic(), keys.parts(plan, item), plan.folder / item.id
-    mark = {"key": keys.key(found)}
-    if keys.read_marker(folder, keys.STARTED) != mark or (folder / keys.MARKER).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in (keys.FAILED, keys.RUNNING):
-        (folder / left).unlink(missing_ok=True)
-    write_atomic(folder / keys.STARTED, json.dumps(mark) + "\n")
-    notebook = execute(plan, item, folder, scratch, common, started)
-    write_atomic(folder / "notebook.ipynb", nbformat.writes(notebook) + "\n")
+    found, facts = keys.parts(plan, item), provenance.record(plan, item)
+    folder, target = prepare(plan, item, keys.key(found)), plan.folder / item.id
+    started = time.monotonic()
+    notebook, peak_kib = execute(plan, item, folder, scratch)
+    facts["wall_seconds"] = round(time.monotonic() - started, 2)
+    facts["peak_rss_mib"] = round(peak_kib / 1024, 1)
+    facts["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    write_atomic(folder / "provenance.json", json.dumps(facts, indent=1) + "\n")
+    if item.kind == "run":
+        write_atomic(folder / "notebook.ipynb", nbformat.writes(notebook) + "\n")
+    else:
+        write_html(notebook, folder / "notebook.html", item.id)
     (folder / keys.RUNNING).unlink()
     keys.write_marker(item, folder, found)
+    if folder != target:
+        shutil.rmtree(target, ignore_errors=True)
+        folder.rename(target)
 
 
-def execute(plan: Plan, item: Item, folder: Path, scratch: Path, common: dict[str, Any], started: float) -> Any:
-    """Execute the notebook, check what it wrote, and write provenance. Returns the executed notebook."""
+def prepare(plan: Plan, item: Item, key: str) -> Path:
+    """Return the folder to work in: an empty one, or a run's that was interrupted and has the same key."""
+    folder = staging(plan, item)
+    if keys.read_marker(folder, keys.STARTED).get("key") != key or (folder / keys.MARKER).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / keys.FAILED).unlink(missing_ok=True)
+    if item.kind == "run":
+        write_atomic(folder / keys.STARTED, json.dumps({"key": key}) + "\n")
+    return folder
+
+
+def execute(plan: Plan, item: Item, folder: Path, scratch: Path) -> tuple[Any, int]:
+    """Execute the notebook and check what it wrote. Returns the executed notebook and the kernel's peak KiB."""
     import nbformat
     import papermill
     from traitlets.config import Config
@@ -130,7 +126,7 @@ def execute(plan: Plan, item: Item, folder: Path, scratch: Path, common: dict[st
         kernel_name="python3",
         language="python",
         progress_bar=False,
-        start_timeout=START_TIMEOUT,
+        start_timeout=240,  # seconds; on a busy machine a kernel may import for long
         kernel_manager_class=Manager,
         config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
         cwd=path.parent,
@@ -138,30 +134,23 @@ def execute(plan: Plan, item: Item, folder: Path, scratch: Path, common: dict[st
     peak_kib = finish(executed)
     wanted = [folder / name for name in item.outputs]
     if missing := [file.name for file in wanted if not (file.is_file() and file.stat().st_size)]:
-        raise Unfinished(f"did not write {', '.join(missing)}")
-    facts = provenance.record(plan, item, common, time.monotonic() - started, peak_kib)
-    write_atomic(folder / "provenance.json", json.dumps(facts, indent=1) + "\n")
-    return executed
+        raise RuntimeError(f"did not write {', '.join(missing)}")
+    return executed, peak_kib
 
 
 def finish(notebook: Any) -> int:
-    """Check that every code cell ran and the last one spoke; remove that. Returns the kernel's peak KiB.
+    """Check that the last cell, which is ours, has spoken, and remove it. Returns the kernel's peak KiB.
 
     Papermill calls a notebook complete that left by sys.exit or whose kernel died.
     """
     last = notebook.cells.pop()
-    left = "the notebook left early (sys.exit?) or its kernel died"
-    for number, cell in enumerate(notebook.cells, 1):
-        skipped = "skip-execution" in cell.metadata.get("tags", [])
-        if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None and not skipped:
-            raise Unfinished(f"cell {number} never ran: {left}")
     spoken = re.fullmatch(r"finished (\d+)\s*", "".join(output.get("text", "") for output in last.outputs))
-    if last.execution_count is None or not spoken:
-        raise Unfinished(f"the end was not reached: {left}")
+    if not spoken:
+        raise RuntimeError("the notebook left early (sys.exit?) or its kernel died")
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.id = "injected-parameters"  # papermill draws a random one
-    return int(spoken.group(1))
+    return int(spoken[1])
 
 
 def write_html(notebook: Any, path: Path, title: str) -> None:
@@ -193,14 +182,12 @@ def keep_failed(plan: Plan, item: Item) -> None:
 def main(root: str, preset: str, id: str, registry: str = "") -> None:
     """Make one item of the repository and print {"error": null or what went wrong}. Standard input is the lifeline."""
     plan = load(Path(root), preset, Path(registry) if registry else None)
-    scratch = Path(tempfile.mkdtemp(prefix="coevolve-", dir="/tmp"))  # a socket's address has at most 107 characters
-    os.environ |= environment(plan.root, scratch)
     say: Say = lambda error: print(json.dumps({"error": error}), flush=True)  # noqa: E731
-    try:
-        make(plan, plan.items[id], scratch, provenance.shared(plan.root), sys.stdin.fileno(), say)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        os.killpg(0, signal.SIGKILL)  # and whatever the notebook has left at work
+    # A short name: the address of a socket has at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="coevolve-", dir="/tmp", ignore_cleanup_errors=True) as scratch:
+        os.environ |= environment(plan.root, Path(scratch))
+        make(plan, plan.items[id], Path(scratch), sys.stdin.fileno(), say)
+    os.killpg(0, signal.SIGKILL)  # with whatever the notebook has left at work
 
 
 if __name__ == "__main__":
