@@ -21,7 +21,7 @@ from reproduce.plan import Item, Plan
 from reproduce.work import keep_failed
 
 TICK = 0.2  # seconds until the bar is drawn anew
-BAR = "{bar:20} {n}/{total} {elapsed} {postfix}"
+BAR = "{bar:20} {n}/{total} {elapsed}{postfix}"
 
 
 @dataclass
