@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(1200)  # several Python programs start for ever
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Make everything with processes of this machine."""
-    toy = Toy(tmp_path_factory.mktemp("local"))
+    toy = Toy(tmp_path_factory.mktemp("local") / "toy")
     assert "ran 6" in toy()
     return toy.products()
 
