@@ -115,9 +115,9 @@ WRONG = {  # what is allowed: fields with values that are not
     "a name or a list of names": [("model", []), ("model", ""), ("model", None)],
     "[low, high], each at least 0": [("clip", [-0.1, 0.2]), ("clip", [0.2]), ("clip", 0.2)],
     LORA: [("lora", value) for value in ([0, 8, 0.0], [8, 16, 1.0], [8.0, 16, 0], [8])],
-    "one of ppo, importance, reinforce": [("loss", "dpo")],
+    "one of ppo, importance": [("loss", "dpo")],
     "one of sampler, learner": [("old", "reference")],
-    "one of token_mean, sequence_mean, constant, token_sum": [("length_norm", "mean")],
+    "one of token_mean, constant, token_sum": [("length_norm", "mean")],
     "one of '', tensorboard, trackio, wandb": [("track", "mlflow"), ("track", 1), ("track", None)],
 }
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coevolve.losses import policy_loss, reference, selective_logprobs
 
 D = torch.float64
-KINDS = ["ppo", "importance", "reinforce"]
+KINDS = ["ppo", "importance"]
 FACTS = [field.name for field in fields(reference.PolicyLoss) if field.name not in ("loss", "path")]
 
 

@@ -1,6 +1,7 @@
 """The loop as its user runs it: the same run gives the same bytes, a killed run resumes, and the model learns."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,11 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tensors import Keep, ask
+from tensors import Keep, ask, learn
 
 from coevolve import config, policies, record
 from coevolve.baselines.tuned import SFT
-from coevolve.learner import learn
 from coevolve.loop import train
 from coevolve.trainer import Trainer
 from reproduce.analysis import stats
@@ -168,7 +168,7 @@ def test_masked_segments_have_no_gradient():
         spans = {"s": ((8, 99),), "t": ((0, 8),)}
         samples = [reply.earns({"s": i * paid, **masked}, "all", spans) for i, reply in enumerate(replies)]
         optimizer = Keep(policy.parameters(), lr=1.0)
-        settings = {"kind": "importance", "length_norm": "token_sum", "grad_clip": None}
+        settings = {"loss": "importance", "length_norm": "token_sum", "grad_clip": math.inf}
         learn(policy, optimizer, samples, estimator="segment_centred", **settings)
         return optimizer.seen
 

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from tensors import draw, policy_of, weights_of
+from tensors import draw, learn, policy_of, weights_of
 
-from coevolve.learner import learn
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Sample, Turn
 
@@ -63,7 +62,7 @@ def test_gae_needs_its_head_and_raises_what_is_paid_above_expectation() -> None:
     policy = policy_of()
     samples = samples_of(policy, 96)
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.5)
-    settings = {"estimator": "gae", "kind": "importance", "length_norm": "token_mean"}
+    settings = {"estimator": "gae", "loss": "importance", "length_norm": "token_mean"}
     with pytest.raises(ValueError, match="value head"):
         learn(policy, optimizer, samples, **settings)
     head = ValueHead(policy)

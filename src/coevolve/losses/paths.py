@@ -7,7 +7,6 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 import os
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,13 +32,14 @@ def policy_loss(
     weights_T: Tensor | None = None,
     chunk: int | None = None,
     path: str | None = None,
-    **objective: Any,
+    kind: str = "ppo",
+    clip: tuple[float, float] = (0.2, 0.28),
+    entropy_coef: float = 0.0,
 ) -> PolicyLoss:
     """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
 
-    With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
-    -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
-    `objective`: kind ("ppo"), clip (low 0.2, high 0.28; each at least 0) and entropy_coef (0.0).
+    With ratio r = exp(logprob - old) and advantage A, the term of `kind` "importance" is -r A, and that of "ppo"
+    -min(r A, clip(r, 1 - low, 1 + high) A), where `clip` is (low, high), each at least 0.
     Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
     requires a gradient. A weight of 0 masks a token, whatever its advantage and old log-probability are.
     `chunk` is the number of tokens whose logits are held at once (default: what suits the device). What else
@@ -48,7 +48,9 @@ def policy_loss(
     """
     if weights_T is None:
         weights_T = torch.full_like(advantages_T, 1 / max(len(hidden_TH), 1), dtype=raised(hidden_TH.dtype))
-    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, **objective)
+    tokens = Tokens(
+        targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, kind, clip, entropy_coef
+    )
     _check(hidden_TH, head_VH, tokens)
     path = _choose(path, hidden_TH)
     if path == "reference":

@@ -22,7 +22,7 @@ from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies import sampler
-from coevolve.policies.packing import Example, divide_by_temperature, pack
+from coevolve.policies.packing import Example, divide_by_temperature, micro_batches, pack
 from coevolve.policies.qwen2 import Decoder, supports
 from coevolve.policies.sampler import Completion, Request
 from coevolve.types import Reply, Turn
@@ -146,12 +146,22 @@ class Policy:
             output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
         return output.last_hidden_state.flatten(0, 1)[packed.places_T], packed.targets_T
 
+    def passes(self, replies: Sequence[Reply], micro_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Yield micro-batches of replies: their indices, and what `states` returns for them."""
+        examples = [(reply.prompt_ids, reply.ids) for reply in replies]
+        for indices in micro_batches(examples, micro_tokens, self.shares_prompts):
+            yield indices, *self.states([examples[i] for i in indices])
+
     @torch.no_grad()
-    def logprobs(self, replies: Sequence[Reply]) -> Tensor:
+    def logprobs(self, replies: Sequence[Reply], micro_tokens: int = 16384) -> Tensor:
         """Return the log-probabilities (T,) of the replies' tokens at the temperatures they were sampled at."""
-        hidden_TH, targets_T = self.states([(reply.prompt_ids, reply.ids) for reply in replies])
-        hidden_TH, temperature = divide_by_temperature(hidden_TH, replies)
-        return selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature)
+        found: dict[int, Tensor] = {}
+        for indices, hidden_TH, targets_T in self.passes(replies, micro_tokens):
+            batch = [replies[i] for i in indices]
+            hidden_TH, temperature = divide_by_temperature(hidden_TH, batch)
+            logprobs_T = selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature)
+            found |= zip(indices, logprobs_T.split([len(reply.ids) for reply in batch]), strict=True)
+        return torch.cat([found[i] for i in range(len(replies))])
 
     @property
     def shares_prompts(self) -> bool:
