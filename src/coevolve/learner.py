@@ -6,15 +6,16 @@ Knows tokens and rewards. It does not know which method earned them, and reads n
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES, Advantages
+from coevolve.advantages import ESTIMATORS
 from coevolve.checks import LENGTH_NORMS, OLD_LOGPROBS, Learning, among
-from coevolve.losses import PolicyLoss, policy_loss
+from coevolve.losses import PolicyLoss, Tokens, policy_loss
 from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy
 from coevolve.policies.packing import divide_by_temperature
@@ -41,14 +42,22 @@ def learn(
     The loss is normalised over the whole batch, so micro-batches of at most `micro_tokens` padded tokens
     leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
     learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
-    and when the gradient is not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's
-    log-ratio of the sampler to `reference`; `value` is the head of an estimator with a learned baseline. Of several
+    and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
+    token's log-ratio of the sampler to it; `value` is the head of an estimator with a learned baseline. Of several
     processes each takes its share of the replies. `entropy` is the mean over the tokens trained on; `surprisal`
     estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
-    Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
+    Raises ValueError naming a setting that is not allowed.
     """
     among("old", settings.old, OLD_LOGPROBS)
-    advantages, facts = _advantages(samples, estimator, settings.micro_tokens, reference, kl_coef, value)
+    among("advantage", estimator, ESTIMATORS)
+    known: tuple[Any, ...] = ()
+    facts: dict[str, float] = {}
+    if reference is not None:
+        ratios = _log_ratios(samples, reference, settings.micro_tokens)
+        known, facts = (ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
+    elif value is not None:
+        known = (value.observe(samples, settings.micro_tokens),)
+    advantages = ESTIMATORS[estimator](samples, *known)
     weight = token_weight([sum(a is not None for a in row) for row in advantages], settings)
     # An entropy bonus moves every token that is not masked, otherwise only an advantage does.
     moved = [any(a is not None for a in row) if settings.entropy_coef else any(row) for row in advantages]
@@ -79,31 +88,11 @@ def learn(
     }
 
 
-def _advantages(
-    samples: Sequence[Sample],
-    estimator: str,
-    micro_tokens: int,
-    reference: Policy | None,
-    kl_coef: float,
-    value: ValueHead | None,
-) -> tuple[Advantages, dict[str, float]]:
-    """Return the estimator's advantages, and the mean log-ratio `kl` to the reference where there is a penalty."""
-    among("advantage", estimator, ESTIMATORS)
-    for reply in (sample.reply for sample in samples):
-        if len(reply.logprobs) != len(reply.ids):
-            told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
-            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
-    if kl_coef:
-        if reference is None or estimator not in WITH_KL:
-            raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
-        replies = [sample.reply for sample in samples]
-        theirs = iter(reference.logprobs(replies, micro_tokens).tolist())
-        ratios = [[mine - next(theirs) for mine in reply.logprobs] for reply in replies]
-        return ESTIMATORS[estimator](samples, ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
-    if value is None and estimator in WITH_VALUES:
-        raise ValueError(f"advantage {estimator!r} needs a value head, got none")
-    known = () if value is None else (value.observe(samples, micro_tokens),)
-    return ESTIMATORS[estimator](samples, *known), {}
+def _log_ratios(samples: Sequence[Sample], reference: Policy, micro_tokens: int) -> list[list[float]]:
+    """Return log pi(token) - log pi_ref(token) of every reply, where pi is the policy that sampled it."""
+    replies = [sample.reply for sample in samples]
+    theirs = iter(reference.logprobs(replies, micro_tokens).tolist())
+    return [[mine - next(theirs) for mine in reply.logprobs] for reply in replies]
 
 
 def token_weight(lengths: Sequence[int], settings: Learning) -> float:
@@ -154,18 +143,10 @@ def _loss(
     if not used_T.all():  # masked tokens cost nothing
         hidden_TH, targets_T, sampled_T = hidden_TH[used_T], targets_T[used_T], sampled_T[used_T]
     advantages_T = packed(a for a in advantages if a is not None)
-    result = policy_loss(
-        hidden_TH,
-        policy.head_VH,
-        targets_T,
-        advantages_T,
-        sampled_T if settings.old == "sampler" else None,
-        temperature=temperature,
-        weights_T=torch.full_like(advantages_T, weight),
-        kind=settings.loss,
-        clip=settings.clip,
-        entropy_coef=settings.entropy_coef,
-    )
+    old_T, weights_T = sampled_T if settings.old == "sampler" else None, torch.full_like(advantages_T, weight)
+    objective = settings.loss, settings.clip, settings.entropy_coef
+    tokens = Tokens(targets_T, advantages_T, old_T, weights_T, temperature, *objective)
+    result = policy_loss(hidden_TH, policy.head_VH, tokens)
     return result, (result.logprobs_T - sampled_T).abs()
 
 

@@ -3,7 +3,6 @@
 Loads torch only when everything else that a run needs is there. Knows no paper.
 """
 
-import gc
 import resource
 import sys
 import time
@@ -16,6 +15,7 @@ from tqdm.auto import tqdm
 
 from coevolve import preflight, record
 from coevolve.config import Run
+from coevolve.credit import segments
 from coevolve.held_out import tally
 from coevolve.method import Method
 from coevolve.track import tracker
@@ -78,10 +78,8 @@ def train(run: Run) -> Path:
 
 def _load(run: Run) -> "Trainer":
     """Import torch and load the policies."""
-    gc.disable()  # what the imports make is not garbage: looking through it again and again costs a fifth of their time
     from coevolve.trainer import Trainer
 
-    gc.enable()
     return Trainer(run)
 
 
@@ -138,9 +136,8 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
 
 def _earned(sample: Sample, by_policy: bool) -> Iterator[tuple[str, float | None]]:
     """Yield a sample's rewards, by segment where segments are paid, and its length, by role and policy."""
-    parts = sample.reward if isinstance(sample.reward, Mapping) else {"": sample.reward}
     for name in (sample.role, sample.policy) if by_policy else (sample.role,):
-        for tag, value in parts.items():
+        for tag, value in segments(sample).items():
             yield f"reward/{name}/{tag}".rstrip("/"), value
         yield f"length/{name}", len(sample.reply.ids)
 

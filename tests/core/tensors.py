@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from coevolve import learner, prompts
+from coevolve import learner, losses, prompts
 from coevolve.checks import Learning
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
@@ -89,6 +89,15 @@ def learn(policy, optimizer, samples, estimator="task_relative", reference=None,
     """Take a step of the learner, without an entropy bonus unless it is asked for."""
     known = {"estimator": estimator, "reference": reference, "kl_coef": kl_coef, "value": value}
     return learner.learn(policy, optimizer, samples, Learning(**{"entropy_coef": 0.0, **settings}), **known)
+
+
+def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):
+    """The loss of packed tokens; without weights, the mean over them."""
+    mean_T = torch.full_like(
+        advantages, 1 / max(len(hidden), 1), dtype=torch.promote_types(hidden.dtype, torch.float32)
+    )
+    tokens = losses.Tokens(targets, advantages, old, mean_T if weights_T is None else weights_T, **judged)
+    return losses.policy_loss(hidden, head, tokens, chunk, path)
 
 
 def gradient(samples, **settings):

@@ -92,11 +92,3 @@ def test_learning_penalises_by_the_ratio_of_the_sampler_over_the_frozen_copy():
     settings = {"estimator": "reinforce_pp", "loss": "importance", "reference": reference, "kl_coef": 0.5}
     metrics = learn(policy, Keep(policy.parameters(), lr=1.0), samples, **settings, micro_tokens=60)
     assert metrics["loss"] == pytest.approx(expected, abs=1e-4) and metrics["kl"] > 0.1
-
-
-@pytest.mark.parametrize("change", [{"reference": None}, {"estimator": "task_relative"}])
-def test_a_penalty_without_what_it_needs_is_refused(change):
-    policy = policy_of()
-    settings = {"estimator": "reinforce_pp", "reference": policy, "kl_coef": 0.1, **change}
-    with pytest.raises(ValueError, match="^kl_coef needs a reference"):
-        learn(policy, Keep(policy.parameters(), lr=1.0), batch_of(policy, 4), **settings)

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from tensors import policy_loss
 
-from coevolve.losses import policy_loss, selective_logprobs
+from coevolve.losses import selective_logprobs
 
 D = torch.float64
 LOG = math.log

@@ -28,7 +28,11 @@ class PolicyLoss:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip."""
+    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip.
+
+    `targets_T` are the tokens that were sampled, `advantages_T` what they earned. Without `old_logprobs_T` the current
+    log-probabilities stand in for the old ones. `weights_T` say how much each token counts (1 / T each: the mean).
+    """
 
     targets_T: Tensor
     advantages_T: Tensor

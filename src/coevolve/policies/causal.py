@@ -3,21 +3,19 @@
 Knows tokens and text, but neither methods nor rewards.
 """
 
-import codecs
 import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import accumulate
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.decoders import DecodeStream
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
@@ -29,7 +27,6 @@ from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
 RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}  # of a byte-level tokenizer's letters
 
 
 class Policy:
@@ -38,7 +35,6 @@ class Policy:
     def __init__(self, model: Any, tokenizer: Any, name: str = "shared"):
         """Wrap a model; raise ValueError when its logits are not just hidden states times output weights."""
         self.tokenizer, self.name = tokenizer, name
-        self._bytes: dict[int, bytes] = {}
         self.replace(model)
         self.source: str = self.plain_model.name_or_path  # where the starting weights came from
         declared = self.plain_model.generation_config.eos_token_id
@@ -186,18 +182,6 @@ class Policy:
 
     def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
         """Return how many characters of `text` are settled after each id; after the last one, all of them."""
-        stream = codecs.getincrementaldecoder("utf-8")("replace")
-        parts = [stream.decode(self._spelling(token), i == len(ids) - 1) for i, token in enumerate(ids)]
-        if "".join(parts) == text:
-            return tuple(accumulate(map(len, parts)))
-        # Not a byte-level tokenizer: how far does each decoded prefix agree with the whole?
-        agreed = [len(commonprefix([self._decode(ids[: i + 1]), text])) for i in range(len(ids))]
-        return tuple(accumulate(reversed(agreed), min))[::-1]
-
-    def _spelling(self, token: int) -> bytes:
-        """Return the bytes a byte-level tokenizer writes for a token; none for special and unknown ones."""
-        if token not in self._bytes:
-            letters = "".join(filter(None, self.tokenizer.convert_ids_to_tokens([token], skip_special_tokens=True)))
-            known = all(letter in BYTE_OF for letter in letters)
-            self._bytes[token] = bytes(BYTE_OF[letter] for letter in letters) if known else letters.encode()
-        return self._bytes[token]
+        stream, tokenizer = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
+        settled = list(accumulate(len(stream.step(tokenizer, token) or "") for token in ids))
+        return (*settled[:-1], len(text)) if settled else ()
