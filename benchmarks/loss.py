@@ -65,21 +65,18 @@ class Problem:
         now_T = selective_logprobs(self.hidden_TH, self.head_VH, self.targets_T)
         self.old_T = now_T + 0.05 * torch.randn(case.T, generator=draw, **where)
         self.given = self.hidden_TH, self.head_VH, self.targets_T, self.advantages_T, self.old_T
-        self.share_T = torch.full_like(self.old_T, 1 / case.T)
+        share_T = torch.full_like(self.old_T, 1 / case.T)
+        self.tokens = Tokens(*self.given[2:], share_T, clip=CLIP, entropy_coef=case.bonus)
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        return self.tokens().judge(logprobs_T, entropy_T).loss
-
-    def tokens(self, count: int | None = None) -> Tokens:
-        """The first so many tokens."""
-        known = (x_T[:count] for x_T in (*self.given[2:], self.share_T))
-        return Tokens(*known, clip=CLIP, entropy_coef=self.case.bonus)
+        return self.tokens.judge(logprobs_T, entropy_T).loss
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""
         first = self.hidden_TH[:LENGTH].detach().double().requires_grad_()
-        policy_loss(first, self.head_VH.detach().double(), self.tokens(LENGTH), path="reference").loss.backward()
+        rows = self.tokens.part(slice(LENGTH))
+        policy_loss(first, self.head_VH.detach().double(), rows, path="reference").loss.backward()
         return float((self.hidden_TH.grad[:LENGTH] - first.grad).norm() / first.grad.norm())
 
 
@@ -90,7 +87,7 @@ def by_row(x_T: Tensor) -> Tensor:
 
 def ours(path: str) -> Callable[[Problem], Loss]:
     """Our loss along one path."""
-    return lambda p: lambda: policy_loss(p.hidden_TH, p.head_VH, p.tokens(), path=path).loss
+    return lambda p: lambda: policy_loss(p.hidden_TH, p.head_VH, p.tokens, path=path).loss
 
 
 def naive(p: Problem) -> Loss:

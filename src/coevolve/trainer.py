@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy
 import torch
-from transformers import set_seed
 
 from coevolve import checkpoint, record
 from coevolve.advantages import WITH_VALUES
@@ -39,7 +39,7 @@ class Trainer:
         self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
         memory.check(run)
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
-        set_seed(run.seed)
+        random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(method, run.model)
         self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
         if method.kl_coef:

@@ -17,6 +17,7 @@ import pytest
 import torch
 from widen import widen
 
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; what vLLM takes by itself is too much for a small machine
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
 from coevolve import checks, config, policies, prompts

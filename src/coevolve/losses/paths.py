@@ -15,7 +15,6 @@ from coevolve.checks import among
 from coevolve.losses.chunked import TorchRows, run
 from coevolve.losses.reference import PolicyLoss, Tokens, statistics
 
-VARIABLE = "COEVOLVE_LOSS_PATH"
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
 # 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, about what its caches hold.
 CUDA_BYTES, CPU_BYTES, TILE = 600 * 2**20, 16 * 2**20, 128
@@ -57,7 +56,7 @@ def selective_logprobs(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, te
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:
     reason = _no_triton(hidden_TH)
-    name = path or os.environ.get(VARIABLE)
+    name = path or os.environ.get("COEVOLVE_LOSS_PATH")
     if not name:
         return "triton" if hidden_TH.is_cuda and not reason else "chunked"
     among("path of the loss", name, ("reference", "chunked", "triton"))
