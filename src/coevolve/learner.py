@@ -46,10 +46,14 @@ def learn(
     token's log-ratio of the sampler to it; `value` is the head of an estimator with a learned baseline. Of several
     processes each takes its share of the replies. `entropy` is the mean over the tokens trained on; `surprisal`
     estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
-    Raises ValueError naming a setting that is not allowed.
+    Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
     """
     among("old", settings.old, OLD_LOGPROBS)
     among("advantage", estimator, ESTIMATORS)
+    for reply in (sample.reply for sample in samples):
+        if len(reply.logprobs) != len(reply.ids):
+            told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
+            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
     known: tuple[Any, ...] = ()
     facts: dict[str, float] = {}
     if reference is not None:
