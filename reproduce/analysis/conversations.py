@@ -72,6 +72,7 @@ def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[st
     return top.fillna(0.0).to_numpy(), bottom.to_numpy()
 
 
+@np.errstate(invalid="ignore", divide="ignore")
 def ratio_gain(base: Ratio, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
     """The difference of two ratios with limits by a paired bootstrap over items.
 
@@ -87,8 +88,7 @@ def ratio_gain(base: Ratio, ours: Ratio, level: float = 0.95, replicates: int = 
     if not len(known) or not np.isfinite(delta):
         return Interval(delta, float("nan"), float("nan"))
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        by_seed_S = ours[0].sum(axis=1) / ours[1].sum(axis=1) - base[0].sum(axis=1) / base[1].sum(axis=1)
+    by_seed_S = ours[0].sum(axis=1) / ours[1].sum(axis=1) - base[0].sum(axis=1) / base[1].sum(axis=1)
     reach = stats.reach(by_seed_S[np.isfinite(by_seed_S)], level)
     return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
 
@@ -105,8 +105,7 @@ def shared(base: Ratio, ours: Ratio) -> tuple[Ratio, Ratio]:
 
 
 def _ratio(ratio: Ratio, weights_RI: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
+    return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
 
 
 def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
