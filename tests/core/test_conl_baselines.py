@@ -43,6 +43,15 @@ def test_ties_go_to_the_answer_seen_first_and_no_answer_is_never_the_majority() 
     assert {answers: earned(run(SRT(world=Sums()), *answers)[0], "proposal") for answers in paid} == paid
 
 
+@pytest.mark.parametrize("method", [SRT, GroundTruth])
+def test_full_prompts_of_who_solves_alone_have_no_persona(method: type) -> None:
+    _, asked = run(method(world=Sums(), prompt="full"), "6", "5", "6", "7")
+    assert len(asked) == 4 and len({*prompts(asked)}) == 1 and "{" not in prompts(asked)[0]
+    assert "Query: train: 2+3" in prompts(asked)[0] and "Formalist" not in prompts(asked)[0]
+    multi = by_hand(SRT(form="multi", world=Sums(), prompt="full"))
+    assert "Rigorous Formalist" in prompts(multi.asked)[0], "in conversation they have personas"
+
+
 @pytest.mark.parametrize("heat", [None, 0.4])
 def test_srt_m_plays_the_four_rounds_and_votes_on_revised_solutions(heat: float | None) -> None:
     revised = [f"<revised_solution>ANSWER: {answer}</revised_solution>" for answer in "5756"]

@@ -138,5 +138,7 @@ def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists(capsys: pytest.CaptureFixture) -> None:
     assert main(["differences"]) == 0
     table = capsys.readouterr().out
+    assert "| comas | `length_norm` | token_sum | token_mean |" in table, "Eq. 11"
+    assert "| conl | `revision_reads` | all | own |" in table and "own_votes" not in table
     page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
     assert [line for line in page.splitlines() if line.count("|") == 5] == table.splitlines() != []

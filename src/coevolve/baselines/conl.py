@@ -20,7 +20,7 @@ from coevolve.worlds import World
 
 @dataclass(kw_only=True)
 class AnswerRewards(Method):
-    """CoNL's personas answer one of its questions; what an agent's answer earns is paid for all that it said."""
+    """Agents answer one of CoNL's questions; what an agent's answer earns is paid for all that it said."""
 
     paper: ClassVar[str] = "conl"
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
@@ -47,9 +47,15 @@ class AnswerRewards(Method):
         return Outcome(samples, trace=(question, rounds, answers))
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
-        """Return the rounds that were said and every agent's solution: CoNL's round 0 alone."""
+        """Return the rounds that were said and every agent's solution: one round, each asked plainly (Appendix E).
+
+        The embedded backbones know no prompt without a persona, so compact prompts are CoNL's round 0.
+        """
         table = self.table
-        replies = yield [table.proposal(persona=persona, query=question) for persona in table.personas]
+        asked = [self.solver(query=question)] * self.agents
+        if self.prompt == "compact":
+            asked = [table.proposal(persona=persona, query=question) for persona in table.personas]
+        replies = yield asked
         return [replies], [reply.text for reply in replies]
 
     def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:

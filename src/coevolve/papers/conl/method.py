@@ -59,8 +59,14 @@ class CoNL(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
-    # where our default is another: Appendix G, section 4.1, section 3.2
-    PAPER: ClassVar[dict[str, Any]] = {"estimator": "gae", "test_time": True, "prior_variance": float("inf")}
+    # where our default is another
+    PAPER: ClassVar[dict[str, Any]] = {
+        "estimator": "gae",  # Appendix G
+        "test_time": True,  # section 4.1
+        "prior_variance": float("inf"),  # section 3.2
+        "own_votes": True,  # round 3 evaluates all solutions anew (section 3.1)
+        "revision_reads": "all",  # section 3.1; Algorithm 1, line 10
+    }
 
     agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
     w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
@@ -86,7 +92,8 @@ class CoNL(Method):
         self.verdict = self.role("verdict", temperature=self.judge_temperature)
         self.compress_solution = self.role("compress_solution")
         self.compress_critique = self.role("compress_critique")
-        self.solver = replace(self.proposal, prompt=self.proposal.prompt.replace("{persona}", self.personas[0]))
+        plain = self.proposal if self.prompt == "compact" else self.role("plain", "proposal")  # Appendix E: no persona
+        self.solver = replace(plain, prompt=plain.prompt.replace("{persona}", self.personas[0]))
 
     def episode(self, rng: Random) -> Episode:
         """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
