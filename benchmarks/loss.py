@@ -68,8 +68,8 @@ class Problem:
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        objective = reference.Objective(clip=CLIP, entropy_coef=self.case.bonus)
-        return objective.judge(logprobs_T, entropy_T, self.advantages_T, self.old_T).loss
+        known = reference.Tokens(*self.given[2:], torch.ones_like(self.old_T), clip=CLIP, entropy_coef=self.case.bonus)
+        return known.judge(logprobs_T, entropy_T).loss / self.case.T
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""

@@ -1,7 +1,7 @@
 """The environment files agree with each other, with the code's imports and with what is shipped."""
 
-import ast
 import importlib.metadata as metadata
+import pkgutil
 import sys
 import tomllib
 from fnmatch import fnmatch
@@ -12,8 +12,10 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from test_shape import CODE, reached
 
 import coevolve
+from coevolve.__main__ import main
 from tools import readme_numbers
 from tools.make_environment import pins, render
 
@@ -23,6 +25,7 @@ PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 PINS = pins(CONSTRAINTS)
+*CONDA, PIP = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 CARD = ["jupyterlab", "papermill", "torch", "transformers", "unsloth", "vllm", "trl", "pandas", "seaborn"]
 SHARED = ["torch", "transformers", "trl", "datasets", "peft", "accelerate", "pandas", "seaborn", "papermill"]
 
@@ -31,22 +34,12 @@ def requirements(lines: list[str]) -> dict[str, Requirement]:
     return {canonicalize_name(req.name): req for req in map(Requirement, lines)}
 
 
-def environment() -> dict:
-    return yaml.safe_load((ROOT / "environment.yml").read_text())
-
-
-def environment_pip() -> list[str]:
-    section = next(item["pip"] for item in environment()["dependencies"] if isinstance(item, dict))
-    assert section[-1] == "-e ."
-    return section[:-1]
-
-
 def test_environment_file_is_regenerated():
     assert (ROOT / "environment.yml").read_text() == render(PROJECT, CONSTRAINTS)
 
 
 def test_conda_python_is_allowed_by_the_package():
-    python = next(item for item in environment()["dependencies"] if str(item).startswith("python="))
+    python = next(item for item in CONDA if item.startswith("python="))
     assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
     assert not SpecifierSet(PROJECT["requires-python"]).contains("3.10")
 
@@ -66,7 +59,7 @@ def test_constraints_are_plain_exact_pins_in_order():
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="constraints.txt lists what Python 3.11 needs")
 def test_constraints_cover_all_that_gets_installed():
-    waiting, seen = [Requirement(line) for line in [*PROJECT["dependencies"], *EXTRAS["dev"]]], set()
+    waiting, seen = [*map(Requirement, PROJECT["dependencies"] + EXTRAS["dev"])], set()
     while waiting:
         req = waiting.pop()
         name = canonicalize_name(req.name)
@@ -82,7 +75,9 @@ def test_constraints_cover_all_that_gets_installed():
 
 
 def test_cpu_and_gpu_machines_run_the_same_learner():
-    gpu = requirements(environment_pip())
+    *lines, last = PIP["pip"]
+    assert last == "-e ."
+    gpu = requirements(lines)
     for name in SHARED:
         assert str(gpu[name].specifier) == f"=={PINS[name]}", name
     allowed = requirements(PROJECT["dependencies"])
@@ -104,24 +99,11 @@ def test_named_packages_are_part_of_the_project():
 def test_every_import_is_declared():
     extras = [line for group in EXTRAS.values() for line in group]
     declared = requirements([*PROJECT["dependencies"], *extras]).keys()
-    rooms = ("src", "reproduce", "tools", "benchmarks")
-    own = {path.name for path in (ROOT / "src").iterdir()}
-    known = {*own, *rooms, *sys.stdlib_module_names}
+    own = {path.name for path in (ROOT / "src").iterdir()} | {"reproduce", "tools", "benchmarks", ""}
     homes = metadata.packages_distributions()
-    undeclared = {}
-    for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):
-        for name in imported(path) - known:
-            if not {canonicalize_name(home) for home in homes.get(name, [name])} & declared:
-                undeclared[name] = str(path.relative_to(ROOT))
-    assert not undeclared
-
-
-def imported(path: Path) -> set[str]:
-    """Top-level names of all absolute imports in the file, wherever they stand."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-    return {name.split(".")[0] for name in names}
+    for path in CODE:
+        for name in reached(path) - own - {*sys.stdlib_module_names}:
+            assert {canonicalize_name(home) for home in homes.get(name, [name])} & declared, f"{path} imports {name}"
 
 
 def test_version_and_licence_are_said_once():
@@ -143,9 +125,7 @@ def test_every_data_file_is_shipped_with_the_package():
 
 
 def test_command_line_entry_point_exists():
-    module, function = PROJECT["scripts"]["coevolve"].split(":")
-    tree = ast.parse((ROOT / "src" / f"{module.replace('.', '/')}.py").read_text())
-    assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert pkgutil.resolve_name(PROJECT["scripts"]["coevolve"]) is main
 
 
 def test_every_code_folder_is_a_package():

@@ -129,11 +129,7 @@ def _grouped(groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str) 
 
 
 def compare_rows(
-    scores: pd.DataFrame,
-    base: str,
-    method: str,
-    groups: Groups,
-    paper_signs: int | Mapping[str, int] = 1,
+    scores: pd.DataFrame, base: str, method: str, groups: Groups, paper_signs: int | Mapping[str, int] = 1
 ) -> pd.DataFrame:
     """Return the gain of `method` over `base` per benchmark and average, with 95 % limits, p and a verdict.
 

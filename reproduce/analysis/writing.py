@@ -39,11 +39,7 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     body = marked.to_markdown(index=False, disable_numparse=True)
     (out / "table.md").write_text(f"**{_markdown(_shown(caption))}**\n\n{body}\n\n{_markdown(_shown(note))}\n", "utf-8")
     tex = printed.to_latex(
-        index=False,
-        escape=True,
-        caption=_latex(_shown(caption)),
-        label=f"tab:{out.resolve().name}",
-        position="ht",
+        index=False, escape=True, caption=_latex(_shown(caption)), label=f"tab:{out.resolve().name}", position="ht"
     )
     footnote = f"\\par\\smallskip{{\\footnotesize {_latex(_shown(note))}}}\n\\end{{table}}"
     (out / "table.tex").write_text(tex.replace("\\end{table}", footnote), "utf-8")

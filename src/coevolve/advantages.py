@@ -12,10 +12,7 @@ from statistics import fmean
 from coevolve.credit import gae, mean_reward, segment_centred
 from coevolve.types import Sample
 
-EPSILON = 1e-8
-
 Advantages = Sequence[Sequence[float | None]]
-Estimator = Callable[..., Advantages]  # of samples, and what WITH_VALUES and WITH_KL say
 
 
 def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
@@ -25,38 +22,20 @@ def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
     are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
     only (AZR's task modes).
     """
-    return _baselined(samples, lambda centred, lengths: _standardised(centred))
-
-
-def token_whiten(samples: Sequence[Sample]) -> list[list[float]]:
-    """Place reward - role mean on every token, then whiten over all tokens of the role (what verl computes).
-
-    The token variance is the unbiased one and 1e-8 is added to it, so long sequences weigh more.
-    """
-    return _baselined(samples, _whitened)
-
-
-def _whitened(centred: list[float], lengths: list[int]) -> list[float]:
-    count = sum(lengths)
-    if count < 2 or not any(centred):
-        return [0.0] * len(centred)
-    pairs = list(zip(centred, lengths, strict=True))
-    mean = sum(value * length for value, length in pairs) / count
-    variance = sum((value - mean) ** 2 * length for value, length in pairs) / (count - 1)
-    return [(value - mean) / math.sqrt(variance + EPSILON) for value in centred]
+    return _baselined(samples, _standardised)
 
 
 def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
     """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE)."""
-    return _baselined(samples, lambda centred, lengths: centred)
+    return _baselined(samples, lambda centred: centred)
 
 
-def _baselined(samples: Sequence[Sample], scaled: Callable[[list[float], list[int]], list[float]]) -> list[list[float]]:
-    """Rewards less the mean of their role and group; `scaled` takes these differences and the lengths in tokens."""
-    rewards, advantages = _rewards(samples), [0.0] * len(samples)
+def _baselined(samples: Sequence[Sample], scaled: Callable[[list[float]], list[float]]) -> list[list[float]]:
+    """Rewards less the mean of their role and group, then `scaled`."""
+    advantages = _rewards(samples)
     for indices in _by(samples, lambda sample: (sample.role, sample.group)):
-        lengths = [len(samples[i].reply.ids) for i in indices]
-        for i, value in zip(indices, scaled(_centred([rewards[i] for i in indices]), lengths), strict=True):
+        centred = _centred([advantages[i] for i in indices])
+        for i, value in zip(indices, scaled(centred), strict=True):
             advantages[i] = value
     return _broadcast(samples, advantages)
 
@@ -89,9 +68,8 @@ reinforce_pp_by_role = partial(reinforce_pp, by_role=True)  # no interaction typ
 
 WITH_VALUES = ("gae",)  # these take an estimate of the expected reward per token as well
 WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")  # these take log-ratios to the starting policy as well
-ESTIMATORS: dict[str, Estimator] = {
+ESTIMATORS: dict[str, Callable[..., Advantages]] = {
     "task_relative": task_relative,
-    "token_whiten": token_whiten,
     "group_mean": group_mean,
     "reinforce_pp": reinforce_pp,
     "reinforce_pp_by_role": reinforce_pp_by_role,
@@ -103,11 +81,10 @@ ESTIMATORS: dict[str, Estimator] = {
 def _rewards(samples: Sequence[Sample]) -> list[float]:
     rewards = []
     for sample in samples:
-        if not isinstance(sample.reward, (int, float)) or not math.isfinite(sample.reward):
-            raise ValueError(
-                f"the advantage takes one finite number per reply, {sample.role!r} earned {sample.reward!r}"
-            )
-        rewards.append(float(sample.reward))
+        reward = sample.reward
+        if not isinstance(reward, (int, float)) or not math.isfinite(reward):
+            raise ValueError(f"the advantage takes one finite number per reply, {sample.role!r} earned {reward!r}")
+        rewards.append(float(reward))
     return rewards
 
 
@@ -125,7 +102,7 @@ def _centred(rewards: list[float]) -> list[float]:
 
 
 def _standardised(centred: list[float]) -> list[float]:
-    scale = math.sqrt(fmean(value**2 for value in centred)) + EPSILON
+    scale = math.sqrt(fmean(value**2 for value in centred)) + 1e-8
     return [value / scale for value in centred]
 
 

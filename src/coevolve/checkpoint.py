@@ -26,8 +26,7 @@ def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) 
     final, aside = folder / f"step-{step:08d}", folder / f".tmp-{step}"
     aside.mkdir()
     write(aside)
-    written = sorted(path for path in aside.rglob("*") if path.is_file())
-    sums = {path.relative_to(aside).as_posix(): _sha256(path) for path in written}
+    sums = {path.relative_to(aside).as_posix(): _sha256(path) for path in sorted(aside.rglob("*")) if path.is_file()}
     (aside / MANIFEST).write_text(json.dumps({"sha256": sums}, indent=1) + "\n")
     for path in [*aside.rglob("*"), aside]:
         _sync(path)

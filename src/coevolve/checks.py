@@ -1,4 +1,7 @@
-"""Checks of what a user chose: ValueError in one line that names the field, what is allowed and what was given."""
+"""Checks of what a user chose: ValueError in one line that names the field, what is allowed and what was given.
+
+What some fields of a run may be is listed here, for the code that checks them and the code that acts on them.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -6,6 +9,11 @@ from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")  # what samples and what trains
+LOSSES = ("ppo", "importance", "reinforce")
+LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
+OLD_LOGPROBS = ("sampler", "learner")  # who computes the old log-probabilities of the importance ratio
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
@@ -17,14 +25,6 @@ def among(name: str, value: object, allowed: Iterable[Any]) -> None:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         names = ", ".join(str(one or repr(one)) for one in allowed)
         raise ValueError(f"{name} must be one of {names}, got {value!r}{hint}")
-
-
-def at_least(holder: object, **lows: float) -> None:
-    """Raise ValueError unless every field named reaches its lower bound; None is a field left to its default."""
-    for name, low in lows.items():
-        value = getattr(holder, name)
-        if value is not None and not value >= low:  # not "<": nan reaches nothing
-            raise ValueError(f"{name} must be at least {low}, got {value}")
 
 
 def typed(name: str, value: Any, annotation: Any) -> Any:

@@ -17,8 +17,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from coevolve.checks import among, typed
-from coevolve.choices import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS
+from coevolve.checks import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS, among, typed
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
@@ -80,6 +79,9 @@ class Run:
             raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
         if self.steps and self.protocol.TRAINING.get("steps") == 0:
             raise ValueError(f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}")
+        if not assign(self.protocol, self.model)[1]:
+            names = ", ".join(self.protocol.policies)
+            raise ValueError(f"method must leave a policy to train, and {self.method} freezes all: {names}")
 
     def describe(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, the protocol's fields among them."""

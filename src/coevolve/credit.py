@@ -71,14 +71,12 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
         for name, reward in segments(sample).items():
             if reward is not None:
                 paid[sample.role, sample.group, name].append(reward)
-    means = {key: mean_reward(rewards) for key, rewards in paid.items()}
     advantages = []
     for sample in samples:
-        centred: dict[str | None, float] = {
-            name: reward - means[sample.role, sample.group, name]
-            for name, reward in segments(sample).items()
-            if reward is not None
-        }
+        centred: dict[str | None, float] = {}
+        for name, reward in segments(sample).items():
+            if reward is not None:
+                centred[name] = reward - mean_reward(paid[sample.role, sample.group, name])
         advantages.append([centred.get(name) for name in owners(sample)])
     return advantages
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from coevolve.types import Episode, Outcome, Reply, Turn
@@ -51,32 +52,19 @@ class Batched(Engine):
     """An engine made of one function from turns to replies: every poll answers all that was submitted."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):
-        self.generate, self.count = generate, 0
-        self.waiting: list[tuple[int, Turn]] = []
+        self.generate, self.tickets = generate, count()
+        self.waiting: dict[int, Turn] = {}
 
     def submit(self, turn: Turn) -> int:
         """Queue the turn for the next wave."""
-        self.count += 1
-        self.waiting.append((self.count, turn))
-        return self.count
+        ticket = next(self.tickets)
+        self.waiting[ticket] = turn
+        return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Answer the whole queue in one call of `generate`."""
-        wave, self.waiting = self.waiting, []
-        replies = self.generate([turn for _, turn in wave])
-        return [(ticket, reply) for (ticket, _), reply in zip(wave, replies, strict=True)]
-
-
-def turns_of(asked: object, name: str) -> list[Turn]:
-    """Return what an episode yielded as a list of turns, or raise TypeError naming the episode."""
-    given = asked if isinstance(asked, list) else [asked]
-    turns = [turn for turn in given if isinstance(turn, Turn)]
-    if not turns or len(turns) < len(given):
-        raise TypeError(
-            f"{name} yielded {asked!r}: yield a Turn or a non-empty list of Turns "
-            "(an episode inside an episode needs `yield from`)"
-        )
-    return turns
+        wave, self.waiting = self.waiting, {}
+        return list(zip(wave, self.generate([*wave.values()]), strict=True))
 
 
 class Steps:
@@ -121,15 +109,15 @@ class Steps:
             self.outcome = stop.value
             return
         self._many = isinstance(asked, list)  # a list of turns is answered by a list of replies
-        for number, turn in enumerate(turns_of(asked, f"episode {self.index}"), len(self.replies)):
-            self.asked.append(replace(turn, key=(*self.key, self.index, number)))
+        turns = asked if isinstance(asked, list) else [asked]
+        if not turns or not all(isinstance(turn, Turn) for turn in turns):
+            wanted = "a Turn or a non-empty list of Turns (an episode inside an episode needs `yield from`)"
+            raise TypeError(f"episode {self.index} yielded {asked!r}: yield {wanted}")
+        self.asked = [replace(turn, key=(*self.key, self.index, n)) for n, turn in enumerate(turns, len(self.replies))]
 
 
 def play(
-    episodes: Sequence[Episode],
-    engine: Engine,
-    key: tuple[int, ...] = (),
-    numbers: Sequence[int] | None = None,
+    episodes: Sequence[Episode], engine: Engine, key: tuple[int, ...] = (), numbers: Sequence[int] | None = None
 ) -> list[Outcome]:
     """Play episodes together and return their outcomes in episode order.
 
@@ -144,9 +132,8 @@ def play(
         for slot, turn in enumerate(player.asked):
             owner[engine.submit(turn)] = player, answers, slot
 
-    players = [
-        Steps(episode, engine, key, i) for i, episode in zip(numbers or range(len(episodes)), episodes, strict=True)
-    ]
+    indices = numbers or range(len(episodes))
+    players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
     for player in players:
         submit(player)
     while owner:

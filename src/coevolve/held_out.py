@@ -4,21 +4,18 @@ Knows methods, set-ups and a world that grades, not which engine answers.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from coevolve.checks import among
 from coevolve.driver import Engine, play
+from coevolve.method import Method
 from coevolve.setups import SETUPS, TEMPERATURES, Room
 from coevolve.types import Outcome
 from coevolve.worlds import Item
 
-if TYPE_CHECKING:
-    from coevolve.method import Method
-
 
 def score(
     engine: Engine,
-    method: "Method",
+    method: Method,
     items: Sequence[Item],
     setup: str = "vanilla",
     *,
@@ -39,8 +36,7 @@ def score(
     names = policies or method.scored
     episodes = []
     for number, item in enumerate(items):
-        heats = (temperature, item.temperature, TEMPERATURES[setup])
-        heat = next(heat for heat in heats if heat is not None)
+        heat = next(heat for heat in (temperature, item.temperature, TEMPERATURES[setup]) if heat is not None)
         first = number % len(names)
         episodes.append(SETUPS[setup](Room(method, item.question, (*names[first:], *names[:first]), heat)))
     facts = [outcome.facts for outcome in play(episodes, engine, key)]

@@ -5,17 +5,15 @@ Knows tokens and rewards. It does not know which method earned them, and reads n
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES, Advantages
-from coevolve.checks import among
-from coevolve.choices import OLD_LOGPROBS
+from coevolve.checks import OLD_LOGPROBS, among
 from coevolve.losses import PolicyLoss, policy_loss, weights
 from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy
@@ -24,11 +22,8 @@ from coevolve.policies.value import ValueHead
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
-ALONE = Ranks(1)
 
-
-@dataclass(frozen=True)
-class _Weighted:
+class _Weighted(NamedTuple):
     """One reply made ready: advantages and weights per token."""
 
     reply: Reply
@@ -42,9 +37,6 @@ def learn(
     samples: Sequence[Sample],
     *,
     estimator: str,
-    kind: str = "ppo",
-    clip: tuple[float, float] = (0.2, 0.28),
-    entropy_coef: float = 0.0,
     length_norm: str = "token_mean",
     length_constant: float | None = None,
     grad_clip: float | None = 1.0,
@@ -53,29 +45,29 @@ def learn(
     reference: Policy | None = None,
     kl_coef: float = 0.0,
     value: ValueHead | None = None,
-    ranks: Ranks = ALONE,
+    **objective: Any,
 ) -> dict[str, float]:
     """Take one step on `samples` (all of this policy) and return the step's metrics.
 
     The loss is normalised over the whole batch, so micro-batches of at most `micro_tokens` padded tokens
-    leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
-    learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
-    and when the gradient is not finite (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's
-    log-ratio of the sampler to `reference`; `value` is the head of an estimator with a learned baseline. Of several
-    `ranks` each takes its share of the replies. `entropy` is the mean over the tokens trained on; `surprisal`
-    estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
-    Raises ValueError naming a setting that is not allowed.
+    leave the gradient as it is. `objective` is what `policy_loss` takes: kind, clip and entropy_coef. `old` says
+    where the ratio's old log-probabilities come from: the sampler, or the learner before the step (ratio 1). The
+    weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is not finite
+    (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's log-ratio of the sampler to `reference`;
+    `value` is the head of an estimator with a learned baseline. Of several processes each takes its share of the
+    replies. `entropy` is the mean over the tokens trained on; `surprisal` estimates it over the tokens of all samples,
+    at the temperatures sampled at, in nats.
+    Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
     """
     among("old", old, OLD_LOGPROBS)
     advantages, facts = _advantages(samples, estimator, micro_tokens, reference, kl_coef, value)
     ready = _weighted(samples, advantages, length_norm, length_constant)
-    if entropy_coef == 0:
+    if not objective.get("entropy_coef"):
         ready = [one for one in ready if any(one.advantages)]
+    ranks, parameters = Ranks(), list(policy.parameters())
     optimizer.zero_grad(set_to_none=True)
-    sums, ratio_max = _accumulate(
-        policy, ranks.share(ready), micro_tokens, old, kind=kind, clip=clip, entropy_coef=entropy_coef
-    )
-    sums, parameters = ranks.totals(sums), list(policy.parameters())
+    sums, ratio_max = _accumulate(policy, ranks.share(ready), micro_tokens, old, **objective)
+    sums = ranks.totals(sums)
     loss, tokens = sums.pop("loss"), sums.pop("tokens")
     ranks.add_gradients(parameters)
     norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if tokens else 0.0
@@ -99,25 +91,23 @@ def learn(
 
 
 def _advantages(
-    samples: Sequence[Sample],
-    estimator: str,
-    micro_tokens: int,
-    reference: Policy | None,
-    kl_coef: float,
-    value: ValueHead | None,
+    samples: Sequence[Sample], estimator: str, micro_tokens: int, reference: Policy | None, kl_coef: float, value: Any
 ) -> tuple[Advantages, dict[str, float]]:
     """Return the estimator's advantages, and the mean log-ratio `kl` to the reference where there is a penalty."""
     among("advantage", estimator, ESTIMATORS)
+    for reply in (sample.reply for sample in samples):
+        if len(reply.logprobs) != len(reply.ids):
+            told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
+            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
     if kl_coef:
         if reference is None or estimator not in WITH_KL:
             raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
         ratios = _log_ratios(samples, reference, micro_tokens)
         return ESTIMATORS[estimator](samples, ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
-    if estimator not in WITH_VALUES:
-        return ESTIMATORS[estimator](samples), {}
-    if value is None:
+    if value is None and estimator in WITH_VALUES:
         raise ValueError(f"advantage {estimator!r} needs a value head, got none")
-    return ESTIMATORS[estimator](samples, value.observe(samples, micro_tokens)), {}
+    known = () if value is None else (value.observe(samples, micro_tokens),)
+    return ESTIMATORS[estimator](samples, *known), {}
 
 
 def _accumulate(

@@ -28,23 +28,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Clock:
-    """Seconds spent by phase."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def __call__(self, phase: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function and charge its seconds to a phase."""
-        start = time.perf_counter()
-        result = function(*args, **kwargs)
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
-        return result
-
-    def take(self) -> dict[str, float]:
-        """Return the seconds since the last call and start again from zero."""
-        taken, self.seconds = self.seconds, {}
-        return taken
+def timed(seconds: dict[str, float], phase: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a function and add the seconds it takes to those of a phase."""
+    start = time.perf_counter()
+    result = function(*args, **kwargs)
+    seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
+    return result
 
 
 def train(run: Run) -> Path:
@@ -54,28 +43,28 @@ def train(run: Run) -> Path:
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
     Raises ValueError in one line, before a model loads, when something that the run needs is missing.
     """
-    began, around = time.perf_counter(), Clock()
+    began, around = time.perf_counter(), dict[str, float]()
     preflight.check(run)
     run.protocol.before_run()
-    trainer = around("load", _load, run)
+    trainer = timed(around, "load", _load, run)
     with closing(trainer.engine):  # its memory is the next run's
-        scores = {"before": around("held_out", trainer.score, "test")}
+        scores = {"before": timed(around, "held_out", trainer.score, "test")}
         done = trainer.resume()
         log = record.Recorder(run.out if trainer.ranks.first else Path(trainer.scratch.name), done)
         record.write_json(log.out / "config.json", run.describe())
         _learn(trainer, log, done)
-        scores["after"] = around("held_out", trainer.score, "test")
+        scores["after"] = timed(around, "held_out", trainer.score, "test")
         rows = [{"stage": stage, **row} for stage, scored in scores.items() for row in scored]
         for setup in run.protocol.setups:
             if setup != "vanilla":
-                rows += [{"stage": "after", **row} for row in around("setups", trainer.score, "test", setup)]
+                rows += [{"stage": "after", **row} for row in timed(around, "setups", trainer.score, "test", setup)]
         log.scores(rows)
-        extra = around("after_run", run.protocol.after_run, trainer.engine, trainer.key(1), log)
+        extra = timed(around, "after_run", run.protocol.after_run, trainer.engine, (*trainer.key, 1), log)
         trainer.keep("policy")
         summary = {
             "held_out": {stage: tally(scored) for stage, scored in scores.items()},
             "seconds": round(time.perf_counter() - began, 2),
-            "seconds_around": {phase: round(seconds, 2) for phase, seconds in around.take().items()},
+            "seconds_around": {phase: round(seconds, 2) for phase, seconds in around.items()},
             "peak_rss_mb": round(peak_rss_mb()),
             "steps": run.steps,
             "method": run.method,
@@ -98,17 +87,17 @@ def _load(run: Run) -> "Trainer":
 
 def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
     """Take the run's steps from `done` on, or let the method's own trainer take them."""
-    run, clock = trainer.run, Clock()
+    run, clock = trainer.run, dict[str, float]()
     if done == 0:
-        log.step(0, _validate(trainer, clock), clock.take())
-    steps = clock("learn", run.protocol.fit, trainer.team.first, run)
+        log.step(0, _validate(trainer, clock), clock)
+        clock.clear()
+    steps = timed(clock, "learn", run.protocol.fit, trainer.team.first, run)
     if steps is not None:
         trainer.engine.sync()
-        log.step(steps, _validate(trainer, clock), clock.take())
+        log.step(steps, _validate(trainer, clock), clock)
         return
-    first = trainer.ranks.first
-    bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not first)
-    with tracker(run, first) as sink, bar:
+    bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first)
+    with tracker(run, trainer.ranks.first) as sink, bar:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)
@@ -116,24 +105,25 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
             bar.update()
 
 
-def _step(trainer: "Trainer", log: record.Recorder, clock: Clock, step: int) -> dict[str, Any]:
+def _step(trainer: "Trainer", log: record.Recorder, clock: dict[str, float], step: int) -> dict[str, Any]:
     """Play, learn, look at validation, record and save one step; return its metrics."""
     run = trainer.run
-    outcomes = clock("play", trainer.play, step)
-    metrics = numbers_of(outcomes, clock("learn", trainer.learn, step, outcomes), run.protocol)
+    outcomes = timed(clock, "play", trainer.play, step)
+    metrics = numbers_of(outcomes, timed(clock, "learn", trainer.learn, step, outcomes), run.protocol)
     if run.eval_every and (step % run.eval_every == 0 or step == run.steps):
         metrics |= _validate(trainer, clock)
     log.episodes(step, outcomes, run.keep_episodes)
-    log.step(step, metrics, clock.take())
+    log.step(step, metrics, clock)
+    clock.clear()
     if step % run.save_every == 0 or step == run.steps:
-        clock("save", trainer.save, step)
+        timed(clock, "save", trainer.save, step)
     run.protocol.after_step(step, trainer.keep)
     return metrics
 
 
-def _validate(trainer: "Trainer", clock: Clock) -> dict[str, float]:
+def _validate(trainer: "Trainer", clock: dict[str, float]) -> dict[str, float]:
     """Share of the validation items answered right; nothing when `eval_every` is 0 or there are no such items."""
-    counts = tally(clock("evaluate", trainer.score, "validation")) if trainer.run.eval_every else {"n": 0}
+    counts = tally(timed(clock, "evaluate", trainer.score, "validation")) if trainer.run.eval_every else {"n": 0}
     return {"validation": counts["k"] / counts["n"]} if counts["n"] else {}
 
 

@@ -7,7 +7,6 @@ the algorithm. The loop calls what stands here and probes for nothing else.
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
@@ -21,7 +20,6 @@ from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
 from coevolve.types import Episode, Outcome, Role
-from coevolve.worlds import World
 
 if TYPE_CHECKING:
     from coevolve.config import Run
@@ -30,11 +28,12 @@ if TYPE_CHECKING:
     from coevolve.record import Recorder
 
 
-@cache
+PAPERS = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
+
+
 def training(name: str) -> Mapping[str, Any]:
     """Return a paper's values of the fields of a Run, from papers/training.toml."""
-    tables = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
-    return {field: tuple(value) if isinstance(value, list) else value for field, value in tables[name].items()}
+    return {field: tuple(value) if isinstance(value, list) else value for field, value in PAPERS[name].items()}
 
 
 @dataclass(kw_only=True)
@@ -51,7 +50,7 @@ class Method:
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
     prompt: str = "compact"  # full for real models
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: World = field(default=cast(World, "tiny"), repr=False)  # a name, which __post_init__ resolves
+    world: worlds.World = field(default=cast(worlds.World, "tiny"), repr=False)  # a name, which __post_init__ resolves
 
     def __post_init__(self) -> None:
         """Bring every field into its type and resolve the world's name; ValueError in one line for a wrong value.
@@ -73,7 +72,7 @@ class Method:
         """Play one episode: yield turns, receive replies, return an Outcome. The one thing that must be written."""
         raise NotImplementedError(f"{type(self).__name__} must define episode(self, rng)")
 
-    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
+    def observe(self, outcome: Outcome, world: worlds.World) -> dict[str, Any]:
         """Return the facts to record about an episode: what `outcome.trace` shows, and what only an oracle can see."""
         return {}
 

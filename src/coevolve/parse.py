@@ -35,6 +35,12 @@ def matched(text: str, tags: re.Pattern[str]) -> list[tuple[re.Match[str], re.Ma
     return list(zip(found[::2], found[1::2], strict=True))
 
 
+def only(text: str, name: str) -> str:
+    """Return what stands inside the text's one <name> pair, as written; empty without exactly one pair."""
+    pairs = tag_pairs(text, name)
+    return pairs[0] if pairs and len(pairs) == 1 else ""
+
+
 def filled(content: str) -> str | None:
     """Strip the content; None when it is empty or an untouched placeholder.
 
@@ -49,8 +55,7 @@ def tag(text: str, name: str) -> str | None:
 
     None without a pair, with several pairs (which one is meant is not guessed) or with unfilled content.
     """
-    pairs = tag_pairs(text, name)
-    return filled(pairs[0]) if pairs and len(pairs) == 1 else None
+    return filled(only(text, name))
 
 
 def number(text: str) -> float | None:
@@ -64,8 +69,7 @@ def number(text: str) -> float | None:
 
 def score_value(text: str) -> float | None:
     """Return the number in the text's one <score> pair, whatever its range; None if there is none."""
-    pairs = tag_pairs(text, "score")
-    return number(pairs[0]) if pairs and len(pairs) == 1 else None
+    return number(only(text, "score"))
 
 
 def judge_score(text: str) -> float | None:

@@ -20,20 +20,16 @@ T = TypeVar("T")
 class Ranks:
     """This process among those of its run."""
 
-    def __init__(self, count: int | None = None) -> None:
-        """Read from the environment how many there are, unless `count` says that this process is alone."""
-        self.count = int(os.environ.get("WORLD_SIZE", "1")) if count is None else count
+    def __init__(self) -> None:
+        """Read from the environment how many there are."""
+        self.count = int(os.environ.get("WORLD_SIZE", "1"))
         self.index, self.state = 0, None
         if self.count > 1:
             from accelerate import PartialState
 
             self.state = PartialState(cpu=not torch.cuda.is_available())  # joins the process group
             self.index = self.state.process_index
-
-    @property
-    def first(self) -> bool:
-        """Whether this process writes the run's files."""
-        return self.index == 0
+        self.first = self.index == 0  # this process writes the run's files
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
         """Every count-th item, beginning with this rank's."""

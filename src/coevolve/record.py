@@ -14,12 +14,19 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from coevolve.files import LONE, write_atomically
 from coevolve.types import Outcome
 
 SCORE_FIELDS = (
     "stage setup split family level item question answer correct misconception finished tokens_in tokens_out"
 ).split()
+LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its escape
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file, text as UTF-8, so that a reader finds either the old content or the new, never a part of it."""
+    aside = path.with_name(f".{path.name}.tmp")
+    aside.write_bytes(content.encode("utf-8", LONE) if isinstance(content, str) else content)
+    aside.replace(path)
 
 
 def clean(value: Any) -> Any:

@@ -1,23 +1,21 @@
-"""Turns, replies, outcomes and token credit as HTML for notebooks and plain text for terminals.
+"""Turns, replies, outcomes, conversations and token credit as HTML for notebooks and plain text for terminals.
 
 Uses only tags and inline styles that JupyterLab keeps in an untrusted notebook, and sets no text colour: it
 reads on light and dark pages. All text goes into a page through `element`, which escapes it. Knows no model, no paper.
 """
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
 
-from coevolve.credit import segments
+from coevolve.credit import owners, segments
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 PRE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
 CELL = "text-align:left;vertical-align:top;padding:0.3em 0.6em;border:1px solid rgba(128,128,128,0.4);max-width:30em"
 POSITIVE, NEGATIVE = "0,114,178", "213,94,0"
+MASKED = "border-bottom:2px dotted rgba(128,128,128,0.9)"
 EMPTY = "▯"  # stands for a token that completes no character, such as the end token
-Mark = tuple[str | None, str, str]  # of a token: the label that it shares with neighbours, a style and a title
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,43 +96,48 @@ def outcome(outcome: Outcome) -> Shown:
     return Shown(table((name, element("code", fact)) for name, fact in facts) + shown.html, text)
 
 
-def credit(sample: Sample, advantages: Sequence[float]) -> Shown:
-    """Show a sample's text as a heat map of one value per token; hovering a token tells its id and value.
+def credit(sample: Sample, advantages: Sequence[float | None]) -> Shown:
+    """Show a sample's text as a heat map of one advantage per token; hovering a token tells its id and value.
 
-    Blue pays, orange costs, and every run of equal sign starts with + or - (0 where nothing is paid).
+    Blue pays, orange costs, dotted (None) is masked. Every run of tokens starts with the segment that it belongs to,
+    if the sample is paid by segment, and with +, - or 0. ValueError for another number of advantages than tokens.
     """
-    reply, peak = sample.reply, max(map(abs, advantages), default=0.0) or 1.0
-
-    def mark(number: int, value: float) -> Mark:
-        sign = "+" if value > 0 else "-" if value < 0 else "0"
-        colour = f"rgba({NEGATIVE if value < 0 else POSITIVE},{0.6 * abs(value) / peak:.2f})"
-        title = f"token {number}, id {reply.ids[number]}, credit {signed(value)}"
-        return sign, f"background-color:{colour}", title
-
-    parts, text = [], ""
-    for sign, spans, said in runs(reply, advantages, mark):
-        parts += [element("sup", str(sign)), *spans]
-        text += f"[{sign}]{said}"
+    reply = sample.reply
+    if not len(advantages) == len(reply.ids) == len(reply.ends):
+        raise ValueError(f"advantages must hold one per token: {len(reply.ids)} tokens, {len(advantages)} values")
+    peak = max((abs(value) for value in advantages if value), default=1.0)
+    labels = [_label(name, value) for name, value in zip(owners(sample), advantages, strict=True)]
+    parts, text, start = [], "", 0
+    for i, (value, end) in enumerate(zip(advantages, reply.ends, strict=True)):
+        if i == 0 or labels[i] != labels[i - 1]:
+            parts.append(element("sup", labels[i]))
+            text += f"[{labels[i]}]"
+        piece, start = reply.text[start:end] or EMPTY, end
+        title = f"token {i}, id {reply.ids[i]}, credit {signed(value)}"
+        parts.append(element("span", piece, title=title, style=_heat(value, peak)))
+        text += piece
     head = f"{_says(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
     return _folded([(head, text, element("pre", *parts, style=PRE))])
 
 
-def runs(
-    reply: Reply, advantages: Sequence[Any], mark: Callable[[int, Any], Mark]
-) -> Iterator[tuple[str | None, list[Markup], str]]:
-    """Yield (label, spans, text) for every run of tokens of one label.
+def conversation(samples: Sequence[Sample], advantages: Sequence[Sequence[float | None]], title: str = "") -> Shown:
+    """Show a conversation as a table: a row per agent, a column per round, and every reply as in `credit`.
 
-    `mark` returns (label, style, title) of a token, given where it stands and what its advantage is. A token that
-    completes no character gets a sign that stands for it. ValueError for another number of advantages than tokens.
+    `samples` are one conversation's, agent by agent, each with one reply per round. ValueError for another number
+    of lists of advantages than samples.
     """
-    if not len(advantages) == len(reply.ids) == len(reply.ends):
-        raise ValueError(f"advantages must hold one per token: {len(reply.ids)} tokens, {len(advantages)} values")
-    pieces = [reply.text[start:end] or EMPTY for start, end in zip((0, *reply.ends), reply.ends, strict=False)]
-    marks = [mark(number, value) for number, value in enumerate(advantages)]
-    for label, run in groupby(zip(marks, pieces, strict=True), key=lambda token: token[0][0]):
-        tokens = list(run)
-        spans = [element("span", piece, title=title, style=style) for (_, style, title), piece in tokens]
-        yield label, spans, "".join(piece for _, piece in tokens)
+    if len(advantages) != len(samples):
+        raise ValueError(f"advantages must hold one list per sample: {len(samples)} samples, {len(advantages)} lists")
+    rounds = list(dict.fromkeys(sample.role for sample in samples))
+    rows, texts = [["agent", *rounds]], [visible(title)]
+    for number, (sample, values) in enumerate(zip(samples, advantages, strict=True)):
+        agent, column = divmod(number, len(rounds))
+        if column == 0:
+            rows.append([str(agent)])
+        shown = credit(sample, values)
+        rows[-1].append(Markup(shown.html))
+        texts.append(f"agent {agent}, {shown.text}")
+    return Shown(element("p", title) + table(rows), "\n".join(texts).strip())
 
 
 def rewards(sample: Sample) -> str:
@@ -155,6 +158,22 @@ def pre(text: str) -> Markup:
 def _says(reply: Reply) -> str:
     size = f"{len(reply.ids)} tokens" + ("" if reply.finished else ", cut off")
     return f"{reply.turn.role} · policy {reply.turn.policy} · {size}"
+
+
+def _label(segment: str | None, advantage: float | None) -> str:
+    """Return what a run of tokens starts with."""
+    if segment is None:
+        return "no segment"
+    if advantage is None:
+        return f"{segment} masked".strip()
+    return f"{segment} {signed(advantage)[0] if advantage else '0'}".strip()
+
+
+def _heat(advantage: float | None, peak: float) -> str:
+    """Return a token's style: `peak` has the full colour."""
+    if advantage is None:
+        return MASKED
+    return f"background-color:rgba({NEGATIVE if advantage < 0 else POSITIVE},{0.6 * abs(advantage) / peak:.2f})"
 
 
 def _messages(turn: Turn) -> str:

@@ -35,6 +35,7 @@ class Trainer:
         """Load the policies; ValueError in one line, before any model loads, when data or memory do not suffice."""
         method = run.protocol
         self.run, self.method, self.ranks = run, method, Ranks()
+        self.key = run.seed, EVALUATION  # of evaluation episodes
         self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
         memory.check(run)
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
@@ -87,7 +88,6 @@ class Trainer:
                 reference=self.team.references.get(name),
                 kl_coef=self.method.kl_coef,
                 value=self.team.values.get(name),
-                ranks=self.ranks,
             )
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
@@ -96,11 +96,7 @@ class Trainer:
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `held_out.score`."""
-        return score(self.engine, self.method, self.items[split], setup, key=self.key(), play=self.ranks.play)
-
-    def key(self, *more: int) -> tuple[int, ...]:
-        """The key of evaluation episodes."""
-        return (self.run.seed, EVALUATION, *more)
+        return score(self.engine, self.method, self.items[split], setup, key=self.key, play=self.ranks.play)
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything the next step depends on."""
@@ -138,8 +134,6 @@ def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Join the policies' learning metrics: counts add up, everything else is averaged."""
     if len(learnt) < 2:
         return dict(next(iter(learnt.values()), {}))
-    names = next(iter(learnt.values()))
-    total = {name: sum(metrics[name] for metrics in learnt.values()) for name in names}
-    joined = {name: value if name in COUNTS else value / len(learnt) for name, value in total.items()}
-    joined |= {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}
-    return joined
+    joined = record.means(pair for metrics in learnt.values() for pair in metrics.items())
+    joined |= {name: sum(metrics[name] for metrics in learnt.values()) for name in COUNTS}
+    return joined | {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}

@@ -17,7 +17,6 @@ from coevolve import policies, preflight, prompts, record
 from coevolve.checks import among
 from coevolve.driver import Batched, Engine
 from coevolve.engines.server import ServedPolicy, ServerError
-from coevolve.files import LONE, write_atomically
 from coevolve.types import Role
 from published.data import BENCHMARKS, items
 from published.rows import Item
@@ -86,7 +85,7 @@ def _published(scores: pandas.DataFrame) -> list[Item]:
     known = {}
     for key in scores["family"].unique():
         for item in reversed(items(key)):  # of equal questions the first
-            known[key, item.question.encode("utf-8", LONE).decode()] = item
+            known[key, item.question.encode("utf-8", record.LONE).decode()] = item
     found = [known.get(pair) for pair in zip(scores["family"], scores["question"], strict=True)]
     if None in found:
         raise ValueError(f"{found.count(None)} questions of the run are not in the data sets as they are now")
@@ -120,7 +119,7 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
         raise ValueError(f"{error}; nothing was written") from None
     scores = scores.assign(gold=[item.answer for item in asked], kind=[item.judge for item in asked])
     scores["correct"] = pandas.array(correct, "boolean").astype("Int64")
-    write_atomically(run / "grades.csv", scores.to_csv(columns=FIELDS, index=False, lineterminator="\n"))
+    record.write_atomically(run / "grades.csv", scores.to_csv(columns=FIELDS, index=False, lineterminator="\n"))
     used = ", ".join(f"{count:,} {what.partition('/')[0]}" for what, count in engine.costs().items())
     groups = scores.groupby(["family", "stage", "setup"], sort=False)["correct"]
     return [*(_line(" ".join(group), found) for group, found in groups), *filter(None, [used])]

@@ -14,42 +14,42 @@ def judged(program, expected, **options):
     return run_calls(program, "f", [(3,)], [expected], **options)
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected", "strict", "loose"),
-    [
-        ("9", 9, True, True),
-        ("9.0", 9, False, True),
-        ("True", 1, False, True),
-        ("[1, (2, 'x')]", [1, (2, "x")], True, True),
-        ("(1, 2)", [1, 2], False, False),
-        ("{1, 2}", {2, 1}, True, True),
-        ("frozenset({1})", {1}, False, True),
-        ("{1: {2.0}}", {1: {2}}, False, True),
-        ("b'ab'", b"ab", True, True),
-        ("-0.0", 0.0, True, True),
-        ("float('nan')", float("nan"), True, True),
-        ("10**400", 10**400, True, True),
-        ("0.1 + 0.2", 0.3, False, False),
-        ("'\\ud800'", "\ud800", True, True),
-    ],
-)
+VALUES = [
+    ("9", 9, True, True),
+    ("9.0", 9, False, True),
+    ("True", 1, False, True),
+    ("[1, (2, 'x')]", [1, (2, "x")], True, True),
+    ("(1, 2)", [1, 2], False, False),
+    ("{1, 2}", {2, 1}, True, True),
+    ("frozenset({1})", {1}, False, True),
+    ("{1: {2.0}}", {1: {2}}, False, True),
+    ("b'ab'", b"ab", True, True),
+    ("-0.0", 0.0, True, True),
+    ("float('nan')", float("nan"), True, True),
+    ("10**400", 10**400, True, True),
+    ("0.1 + 0.2", 0.3, False, False),
+    ("'\\ud800'", "\ud800", True, True),
+]
+
+
+@pytest.mark.parametrize(("expression", "expected", "strict", "loose"), VALUES)
 def test_values_come_back_as_data_and_are_compared_here(expression, expected, strict, loose):
     program = f"def f(x): return {expression}"
     assert judged(program, expected).verdict == ("pass" if strict else "wrong")
     assert judged(program, expected, strict=False).verdict == ("pass" if loose else "wrong")
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "tolerance", "right"),
-    [
-        (1.0000001, 1.0, 1e-6, True),
-        ([0.1 + 0.2, "a"], [0.3, "a"], 1e-9, True),
-        ({"k": 2.5000001}, {"k": 2.5}, 1e-6, True),
-        (3, 4, 10.0, False),
-        (1e308, float("inf"), 1e-6, False),
-        (["r", "0x1"], ["r", "0x2"], 5.0, False),
-    ],
-)
+TOLERATED = [
+    (1.0000001, 1.0, 1e-6, True),
+    ([0.1 + 0.2, "a"], [0.3, "a"], 1e-9, True),
+    ({"k": 2.5000001}, {"k": 2.5}, 1e-6, True),
+    (3, 4, 10.0, False),
+    (1e308, float("inf"), 1e-6, False),
+    (["r", "0x1"], ["r", "0x2"], 5.0, False),
+]
+
+
+@pytest.mark.parametrize(("value", "expected", "tolerance", "right"), TOLERATED)
 def test_floats_within_a_tolerance(value, expected, tolerance, right):
     program = f"inf = float('inf')\ndef f(x): return {value!r}"
     assert (judged(program, expected, tolerance=tolerance).verdict == "pass") is right
@@ -70,38 +70,25 @@ I, F, S, B, L, T, E, D = (type("Liar", (Liar, base), {})
 """
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected", "other"),
-    [
-        ("Counter('aab')", {"a": 2, "b": 1}, {"a": 2}),
-        ("Pair(1, [2])", (1, [2]), [1, [2]]),
-        ("[Size.LARGE]", [2], [1]),
-        # the content counts, not what methods say of it
-        ("F(2.0)", 2, 9),
-        ("E([1, 2])", {1, 2}, {9}),
-        ("D(a=1)", {"a": 1}, {9: 9}),
-        ("[L([I(1)])]", [[1]], [[9]]),
-        ("bytearray(b'ab')", b"ab", b"9"),
-    ],
-)
+DATA_CLASSES = [
+    ("Counter('aab')", {"a": 2, "b": 1}, {"a": 2}),
+    ("Pair(1, [2])", (1, [2]), [1, [2]]),
+    ("[Size.LARGE]", [2], [1]),
+    # the content counts, not what methods say of it
+    ("F(2.0)", 2, 9),
+    ("E([1, 2])", {1, 2}, {9}),
+    ("D(a=1)", {"a": 1}, {9: 9}),
+    ("[L([I(1)])]", [[1]], [[9]]),
+    ("bytearray(b'ab')", b"ab", b"9"),
+]
+
+
+@pytest.mark.parametrize(("expression", "expected", "other"), DATA_CLASSES)
 def test_classes_of_plain_data_count_as_the_data_in_them(expression, expected, other):
     program = f"{CLASSES}def f(x): return {expression}"
     assert run_tests(program, f"assert f(3) == {expected!r}").verdict == "pass"
     assert run_tests(program, f"assert f(3) == {other!r}").verdict == "wrong"
     assert judged(program, expected).verdict == ("wrong" if "bytearray" in expression else "error")
-
-
-@pytest.mark.parametrize(
-    ("expression", "verdict"),
-    [
-        ("S('a' * 2_000_000)", "output"),
-        ("I(1 << 9_000_000)", "output"),
-        ("Liar()", "error"),
-        ("type('C', (), {'__class__': dict})()", "error"),
-    ],
-)
-def test_classes_of_plain_data_are_as_bounded_as_the_data(expression, verdict):
-    assert judged(f"{CLASSES}def f(x): return {expression}", 9, strict=False).verdict == verdict
 
 
 def test_every_call_counts_and_a_failing_one_does_not_stop_the_next():
@@ -127,24 +114,29 @@ def test_the_callers_errors_are_raised():
         run_stdio("", "", "", seconds=3)
 
 
-@pytest.mark.parametrize(
-    ("program", "verdict"),
-    [
-        ("def f(x):\n    while True: pass", "timeout"),
-        ("import time\ndef f(x): time.sleep(60)", "timeout"),
-        ("def f(x): return [0] * 10**9", "memory"),
-        ("def f(x): return 'a' * 2_000_000", "output"),
-        ("def f(x): a = []; a.append(a); return a", "output"),
-        ("def f(x): return object()", "error"),
-        ("raise SystemExit(0)", "error"),
-        ("import os\nos._exit(0)", "error"),
-        ("def f(x): raise KeyboardInterrupt", "error"),
-        ("def f(x):\n    return f(x)", "error"),
-        ("import os\ndef f(x): os.kill(os.getpid(), 9)", "error"),
-    ],
-)
+VERDICTS = [
+    ("def f(x):\n    while True: pass", "timeout"),
+    ("import time\ndef f(x): time.sleep(60)", "timeout"),
+    ("def f(x): return [0] * 10**9", "memory"),
+    ("def f(x): return 'a' * 2_000_000", "output"),
+    ("def f(x): a = []; a.append(a); return a", "output"),
+    ("def f(x): return object()", "error"),
+    ("raise SystemExit(0)", "error"),
+    ("import os\nos._exit(0)", "error"),
+    ("def f(x): raise KeyboardInterrupt", "error"),
+    ("def f(x):\n    return f(x)", "error"),
+    ("import os\ndef f(x): os.kill(os.getpid(), 9)", "error"),
+    # classes of plain data are as bounded as the data
+    (f"{CLASSES}def f(x): return S('a' * 2_000_000)", "output"),
+    (f"{CLASSES}def f(x): return I(1 << 9_000_000)", "output"),
+    (f"{CLASSES}def f(x): return Liar()", "error"),
+    ("def f(x): return type('C', (), {'__class__': dict})()", "error"),
+]
+
+
+@pytest.mark.parametrize(("program", "verdict"), VERDICTS)
 def test_verdicts(program, verdict):
-    said = judged(program, 9, cpu_seconds=1.0, wall_seconds=1.5, memory_mb=256)
+    said = judged(program, 9, strict=False, cpu_seconds=1.0, wall_seconds=1.5, memory_mb=256)
     assert (said.verdict, said.passed) == (verdict, 0)
 
 
@@ -153,20 +145,20 @@ def test_details_are_short_and_printable():
     assert said.detail.isprintable() and said.detail.startswith("ValueError") and len(said.detail) <= 400
 
 
-@pytest.mark.parametrize(
-    ("program", "expected", "right"),
-    [
-        ("print(int(input()) + 1)", "4", True),
-        ("print('4  ')", "4\n", True),
-        ("print(4); print()", "4", False),
-        ("print(4)\nraise ValueError", "4", False),
-        ("print(4)\nimport os; os._exit(0)", "4", False),
-        ("import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print(4))).start()", "4", True),
-        ("import atexit\natexit.register(print, 4)", "4", True),
-        ("import io, sys\na, sys.stdout = sys.stdout, io.StringIO()\na.write('4')", "4", True),
-        ("print(sum(int(line) for line in open(0)) + 1)", "4", True),
-    ],
-)
+SCRIPTS = [
+    ("print(int(input()) + 1)", "4", True),
+    ("print('4  ')", "4\n", True),
+    ("print(4); print()", "4", False),
+    ("print(4)\nraise ValueError", "4", False),
+    ("print(4)\nimport os; os._exit(0)", "4", False),
+    ("import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print(4))).start()", "4", True),
+    ("import atexit\natexit.register(print, 4)", "4", True),
+    ("import io, sys\na, sys.stdout = sys.stdout, io.StringIO()\na.write('4')", "4", True),
+    ("print(sum(int(line) for line in open(0)) + 1)", "4", True),
+]
+
+
+@pytest.mark.parametrize(("program", "expected", "right"), SCRIPTS)
 def test_scripts(program, expected, right):
     said = run_stdio(program, "3\n", expected)
     assert (said.verdict == "pass") is right, said

@@ -1,6 +1,5 @@
 """The servers behind the sandbox: levels, faults, trusted calls, what a dying caller leaves, what messages are."""
 
-import contextlib
 import functools
 import json
 import multiprocessing
@@ -11,7 +10,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from codesandbox import SandboxError, Trusted, level, pool, run_calls
@@ -26,27 +27,20 @@ def judged(program=SQUARE, expected=9):
     return run_calls(program, "f", [(3,)], [expected])
 
 
-class Broken:
+def broken(why, frames):
     """A pool whose processes all say the same."""
-
-    level = reported = 2
-
-    def __init__(self, why="", frames=()):
-        self.ran = pool.Ran(why, 0, [list(frames)])
-
-    def run(self, *args, **kwargs):
-        return self.ran
+    return Mock(level=2, reported=2, run=Mock(return_value=pool.Ran(why, 0, [frames])))
 
 
 @pytest.mark.parametrize("why", ["lost", "starved", "orphan", "unguarded"])
 def test_a_fault_of_the_machine_is_unscored(monkeypatch, why):
-    monkeypatch.setattr(level, "programs", lambda: Broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
+    monkeypatch.setattr(level, "programs", lambda: broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
     said = judged()
     assert (said.verdict, said.correct) == ("unscored", None) and why in said.detail
 
 
 def test_the_self_test_believes_nothing():
-    assert level.reached(Broken(frames=[["ready"], ["v", "anything"], ["end"]])) == 0
+    assert level.reached(broken("", [["ready"], ["v", "anything"], ["end"]])) == 0
     bare = pool.Pool(1)
     assert level.reached(bare) == 1
     bare.level = 2  # claims more than its servers give
@@ -98,18 +92,18 @@ def leave(): os._exit(0)
 """
 
 
-@pytest.mark.parametrize(
-    ("call", "value", "why"),
-    [
-        (("echo", "text"), "text", ""),
-        (("echo", None), None, ""),
-        (("echo", []), None, "error"),
-        (("spin",), None, "timeout"),
-        (("grow",), None, "memory"),
-        (("write", "/tmp/pwned_trusted"), None, "error"),
-        (("leave",), None, "error"),
-    ],
-)
+CALLS = [
+    (("echo", "text"), "text", ""),
+    (("echo", None), None, ""),
+    (("echo", []), None, "error"),
+    (("spin",), None, "timeout"),
+    (("grow",), None, "memory"),
+    (("write", "/tmp/pwned_trusted"), None, "error"),
+    (("leave",), None, "error"),
+]
+
+
+@pytest.mark.parametrize(("call", "value", "why"), CALLS)
 def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call, value, why):
     (tmp_path / "trusted_module.py").write_text(TRUSTED)
     monkeypatch.syspath_prepend(tmp_path)
@@ -158,11 +152,7 @@ time.sleep(120)
 
 def processes() -> dict[int, int]:
     """Parent of every process."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    return found
+    return {process.pid: process.info["ppid"] for process in psutil.process_iter(["ppid"])}
 
 
 def test_a_killed_caller_leaves_no_process_and_no_folder():
@@ -177,10 +167,8 @@ def test_a_killed_caller_leaves_no_process_and_no_folder():
 
 
 def test_the_server_is_a_fresh_interpreter_without_the_package():
-    program = (
-        "import sys\ndef f(x): return [name for name in sys.modules if name.startswith(('torch', 'coev', 'codes'))]"
-    )
-    assert judged(program, []).verdict == "pass"
+    ours = "[name for name in sys.modules if name.startswith(('torch', 'coev', 'codes'))]"
+    assert judged(f"import sys\ndef f(x): return {ours}", []).verdict == "pass"
 
 
 def test_lines_are_refused_unless_they_are_frames():

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -39,11 +39,19 @@ def corpus(*kinds: str) -> list:
 
 
 class Scripted(Batched):
-    """An engine that replies what `say` returns for a turn; `asked` holds every turn in order."""
+    """An engine that says what `say` makes of a turn, or the texts of a list in order; `asked` keeps the turns."""
 
-    def __init__(self, say: Callable[[Turn], str]):
+    def __init__(self, say: Callable[[Turn], str | Reply] | Sequence[str] = ()):
+        super().__init__(self.answer)
+        texts = iter(() if callable(say) else say)
+        self.say = say if callable(say) else lambda turn: next(texts)
         self.asked: list[Turn] = []
-        super().__init__(lambda turns: self.asked.extend(turns) or [Reply(turn, say(turn)) for turn in turns])
+
+    def answer(self, turns: list[Turn]) -> list[Reply]:
+        """Answer a wave."""
+        self.asked += turns
+        said = [(turn, self.say(turn)) for turn in turns]
+        return [reply if isinstance(reply, Reply) else Reply(turn, reply) for turn, reply in said]
 
 
 class Sums:
@@ -111,9 +119,22 @@ def earned(outcome: Outcome, *roles: str) -> list:
     return [reward for role, reward in pairs if role in roles] if roles else pairs
 
 
-def scripted(
-    method: Method, say: Callable[[Turn], str], seeds: Iterable[int] = (0,)
-) -> tuple[list[Outcome], list[Turn]]:
+def free(question: object = "How many moons has Mars?", answer: object = 2, kind: object = "Integer") -> str:
+    """A free-form task as SPICE's Challenger writes it."""
+    return json.dumps({"question": question, "answer": answer, "answer_type": kind})
+
+
+def mcq(question: object = "Which? A) 1 B) 2 C) 3 D) 4", letter: object = "B") -> str:
+    """A multiple-choice task as SPICE's Challenger writes it."""
+    return json.dumps({"multiple_choice_question": question, "multiple_choice_correct": letter})
+
+
+def boxes(*answers: object) -> list[str]:
+    """Answers in boxes."""
+    return [rf"\boxed{{{answer}}}" for answer in answers]
+
+
+def scripted(method: Method, say: Callable | Sequence, seeds: Iterable[int] = (0,)) -> tuple[list[Outcome], list[Turn]]:
     """Play one step of episodes; return their outcomes and every turn that was asked."""
     engine = Scripted(say)
     return play([method.observed(Random(seed)) for seed in seeds], engine), engine.asked
@@ -121,7 +142,7 @@ def scripted(
 
 def by_hand(method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()) -> Steps:
     """Answer an episode by hand, wave after wave."""
-    steps = Steps(method.observed(Random(seed)), Scripted(lambda turn: ""), key)
+    steps = Steps(method.observed(Random(seed)), Scripted(), key)
     for wave in waves:
         steps.answer(wave)
     return steps

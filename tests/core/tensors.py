@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -10,7 +11,7 @@ from coevolve import prompts
 from coevolve.learner import learn
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
-from coevolve.policies.sampler import Request, sample
+from coevolve.policies.sampler import Request, decode, sample
 from coevolve.types import Reply, Turn
 
 END = 3
@@ -19,21 +20,10 @@ SOLVER = prompts.load("mae", "solver", "compact")
 
 def qwen(tied=True, kv=1, scale=0.2, vocabulary=320):
     torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=kv,
-        max_position_embeddings=128,
-        tie_word_embeddings=tied,
-        initializer_range=scale,
-        bos_token_id=1,
-        eos_token_id=END,
-        pad_token_id=0,
-    )
-    model = Qwen2ForCausalLM(config).eval()
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tokens = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": END, "pad_token_id": 0}
+    more = {"num_key_value_heads": kv, "tie_word_embeddings": tied, "initializer_range": scale}
+    model = Qwen2ForCausalLM(Qwen2Config(**sizes, **tokens, **more, max_position_embeddings=128)).eval()
     for name, parameter in model.named_parameters():  # zero biases would hide a forgotten one
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.3)
@@ -52,10 +42,9 @@ def draw(model, prompts, keys=None, temperatures=1.0, limits=16, ends=(END,)):
     keys = range(count) if keys is None else keys
     heats = temperatures if isinstance(temperatures, list) else [temperatures] * count
     limits = limits if isinstance(limits, list) else [limits] * count
-    asked = [
-        Request(tuple(p), key, heat, limit) for p, key, heat, limit in zip(prompts, keys, heats, limits, strict=True)
-    ]
-    return sample(Decoder(model), asked, ends)
+    rows = zip(prompts, keys, heats, limits, strict=True)
+    asked = [Request(tuple(prompt), key, heat, limit) for prompt, key, heat, limit in rows]
+    return sample(asked, partial(decode, Decoder(model), ends))
 
 
 def teacher_forced(model, prompt, ids, temperature=1.0):

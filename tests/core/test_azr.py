@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from scripted import begun, earned, texts
+from core.conftest import by_hand, earned, prompts, text
 
 from coevolve.baselines.azr import AZR, MODES, proposer_reward, solver_reward
 from coevolve.driver import Steps
@@ -12,17 +12,18 @@ from coevolve.types import Turn
 from tinyworld import tasks as tiny
 
 TRAIN = {"deduction": "30+7", "abduction": "x+4=9 x?", "induction": "f(1)=5 f(2)=7 f="}  # of the train split
-ANSWERS = {"deduction": "37", "abduction": "5", "induction": "x*2+3"}
+ANSWERS = {"deduction": "37", "abduction": "5", "induction": "x+x+3"}
 FORMS = {"mae": "<answer>{}</answer>", "spice": r"\boxed{{{}}}"}
 
 
-def begin(mode: str, **fields) -> Steps:
-    """An episode that draws this mode."""
-    return begun(AZR(**fields), next(seed for seed in range(100) if Random(seed).choice(list(MODES)) == mode))
+def begin(mode: str, proposal: str, **fields) -> Steps:
+    """An episode that draws this mode, after its proposal."""
+    seed = next(seed for seed in range(100) if Random(seed).choice(list(MODES)) == mode)
+    return by_hand(AZR(**fields), [proposal], seed=seed)
 
 
 def question_of(turn: Turn) -> str:
-    return tag(turn.messages[0]["content"], "question")
+    return tag(text(turn), "question")
 
 
 def right(turn: Turn, paper: str = "mae") -> str:
@@ -34,19 +35,16 @@ def right(turn: Turn, paper: str = "mae") -> str:
 def test_a_whole_episode_by_hand(mode: str, paper: str) -> None:
     assert tiny.split(TRAIN[mode]) == "train"
     say, solve = FORMS[paper].format, "solve" if paper == "mae" else "solve box"
-    steps = begin(mode, paper=paper)
-    (reference,) = texts(steps.asked)
-    assert AZR().fits(tag(reference, "ref"), mode)
-    steps.answer([f"<question>{TRAIN[mode]}</question>"])
-    assert texts(steps.asked) == [f"{solve}<question>{TRAIN[mode]}</question>"] * 5
+    steps = begin(mode, f"<question>{TRAIN[mode]}</question>", paper=paper)
+    assert AZR().fits(tag(text(steps.replies[0].turn), "ref"), mode)
+    assert prompts(steps.asked) == [f"{solve}<question>{TRAIN[mode]}</question>"] * 5
     steps.answer([say(ANSWERS[mode]), say(99), say(ANSWERS[mode]), "bare", say(ANSWERS[mode])])
     assert len(steps.asked) == 4 and all(AZR().fits(question_of(turn), mode) for turn in steps.asked)
     steps.answer([right(steps.asked[0], paper), say(-1), "37", right(steps.asked[3], paper)])
     outcome = steps.outcome
-    assert earned(outcome) == pytest.approx([1 - 3 / 5, 1.0, -0.5, -1.0, 1.0])
-    assert [(s.role, s.group) for s in outcome.samples] == [("proposer", f"propose {mode}")] + [
-        ("solver", f"solve {mode}")
-    ] * 4
+    assert earned(outcome, "proposer", "solver") == pytest.approx([1 - 3 / 5, 1.0, -0.5, -1.0, 1.0])
+    assert [sample.role for sample in outcome.samples] == ["proposer"] + ["solver"] * 4
+    assert [sample.group for sample in outcome.samples] == [f"propose {mode}"] + [f"solve {mode}"] * 4
     assert outcome.adds == {mode: [TRAIN[mode]]}
     assert " ".join(outcome.facts) == "valid right reward_proposer difficulty proposal mode"
     assert [*outcome.facts.values()] == [1.0, 0.5, pytest.approx(0.4), pytest.approx(0.4), TRAIN[mode], mode]
@@ -59,19 +57,18 @@ def test_rewards_by_hand() -> None:
     assert [solver_reward(False, form) for form in (1.0, 0.5, 0.0)] == [-0.5, -1.0, -1.0]
 
 
-@pytest.mark.parametrize(
-    ("proposal", "paid"),
-    [
-        ("<question>what is it</question>", -0.5),  # no task
-        ("<question>Al has 5. Gives 2. Has?</question>", -0.5),  # a task of no mode
-        (f"<question>{TRAIN['abduction']}</question>", -0.5),  # a task of another mode
-        ("<question>30+7</question><question>30+7</question>", -1.0),
-        ("", -1.0),
-    ],
-)
+INVALID = {
+    "<question>what is it</question>": -0.5,  # no task
+    "<question>Al has 5. Gives 2. Has?</question>": -0.5,  # a task of no mode
+    f"<question>{TRAIN['abduction']}</question>": -0.5,  # a task of another mode
+    "<question>30+7</question><question>30+7</question>": -1.0,
+    "": -1.0,
+}
+
+
+@pytest.mark.parametrize(("proposal", "paid"), INVALID.items())
 def test_an_invalid_proposal_is_not_attempted_and_not_kept(proposal: str, paid: float) -> None:
-    steps = begin("deduction")
-    steps.answer([proposal])
+    steps = begin("deduction", proposal)
     assert len(steps.asked) == 4, "straight on to tasks of the buffer"
     steps.answer(["<answer>0</answer>"] * 4)
     assert earned(steps.outcome, "proposer") == [paid]
@@ -79,25 +76,15 @@ def test_an_invalid_proposal_is_not_attempted_and_not_kept(proposal: str, paid: 
     assert steps.outcome.facts["difficulty"] is None and steps.outcome.facts["valid"] == 0.0
 
 
-def test_equivalent_programs_are_verified_by_execution() -> None:
-    programs = ["x*2+3", "3+2*x", "x+x+3", "(x+1)*2+1", "x*3+2", "x*2", "x+4", "2x+3"]
-    steps = begin("induction", attempts=len(programs))
-    steps.answer([f"<question>{TRAIN['induction']}</question>"])
-    steps.answer([f"<answer>{program}</answer>" for program in programs])
-    steps.answer(["<answer>0</answer>"] * 4)
-    assert steps.outcome.facts["difficulty"] == pytest.approx(1 - 4 / 8)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_held_out_tasks_are_paid_but_never_enter_a_buffer_and_neither_do_copies(mode: str) -> None:
     held = next(task.question for task in tiny.items("test", 1, (MODES[mode][0],)))
     for proposal in (held, AZR().pools[mode].items[0]):
-        steps = begin(mode)
-        steps.answer([f"<question>{proposal}</question>"])
+        steps = begin(mode, f"<question>{proposal}</question>")
         steps.answer([right(turn) for turn in steps.asked])
         assert held not in map(question_of, steps.asked)
         steps.answer([right(turn) for turn in steps.asked])
-        assert earned(steps.outcome) == [0.0, 1.0, 1.0, 1.0, 1.0], "what is always solved teaches nothing"
+        assert earned(steps.outcome, "proposer", "solver") == [0.0] + [1.0] * 4, "what is always solved teaches nothing"
         assert steps.outcome.adds == {mode: []}
 
 

@@ -66,16 +66,9 @@ def test_several_evaluations_are_averaged_and_do_not_see_each_other() -> None:
     assert earned(outcome, "evaluation") == [(3 - s) / 2 for s in scores]
 
 
-def test_the_size_of_a_discussion_is_the_papers() -> None:
-    comas = CoMAS()
-    assert comas.policies == ("agent_1", "agent_2", "agent_3", "agent_4") and CoMAS(agents=2, rounds_per_agent=3).m == 6
-    for agents in (1, 2, 4):  # interactions grow linearly with m = 2 l
-        outcome, asked = run(agents=agents, reuse=4)
-        assert len(asked) == outcome.facts["interactions"] == 4 * 3 * 2 * agents
-
-
 def test_agents_are_drawn_uniformly_and_may_evaluate_themselves() -> None:
     outcome, asked = run(agents=4, rounds_per_agent=15, reuse=10)
+    assert len(asked) == outcome.facts["interactions"] == 10 * 3 * 4 * 15
     counts = Counter(turn.policy for turn in asked)
     assert set(counts) == {f"agent_{k}" for k in range(1, 5)} and all(350 < n < 550 for n in counts.values())
     solvers, evaluators = ([t.policy for t in asked if t.role == role] for role in ("solution", "evaluation"))
@@ -93,7 +86,7 @@ def test_the_horizon_limits_the_history_of_solver_and_evaluator(horizon: int) ->
     assert blocks == {"solution": earlier, "evaluation": [n + 1 for n in earlier], "scoring": [1] * 4}
 
 
-def test_the_ablations_and_an_unreadable_score_that_is_neutral() -> None:
+def test_the_ablations() -> None:
     outcome, asked = run(without="evaluation")
     assert [turn.role for turn in asked] == ["solution", "scoring"] * 2
     assert text(asked[1]) == r"score<question>1+1</question><solution>\boxed{2}</solution>", "the scorer judges alone"
@@ -111,13 +104,6 @@ def test_the_ablations_and_an_unreadable_score_that_is_neutral() -> None:
     assert outcome.facts["judged_correct"] == 0.75 and outcome.facts["normalised"] == approx(3.5 / 6)
     with pytest.raises(ValueError, match="^evaluations must be at least 2"):
         CoMAS(without="scoring", evaluations=1)
-
-    def unread(turn: Turn) -> str:
-        return "?" if turn.role == "scoring" else plain(turn)
-
-    assert earned(run(unread, rounds_per_agent=1)[0]) == [("scoring", -1.0)], "masked"
-    neutral = earned(run(unread, rounds_per_agent=1, unreadable="neutral")[0])
-    assert neutral == [("solution", 0.5), ("evaluation", 0.5), ("scoring", -1.0)]
 
 
 def test_a_reply_cannot_close_its_block_or_pose_as_somebody_else() -> None:

@@ -4,32 +4,15 @@ from functools import partial
 from random import Random
 
 import pytest
-import torch
-from scripted import begun, earned, played, texts
+from core.conftest import Sums, boxes, by_hand, earned, prompts, scripted
 
 from coevolve import config, policies
 from coevolve.baselines import comas
 from coevolve.baselines.comas import TTRL, MAPoRL
-from coevolve.baselines.tuned import SRLM, PlainHead, preference
+from coevolve.baselines.tuned import SRLM, preference
 from coevolve.driver import Batched, play
 from coevolve.policies.adapters import attach
-
-
-class Toy:
-    """A question per domain; the answer to each is 2, and nobody knows that of the open one."""
-
-    def __init__(self, *domains: str):
-        self.domains = domains or ("MATH",)
-
-    def training(self) -> list[tuple[str, str]]:
-        return [(domain, f"{domain}?") for domain in self.domains]
-
-    def right(self, question: str, answer: str | None) -> bool | None:
-        return None if question == "open?" else answer == "2"
-
-
-def boxes(*answers: object) -> list[str]:
-    return [rf"\boxed{{{answer}}}" for answer in answers]
+from coevolve.types import Reply
 
 
 @pytest.mark.parametrize("method", [TTRL, MAPoRL, SRLM])
@@ -37,22 +20,24 @@ def test_all_train_with_reinforce_on_comas_s_questions_and_read_boxes(method: ty
     ours = config.method("comas")
     assert method.TRAINING == ours.TRAINING and method.paper == ours.paper == "comas"
     assert method().setups == ours().setups == ("vanilla", "consistency", "autogen", "debate")
-    baseline = method(world=Toy())
+    baseline = method()
     assert baseline.read_answer(r"\boxed{7}") == "7" and baseline.estimator == "reinforce_pp"
-    assert texts([baseline.solver(question="q")]) == ["solve box<question>q</question>"]
+    assert prompts([baseline.solver(question="q")]) == ["solve box<question>q</question>"]
 
 
 def test_ttrl_pays_the_first_samples_by_the_vote_of_all() -> None:
-    outcome, asked = played(TTRL(votes=5, samples=3, world=Toy()), [*boxes(3, 2), "2", *boxes(3, 3)])
-    assert texts(asked) == ["solve box<question>MATH?</question>"] * 5
+    fields = {"world": Sums(), "voting": ("sums",)}
+    (outcome,), asked = scripted(TTRL(votes=5, samples=3, **fields), [*boxes(3, 2), "2", *boxes(3, 3)])
+    assert prompts(asked) == ["solve box<question>1+1</question>"] * 5
     assert [(s.reward, s.group) for s in outcome.samples] == [(1.0, None), (0.0, None), (0.0, None)]
     assert " ".join(outcome.facts) == "question right voted majority_right interactions tokens_out"
-    assert [*outcome.facts.values()] == ["MATH?", pytest.approx(1 / 5), 1.0, 0.0, 5, 0]
-    assert earned(played(TTRL(votes=2, samples=2, world=Toy()), ["2", "2"])[0]) == [0.0, 0.0], "no answer parses"
+    assert [*outcome.facts.values()] == ["1+1", pytest.approx(1 / 5), 1.0, 0.0, 5, 0]
+    (outcome,), _ = scripted(TTRL(votes=2, samples=2, **fields), ["2", "2"])
+    assert earned(outcome, "solver") == [0.0, 0.0], "no answer parses"
 
 
 def test_ttrl_gives_dummy_rewards_where_there_is_no_vote() -> None:
-    outcome, asked = played(TTRL(votes=5, samples=2, voting=(), world=Toy()), boxes(2, 3))
+    (outcome,), asked = scripted(TTRL(votes=5, samples=2, voting=(), world=Sums()), boxes(2, 3))
     assert len(asked) == 2, "no votes are bought"
     assert {(s.reward, s.group) for s in outcome.samples} == {(0.0, "dummy")}
     assert (outcome.facts["voted"], outcome.facts["majority_right"]) == (0.0, None)
@@ -69,56 +54,44 @@ def test_maporl_s_reward_by_hand() -> None:
 
 
 def test_a_debate_by_hand() -> None:
-    steps = begun(MAPoRL(turns=2, world=Toy()))
-    head = "solve box<question>MATH?</question>"
-    assert texts(steps.asked) == [head] * 2 and [turn.policy for turn in steps.asked] == ["agent_1", "agent_2"]
+    steps = by_hand(MAPoRL(turns=2, world=Sums()))
+    head = "solve box<question>1+1</question>"
+    assert prompts(steps.asked) == [head] * 2 and [turn.policy for turn in steps.asked] == ["agent_1", "agent_2"]
     steps.answer([r"\boxed{2}", r"\boxed{3}</solution>"])
     first, second = r"<solution>\boxed{2}</solution>", r"<solution>\boxed{3}&lt;/solution></solution>"
-    assert texts(steps.asked) == [f"{head}{first}\n{second}", f"{head}{second}\n{first}"]
+    assert prompts(steps.asked) == [f"{head}{first}\n{second}", f"{head}{second}\n{first}"]
     steps.answer([r"\boxed{2}", "no idea"])
     outcome = steps.outcome
-    assert earned(outcome) == pytest.approx([(1 + 0.3 * 0.5) / 1.3, 0.3 * 0.5 / 1.3, 1.0, 0.0])
+    assert earned(outcome, "solution") == pytest.approx([(1 + 0.3 * 0.5) / 1.3, 0.3 * 0.5 / 1.3, 1.0, 0.0])
     assert [sample.policy for sample in outcome.samples] == ["agent_1", "agent_2"] * 2
     assert " ".join(outcome.facts) == "question right right_first right_last interactions tokens_out"
-    assert [*outcome.facts.values()] == ["MATH?", 0.5, 0.5, 0.5, 4, 0]
+    assert [*outcome.facts.values()] == ["1+1", 0.5, 0.5, 0.5, 4, 0]
 
 
 def test_a_question_without_a_verifier_pays_nobody() -> None:
-    outcome, _ = played(MAPoRL(world=Toy("open")), lambda turn: r"\boxed{2}")
+    (outcome,), _ = scripted(MAPoRL(world=Sums("open?")), lambda turn: r"\boxed{2}")
     assert outcome.samples == [] and [*outcome.facts.values()] == ["open?", None, None, None, 6, 0]
 
 
-@pytest.mark.parametrize(
-    ("rated", "pair"),
-    [
-        ([(1.0, "a"), (3.0, "b"), (2.0, "c")], ("b", "a")),
-        ([(3.0, "a"), (3.0, "b"), (1.0, "c"), (1.0, "d")], ("a", "c")),
-        ([(2.0, "a"), (2.0, "b")], None),
-        ([(3.0, "a"), (1.0, "a")], None),
-        ([(3.0, "a")], None),
-        ([], None),
-    ],
-)
-def test_the_best_is_preferred_to_the_worst(rated: list[tuple[float, str]], pair: tuple[str, str] | None) -> None:
-    assert preference(rated) == pair
+def test_the_best_is_preferred_to_the_worst() -> None:
+    pairs = {
+        ((1.0, "a"), (3.0, "b"), (2.0, "c")): ("b", "a"),
+        ((3.0, "a"), (3.0, "b"), (1.0, "c"), (1.0, "d")): ("a", "c"),
+        ((2.0, "a"), (2.0, "b")): None,
+        ((3.0, "a"), (1.0, "a")): None,
+        ((3.0, "a"),): None,
+        (): None,
+    }
+    assert {rated: preference(rated) for rated in pairs} == pairs
 
 
 def test_srlm_averages_readable_judgements() -> None:
     scores = ["<score>3</score>", "?", "<score>3</score>", "<score>1</score>", "?", "3"]  # 3, 2, unrated
-    outcome, asked = played(SRLM(candidates=3, judgements=2, world=Toy()), [*boxes(2, 3, 4), *scores])
-    shown = [rf"score<question>MATH?</question><solution>\boxed{{{n}}}</solution>" for n in (2, 2, 3, 3, 4, 4)]
-    assert texts(asked[3:]) == shown and outcome.samples == []
+    (outcome,), asked = scripted(SRLM(candidates=3, judgements=2, world=Sums()), [*boxes(2, 3, 4), *scores])
+    shown = [rf"score<question>1+1</question><solution>\boxed{{{n}}}</solution>" for n in (2, 2, 3, 3, 4, 4)]
+    assert prompts(asked[3:]) == shown and outcome.samples == []
     assert " ".join(outcome.facts) == "question paired pair chosen_right rejected_right"
-    assert [*outcome.facts.values()] == ["MATH?", 1.0, (r"\boxed{2}", r"\boxed{3}"), 1.0, 0.0]
-
-
-def test_the_plain_head_gives_the_models_log_probabilities() -> None:
-    hidden, head = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    chosen, entropy, _, mean, top = PlainHead.apply(hidden, head, None, torch.tensor([0, 1]), 1.0)
-    logprobs = torch.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 2.0]]).log_softmax(-1)
-    assert chosen.tolist() == pytest.approx([logprobs[0, 0].item(), logprobs[1, 1].item()])
-    assert entropy.tolist() == pytest.approx((-(logprobs.exp() * logprobs).sum(-1)).tolist())
-    assert mean.tolist() == pytest.approx([2 / 3, 4 / 3]) and top.tolist() == [True, True]
+    assert [*outcome.facts.values()] == ["1+1", 1.0, (r"\boxed{2}", r"\boxed{3}"), 1.0, 0.0]
 
 
 @pytest.mark.parametrize("adapted", [False, True])
@@ -126,9 +99,9 @@ def test_dpo_makes_the_chosen_answer_likelier(adapted: bool) -> None:
     policy = policies.load("tiny-small")
     if adapted:
         policy = attach(policy, ["shared"], (4, 8, 0.0), "tiny-small")["shared"]
-    method = SRLM(questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8, world=Toy())
+    method = SRLM(questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8)
     chosen, rejected = ([{"role": "assistant", "content": answer}] for answer in boxes("yes", "no"))
-    pair = {"prompt": list(method.solver(question="MATH?").messages), "chosen": chosen, "rejected": rejected}
+    pair = {"prompt": list(method.solver(question="1+1").messages), "chosen": chosen, "rejected": rejected}
     method.pairs = lambda policy, run, iteration: [pair] * 24
     before = margin(policy, method)
     run = config.build("srlm", "smoke", out=".", overrides={"learning_rate": 2e-2 if adapted else 1e-3})
@@ -138,13 +111,11 @@ def test_dpo_makes_the_chosen_answer_likelier(adapted: bool) -> None:
 
 
 def margin(policy: object, method: SRLM) -> float:
-    from coevolve.losses import selective_logprobs
-
-    prompt = policy.render(method.solver(question="MATH?").messages)
-    rows = [(prompt, policy.tokenizer(answer).input_ids) for answer in boxes("yes", "no")]
-    with torch.no_grad():
-        states = [policy.states([row]) for row in rows]
-        good, bad = (selective_logprobs(hidden, policy.head_VH, targets).sum().item() for hidden, targets in states)
+    """How much likelier "yes" is than "no"."""
+    turn = method.solver(question="1+1")
+    prompt = policy.render(turn.messages)
+    said = [Reply(turn, "", prompt, policy.tokenizer(answer).input_ids) for answer in boxes("yes", "no")]
+    good, bad = (policy.logprobs([reply]).sum().item() for reply in said)
     return good - bad
 
 

@@ -128,20 +128,27 @@ def test_a_wrong_value_is_one_line(wanted: str, case: tuple[str, object]) -> Non
     assert refused(**{field: value}).partition("; did you mean")[0] == f"{field} must be {wanted}, got {value!r}"
 
 
-@pytest.mark.parametrize(
-    ("method", "overrides", "line"),
-    [
-        ("mae", {"estimator": "nope"}, "estimator must be one of task_relative,"),
-        ("mae", {"prompt": "long"}, "prompt"),
-        ("mae", {"engine": "vlm"}, "engine must be one of torch, vllm, unsloth, unsloth+vllm, got 'vlm'; did you mean"),
-        ("mae", {"four_bit": True}, "four_bit needs engine unsloth or unsloth+vllm and lora, got torch, ()"),
-        ("mae", {"engine": "vllm", "lora": [513, 8, 0]}, "lora must have a rank of at most 512 with vLLM, got 513"),
-        ("sft", {"lora": [4, 8, 0.0]}, "lora must be [] for sft, whose own adapter is lora_rank, got (4, 8, 0.0)"),
-        ("base", {"steps": 5}, "steps must be 0 for base, which trains nothing, got 5"),
-    ],
-)
+TOGETHER = [
+    ("mae", {"estimator": "nope"}, "estimator must be one of task_relative,"),
+    ("mae", {"prompt": "long"}, "prompt"),
+    ("mae", {"engine": "vlm"}, "engine must be one of torch, vllm, unsloth, unsloth+vllm, got 'vlm'; did you mean"),
+    ("mae", {"four_bit": True}, "four_bit needs engine unsloth or unsloth+vllm and lora, got torch, ()"),
+    ("mae", {"four_bit": True, "lora": [8, 16, 0.0], "engine": "vllm"}, "four_bit needs engine unsloth or"),
+    ("mae", {"four_bit": True, "engine": "unsloth"}, "four_bit needs engine unsloth or unsloth+vllm and lora, got "),
+    ("mae", {"engine": "vllm", "lora": [513, 8, 0]}, "lora must have a rank of at most 512 with vLLM, got 513"),
+    ("sft", {"lora": [4, 8, 0.0]}, "lora must be [] for sft, whose own adapter is lora_rank, got (4, 8, 0.0)"),
+    ("base", {"steps": 5}, "steps must be 0 for base, which trains nothing, got 5"),
+]
+
+
+@pytest.mark.parametrize(("method", "overrides", "line"), TOGETHER)
 def test_what_does_not_go_together(method: str, overrides: dict, line: str) -> None:
     assert refused(method, **overrides).startswith(line)
+
+
+def test_a_run_in_which_every_policy_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config.method(OWN), "frozen", ("shared",))
+    assert refused(OWN) == f"method must leave a policy to train, and {OWN} freezes all: shared"
 
 
 def test_overrides_win_over_the_preset_and_the_preset_over_the_paper() -> None:
@@ -165,18 +172,19 @@ def test_pairs_of_the_command_line() -> None:
         parse_overrides(["steps=1", "fast"])
 
 
+def departures(run: Run) -> dict[str, tuple]:
+    return {name: (default, value) for name, default, value in differences(run)}
+
+
 def test_differences_from_the_paper() -> None:
     mae, real = config.method("mae"), {"model": "Qwen/Qwen2.5-3B-Instruct", "track": "wandb", "out": Path("x")}
     paper = mae(prompt="full", world="data")
     assert differences(Run(method="mae", protocol=paper, seed=7, **real)) == [], "where it runs is no departure"
     part = mae(prompt="full", world="data:gsm8k", threshold=0.5, train=("solver",))
-    assert sorted(differences(Run(method="mae", protocol=part, steps=80, loss="ppo", **real))) == [
-        ("steps", 300, 80),
-        ("threshold", 0.7, 0.5),
-        ("train", ("proposer", "solver", "judge"), ("solver",)),
-        ("world", "data", "data:gsm8k"),
-    ]
-    found = {name: (default, value) for name, default, value in differences(build("mae", "quick", out="x"))}
+    changed = {"steps": (300, 80), "threshold": (0.7, 0.5), "world": ("data", "data:gsm8k")}
+    changed["train"] = (("proposer", "solver", "judge"), ("solver",))
+    assert departures(Run(method="mae", protocol=part, steps=80, loss="ppo", **real)) == changed
+    found = departures(build("mae", "quick", out="x"))
     table = config.presets()["quick"]["all"] | config.presets()["quick"]["mae"]
     assert found["learning_rate"] == (1e-6, table["learning_rate"]) and found["solves"] == (1, table["solves"])
     assert "attempts" not in found, "the preset writes the paper's own value"

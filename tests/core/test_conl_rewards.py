@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from core.conftest import HOSTILE, Scripted, corpus
 from hypothesis import given
-from hypothesis import strategies as st
 from pytest import approx
 from scipy.optimize import minimize
 
 from coevolve.papers.conl.method import CoNL
-from coevolve.papers.conl.observed import examine, measures, order, pass_at, rank_rho, totals
+from coevolve.papers.conl.observed import examine, measures, rank_rho, totals
 from coevolve.papers.conl.reading import Comparison, critiques, ranking, span
 from coevolve.papers.conl.rewards import bradley_terry, diagnostic, expected_diagnostic, majority_alignment
 
@@ -22,15 +21,12 @@ def won(*pairs: tuple[int, int]) -> list[Comparison]:
     return [(winner, loser, 1.0) for winner, loser in pairs]
 
 
-def brute_force(comparisons: list, n: int, variance: float = 1.0) -> np.ndarray:
+def brute_force(comparisons: list, n: int) -> np.ndarray:
     """Maximise likelihood times prior with a general-purpose optimiser, from the formula as printed."""
 
     def cost(theta: np.ndarray) -> float:
-        total = sum(value**2 for value in theta) / (2 * variance)
-        for winner, loser, weight in comparisons:
-            top = max(theta[winner], theta[loser])
-            total -= weight * (theta[winner] - top - math.log(sum(math.exp(theta[k] - top) for k in (winner, loser))))
-        return total
+        lost = sum(weight * np.logaddexp(0, theta[loser] - theta[winner]) for winner, loser, weight in comparisons)
+        return lost + sum(theta**2) / 2
 
     return 1 / (1 + np.exp(-minimize(cost, np.zeros(n), method="BFGS", options={"gtol": 1e-8}).x))
 
@@ -70,25 +66,6 @@ def test_bradley_terry_is_finite_and_fair_where_maximum_likelihood_is_not() -> N
     assert bradley_terry([(0, 0, 5.0)], 2) == [0.5, 0.5], "compared with itself"
     weak, strong = (bradley_terry(won((0, 1)), 2, variance)[0] for variance in (0.01, 100.0))
     assert 0.5 < weak < 0.51 < 0.85 < strong < 1
-    for wrong in ((0, 2, 1.0), (-1, 0, 1.0), (0, 1, -1.0), (0, 1, math.nan), (0, 1, math.inf)):
-        with pytest.raises(ValueError, match="comparisons"):
-            bradley_terry([wrong], 2)
-    with pytest.raises(ValueError, match="prior_variance"):
-        bradley_terry([], 2, 0.0)
-
-
-VOTES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([0.5, 1.0, 50.0])), max_size=20)
-
-
-@given(VOTES, st.permutations(range(4)))
-def test_bradley_terry_keeps_its_symmetries(votes: list, names: list) -> None:
-    values = bradley_terry(votes, 4)
-    turned = bradley_terry([(b, a, weight) for a, b, weight in votes], 4)
-    assert turned == approx([1 - value for value in values], abs=1e-8)
-    renamed = bradley_terry([(names[a], names[b], weight) for a, b, weight in votes], 4)
-    assert [renamed[names[i]] for i in range(4)] == approx(values, abs=1e-8)
-    better = bradley_terry([*votes, (0, 1, 1.0)], 4)
-    assert better[0] > values[0] - 1e-12 and better[1] < values[1] + 1e-12
 
 
 def test_diagnostic_reward_pays_only_improvements_of_those_criticised() -> None:
@@ -128,9 +105,8 @@ def test_the_corpus(entry: dict) -> None:
         return
     read = ranking(entry["input"], "final_ranking", 4, 1)
     assert read.comparisons == () or span(entry["input"], "final_ranking")
-    assert [list(vote) for vote in read.comparisons] == expected["comparisons"] and read.dropped == expected[
-        "dropped_lines"
-    ]
+    assert [list(vote) for vote in read.comparisons] == expected["comparisons"]
+    assert read.dropped == expected["dropped_lines"]
 
 
 def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
@@ -140,7 +116,8 @@ def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
     for places in permutations(range(4)):
         line = " > ".join(f"Agent {i}" for i in places)
         votes = ranking(f"<final_ranking>{line}</final_ranking>", "final_ranking", 4).comparisons
-        assert order(bradley_terry(votes, 4)) == list(places)
+        values = bradley_terry(votes, 4)
+        assert sorted(range(4), key=lambda i: -values[i]) == list(places)
 
 
 @given(HOSTILE)
@@ -162,10 +139,8 @@ RHO = [  # by hand: ranks 4 3 2 1 against ties 3.5 3.5 1.5 1.5 give 4 / sqrt(5 x
 
 
 def test_measures_of_appendix_f_and_table_4_by_hand() -> None:
-    scores, right = [0.4, 0.7, 0.7, 0.2], [True, False, True, False]
-    assert order(scores) == [1, 2, 0, 3], "ties are broken by number"
-    assert [pass_at(scores, right, k) for k in (1, 2, 3, 4, None)] == [0.0, 1.0, 1.0, 1.0, 1.0]
-    assert pass_at(scores, [False] * 4) == 0.0
+    tied = measures([0.4, 0.7, 0.7, 0.2], [False] * 4, [True, False, True, False])
+    assert (tied["pass_1"], tied["pass_k"]) == (0.0, 1.0), "ties are broken by number"
     for scores, right, rho in RHO:
         assert rank_rho(scores, right) == (None if rho is None else approx(rho, abs=1e-4))
     one = measures([0.7, 0.6, 0.3], [False, True, True], [True, True, False])

@@ -2,43 +2,31 @@
 
 import json
 import sys
+from collections import namedtuple
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
+from unittest.mock import Mock, call
 
+import peft
 import pytest
 import torch
 
-from coevolve import config, policies
+from coevolve import policies
 from coevolve.__main__ import main
 from coevolve.engines.vllm import VLLM
 from coevolve.policies import adapters
 from coevolve.policies.team import Team
 
 
-class LLM:
-    """Takes everything and remembers it."""
-
-    def __init__(self, **settings):
-        self.settings, self.removed = settings, []
-        self.llm_engine = SimpleNamespace(remove_lora=self._remove)
-
-    def _remove(self, version: int) -> bool:
-        self.removed.append(version)
-        return False  # as for an adapter that no request has named
-
-    def reset_prefix_cache(self):
-        """Nothing is cached."""
-
-
 @pytest.fixture
 def vllm(monkeypatch):
+    """A stand-in that takes everything; removing an adapter says no, as for one that no request has named."""
     package, request = ModuleType("vllm"), ModuleType("vllm.lora.request")
-    package.LLM = LLM
-    request.LoRARequest = lambda name, version, path: SimpleNamespace(
-        lora_name=name, lora_int_id=version, lora_path=path
-    )
+    package.LLM = Mock(**{"return_value.llm_engine.remove_lora.return_value": False})
+    request.LoRARequest = namedtuple("LoRARequest", "lora_name lora_int_id lora_path")
     for module in (package, ModuleType("vllm.lora"), request):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    return package.LLM
 
 
 def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
@@ -50,45 +38,38 @@ def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
         assert [lora.lora_int_id for lora in engine.loras.values()] == [2 * update + 1, 2 * update + 2]
         assert all((Path(lora.lora_path) / "adapter_config.json").is_file() for lora in engine.loras.values())
         engine.sync()
-    assert engine.llm.removed == [1, 2, 3, 4, 5, 6]
+    assert engine.llm.llm_engine.remove_lora.mock_calls == [call(version) for version in range(1, 7)]
 
 
 @pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
 def test_vllm_is_asked_for_the_next_rank_that_it_has_room_for(vllm, rank, room):
     team = Team({"shared": "tiny-small"}, ("shared",), (rank, 8, 0.0))
-    assert VLLM(team.policies, 1.0, 8).llm.settings["max_lora_rank"] == room
-    with pytest.raises(ValueError, match="^lora must have a rank of at most 512 with vLLM, got 513$"):
-        config.build("mae", "quick", out="x", overrides={"engine": "vllm", "lora": [513, 8, 0.0]})
+    VLLM(team.policies, 1.0, 8)
+    assert vllm.call_args.kwargs["max_lora_rank"] == room
 
 
 @pytest.fixture
 def unsloth(monkeypatch):
     """A stand-in that loads with transformers and PEFT under another name, as Unsloth does with its own repositories."""
-    asked, package = [], ModuleType("unsloth")
 
-    class FastLanguageModel:
-        @staticmethod
-        def from_pretrained(model_name, **settings):
-            asked.append({"model_name": model_name, **settings})
-            policy = policies.load(model_name)
-            policy.model.name_or_path = "unsloth/other-bnb-4bit"
-            return policy.model, policy.tokenizer
+    def load(model_name, **settings):
+        policy = policies.load(model_name)
+        policy.model.name_or_path = "unsloth/other-bnb-4bit"
+        return policy.model, policy.tokenizer
 
-        @staticmethod
-        def get_peft_model(model, r, lora_alpha, lora_dropout, target_modules, use_gradient_checkpointing):
-            from peft import LoraConfig, get_peft_model
+    def attach(model, r, lora_alpha, target_modules, **settings):
+        return peft.get_peft_model(model, peft.LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules))
 
-            return get_peft_model(model, LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules))
-
-    package.FastLanguageModel = FastLanguageModel
+    package = ModuleType("unsloth")
+    package.FastLanguageModel = Mock(**{"from_pretrained.side_effect": load, "get_peft_model.side_effect": attach})
     monkeypatch.setitem(sys.modules, "unsloth", package)
-    return asked
+    return package.FastLanguageModel.from_pretrained
 
 
 def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(unsloth, tmp_path):
     policy = adapters.load_unsloth("tiny-small", ["shared"], (4, 8, 0.0))["shared"]
-    assert unsloth[0]["use_exact_model_name"] is True and unsloth[0]["load_in_4bit"] is False
-    assert Path(unsloth[0]["model_name"]).name == "tiny-small"
+    (name,), settings = unsloth.call_args
+    assert Path(name).name == "tiny-small" and settings["use_exact_model_name"] and not settings["load_in_4bit"]
     for part in policy.parameters():
         torch.nn.init.normal_(part, std=0.1)
     policy.save(tmp_path / "adapter")

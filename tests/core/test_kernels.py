@@ -29,14 +29,14 @@ def test_interpreted_kernel():
     assert re.search(r"\d{2,} passed", done.stdout) and "skipped" not in done.stdout
 
 
-def compiled(kernel, flags: dict, capability: int, word: str, columns: int, folder: Path) -> tuple[str, str]:
+def compiled(name: str, flags: dict, capability: int, word: str, columns: int, folder: Path) -> tuple[str, str]:
     """The compiler's resource report and the machine code of a kernel as it is launched for such rows."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     from coevolve.losses import kernels
 
-    shape = kernels.launch(columns, WORDS[word])
+    kernel, shape = getattr(kernels, name), kernels.launch(columns, WORDS[word])
     warps = shape.pop("num_warps")
     constants = {**flags, **shape}
     names = kernel.arg_names
@@ -58,16 +58,11 @@ def compiled(kernel, flags: dict, capability: int, word: str, columns: int, fold
 
 @pytest.mark.parametrize("capability", [90, *(pytest.param(one, marks=pytest.mark.thorough) for one in (80, 100))])
 @pytest.mark.parametrize("word", ["bf16", pytest.param("fp32", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(
-    ("name", "flags"),
-    [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})],
-)
+@pytest.mark.parametrize(("name", "flags"), [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})])
 def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name, flags, tmp_path, monkeypatch):
-    from coevolve.losses import kernels
-
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     for columns in (151_936, 50_257, 511):
-        report, code = compiled(getattr(kernels, name), flags, capability, word, columns, tmp_path)
+        report, code = compiled(name, flags, capability, word, columns, tmp_path)
         usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", report))
         assert usage["STACK"] == usage["LOCAL"] == "0" and not re.search(r"\b(LDL|STL)\b", code), report
         assert int(usage["REG"]) <= 64  # 32 warps of a program then fit on a multiprocessor
@@ -76,16 +71,16 @@ def test_compiled_kernels_spill_nothing_and_move_16_bytes(capability, word, name
             assert bool(re.search(r"STG\.E\S*\.128", code)) == (name == "_gradient")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "capability", "package", "why"),
-    [
-        (torch.bfloat16, (9, 0), True, ""),
-        (torch.float32, (8, 0), True, ""),
-        (torch.float64, (9, 0), True, "takes bfloat16"),
-        (torch.float32, (7, 5), True, "needs an NVIDIA GPU"),
-        (torch.float32, (9, 0), None, "needs the package triton"),
-    ],
-)
+GPUS = [
+    (torch.bfloat16, (9, 0), True, ""),
+    (torch.float32, (8, 0), True, ""),
+    (torch.float64, (9, 0), True, "takes bfloat16"),
+    (torch.float32, (7, 5), True, "needs an NVIDIA GPU"),
+    (torch.float32, (9, 0), None, "needs the package triton"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "capability", "package", "why"), GPUS)
 def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, package, why):
     monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)

@@ -14,21 +14,15 @@ LOG = math.log
 @pytest.fixture(autouse=True, params=["reference", "chunked"])
 def path(request, monkeypatch):
     monkeypatch.setenv("COEVOLVE_LOSS_PATH", request.param)
-    return request.param
-
-
-def with_logprobs(logprobs):
-    """Hidden states and a head (V = 2, H = 2) whose target 0 has exactly these log-probabilities."""
-    p = torch.tensor(logprobs, dtype=D).exp()
-    hidden_TH = torch.stack([p.log(), (1 - p).log()], -1).requires_grad_()
-    return hidden_TH, torch.eye(2, dtype=D), torch.zeros(len(logprobs), dtype=torch.long)
 
 
 def loss_of(logprobs, advantages, old=None, **settings):
-    advantages = torch.tensor(advantages, dtype=D)
-    old = None if old is None else torch.tensor(old, dtype=D)
-    inputs = with_logprobs(logprobs)
-    return policy_loss(*inputs, advantages, old, **settings), inputs[0]
+    """The loss of tokens 0 of 2 with exactly these log-probabilities, and the hidden states (H = 2) that give them."""
+    p = torch.tensor(logprobs, dtype=D).exp()
+    hidden_TH = torch.stack([p.log(), (1 - p).log()], -1).requires_grad_()
+    known = [None if given is None else torch.tensor(given, dtype=D) for given in (advantages, old)]
+    head_VH, targets_T = torch.eye(2, dtype=D), torch.zeros(len(logprobs), dtype=torch.long)
+    return policy_loss(hidden_TH, head_VH, targets_T, *known, **settings), hidden_TH
 
 
 # old probability 0.4; current 0.6 (ratio 1.5), 0.2 (ratio 0.5), 0.44 (ratio 1.1)
@@ -49,14 +43,14 @@ def test_ppo_clips_the_gain_of_a_good_token_above_and_of_a_bad_one_below():
     assert down.ratio_max.item() == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize(
-    ("advantages", "settings", "loss", "clipped"),
-    [
-        ([1, -1, 0], {"clip": (0.6, 0.1)}, (-1.1 + 0.5) / 3, 1 / 3),  # low, then high
-        ([1, -2, 3], {"kind": "importance"}, -(1.5 - 2 * 0.5 + 3 * 1.1) / 3, 0),
-        ([1, -2, 3], {"kind": "reinforce"}, -(LOG(0.6) - 2 * LOG(0.2) + 3 * LOG(0.44)) / 3, 0),
-    ],
-)
+BY_HAND = [
+    ([1, -1, 0], {"clip": (0.6, 0.1)}, (-1.1 + 0.5) / 3, 1 / 3),  # low, then high
+    ([1, -2, 3], {"kind": "importance"}, -(1.5 - 2 * 0.5 + 3 * 1.1) / 3, 0),
+    ([1, -2, 3], {"kind": "reinforce"}, -(LOG(0.6) - 2 * LOG(0.2) + 3 * LOG(0.44)) / 3, 0),
+]
+
+
+@pytest.mark.parametrize(("advantages", "settings", "loss", "clipped"), BY_HAND)
 def test_objectives_by_hand(advantages, settings, loss, clipped):
     result, _ = loss_of(NOW, advantages, OLD, **settings)
     assert result.loss.item() == pytest.approx(loss) and result.clip_fraction.item() == pytest.approx(clipped)
@@ -139,17 +133,19 @@ def test_an_old_logprob_that_is_not_finite_is_never_learned_from(kind, old, adva
     assert hidden.grad[0].isnan().all() and hidden.grad[1].isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("token_mean", [1 / 4] * 4),
-        ("sequence_mean", [1 / 3, 1 / 9, 1 / 9, 1 / 9]),
-        ("constant", [1 / 30] * 4),
-        ("token_sum", [1.0] * 4),
-    ],
-)
+NORMS = {"token_mean": [1 / 4] * 4, "sequence_mean": [1 / 3, 1 / 9, 1 / 9, 1 / 9]}
+NORMS |= {"constant": [1 / 30] * 4, "token_sum": [1.0] * 4}
+
+
+@pytest.mark.parametrize(("kind", "expected"), NORMS.items())
 def test_weights(kind, expected):
     torch.testing.assert_close(weights([1, 3, 0], kind, 10), torch.tensor(expected, dtype=D))
+
+
+@pytest.mark.parametrize("clip", [(-0.1, 0.2), (0.2, math.nan), (0.2,), (0.1, 0.2, 0.3)])
+def test_a_clip_range_that_is_none_is_named(clip):
+    with pytest.raises(ValueError, match=r"^clip must be \(low, high\), each at least 0, got \("):
+        loss_of(NOW, [1.0] * 3, OLD, clip=clip)
 
 
 def test_weights_name_what_is_wrong():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coevolve.losses import policy_loss, reference, selective_logprobs
 
 D = torch.float64
+KINDS = ["ppo", "importance", "reinforce"]
 FACTS = [field.name for field in fields(reference.PolicyLoss) if field.name not in ("loss", "path")]
 
 
@@ -32,6 +33,13 @@ def problem(seed, T, V, H, dtype=D, scale=1.0):
     return hidden, head, targets, advantages, old, torch.rand(T, generator=draw, dtype=D)
 
 
+def huge():
+    """Inputs with logits of 1e4 or -1e4: token 0 is certain, token 1 impossible for the first state, and so on."""
+    old, advantages = torch.tensor([-2e4, -1.0, -1.0, -2e4]), torch.tensor([1.0, -1.0, 1.0, -1.0])
+    hidden, head = torch.tensor([[1e4], [1e4], [-1e4], [-1e4]]), torch.tensor([[1.0], [-1.0]])
+    return hidden, head, torch.tensor([0, 1, 0, 1]), advantages, old
+
+
 def outcome(inputs, trained=(True, True), upstream=1.0, **options):
     """Loss, facts and both gradients (None where nothing is trained) of a policy loss."""
     hidden, head = (x.detach().clone().requires_grad_(t) for x, t in zip(inputs[:2], trained, strict=True))
@@ -43,44 +51,39 @@ def outcome(inputs, trained=(True, True), upstream=1.0, **options):
 
 
 def assert_same(ours, expected, rtol=1e-9, atol=1e-12):
-    for name in (*FACTS, "loss", "hidden", "head"):
-        wanted = expected[name]
-        assert (ours[name] is None) == (wanted is None), name
-        if wanted is not None:
-            torch.testing.assert_close(ours[name].double(), wanted.double(), rtol=rtol, atol=atol)
+    names = (*FACTS, "loss", "hidden", "head")
+    found, wanted = ({name: facts[name] for name in names} for facts in (ours, expected))
+    torch.testing.assert_close(found, wanted, rtol=rtol, atol=atol, check_dtype=False)
 
 
+each_path = pytest.mark.parametrize("path", ["reference", "chunked"])
+SIZES = {"T": st.integers(0, 40), "V": st.integers(1, 70), "H": st.integers(1, 9), "chunk": st.integers(1, 50)}
 OPTIONS = {
-    "kind": st.sampled_from(["ppo", "importance", "reinforce"]),
+    "kind": st.sampled_from(KINDS),
     "clip": st.sampled_from([(0.2, 0.28), (0.2, 0.2)]),
     "entropy_coef": st.sampled_from([0.0, 0.01, -0.5]),
     "temperature": st.sampled_from([1.0, 0.4, 2.5]),
+    "upstream": st.sampled_from([1.0, -2.5]),
 }
 
 
 @settings(max_examples=150)
 @given(
-    st.integers(0, 2**31),
-    st.integers(0, 40),
-    st.integers(1, 70),
-    st.integers(1, 9),
-    st.integers(1, 50),
-    st.tuples(*[st.booleans()] * 4),
-    st.sampled_from([1.0, -2.5]),
-    st.fixed_dictionaries(OPTIONS),
+    st.integers(0, 2**31), st.tuples(*[st.booleans()] * 4), st.fixed_dictionaries(OPTIONS), st.fixed_dictionaries(SIZES)
 )
-def test_chunked_is_the_reference(seed, T, V, H, chunk, flags, upstream, options):
+def test_chunked_is_the_reference(seed, flags, options, sizes):
+    chunk = sizes.pop("chunk")
     with_old, weighted, *trained = flags
-    hidden, head, targets, advantages, old, shares = problem(seed, T, V, H)
+    hidden, head, targets, advantages, old, shares = problem(seed, **sizes)
     inputs = hidden, head, targets, advantages, old if with_old else None
     options["weights_T"] = shares if weighted else None
-    expected = outcome(inputs, trained, upstream, path="reference", **options)
-    ours = outcome(inputs, trained, upstream, path="chunked", chunk=chunk, **options)
+    expected = outcome(inputs, trained, path="reference", **options)
+    ours = outcome(inputs, trained, path="chunked", chunk=chunk, **options)
     assert ours["path"] == "chunked" and expected["path"] == "reference"
     assert_same(ours, expected)
 
 
-@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("dtype", "rtol", "near"), [(torch.float32, 1e-4, 1e-5), (torch.bfloat16, 0.05, 0.02)])
 def test_less_precise_inputs_come_close_to_float64(dtype, rtol, near, kind):
     inputs = problem(3, 64, 500, 32, dtype, scale=0.3)
@@ -94,15 +97,10 @@ def test_less_precise_inputs_come_close_to_float64(dtype, rtol, near, kind):
         assert (ours[name] - exact[name]).norm() < near * exact[name].norm()
 
 
-@pytest.mark.parametrize("path", ["reference", "chunked"])
+@each_path
 @pytest.mark.parametrize("kind", ["ppo", "importance"])
 def test_huge_logits_and_ratios_stay_finite(path, kind):
-    # The logits are 1e4 or -1e4; token 0 is certain, token 1 impossible for the first state, and so on.
-    hidden = torch.tensor([[1e4], [1e4], [-1e4], [-1e4]])
-    head = torch.tensor([[1.0], [-1.0]])
-    targets, advantages = torch.tensor([0, 1, 0, 1]), torch.tensor([1.0, -1.0, 1.0, -1.0])
-    old = torch.tensor([-2e4, -1.0, -1.0, -2e4])
-    ours = outcome((hidden, head, targets, advantages, old), path=path, kind=kind, entropy_coef=0.1, chunk=3)
+    ours = outcome(huge(), path=path, kind=kind, entropy_coef=0.1, chunk=3)
     torch.testing.assert_close(ours["logprobs_T"], torch.tensor([0.0, -2e4, -2e4, 0.0]))
     assert ours["entropy_T"].tolist() == [0.0] * 4
     assert all(torch.isfinite(ours[name]).all() for name in (*FACTS, "loss", "hidden", "head"))
@@ -111,7 +109,7 @@ def test_huge_logits_and_ratios_stay_finite(path, kind):
     assert ours["loss"].item() == pytest.approx(sum(terms) / 4)
 
 
-@pytest.mark.parametrize("path", ["reference", "chunked"])
+@each_path
 def test_a_token_that_cannot_be_sampled_is_no_trouble(path):
     # In float32 the third product overflows to minus infinity: probability 0, nothing to the entropy, no gradient.
     hidden = torch.full((2, 2), 1e30)
@@ -124,7 +122,7 @@ def test_a_token_that_cannot_be_sampled_is_no_trouble(path):
     assert torch.isfinite(ours["hidden"]).all() and torch.isfinite(ours["loss"])
 
 
-@pytest.mark.parametrize("path", ["reference", "chunked"])
+@each_path
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("where", ["hidden", "head"])
 def test_what_is_not_finite_shows(path, value, where):
@@ -135,25 +133,19 @@ def test_what_is_not_finite_shows(path, value, where):
     assert not torch.isfinite(ours["hidden"][3]).all()
 
 
-def test_no_gradient_is_computed_where_none_is_wanted(monkeypatch):
-    hidden, head, *rest = problem(7, 9, 20, 5)
-    products = []
+@pytest.mark.parametrize("trained", [(False, False), (True, False), (False, True), (True, True)])
+def test_no_gradient_is_computed_where_none_is_wanted(trained, monkeypatch):
+    inputs, products = problem(7, 9, 20, 5)[:5], []
     monkeypatch.setattr("coevolve.losses.chunked._product", lambda *a: products.append("hidden"))
     monkeypatch.setattr("coevolve.losses.chunked._add_product", lambda *a: products.append("head"))
-    hidden.requires_grad_()
-    with torch.no_grad():
-        assert policy_loss(hidden, head, *rest[:3], chunk=9).loss.grad_fn is None
+    selective_logprobs(*(x.clone().requires_grad_() for x in inputs[:2]), inputs[2])
     assert products == []
-    policy_loss(hidden, head, *rest[:3], chunk=9)
-    assert products == ["hidden"]
-    selective_logprobs(hidden, head.requires_grad_(), rest[0])
-    assert products == ["hidden"]
-    policy_loss(hidden.detach(), head, *rest[:3], chunk=9)
-    assert products == ["hidden", "head"]
+    outcome(inputs, trained, chunk=9)
+    assert products == ["hidden"] * trained[0] + ["head"] * trained[1]
 
 
-@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
-@pytest.mark.parametrize("path", ["reference", "chunked"])
+@pytest.mark.parametrize("kind", KINDS)
+@each_path
 def test_a_weight_of_0_masks_a_token_whatever_else_it_says(path, kind):
     hidden, head, targets, advantages, old, _ = problem(12, 8, 40, 6)
     weights, used = torch.full_like(advantages, 0.25), torch.tensor([0, 2, 3, 6])
@@ -162,18 +154,14 @@ def test_a_weight_of_0_masks_a_token_whatever_else_it_says(path, kind):
     weights[masked], old[masked], advantages[masked] = 0.0, torch.nan, torch.inf
     old[4] = -300.0  # a ratio that would be the largest
     settings = {"kind": kind, "entropy_coef": 0.01, "path": path}
-    found = policy_loss(hidden.requires_grad_(), head, targets, advantages, old, weights_T=weights, **settings)
-    found.loss.backward()
-    alone = hidden.detach()[used].requires_grad_()
-    rest = (x[used] for x in (targets, advantages, old))
-    expected = policy_loss(alone, head, *rest, weights_T=weights[used], **settings)
-    expected.loss.backward()
-    torch.testing.assert_close(found.loss, expected.loss)
-    torch.testing.assert_close(hidden.grad[used], alone.grad)
-    assert not hidden.grad[masked].any()
-    for name in ("ratio_mean", "ratio_max", "clip_fraction"):
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name))
-    torch.testing.assert_close(found.logprobs_T[used], expected.logprobs_T)
+    found = outcome((hidden, head, targets, advantages, old), weights_T=weights, **settings)
+    alone = (x[used] for x in (targets, advantages, old))
+    expected = outcome((hidden[used], head, *alone), weights_T=weights[used], **settings)
+    for name in ("loss", "head", "ratio_mean", "ratio_max", "clip_fraction"):
+        torch.testing.assert_close(found[name], expected[name], msg=lambda text, name=name: f"{name}: {text}")
+    for name in ("hidden", "logprobs_T"):
+        torch.testing.assert_close(found[name][used], expected[name])
+    assert not found["hidden"][masked].any()
 
 
 def test_chunks_bound_what_is_allocated():
@@ -192,24 +180,24 @@ def test_chunks_bound_what_is_allocated():
 BASE = problem(9, 4, 5, 3)[:5]
 
 
-@pytest.mark.parametrize(
-    ("changed", "options", "message"),
-    [
-        ({}, {"path": "cuda"}, "path must be one of.*reference.*chunked.*triton.*'cuda'"),
-        ({}, {"path": "triton"}, "path 'triton' takes bfloat16 or float32, got torch.float64"),
-        ({0: BASE[0].float(), 1: BASE[1].float()}, {"path": "triton"}, "path 'triton' needs tensors on a CUDA device"),
-        ({}, {"kind": "grpo"}, "kind must be one of.*'grpo'"),
-        ({}, {"temperature": 0.0}, "temperature must be positive, got 0.0"),
-        ({}, {"weights_T": torch.ones(3)}, r"weights_T must have shape \(4,\), got \(3,\)"),
-        ({1: BASE[1][:, :2]}, {}, r"\(T, H\) and \(V, H\), got \(4, 3\) and \(5, 2\)"),
-        ({1: BASE[1].float()}, {}, "must both be.*float64 and torch.float32"),
-        ({0: BASE[0].half(), 1: BASE[1].half()}, {}, "bfloat16, float32 or float64, got torch.float16"),
-        ({2: BASE[2].int()}, {}, "targets_T must be int64"),
-        ({2: BASE[2][:3]}, {}, "targets_T must have shape"),
-        ({3: BASE[3][:, None]}, {}, "advantages_T must have shape"),
-        ({4: BASE[4][:1]}, {}, "old_logprobs_T must have shape"),
-    ],
-)
+REFUSED = [
+    ({}, {"path": "cuda"}, "path must be one of.*reference.*chunked.*triton.*'cuda'"),
+    ({}, {"path": "triton"}, "path 'triton' takes bfloat16 or float32, got torch.float64"),
+    ({0: BASE[0].float(), 1: BASE[1].float()}, {"path": "triton"}, "path 'triton' needs tensors on a CUDA device"),
+    ({}, {"kind": "grpo"}, "kind must be one of.*'grpo'"),
+    ({}, {"temperature": 0.0}, "temperature must be positive, got 0.0"),
+    ({}, {"weights_T": torch.ones(3)}, r"weights_T must have shape \(4,\), got \(3,\)"),
+    ({1: BASE[1][:, :2]}, {}, r"\(T, H\) and \(V, H\), got \(4, 3\) and \(5, 2\)"),
+    ({1: BASE[1].float()}, {}, "must both be.*float64 and torch.float32"),
+    ({0: BASE[0].half(), 1: BASE[1].half()}, {}, "bfloat16, float32 or float64, got torch.float16"),
+    ({2: BASE[2].int()}, {}, "targets_T must be int64"),
+    ({2: BASE[2][:3]}, {}, "targets_T must have shape"),
+    ({3: BASE[3][:, None]}, {}, "advantages_T must have shape"),
+    ({4: BASE[4][:1]}, {}, "old_logprobs_T must have shape"),
+]
+
+
+@pytest.mark.parametrize(("changed", "options", "message"), REFUSED)
 def test_what_is_not_allowed_is_named(changed, options, message, monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     inputs = [changed.get(i, x) for i, x in enumerate(BASE)]
@@ -217,10 +205,10 @@ def test_what_is_not_allowed_is_named(changed, options, message, monkeypatch):
         policy_loss(*inputs, **options)
 
 
-@pytest.mark.parametrize(
-    ("forced", "path", "expected"),
-    [("", None, "chunked"), ("reference", None, "reference"), ("reference", "chunked", "chunked")],
-)
+FORCED = [("", None, "chunked"), ("reference", None, "reference"), ("reference", "chunked", "chunked")]
+
+
+@pytest.mark.parametrize(("forced", "path", "expected"), FORCED)
 def test_environment_forces_a_path_and_an_argument_comes_first(monkeypatch, forced, path, expected):
     monkeypatch.setenv("COEVOLVE_LOSS_PATH", forced)
     assert policy_loss(*BASE, path=path).path == expected

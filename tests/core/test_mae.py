@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted, text
@@ -11,7 +10,6 @@ from pytest import approx
 from coevolve.papers.mae.method import MAE
 from coevolve.parse import tag
 from coevolve.types import Outcome, Turn
-from tinyworld import tasks as tiny
 
 BELOW, ABOVE = 1309, 1779  # Random(1309).random() is 0.4990, Random(1779).random() is 0.5014
 PROPOSAL = ["<question>2+3</question>"]
@@ -21,11 +19,9 @@ def saying(proposal: str = PROPOSAL[0], quality: str = "<score>9</score>") -> Ca
     """Right answers, judged 7; the proposal and its quality as told."""
 
     def say(turn: Turn) -> str:
-        if turn.role == "proposer":
-            return proposal
-        if turn.role == "solver":
-            return f"<answer>{Sums().answer(tag(text(turn), 'question'))}</answer>"
-        return "<score>7</score>" if "<answer>" in text(turn) else quality
+        answer = Sums().answer(tag(text(turn), "question") or "")
+        judged = "<score>7</score>" if "<answer>" in text(turn) else quality
+        return {"proposer": proposal, "solver": f"<answer>{answer}</answer>", "judge": judged}[turn.role]
 
     return say
 
@@ -35,26 +31,20 @@ def run(say: Callable[[Turn], str], count: int = 1, **fields) -> tuple[list[Outc
     return *scripted(mae, say, range(count)), mae
 
 
-@pytest.mark.parametrize(
-    ("setting", "seed", "reference"),
-    [
-        ("zero", BELOW, "0+0"), ("zero", ABOVE, None), ("no", BELOW, None), ("no", ABOVE, None),
-        ("half", BELOW, "1+1"), ("half", ABOVE, None), ("with", BELOW, "1+1"), ("with", ABOVE, "1+1"),
-    ],
-)  # fmt: skip
+SETTINGS = [
+    ("zero", BELOW, "0+0"), ("zero", ABOVE, None), ("no", BELOW, None), ("no", ABOVE, None),
+    ("half", BELOW, "1+1"), ("half", ABOVE, None), ("with", BELOW, "1+1"), ("with", ABOVE, "1+1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "seed", "reference"), SETTINGS)
 def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None) -> None:
     mae = MAE(setting=setting, solves=2, world=Sums())
     steps = by_hand(mae, seed=seed)
     assert prompts(steps.asked) == ["propose" if reference is None else f"propose<ref>{reference}</ref>"]  # 4-9
     steps.answer(["<think>a sum</think><question> 2+3 </question>"])
     assert prompts(steps.asked) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 10
-    tries = [
-        "<answer>5</answer>",
-        "<answer>6</answer>",
-        "<answer>7</answer>",
-        "5",
-        "<answer>5</answer><answer>5</answer>",
-    ]
+    tries = [*(f"<answer>{answer}</answer>" for answer in (5, 6, 7)), "5", "<answer>5</answer>" * 2]
     steps.answer(["<score>8</score>", *tries])
     assert prompts(steps.asked) == [f"judge<question>2+3</question><answer>{a}</answer>" for a in (5, 6, 7)]
     steps.answer(["<score>10</score>", "<score>1</score>", "<score>X</score>"])
@@ -71,7 +61,9 @@ def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None)
     assert earned(steps.outcome)[3:] == [("judge", 1.0), ("judge", 0.5)]
     assert {sample.group for sample in steps.outcome.samples} == {None}, "a baseline per role"
     assert steps.outcome.adds == {"questions": ["2+3"], "pairs": [(asked[0], "2")]}
-    assert len(mae.questions) == 1 and len(mae.pairs) == 0, "nothing is committed before the step ends"
+    assert len(mae.pools["questions"]) == 1 and len(mae.pools["pairs"]) == 0, (
+        "nothing is committed before the step ends"
+    )
     assert steps.outcome.facts == {
         "parsed": 1.0, "quality": approx(7 / 9), "difficulty": 0.75, "valid": 1.0, "level": 1, "true_difficulty": 0.8,
         "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0, "reward_proposer": approx((7 / 9 + 1.75) / 3),
@@ -93,29 +85,23 @@ def test_a_malformed_proposal_is_not_assessed_and_paid_by_format_only(proposal: 
     assert earned(run(saying(proposal), setting="no", variant="official")[0][0], "proposer") == [0.0]
 
 
-QUALITIES = {
-    "<score>10</score>": 1.0, "<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>1</score>": 0.0,
-    "<score>11</score>": 0.5, "8": 0.5, "": 0.5, "<score>8</score><score>8</score>": 0.5,
-}  # fmt: skip
+QUALITIES = {"<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>11</score>": 0.5, "8": 0.5, "": 0.5}
 
 
 @pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
-def test_quality_decides_what_enters_the_pool_and_what_the_released_code_pays(judgement: str, quality: float) -> None:
+def test_quality_decides_what_enters_the_pool(judgement: str, quality: float) -> None:
     accepted, difficulty = quality >= 0.7, 1 - 6 / 9  # all five attempts are judged 7
     (outcome,), _, _ = run(saying(quality=judgement), setting="no")
     assert earned(outcome, "proposer") == [approx((quality + difficulty + 1) / 3)]
     assert outcome.adds["questions"] == (["2+3"] if accepted else []) and outcome.facts["accepted"] == accepted
-    (theirs,), _, _ = run(saying(quality=judgement), setting="no", variant="official")
-    assert earned(theirs, "proposer") == [approx((quality + (difficulty if accepted else 0) + 1) / 3)]
     free = run(saying(quality=judgement), setting="no", threshold=0.6)[0][0].adds["questions"]
     assert free == (["2+3"] if quality >= 0.6 else [])
 
 
 def test_unreadable_judgements_are_neutral_and_unparsed_attempts_unsolved() -> None:
     mae = MAE(setting="no", world=Sums(), attempts=3)
-    steps = by_hand(mae, PROPOSAL, ["hm"] + ["<answer>5</answer>"] * 3, ["<score>high</score>"] * 3)
-    for wave in (["<answer>2</answer>"], [""], ["six"]):
-        steps.answer(wave)
+    judged = ["<score>high</score>"] * 3, ["<answer>2</answer>"], [""], ["six"]
+    steps = by_hand(mae, PROPOSAL, ["hm"] + ["<answer>5</answer>"] * 3, *judged)
     assert earned(steps.outcome) == [("proposer", approx((0.5 + 0.5 + 1) / 3)), ("solver", 0.75), ("judge", 0.0)]
     assert (steps.outcome.facts["unreadable"], steps.outcome.facts["judged"]) == (1.0, None)
     steps = by_hand(mae, PROPOSAL, ["<score>10</score>", "5", "", "<answer></answer>"])
@@ -142,9 +128,8 @@ def test_without_the_format_reward_its_weight_goes_to_the_others_and_the_judge_e
 
 def test_a_frozen_judge_speaks_with_its_own_policy_and_earns_nothing() -> None:
     (outcome,), asked, mae = run(saying(), judge_model="tiny-small")
-    assert (mae.policies, mae.frozen, mae.models, mae.scored) == (
-        ("shared", "judge"), ("judge",), {"judge": "tiny-small"}, ("shared",),
-    )  # fmt: skip
+    assert (mae.policies, mae.frozen, mae.scored) == (("shared", "judge"), ("judge",), ("shared",))
+    assert mae.models == {"judge": "tiny-small"}
     assert {turn.policy for turn in asked if turn.role == "judge"} == {"judge"} and not earned(outcome, "judge")
     assert {turn.policy for turn in asked if turn.role != "judge"} == {"shared"}
 
@@ -162,23 +147,17 @@ def test_only_answers_to_drawn_questions_and_judgements_of_drawn_pairs_earn() ->
 
 @pytest.mark.parametrize("variant", ["compact", "full"])
 def test_a_proposer_sees_questions_and_never_an_answer(variant: str) -> None:
-    rng, mae, seen = Random(5), MAE(setting="with", solves=2, prompt=variant), []
-
-    def say(turn: Turn) -> str:
-        task = tiny.draw(rng, rng.choice(tiny.NAMES))
-        return f"<question>{task.question}</question><answer>GOLD {task.answer}</answer><score>9</score>"
-
+    mae, seen = MAE(setting="with", solves=2, prompt=variant, world=Sums()), []
+    said = "<question>{0}+{0}</question><answer>GOLD</answer><score>9</score>"
     for _ in range(4):
-        outcomes, asked = scripted(mae, say, range(100))
+        outcomes, asked = scripted(mae, lambda turn: said.format(turn.key[0]), range(9))
         seen += [turn for turn in asked if turn.role == "proposer"]
         for name, pool in mae.pools.items():
             pool.extend(item for outcome in outcomes for item in outcome.adds[name])
-    assert len(mae.questions) > len(mae.world.seeds()) and len(mae.pairs) == 800
+    assert len(mae.pools["questions"]) == 9 and len(mae.pools["pairs"]) == 72
     before, after = mae.proposer_reference.prompt.split("{reference}")
-    for prompt in prompts(seen):
-        question = prompt.removeprefix(before).removesuffix(after)
-        assert before + question + after == prompt and "GOLD" not in prompt
-        assert question in set(mae.questions.items) and tiny.split(question) == "train"
+    known = {f"{before}{question}{after}" for question in mae.pools["questions"].items}
+    assert {*prompts(seen)} <= known and not any("GOLD" in prompt for prompt in prompts(seen))
 
 
 def test_a_held_out_question_is_assessed_but_never_enters_the_pool() -> None:
@@ -195,17 +174,16 @@ def test_pools_are_read_as_of_the_start_of_the_step() -> None:
     outcomes, _, mae = run(say, 9, setting="no", solves=8)
     for i, outcome in enumerate(outcomes):
         drawn = {tag(text(s.reply.turn), "question") for s in outcome.samples if s.role != "proposer"}
-        assert (
-            drawn <= {"1+1", f"{i}+0"} and outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
-        )
-    assert mae.questions.items == ["1+1"] and mae.pairs.items == []
-    mae.pairs.extend([("8+8", "16")])
+        assert drawn <= {"1+1", f"{i}+0"}
+        assert outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
+    assert mae.pools["questions"].items == ["1+1"] and mae.pools["pairs"].items == []
+    mae.pools["pairs"].extend([("8+8", "16")])
     _, asked = scripted(mae, lambda turn: "none")  # nothing is answered: the Judge draws what earlier steps left
     assert text(asked[-1]) == "judge<question>8+8</question><answer>16</answer>"
 
 
 def test_the_pool_of_questions_starts_from_the_setting_and_measures_itself() -> None:
     mae = MAE(world=Sums("1+1", "9+1", "what", "1+1"))
-    assert mae.questions.items == ["1+1", "9+1", "what"] and len(MAE(setting="zero").questions) == 16
+    assert mae.pools["questions"].items == ["1+1", "9+1", "what"] and len(MAE(setting="zero").pools["questions"]) == 16
     assert mae.measure() == {"pool_ill_formed": approx(1 / 3), "pool_level_3": 0.5}
     assert MAE(world=Sums("what")).measure() == {"pool_ill_formed": None, "pool_level_3": None}

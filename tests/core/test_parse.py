@@ -29,26 +29,11 @@ READERS = [  # every reader of replies, and the text around what a model may rep
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *PIECES,
-        "x",
-        "<",
-        "9",
-        "0.",
-        "<question></question>",
-        "\\boxed{}",
-        "ANSWER:\n",
-        "(A",
-        "(",
-        "A) ",
-        '{"a": ',
-        '{"a":{}',
-        "[",
-        '{"',
-    ],
-)
+ENDLESS = ["x", "<", "9", "0.", "<question></question>", "\\boxed{}", "ANSWER:\n", "(A", "(", "A) ", "[", '{"']
+ENDLESS += [*PIECES, '{"a": ', '{"a":{}']
+
+
+@pytest.mark.parametrize("piece", ENDLESS)
 def test_endless_repetition_ends(piece: str) -> None:
     """A reader of quadratic time would need hours."""
     for read, around in READERS:

@@ -1,7 +1,5 @@
 """The driver: order of completion does not matter, keys are stable, mistakes of a method are named."""
 
-from collections.abc import Callable
-from functools import partial
 from random import Random
 
 import pytest
@@ -20,10 +18,10 @@ def spoken(turn: Turn) -> Reply:
 
 
 class Scattered(Engine):
-    """Answers what `choose` picks out of the waiting tickets, whatever was submitted first."""
+    """Answers some of the waiting tickets, drawn at random, whatever was submitted first."""
 
-    def __init__(self, choose: Callable[[list[int]], list[int]]):
-        self.choose, self.waiting, self.count = choose, {}, 100
+    def __init__(self):
+        self.rng, self.waiting, self.count = Random(1), {}, 100
 
     def submit(self, turn: Turn) -> int:
         self.count += 7
@@ -31,22 +29,15 @@ class Scattered(Engine):
         return self.count
 
     def poll(self) -> list[tuple[int, Reply]]:
-        return [(ticket, spoken(self.waiting.pop(ticket))) for ticket in self.choose(sorted(self.waiting))]
-
-
-def some(rng: Random, tickets: list[int]) -> list[int]:
-    return rng.sample(tickets, rng.randint(1, len(tickets)))
+        chosen = self.rng.sample(sorted(self.waiting), self.rng.randint(1, len(self.waiting)))
+        return [(ticket, spoken(self.waiting.pop(ticket))) for ticket in chosen]
 
 
 def wave() -> Batched:
     return Batched(lambda turns: [spoken(turn) for turn in turns])
 
 
-ENGINES = {
-    "wave": wave,
-    "last in, first out": lambda: Scattered(lambda tickets: tickets[-1:]),
-    "random": lambda: Scattered(partial(some, Random(1))),
-}
+ENGINES = {"wave": wave, "random": Scattered}
 
 
 def conversation(index: int) -> Episode:
@@ -90,19 +81,6 @@ def test_outcomes_and_keys_do_not_depend_on_the_engine(name: str) -> None:
     assert outcomes[0].samples[0].reply.text not in others, "another key gives other samples"
 
 
-def test_replies_of_a_list_come_back_in_the_order_of_the_list_and_a_single_one_alone() -> None:
-    def episode() -> Episode:
-        asked = [SPEAKER(word=f"{i}") for i in range(5)]
-        replies = yield asked
-        assert prompts(reply.turn for reply in replies) == prompts(asked)
-        alone = yield asked[:1]
-        single = yield asked[0]
-        return Outcome([reply.earns(1.0) for reply in [*replies, *alone, single]])
-
-    (outcome,) = play([episode()], ENGINES["last in, first out"]())
-    assert [sample.reply.turn.key for sample in outcome.samples] == [(0, n) for n in range(7)]
-
-
 def test_batched_answers_a_whole_wave_at_once_and_loses_no_turn() -> None:
     sizes = []
     engine = Batched(lambda turns: sizes.append(len(turns)) or [Reply(turn, "0") for turn in turns])
@@ -122,7 +100,7 @@ def test_mistakes_of_an_episode_are_named(what: object) -> None:
     with pytest.raises(TypeError, match="^episode 0 yielded"):
         list(Steps(yields(what), wave()))
     with pytest.raises(TypeError, match=r"^episode 2 returned .*Outcome"):
-        play([conversation(0), conversation(1), returns(what, 1)], ENGINES["last in, first out"]())
+        play([conversation(0), conversation(1), returns(what, 1)], Scattered())
 
 
 def test_a_role_fills_its_fields_in_one_pass_and_names_wrong_ones() -> None:
@@ -133,7 +111,7 @@ def test_a_role_fills_its_fields_in_one_pass_and_names_wrong_ones() -> None:
 
 
 def test_steps_by_hand() -> None:
-    steps = Steps(conversation(1), ENGINES["last in, first out"](), (2,))
+    steps = Steps(conversation(1), Scattered(), (2,))
     assert prompts(steps.asked) == ["say a1"] and steps.outcome is None and steps.replies == []
     asked = steps.asked[0]
     assert steps.answer(["4"]) == steps.replies == [Reply(asked, "4")]

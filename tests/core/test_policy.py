@@ -6,46 +6,31 @@ from dataclasses import replace
 import pytest
 import torch
 from tensors import END, qwen, ragged, teacher_forced
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from test_segments import ends_of
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import tinyworld
-from coevolve.policies import find, hf_generate, sampler
+from coevolve.policies import find, sampler
 from coevolve.policies.causal import Policy
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
 from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
 
-LINES = ["solve 12 + 30 and say <answer>42</answer>", "naïve café, 東京, 🙂 emoji", "propose a question"]
-TEMPLATE = "<bos>{% for m in messages %}<user>{{ m['content'] }}{% endfor %}<assistant>"
+VOCABULARY = 520  # a few more than the tokenizer knows
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<pad>", "<bos>", "<user>", "<end>", "<assistant>"],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    core.train_from_iterator(LINES * 3, trainer)
-    core.add_tokens([AddedToken(tag, special=False) for tag in ("<answer>", "</answer>", " > Agent ")])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        pad_token="<pad>",
-        bos_token="<bos>",
-        eos_token="<end>",
-        additional_special_tokens=["<user>", "<assistant>"],
-        chat_template=TEMPLATE,
-    )
+    """The backbones' own, byte-level, with one more token that holds spaces."""
+    found = AutoTokenizer.from_pretrained(find("tiny"))
+    found.add_tokens([" > Agent "])
+    return found
 
 
 @pytest.fixture(scope="module")
 def policy(tokenizer):
-    return Policy(qwen(), tokenizer)
+    return Policy(qwen(vocabulary=VOCABULARY), tokenizer)
 
 
 def turn(text, key, **settings):
@@ -60,7 +45,7 @@ def test_generate_fills_every_field_of_a_reply(policy):
         assert policy.tokenizer.decode(reply.prompt_ids) == "<bos><user>solve 12 + 30<assistant>"
         assert 1 <= len(reply.ids) <= asked.max_tokens
         assert len(reply.ids) == len(reply.logprobs) == len(reply.ends)
-        assert reply.finished == (reply.ids[-1] == END)
+        assert reply.finished == (reply.ids[-1] in policy.end_ids)
         assert reply.text == policy.tokenizer.decode(reply.ids, skip_special_tokens=True)
         assert reply.ends[-1] == len(reply.text) and "<end>" not in reply.text
         torch.testing.assert_close(policy.logprobs([reply]), torch.tensor(reply.logprobs), atol=1e-4, rtol=0)
@@ -78,11 +63,10 @@ def test_ends_of_a_split_character_wait_for_its_last_byte(policy, tokenizer):
 def test_ends_hold_for_any_bytes(policy):
     rng = random.Random(3)
     for _ in range(200):
-        ids = [rng.randrange(320) for _ in range(rng.randint(1, 30))]  # special and undefined ids among them
-        text = policy._decode(ids)
-        ends = policy._ends(ids, text)
-        assert b"".join(map(policy._spelling, ids)).decode("utf-8", "replace") == text
-        assert ends[-1] == len(text) and list(ends) == sorted(ends)
+        ids = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 30))]  # special and undefined ids among them
+        text, pieces = policy._decode(ids), [*map(policy._spelling, ids)]
+        assert b"".join(pieces).decode("utf-8", "replace") == text
+        assert policy._ends(ids, text) == ends_of(pieces)
 
 
 def test_ends_without_a_byte_level_tokenizer(policy):
@@ -140,20 +124,10 @@ def test_micro_batches_take_every_example_once_and_long_groups_in_several_sequen
     assert max(size(examples, bundle) for bundle in bundles([([1] * 10, [2] * 100)] * 30, True)) <= SPAN
 
 
-def test_save_and_load_keep_every_answer(policy, tmp_path):
-    policy.save(tmp_path / "saved")
-    again = Policy.load(tmp_path / "saved", name="copy")
-    turns = [turn("propose", (1, i)) for i in range(8)]
-    assert again.name == "copy"
-    assert [r.ids for r in again.generate(turns)] == [r.ids for r in policy.generate(turns)]
-    with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
-        Policy.load(tmp_path / "nowhere")
-
-
 def test_a_prompt_that_fills_the_context_is_refused(policy):
     with pytest.raises(ValueError, match="solver.*128"):
         policy.generate([turn("x " * 200, ())])
-    nearly = policy.generate([turn("a" * 110, (), max_tokens=64)])[0]
+    nearly = policy.generate([turn("7" * 110, (), max_tokens=64)])[0]
     assert len(nearly.prompt_ids) + len(nearly.ids) <= 128
 
 
@@ -164,16 +138,12 @@ def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer)
         Policy(model, tokenizer)
 
 
-@pytest.fixture(scope="module")
-def stranger(tokenizer):
+def test_other_architectures_go_through_transformers(tokenizer, monkeypatch):
     torch.manual_seed(1)
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 96, "vocab_size": 320}
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 96, "vocab_size": VOCABULARY}
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=END, initializer_range=0.3))
     model.generation_config.repetition_penalty = 5.0  # a penalty the log-probabilities would not know about
-    return Policy(model, tokenizer)
-
-
-def test_other_architectures_go_through_transformers(stranger, monkeypatch):
+    stranger = Policy(model, tokenizer)
     assert not supports(stranger.model)
     turns = [turn("propose a question"[: 3 + i], (0, i), temperature=(1.0, 0.0)[i % 2]) for i in range(10)]
     replies = stranger.generate(turns, max_tokens=12)
@@ -182,8 +152,8 @@ def test_other_architectures_go_through_transformers(stranger, monkeypatch):
         expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, heat)
         torch.testing.assert_close(torch.tensor(reply.logprobs), expected, atol=1e-4, rtol=0)
     monkeypatch.setattr(sampler, "POSITIONS", 40)
-    sizes, whole = [], hf_generate.generate
-    monkeypatch.setattr(hf_generate, "generate", lambda *asked: sizes.append(len(asked[1])) or whole(*asked))
+    sizes, whole = [], sampler.generate
+    monkeypatch.setattr(sampler, "generate", lambda *asked: sizes.append(len(asked[-1])) or whole(*asked))
     assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
     assert len(sizes) > 1, "in batches that fit into memory"
     short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)
@@ -201,6 +171,8 @@ def test_both_paths_draw_the_same_sample(policy, monkeypatch):
 def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
     assert find("tiny") == tinyworld.BACKBONES / "tiny" and find(find("tiny")) == find("tiny")
     assert find("org/name") == "org/name"
-    for unknown in ("nope", str(tmp_path)):
+    for unknown in ("nope", "a/b/c", str(tmp_path)):
         with pytest.raises(ValueError, match=r"^model must be one of tiny-small, .*ORG/NAME.*got '.*'$"):
             find(unknown)
+    with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
+        Policy.load(tmp_path / "nowhere")

@@ -24,17 +24,11 @@ def fields(prompt: str) -> set[str]:
 @pytest.mark.parametrize("paper", PAPERS)
 def test_there_are_these_prompts_and_each_says_whose_it_is(paper: str) -> None:
     for form in ("compact", "full"):
-        known = {
-            name for name in PROMPTS if name.startswith(f"{paper}/") and (form == "full" or "compact" in PROMPTS[name])
-        }
+        known = {name for name in PROMPTS if name.startswith(f"{paper}/") and form in {"full", *PROMPTS[name]}}
         assert {f"{paper}/{name}" for name in available(paper, form)} == known
     for path in (HERE / paper).glob("*.*.txt"):
         first, *rest = path.read_text("utf-8").splitlines()
         assert first.startswith(f"%% {PAPERS[paper]}") and "%%" not in text(paper, *path.name.split(".")[:2])
-
-
-def in_order(said: str, elements: list[str]) -> bool:
-    return re.search(".*".join(map(re.escape, elements)), said, re.DOTALL) is not None
 
 
 @pytest.mark.parametrize("name", PROMPTS)

@@ -3,13 +3,13 @@
 import json
 import math
 from pathlib import Path
+from unittest.mock import ANY, Mock, call
 
 import pytest
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
 from coevolve import config
-from coevolve.files import write_atomically
-from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, means, read, write_json
+from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, means, read, write_atomically, write_json
 from coevolve.track import tracker
 from coevolve.types import Outcome, Reply, Turn
 
@@ -22,10 +22,7 @@ def outcome(text: str = "<answer>2</answer>", **facts: object) -> Outcome:
 
 
 def strict(line: str) -> dict:
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON")
-
-    return json.loads(line, parse_constant=refuse)
+    return json.loads(line, parse_constant=pytest.fail)
 
 
 def lines(path: Path) -> list[dict]:
@@ -163,23 +160,16 @@ def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
 
 
 def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
-
-    class Sink:
-        def __init__(self, project: str, **options: object) -> None:
-            told.extend([project, *options])
-
-        def __getattr__(self, verb: str) -> object:
-            return lambda *given: told.append((verb, *given))
-
     assert {"tensorboard", "trackio", "wandb"} <= {*LOGGER_TYPE_TO_CLASS}
+    sink_class = Mock()
     for kind in ("wandb", "tensorboard"):
-        monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, Sink)
+        monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, sink_class)
     own = f"{Path(__file__).with_name('own_method.py')}:Debate"
     for kind, first in (("wandb", True), ("tensorboard", True), ("wandb", False), ("", True)):
         run = config.build(own, "smoke", out=tmp_path, overrides={"track": kind})
         with pytest.raises(KeyError), tracker(run, first) as sink:
             sink.log({"reward": 0.5}, 3)
             raise KeyError("the sink is closed")
-    calls = [("start",), ("log", {"reward": 0.5}, 3), ("finish",)]
-    assert told == ["coevolve", "name", "config", *calls, "coevolve", "logging_dir", *calls]
+    calls = [call().start(), call().log({"reward": 0.5}, 3), call().finish()]
+    first, second = call("coevolve", name=ANY, config=ANY), call("coevolve", logging_dir=tmp_path / "tensorboard")
+    assert sink_class.mock_calls == [first, *calls, second, *calls]

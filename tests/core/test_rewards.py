@@ -16,20 +16,11 @@ from coevolve.papers.sage import rewards as sage
 from coevolve.papers.spice import rewards as spice
 
 
-def test_mae_format_rewards() -> None:
+def test_format_rewards_of_repeated_tags() -> None:
     pair, unfilled = "<question>5</question>", "<question>[Your question goes here]</question>"
-    paid = {
-        pair: 1, f"so {pair}.": 1, pair * 2: 0.5, pair * 7: 0.5, "": 0, "5": 0, f"{pair}<question>": 0, unfilled: 0,
-        unfilled * 2: 0, unfilled + pair: 0.5,
-    }  # fmt: skip
+    paid = {pair * 2: 0.5, pair * 7: 0.5, unfilled: 0, unfilled * 2: 0, unfilled + pair: 0.5, f"{pair}<question>": 0}
     assert {said: format_reward(said, "question") for said in paid} == paid
-    scores = {
-        "<score>7</score>": 1,
-        "<score>11</score>": 1,
-        "<score>X</score>": 0,
-        "<score>X</score><score>7</score>": 0.5,
-    }
-    assert {said: format_reward(said, "score") for said in scores} == scores
+    assert format_reward("<score>X</score><score>7</score>", "score") == 0.5
 
 
 def test_mae_equations() -> None:
@@ -39,14 +30,9 @@ def test_mae_equations() -> None:
     propose = mae.proposer_reward
     terms = [(0.9, 0.6, 1.0), (0.0, 1.0, 0.5), (1.0, 1.0, 1.0), (None, 0.25, 1.0), (0.0, 0.0, 0.5), (0.9, 0.6, None)]
     assert [propose(*term) for term in terms] == approx([2.5 / 3, 0.5, 1.0, 1.75 / 3, 0.5 / 3, 0.75])
-    assert propose(0.5, 0.25, 1.0, weights=(0.5, 0.4, 0.1)) == approx(0.45)
-    assert propose(0.4, 0.8, None, weights=(0.6, 0.2, 0.2)) == approx(0.5), "an ablated weight is shared out"
-    assert propose(0.8, 0.8, None, weights=(0.0, 0.0, 1.0)) == 0.0, "nothing is left to share"
     solve = mae.solver_reward
     terms = [(0.8, 1.0), (0.8, 0.0), (0.0, 0.5), (None, 1.0), (0.8, None)]
     assert [solve(*term) for term in terms] == approx([0.9, 0.4, 0.25, 0.75, 0.8])
-    assert solve(0.5, 1.0, weights=(0.8, 0.2)) == approx(0.6)
-    assert [mae.judge_reward(form) for form in (1.0, 0.5, 0.0, None)] == [1.0, 0.5, 0.0, 0.0]
 
 
 def test_maes_released_code_gates_difficulty_by_quality_and_pays_nothing_unparsed() -> None:
@@ -58,24 +44,11 @@ def test_maes_released_code_gates_difficulty_by_quality_and_pays_nothing_unparse
     assert mae.official_proposer_reward(0.9, 0.9, 0.5, parsed=False) == 0.0
 
 
-UNIT = st.none() | st.floats(0, 1)
-
-
-@given(st.lists(UNIT), UNIT, st.sampled_from([None, 0.0, 0.5, 1.0]), st.booleans())
-def test_mae_rewards_are_total_and_stay_in_the_unit_interval(
-    scores: list, quality: float, form: float, parsed: bool
-) -> None:
-    hard = mae.difficulty(scores)
-    ours = mae.proposer_reward(quality, hard, form)
-    theirs = mae.official_proposer_reward(quality, hard, form, parsed=parsed)
-    paid = [hard, ours, theirs, mae.solver_reward(quality, form), mae.judge_reward(form)]
-    assert all(-1e-9 <= reward <= 1 + 1e-9 for reward in paid) and theirs <= ours + 1e-12
-
-
 SUM = "<question>2+3</question><type>math</type><answer>5</answer>"
 NORMS = {  # equation 2
     0.0: 0.0, 0.25: 0.25, 0.999999: 0.999999, 1.0: 0.0, 1.5: 0.5 / 9, 2.0: 1 / 9, 5.5: 0.5, 7.0: 6 / 9, 8.0: 7 / 9,
     10.0: 1.0, 10.000001: 0.5, 11.0: 0.5, -1.0: 0.5, -0.5: 0.5, None: 0.5,
+    math.inf: 0.5, -math.inf: 0.5,
 }  # fmt: skip
 
 
@@ -123,12 +96,6 @@ def test_sage_equations_4_to_13() -> None:
     terms = [(7 / 9, 1.0, 1.0), (0.0, 1.0, 0.5), (1.0, 0.0, 0.0), (None, 1.0, 0.5), (None, 0.0, 1.0)]
     assert [sage.solver_reward(*term) for term in terms] == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
     assert sage.solver_reward(0.5, 1.0, 0.0, (0.5, 0.25, 0.25)) == approx(0.5)
-    assert [sage.critic_reward(form) for form in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]  # 13
-
-
-@given(st.floats(allow_nan=False), st.booleans())
-def test_sage_norm_is_total_and_in_range(score: float, literal: bool) -> None:
-    assert 0 <= sage.norm(score, literal) <= 1
 
 
 def test_spice_rewards() -> None:
@@ -143,14 +110,9 @@ def test_spice_rewards() -> None:
         assert spice.variance(hits / 8) == approx(sum((v - hits / 8) ** 2 for v in verdicts) / 8), "and not over 7"
     assert [spice.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
     assert [spice.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
-    assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.75, 1.0)] == [0.0, 0.25, 1.0, 0.5, 0.0]
-    assert [spice.reasoner_reward(right) for right in (True, False)] == [1.0, 0.0]
+    assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.25, 1.0, 0.25, 0.0]
     assert {spice.challenger_reward(kind, None) for kind in spice.CHALLENGER} == {-0.1}
     assert spice.challenger_reward("threshold", None, penalty=-1.0) == -1.0
-    for p in (i / 200 for i in range(201)):
-        paid = {kind: (reward(p), reward(1 - p)) for kind, reward in spice.CHALLENGER.items()}
-        assert all(0 <= here <= 1 for here, _ in paid.values())
-        assert all(kind == "absolute_zero" or here == approx(there) for kind, (here, there) in paid.items())
 
 
 @pytest.mark.parametrize("entry", corpus("comas_score"))

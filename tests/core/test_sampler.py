@@ -1,6 +1,7 @@
 """The sampler: parity with transformers, exact log-probabilities, samples that depend on their keys alone."""
 
 import random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -71,13 +72,11 @@ def test_rows_that_finish_leave_and_the_others_go_on(monkeypatch):
     assert [ids for ids, _ in draw(model, prompts, limits=limits, ends=endings)] == [ids for ids, _ in done]
 
 
-def test_equal_prompts_are_prefilled_once(monkeypatch):
-    model, few, widths, prefill = qwen(), ragged(4), [], Decoder.prefill
-    monkeypatch.setattr(
-        Decoder, "prefill", lambda self, ids, *rest: widths.append(len(ids)) or prefill(self, ids, *rest)
-    )
-    together = draw(model, few * 8)
-    assert widths == [4]
+def test_equal_prompts_are_prefilled_once():
+    model, few = qwen(), ragged(4)
+    with patch.object(Decoder, "prefill", autospec=True, side_effect=Decoder.prefill) as prefill:
+        together = draw(model, few * 8)
+    assert [len(asked.args[1]) for asked in prefill.call_args_list] == [4]
     assert [ids for ids, _ in together] == [draw(model, [few[i % 4]], [i])[0][0] for i in range(32)]
 
 
@@ -91,17 +90,16 @@ def test_choose_inverts_the_cumulative_distribution_and_never_leaves_it():
     cold, at_half = choose(logits[:1], torch.tensor([0.5]), torch.tensor([0.66], dtype=torch.float64))
     assert cold.tolist() == [0] and at_half.exp().item() == pytest.approx(2 / 3)  # squares: 2/3, 1/6, 1/6
     probabilities = torch.tensor([0.1, 0.2, 0.3, 0.4])
-    drawn, _ = choose(
-        probabilities.log().repeat(20_000, 1), torch.ones(20_000), torch.from_numpy(noise("many", 20_000))
-    )
+    uniforms = torch.from_numpy(noise("many", 20_000))
+    drawn, _ = choose(probabilities.log().repeat(20_000, 1), torch.ones(20_000), uniforms)
     share = torch.bincount(drawn, minlength=4) / 20_000
     assert (share - probabilities).abs().max() < 0.015  # more than four standard errors
 
 
-@pytest.mark.parametrize(
-    ("got", "prompt", "change"),
-    [(r"0 tokens", [], {}), (r"\(-1.0, 16\)", [5], {"temperatures": -1.0}), (r"\(1.0, 0\)", [5], {"limits": 0})],
-)
+BAD = [(r"0 tokens", [], {}), (r"\(-1.0, 16\)", [5], {"temperatures": -1.0}), (r"\(1.0, 0\)", [5], {"limits": 0})]
+
+
+@pytest.mark.parametrize(("got", "prompt", "change"), BAD)
 def test_bad_arguments_are_named(got, prompt, change):
     with pytest.raises(ValueError, match=f"needs a prompt, a finite temp.* got .*{got}"):
         draw(qwen(), [prompt], **change)

@@ -6,17 +6,13 @@ from random import Random
 
 import pytest
 
-from coevolve import policies
 from coevolve.credit import gae, owners, segment_centred, token_rewards
 from coevolve.papers.conl import reading as rankings
 from coevolve.types import Reply, Sample, Turn
 
-TURN = Turn("review", ())
 CHARACTERS = "ab >/=<0é語🙂\u0301\u200d\n"
-TAGS = (
-    '<initial_ranking>|</initial_ranking>|<critique target="Agent 0">|<critique target="Agent 2">|</critique>|<think>'
-)
-MARKS = [*TAGS.split("|"), "Agent 0 > Agent 2\n", *"é 語語 🙂 🙂🙂 x".split()]
+TAGS = '<initial_ranking>|</initial_ranking>|<critique target="Agent 0">|<critique target="Agent 2">|</critique>'
+MARKS = [*TAGS.split("|"), "<think>", "Agent 0 > Agent 2\n", *"é 語語 🙂 🙂🙂 x".split()]
 
 
 def ends_of(pieces: list[bytes]) -> tuple[int, ...]:
@@ -38,7 +34,7 @@ def cut(rng: Random, data: bytes) -> list[bytes]:
 
 def reply(text: str, pieces: list[bytes]) -> Reply:
     ids = tuple(range(len(pieces)))
-    return Reply(TURN, text, (1,), ids, (0.0,) * len(ids), ends_of(pieces))
+    return Reply(Turn("review", ()), text, (1,), ids, (0.0,) * len(ids), ends_of(pieces))
 
 
 def words(text: str) -> Reply:
@@ -62,7 +58,7 @@ def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> Non
         pieces = cut(rng, text.encode())
         spans = {
             "critique": tuple(c.span for c in rankings.critiques(text, 3, 1)),
-            "initial_ranking": tuple(filter(None, [rankings.span(text, "initial_ranking")])),
+            "initial_ranking": rankings.span(text, "initial_ranking"),
         }
         sample = reply(text, pieces).earns({"initial_ranking": None, "critique": 0.7}, "g", spans)
         # An independent view: which segments does each single byte of the text lie in?
@@ -75,59 +71,49 @@ def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> Non
         for piece, owner, reward in zip(pieces, owners(sample), token_rewards(sample), strict=True):
             mine = range(at, at + len(piece))
             at += len(piece)
+            fully = all(inside["critique"][byte] and not inside["initial_ranking"][byte] for byte in mine)
             if reward is not None:
-                assert owner == "critique" and reward == 0.7
-                assert all(inside["critique"][byte] and not inside["initial_ranking"][byte] for byte in mine)
+                assert owner == "critique" and reward == 0.7 and fully
                 paid += 1
-            split += bool(mine) and 0 < sum(inside["critique"][byte] for byte in mine) < len(mine)
-            fully = bool(mine) and all(inside["critique"][b] and not inside["initial_ranking"][b] for b in mine)
-            kept += fully and reward is None
+            split += 0 < sum(inside["critique"][byte] for byte in mine) < len(mine)
+            kept += len(mine) > 0 and fully and reward is None
     assert paid > 20_000 and split > 2_000, "the check has bite"
     assert kept < 0.01 * paid, "next to nothing that lies inside is left out"
 
 
-@pytest.mark.parametrize(
-    ("text", "reward", "spans", "expected", "paid"),
-    [
-        ("a<s>", {"s": 1.0}, {"s": ((1, 4),)}, [None, "s", "s", "s", None], [None, 1, 1, 1, None]),  # no end token
-        ("ab", {"s": 1.0}, None, ["s"] * 3, [1] * 3),  # without spans the whole reply, the end token included
-        ("ab", {"s": 1.0}, {"s": ()}, [None] * 3, [None] * 3),
-        ("ab", 2.0, None, [""] * 3, [2.0] * 3),
-        # What two segments claim belongs to none.
-        (
-            "abcd",
-            {"s": 1.0, "t": None},
-            {"s": ((0, 3),), "t": ((2, 4),)},
-            ["s", "s", None, "t", None],
-            [1, 1] + [None] * 3,
-        ),
-    ],
-)
+CLAIMED = [
+    ("a<s>", {"s": 1.0}, {"s": ((1, 4),)}, [None, "s", "s", "s", None], [None, 1, 1, 1, None]),  # no end token
+    ("ab", {"s": 1.0}, None, ["s"] * 3, [1] * 3),  # without spans the whole reply, the end token included
+    ("ab", {"s": 1.0}, {"s": ()}, [None] * 3, [None] * 3),
+    ("ab", 2.0, None, [""] * 3, [2.0] * 3),
+    # What two segments claim belongs to none.
+    ("abc", {"s": 1, "t": None}, {"s": ((0, 2),), "t": ((1, 3),)}, ["s", None, "t", None], [1, None, None, None]),
+]
+
+
+@pytest.mark.parametrize(("text", "reward", "spans", "expected", "paid"), CLAIMED)
 def test_whose_a_token_is(text, reward, spans, expected, paid) -> None:
     sample = words(text).earns(reward, None, spans)
     assert owners(sample) == expected and token_rewards(sample) == paid
 
 
-@pytest.mark.parametrize(
-    ("pieces", "span", "expected"),
-    [
-        ([b"a", b"\xf0\x9f", b"\x99", b"\x82", b"b", b""], (1, 2), [None, "s", "s", "s", None, None]),
-        ([b"a\xf0", b"\x9f\x99\x82b", b""], (1, 2), [None] * 3),  # straddling
-        ([b"a\xf0", b"\x9f\x99\x82", b"b", b""], (0, 1), [None] * 4),  # with a byte of the next character
-    ],
-)
+PIECES = [
+    ([b"a", b"\xf0\x9f", b"\x99", b"\x82", b"b", b""], (1, 2), [None, "s", "s", "s", None, None]),
+    ([b"a\xf0", b"\x9f\x99\x82b", b""], (1, 2), [None] * 3),  # straddling
+    ([b"a\xf0", b"\x9f\x99\x82", b"b", b""], (0, 1), [None] * 4),  # with a byte of the next character
+]
+
+
+@pytest.mark.parametrize(("pieces", "span", "expected"), PIECES)
 def test_bytes_of_one_character_go_together(pieces, span, expected) -> None:
     assert owners(reply("a🙂b", pieces).earns({"s": 1.0}, None, {"s": (span,)})) == expected
 
 
-def earned(rewards: list, group: object = "talk", text: str = "ab cd", role: str = "review") -> list[Sample]:
+def earned(rewards: list, group: object = "talk", role: str = "review") -> list[Sample]:
     """Four-letter replies: segment s covers `ab`, segment t covers `cd`."""
-    turn = Turn(role, ())
+    said = Reply(Turn(role, ()), "ab cd", (1,), (0,) * 6, (0.0,) * 6, (1, 2, 3, 4, 5, 5))
     spans = {"s": ((0, 2),), "t": ((3, 5),)}
-    return [
-        Reply(turn, text, (1,), (0,) * 6, (0.0,) * 6, (1, 2, 3, 4, 5, 5)).earns({"s": s, "t": t}, group, spans)
-        for s, t in rewards
-    ]
+    return [said.earns({"s": s, "t": t}, group, spans) for s, t in rewards]
 
 
 def test_segment_centred_by_hand() -> None:
@@ -161,22 +147,3 @@ def test_gae_lets_nothing_leak_from_one_segment_into_another() -> None:
     ((one),) = gae(earned([(1.0, None)]), values)
     assert both[:2] == one[:2]
     assert both[3:5] == [pytest.approx((0.3 - 0.1) + 0.95 * (5 - 0.3)), pytest.approx(5 - 0.3)]
-
-
-def test_tokens_of_a_real_tokenizer() -> None:
-    """Texts through the backbone's own tokenizer: what is paid decodes to text inside the segment."""
-    policy, rng, paid = policies.load("tiny"), Random(1), 0
-    for _ in range(300):
-        text = generated(rng)
-        ids = [*policy.tokenizer(text, add_special_tokens=False).input_ids, min(policy.end_ids)]
-        if policy._decode(ids) != text:
-            continue
-        said = Reply(TURN, text, (1,), tuple(ids), (0.0,) * len(ids), policy._ends(ids, text))
-        spans = tuple(c.span for c in rankings.critiques(text, 3, 1))
-        sample = said.earns({"critique": 1.0}, None, {"critique": spans})
-        starts = (0, *said.ends)
-        for i, owner in enumerate(owners(sample)):
-            if owner:
-                paid += 1
-                assert any(start <= starts[i] and said.ends[i] <= end for start, end in spans)
-    assert paid > 1000

@@ -3,10 +3,11 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import Mock
 
 import pytest
 
-from coevolve import config, policies
+from coevolve import config, policies, record
 from coevolve.__main__ import main
 from coevolve.driver import Batched
 from coevolve.engines import Switch
@@ -33,8 +34,7 @@ class Judge(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        model = {"id": "judge-1", "object": "model", "created": 0, "owned_by": "us"}
-        self.answer({"object": "list", "data": [model]})
+        self.answer({"data": [{"id": "judge-1"}]})
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -44,11 +44,8 @@ class Judge(BaseHTTPRequestHandler):
         if len(self.server.seen) <= self.server.failures:
             self.answer({"error": {"message": "busy"}}, 503)
             return
-        message = {"role": "assistant", "content": "<score>8</score>"}
-        choice = {"index": 0, "message": message, "finish_reason": self.server.reason}
-        about = {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"]}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-        self.answer({**about, "choices": [choice], "usage": usage})
+        choice = {"message": {"content": "<score>8</score>"}, "finish_reason": self.server.reason}
+        self.answer({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
 
 
 @pytest.fixture
@@ -123,18 +120,17 @@ def test_settings_that_are_not_allowed_are_named(server, monkeypatch, name, valu
         ServedPolicy(server.address, "judge")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("#judge-1>#nope", "the server has judge-1, not 'nope'"),
-        ("#judge-1>", "must end in #MODEL"),
-        (":{port}>:1", "no server answers at http://127.0.0.1:1/v1"),
-    ],
-)
-def test_a_wrong_address_is_one_line_before_anything_starts(server, change, said):
-    old, new = change.format(port=server.server_port).split(">")
+ADDRESSES = [  # what is written for what, and the line
+    ("#judge-1", "#nope", "the server has judge-1, not 'nope'"),
+    ("#judge-1", "#", "must end in #MODEL"),
+    (":{port}", ":1", "no server answers at http://127.0.0.1:1/v1"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), ADDRESSES)
+def test_a_wrong_address_is_one_line_before_anything_starts(server, old, new, said):
     with pytest.raises(ValueError) as error:
-        policies.load(server.address.replace(old, new), "judge")
+        policies.load(server.address.replace(old.format(port=server.server_port), new), "judge")
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
@@ -148,13 +144,10 @@ def test_mae_runs_with_a_judge_at_an_address_and_pays_by_its_scores(server, tmp_
     out = train(run)
     asked = [seen["messages"][-1]["content"] for seen in server.seen]
     assert asked and all(text.startswith("judge<question>") for text in asked)
-    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if row["step"]]
-    assert len(rows) == 2 and all(row["requests/judge"] for row in rows), "each step has its own costs"
-    assert sum(row["requests/judge"] for row in rows) == len(asked)
-    assert sum(row["tokens_in/judge"] for row in rows) == 7 * len(asked)
-    rows = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
-    samples = [sample for row in rows for sample in row["samples"]]
+    metrics = record.read(out).query("step > 0")
+    assert len(metrics) == 2 and all(metrics["requests/judge"]), "each step has its own costs"
+    assert metrics["requests/judge"].sum() == len(asked) and metrics["tokens_in/judge"].sum() == 7 * len(asked)
+    samples = [sample for samples in record.read(out, "episodes")["samples"] for sample in samples]
     assert {sample["policy"] for sample in samples} == {"shared"}, "what the server said is not trained on"
     solved = [s for s in samples if s["role"] == "solver" and s["text"].count("</answer>") == 1]
     assert solved and all(s["reward"] == pytest.approx((7 / 9 + 1) / 2) for s in solved)
@@ -174,22 +167,13 @@ def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp
     assert said.startswith("coevolve: policy 'judge'") and said.endswith("goes on from the last checkpoint")
 
 
-class Slow(Batched):
-    """An engine elsewhere that notes when it is asked."""
-
-    remote, polls = True, 0
-
-    def poll(self):
-        self.polls += 1
-        return super().poll()
-
-
 def test_who_is_ready_does_not_wait_for_a_server():
-    slow, quick = (cls(lambda turns, cls=cls: [Reply(t, cls.__name__) for t in turns]) for cls in (Slow, Batched))
+    slow, quick = (Batched(lambda turns, name=name: [Reply(t, name) for t in turns]) for name in ("slow", "quick"))
+    slow.remote, slow.poll = True, Mock(wraps=slow.poll)
     switch = Switch({"judge": slow, "shared": quick})
     first, second = switch.submit(turn()), switch.submit(Turn("solver", ()))
-    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "Batched")] and slow.polls == 0
-    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "Slow")]
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "quick")] and not slow.poll.called
+    assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "slow")]
     assert switch.costs() == {} and switch.poll() == []
     switch.sleep(), switch.sync(), switch.close()
     with pytest.raises(ValueError, match=r"policy of a turn must be one of judge, shared, got 'other'"):

@@ -1,22 +1,20 @@
 """Inference set-ups with scripted replies: who reads what, who votes, what is counted."""
 
-import json
 import re
 from itertools import cycle
-from pathlib import Path
 
 import pytest
-from scripted import Scripted, texts
+from core.conftest import CORPUS, Scripted, prompts
 
-from coevolve import prompts, setups
+from coevolve import setups
 from coevolve.driver import Steps, play
 from coevolve.held_out import score
 from coevolve.method import Method
 from coevolve.papers.spice import SPICE
+from coevolve.prompts import text
 from coevolve.setups import SETUPS, Room, majority
 from coevolve.types import Outcome, Reply, Role, Turn
 
-SAMPLES = Path(__file__).parents[1] / "data" / "hostile_strings.jsonl"
 HEAD = "<question>1+1</question>"
 
 
@@ -36,16 +34,14 @@ def shows(*solutions: object) -> list[str]:
     return [f"<solution>\\boxed{{{solution}}}</solution>" for solution in solutions]
 
 
-def walk(
-    name: str, *waves: list[str], speak: str = "a", prompt: str = "compact", **numbers: int
-) -> tuple[list[list[Turn]], Outcome]:
+def walk(name: str, *waves: list[str], speak="a", prompt="compact", **numbers) -> tuple[list[list[Turn]], Outcome]:
     """Answer wave after wave of a set-up by hand; return what was asked in each and how it ended."""
     room = Room(Solve(prompt=prompt), "1+1", tuple(speak), 0.3)
     steps, asked = Steps(SETUPS[name](room, **numbers), Scripted()), []
     for wave in waves:
         asked.append(steps.asked)
         steps.answer(wave)
-    assert steps.outcome is not None, f"still asking {texts(steps.asked)}"
+    assert steps.outcome is not None, f"still asking {prompts(steps.asked)}"
     return asked, steps.outcome
 
 
@@ -54,25 +50,22 @@ def policies(asked: list[list[Turn]]) -> list[str]:
     return ["".join(turn.policy for turn in wave) for wave in asked]
 
 
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        (["1", "2", "2"], ("2", 2)),
-        (["2", "1", "1", "2"], ("2", 2)),  # a tie: the one seen first
-        ([None, None, "3"], ("3", 1)),  # unreadable answers do not vote, though there are more of them
-        ([None, None], (None, 0)),
-        ([], (None, 0)),
-        (["", None, None], ("", 1)),  # empty is an answer, None is not
-        (["01", "1", "1"], ("1", 2)),  # texts, not numbers
-    ],
-)
-def test_majority(answers: list[str | None], expected: tuple[str | None, int]) -> None:
-    assert majority(answers) == expected
+def test_majority() -> None:
+    votes = {
+        ("1", "2", "2"): ("2", 2),
+        ("2", "1", "1", "2"): ("2", 2),  # a tie: the one seen first
+        (None, None, "3"): ("3", 1),  # unreadable answers do not vote, though there are more of them
+        (None, None): (None, 0),
+        (): (None, 0),
+        ("", None, None): ("", 1),  # empty is an answer, None is not
+        ("01", "1", "1"): ("1", 2),  # texts, not numbers
+    }
+    assert {answers: majority(answers) for answers in votes} == votes
 
 
 def test_vanilla_asks_once_and_reads_only_the_solvers_own_form() -> None:
     (asked,), outcome = walk("vanilla", says(2))
-    assert texts(asked) == ["solve 1+1"] and outcome.samples == []
+    assert prompts(asked) == ["solve 1+1"] and outcome.samples == []
     assert outcome.facts == {"answer": "2", "finished": True, "tokens_in": 0, "tokens_out": 0}
     assert walk("vanilla", ["\\boxed{2}"])[1].facts["answer"] is None
 
@@ -80,7 +73,7 @@ def test_vanilla_asks_once_and_reads_only_the_solvers_own_form() -> None:
 def test_consistency_takes_the_majority_of_five_samples_of_the_agents_in_turn() -> None:
     said = [*says(3), "?", *says(2, 2, 3)]
     (asked,), outcome = walk("consistency", said, speak="ab")
-    assert texts(asked) == ["solve 1+1"] * 5
+    assert prompts(asked) == ["solve 1+1"] * 5
     assert policies([asked]) == ["ababa"] and len({turn.key for turn in asked}) == 5  # so that the samples differ
     assert outcome.facts["answer"] == "3" and outcome.facts["votes"] == 2, "ties go to the first"
     assert outcome.facts["answers"] == ["3", None, "2", "2", "3"]
@@ -91,12 +84,11 @@ def test_debate_shows_everybody_the_others_last_solutions() -> None:
     last = ["\\boxed{4}", "\\boxed{5}", "none"]
     asked, outcome = walk("debate", says(1, 2, 3), last, [*says(7), "x", *says(8)], seats=3)
     one, two, three = shows(1, 2, 3)
-    assert texts(asked[0]) == ["solve 1+1"] * 3
-    assert texts(asked[1]) == [
-        f"solve box{HEAD}" + "\n".join(order) for order in ([one, two, three], [two, one, three], [three, one, two])
-    ]
+    assert prompts(asked[0]) == ["solve 1+1"] * 3
+    orders = [one, two, three], [two, one, three], [three, one, two]
+    assert prompts(asked[1]) == [f"solve box{HEAD}" + "\n".join(order) for order in orders]
     four, five = shows(4, 5)
-    assert texts(asked[2])[1] == f"solve box{HEAD}" + "\n".join([five, four, "<solution>none</solution>"])
+    assert prompts(asked[2])[1] == f"solve box{HEAD}" + "\n".join([five, four, "<solution>none</solution>"])
     assert outcome.facts["answers"] == ["7", None, "8"] and outcome.facts["answer"] == "7"
     assert walk("debate", *[says(2) * 4] * 3)[1].facts["votes"] == 4, "four seats and three rounds"
 
@@ -110,7 +102,7 @@ def test_later_rounds_speak_with_the_policy_temperature_and_length_of_their_seat
 
 def test_full_prompts_show_solutions_whole() -> None:
     asked, _ = walk("debate", says(1, 2), ["\\boxed{1}"] * 2, seats=2, rounds=2, prompt="full")
-    first = texts(asked[1])[0]
+    first = prompts(asked[1])[0]
     assert "Your own last solution:\n<solution>so <answer>1</answer></solution>\n" in first
     assert "other agents' last solutions:\n<solution>so <answer>2</answer></solution>\n" in first
 
@@ -118,7 +110,7 @@ def test_full_prompts_show_solutions_whole() -> None:
 def test_self_refine_criticises_and_solves_again_three_times_with_one_policy() -> None:
     said = says(0), ["1: wrong"], ["\\boxed{1}"], ["2: wrong"], ["\\boxed{2}"], ["2: right"], ["\\boxed{3}"]
     asked, outcome = walk("self_refine", *said, speak="ab")
-    prompt, (zero, one, two) = [texts(wave)[0] for wave in asked], shows(0, 1, 2)
+    prompt, (zero, one, two) = [prompts(wave)[0] for wave in asked], shows(0, 1, 2)
     first = f"{zero}\n<evaluation>1: wrong</evaluation>"
     second, third = f"{one}\n<evaluation>2: wrong</evaluation>", f"{two}\n<evaluation>2: right</evaluation>"
     assert prompt[1] == f"evaluate{HEAD}{zero}" and prompt[2] == f"solve box{HEAD}{first}"
@@ -142,16 +134,16 @@ def test_autogen_goes_on_otherwise_for_at_most_three_solutions(verdict: str) -> 
     asked, outcome = walk("autogen", says(0), [verdict], says(1), [verdict], says(2), speak="ab")
     assert policies(asked) == ["a", "b", "a", "b", "a"] and outcome.facts["answers"] == ["0", "1", "2"]
     zero, one = shows(0, 1)
-    assert texts(asked[3]) == [f"evaluate{HEAD}{zero}\n<evaluation>{verdict}</evaluation>{one}"]
+    assert prompts(asked[3]) == [f"evaluate{HEAD}{zero}\n<evaluation>{verdict}</evaluation>{one}"]
 
 
 def test_top_ranked_gives_the_answer_that_the_final_rankings_put_first() -> None:
     proposals, reviews = ["ANSWER: 1", "ANSWER: 2", "ANSWER: 3"], ["<initial_ranking></initial_ranking>"] * 3
-    revised = [f"<revised_solution>ANSWER: {text}</revised_solution>" for text in ("4", "5", "")]
-    verdicts = [f"<final_ranking>{text}</final_ranking>" for text in ("Agent 1 > Agent 2", "", "Agent 1 > Agent 0")]
+    revised = [f"<revised_solution>ANSWER: {answer}</revised_solution>" for answer in ("4", "5", "")]
+    verdicts = [f"<final_ranking>{votes}</final_ranking>" for votes in ("Agent 1 > Agent 2", "", "Agent 1 > Agent 0")]
     asked, outcome = walk("top_ranked", proposals, reviews, revised, verdicts, speak="ab", seats=3)
     assert policies(asked) == ["aba"] * 4 and {turn.temperature for turn in asked[3]} == {0.3}
-    assert all(HEAD in text for wave in asked for text in texts(wave))
+    assert all(HEAD in prompt for wave in asked for prompt in prompts(wave))
     assert outcome.facts["answers"] == ["4", "5", None]
     assert outcome.facts["answer"] == "5"  # agent 1 won both of its comparisons
     assert outcome.facts["scores"][1] > 0.5 > outcome.facts["scores"][0] == outcome.facts["scores"][2]
@@ -171,11 +163,9 @@ def test_every_setup_earns_nothing_and_adds_up_what_all_its_replies_cost(name: s
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_no_reply_breaks_a_setup(name: str) -> None:
-    samples = [json.loads(line)["input"] for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
-    hostile = [sample for sample in samples if isinstance(sample, str)]
-    assert len(hostile) > 90
+    hostile = [entry["input"] for entry in CORPUS if isinstance(entry["input"], str)]
     told = cycle(hostile)
-    episodes = [SETUPS[name](Room(method, "1+1")) for method in (Solve(), SPICE()) for _ in hostile[::4]]
+    episodes = [SETUPS[name](Room(method, "1+1")) for method in (Solve(), SPICE()) for _ in hostile[::8]]
     outcomes = play(episodes, Scripted(lambda turn: next(told)))
     assert all(o.facts["answer"] is None or isinstance(o.facts["answer"], str) for o in outcomes)
 
@@ -194,12 +184,14 @@ def test_a_users_mistakes_are_one_line() -> None:
         Room(two, "1+1")
 
 
-@pytest.mark.parametrize("role", ["feedback", "proxy", "revision", "debate"])
-def test_compact_prompts_are_known_to_the_backbone_and_full_ones_have_what_the_readers_need(role: str) -> None:
-    known = {"feedback": "evaluation", "proxy": "evaluation", "revision": "solution", "debate": "solution"}[role]
-    ours, trained = prompts.text("setups", role, "compact"), prompts.text("comas", known, "compact")
+KNOWN = {"feedback": "evaluation", "proxy": "evaluation", "revision": "solution", "debate": "solution"}
+
+
+@pytest.mark.parametrize(("role", "known"), KNOWN.items())
+def test_compact_prompts_are_known_to_the_backbone_and_full_ones_suit_the_readers(role: str, known: str) -> None:
+    ours, trained = text("setups", role, "compact"), text("comas", known, "compact")
     assert re.sub(r"\{own\}\n\{others\}", "{discussion}", ours) == trained.replace("{problem}", "{question}")
-    text = prompts.text("setups", role)
-    assert ("\\boxed{...}" in text) == (role in ("revision", "debate"))
-    assert ("verdict: right\nverdict: wrong" in text) == (role == "proxy")
-    assert "{question}" in text
+    full = text("setups", role)
+    assert ("\\boxed{...}" in full) == (role in ("revision", "debate"))
+    assert ("verdict: right\nverdict: wrong" in full) == (role == "proxy")
+    assert "{question}" in full

@@ -3,13 +3,10 @@
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from scripted import Scripted
+from core.conftest import Scripted
 
 from coevolve import policies
 from coevolve.held_out import score, tally
@@ -21,26 +18,20 @@ from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
 
 
-@dataclass(frozen=True)
-class Sum:
-    """A held-out question whose answer is its first number."""
-
-    question: str
-    temperature: float | None = None
-    misconception: str | None = "wrong"
-    family: str = "sums"
-    level: int | None = 2
-    split: str = "test"
+def sums(question: str, temperature=None, misconception="wrong", level=2) -> SimpleNamespace:
+    """A held-out item whose answer is its first number."""
+    given = {"temperature": temperature, "misconception": misconception, "level": level}
+    return SimpleNamespace(question=question, family="sums", split="test", **given)
 
 
 class Sums:
     """A world that knows these answers, and nothing about the question 9+0."""
 
-    def grade(self, pairs: Sequence[tuple[Sum, str | None]]) -> list[bool | None]:
+    def grade(self, pairs: Sequence[tuple[SimpleNamespace, str | None]]) -> list[bool | None]:
         return [None if item.question == "9+0" else answer == item.question[0] for item, answer in pairs]
 
 
-SIX = [Sum(f"{number}+0") for number in range(1, 7)]
+SIX = [sums(f"{number}+0") for number in range(1, 7)]
 ADDS = MAE(world=Sums())
 
 
@@ -66,7 +57,7 @@ def test_score_verifies_exactly_under_every_setup(name: str) -> None:
 
 
 def test_a_row_says_what_was_asked_and_what_came_back() -> None:
-    rows = score(oracle(), ADDS, [Sum("9+0", misconception=None, level=None), SIX[0]])
+    rows = score(oracle(), ADDS, [sums("9+0", misconception=None, level=None), SIX[0]])
     assert sorted(["stage", *rows[1]]) == sorted(SCORE_FIELDS)
     assert [*rows[1].values()] == ["vanilla", "sums", "test", 2, 1, "1+0", 1, 0, "1", True, 1, 2]
     assert (rows[0]["correct"], rows[0]["misconception"], rows[0]["level"]) == (None, 0, None)
@@ -81,22 +72,18 @@ def test_score_deals_items_to_policies_in_turn() -> None:
     assert "".join(turn.policy for turn in engine.asked) == "ababa" + "babab"
 
 
-@pytest.mark.parametrize(
-    ("setup", "own", "told", "heat"),
-    [
-        ("vanilla", None, None, 0.0),
-        ("consistency", None, None, 0.7),
-        ("vanilla", 0.6, None, 0.6),  # the item's paper evaluates it so
-        ("vanilla", 0.6, 1.0, 1.0),
-        ("debate", None, 0.0, 0.0),
-    ],
-)
-def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise(
-    setup: str, own: float | None, told: float | None, heat: float
-) -> None:
-    engine = oracle()
-    score(engine, ADDS, [Sum("1+0", own)], setup, temperature=told)
-    assert {turn.temperature for turn in engine.asked} == {heat}
+def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise() -> None:
+    heats = {  # the set-up, the item's own temperature (its paper evaluates it so), the caller's
+        ("vanilla", None, None): 0.0,
+        ("consistency", None, None): 0.7,
+        ("vanilla", 0.6, None): 0.6,
+        ("vanilla", 0.6, 1.0): 1.0,
+        ("debate", None, 0.0): 0.0,
+    }
+    for (setup, own, told), heat in heats.items():
+        engine = oracle()
+        score(engine, ADDS, [sums("1+0", own)], setup, temperature=told)
+        assert {turn.temperature for turn in engine.asked} == {heat}, (setup, own, told)
 
 
 def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> None:
@@ -116,12 +103,8 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
 def test_the_limit_of_compact_prompts_grows_with_the_seats() -> None:
     assert [limit(seats=seats) for seats in (1, 2, 4, 5, 8)] == [64, 64, 64, 128, 320]
     assert limit("full", 8) == LIMITS["full"] == 4096
-    for options, most in (
-        ({}, 64),
-        ({"seats": 8}, 320),
-        ({"seats": 8, "max_tokens": 9}, 9),
-        ({"prompt": "full"}, 4096),
-    ):
+    limits = (({}, 64), ({"seats": 8}, 320), ({"seats": 8, "max_tokens": 9}, 9), ({"prompt": "full"}, 4096))
+    for options, most in limits:
         engine = Scripted(lambda turn: "")
         ask(engine, "3+4", "top_ranked", **options)
         assert {turn.max_tokens for turn in engine.asked} == {most}
@@ -155,13 +138,3 @@ def test_the_embedded_backbone_speaks_every_setup(name: str) -> None:
     facts = ask(policy, questions, setup=name)
     assert sum(fact["answer"] is not None for fact in facts) >= 7
     assert facts == ask(policy, questions, setup=name)  # keyed noise
-
-
-def test_the_evaluation_notebook_runs(tmp_path: Path) -> None:
-    at = Path(__file__).parents[2] / "notebooks" / "evaluate.ipynb"
-    notebook = nbformat.read(at, 4)
-    (cell,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    cell.source += f"\nitems, out = 1, {str(tmp_path / 'table')!r}"
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(at.parent)}}).execute()
-    table = (tmp_path / "table" / "table.md").read_text(encoding="utf-8")
-    assert "iny world" in table and all(name in table for name in SETUPS)

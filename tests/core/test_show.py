@@ -1,27 +1,20 @@
 """Notebook HTML: text from a model is shown and never interpreted; only tags an untrusted notebook keeps."""
 
 import html
-import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+from core.conftest import corpus
 
 from coevolve import show
 from coevolve.credit import segment_centred
-from coevolve.show_segments import conversation, legend, paid
 from coevolve.types import Outcome, Reply, Sample, Turn
 
-LINES = (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").read_text("utf-8").splitlines()
-HOSTILE = [line["input"] for line in map(json.loads, LINES) if line["kind"] == "html_text"]
-HOSTILE += [
-    "\u202eevil\u2066",
-    "a\x00b\x9bc\u2028d\ud800",
-    'x" onmouseover="window.PWNED=1',
-    "```\n<b>\n````",
-    "$x$ &lt;",
-]
+HOSTILE = [entry.values[0]["input"] for entry in corpus("html_text")]
+HOSTILE += ["\u202eevil\u2066", "a\x00b\x9bc\u2028d\ud800", "```\n<b>\n````", "$x$ &lt;"]
+HOSTILE += ['x" onmouseover="window.PWNED=1']
 TAGS = set("div details summary table tr th td pre span sup b code p".split())
 STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
 STYLES |= {"border-bottom", "max-width"}
@@ -57,21 +50,14 @@ def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
     return Reply(turn, text, ids=ids, ends=tuple(range(1, len(text) + 1)), **extra)
 
 
-def everything(text: str) -> list[show.Shown]:
-    reply = spoken(text, role=text or "solver")
-    sample = reply.earns({text: 0.5, "b": None}, group=text)
-    return [
-        show.turns([reply.turn]),
-        show.replies([reply], [sample]),
-        show.outcome(Outcome([sample], facts={text: text, "list": [text]})),
-        show.credit(sample, [1.0] * len(text)),
-        conversation([sample], [[0.5] * len(text)], title=text),
-    ]
-
-
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
-    for shown in everything(text):
+    reply = spoken(text, role=text or "solver")
+    sample = reply.earns({text: 0.5, "b": None}, group=text)
+    outcome = Outcome([sample], facts={text: text, "list": [text]})
+    made = [show.turns([reply.turn]), show.replies([reply], [sample]), show.outcome(outcome)]
+    made += [show.credit(sample, [1.0] * len(text)), show.conversation([sample], [[0.5] * len(text)], title=text)]
+    for shown in made:
         page = Page(shown._repr_html_())
         assert page.tags <= TAGS and not page.open
         assert {name for name, _ in page.attributes} <= {"open", "style", "title"}
@@ -132,41 +118,34 @@ TEXT = "a<b>&é🙂 c"
 
 
 def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
-    ids = tuple(range(len(TEXT) + 1))
-    reply = Reply(Turn(role, ()), TEXT, (1,), ids, (0.0,) * len(ids), (*range(1, len(TEXT) + 1), len(TEXT)))
+    said = spoken(TEXT, role)
+    reply = replace(said, ids=tuple(range(len(TEXT) + 1)), ends=(*said.ends, len(TEXT)))
     spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
     return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
 
 
 def test_every_token_is_shown_once_with_its_segment_reward_and_advantage() -> None:
-    shown = paid(sample(), [0.25, 0.25, 0.25, *[None] * 7])
-    notes = [html.unescape(title) for title in re.findall(r'title="([^"]*)"', shown.html)]
-    assert len(notes) == 10
-    assert notes[0] == "token 0: critique, reward +0.5, advantage +0.25"
-    assert notes[3] == "token 3: no segment, advantage masked"
-    assert notes[5] == "token 5: initial_ranking, reward masked, advantage masked"
-    assert html.unescape(re.sub(r"<[^>]*>", "", shown.html)) == TEXT + "▯"
-    assert shown.text == "[critique +0.5: a<b]>&[initial_ranking masked: é🙂] c▯"
+    shown = show.credit(sample(), [0.25, 0.25, -0.5, *[None] * 7])
+    assert '"token 0, id 0, credit +0.25"' in shown.html and '"token 3, id 3, credit masked"' in shown.html
+    assert html.unescape("".join(re.findall(r"<span[^>]*>(.*?)</span>", shown.html, re.DOTALL))) == TEXT + "▯"
+    head, _, text = shown.text.partition("\n    ")
+    assert "reward critique +0.5, initial_ranking masked · full colour is 0.5" in head
+    assert text == "[critique +]a<[critique -]b[no segment]>&[initial_ranking masked]é🙂[no segment] c▯"
+    assert re.findall(r"<sup>(.*?)</sup>", shown.html) == re.findall(r"\[(.*?)\]", text)
     spans = re.findall(r"<span[^>]*>", shown.html)
-    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid segments are filled"
-    assert ["dotted" in span for span in spans] == [False] * 5 + [True] * 2 + [False] * 3, "masked ones underlined"
+    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid tokens are filled"
+    assert ["dotted" in span for span in spans] == [False] * 3 + [True] * 7, "masked ones underlined"
 
 
 def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
     samples = [sample(role, reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
-    shown = conversation(samples, segment_centred(samples), "two & two")
+    shown = show.conversation(samples, segment_centred(samples), "two & two")
     assert shown.html.count("<tr>") == 3 and shown.html.count("<td") == 9 and "two &amp; two" in shown.html
-    assert "critique, reward +1, advantage +0.5" in shown.html and "advantage -0.5" in shown.html
+    assert "id 0, credit +0.5" in shown.html and "id 0, credit -0.5" in shown.html
     assert shown.text.splitlines()[0] == "two & two"
-    assert "agent 1, verdict: reward critique +1, initial_ranking masked" in shown.text
-    assert list(legend(samples)) == ["critique", "initial_ranking"]
+    assert "agent 1, verdict" in shown.text and "10 tokens · reward critique +1, initial_ranking masked" in shown.text
 
 
-def test_a_plain_reward_is_one_segment_and_lengths_must_agree() -> None:
-    shown = paid(sample().reply.earns(1.0), [1.0] * 10)
-    assert "whole reply, reward +1" in shown.html and shown.text.startswith("[whole reply +1: ")
-    for wrong in (1, 11):
-        with pytest.raises(ValueError, match=f"10 tokens, {wrong} values"):
-            paid(sample(), [0.0] * wrong)
+def test_every_sample_of_a_conversation_needs_its_advantages() -> None:
     with pytest.raises(ValueError, match="1 samples, 0 lists"):
-        conversation([sample()], [])
+        show.conversation([sample()], [])

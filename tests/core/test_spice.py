@@ -1,17 +1,14 @@
 """SPICE against the paper, by hand: Algorithm 1, Equations 1 to 5, the ablations, and who reads what."""
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
-from core.conftest import by_hand, earned, prompts, scripted, text
+from core.conftest import boxes, by_hand, earned, free, mcq, prompts, scripted, text
 from pytest import approx
 
-from coevolve import policies
-from coevolve.driver import Batched, play
 from coevolve.papers.spice.method import SPICE, subsample
 from coevolve.papers.spice.reading import ANSWER_TYPES, FAULTS, Question
 from coevolve.types import Reply, Turn
@@ -23,18 +20,6 @@ NEVER = math.exp(-3.125)  # at p = 0 and 1: (1/4)^2 / 0.02
 FREE = '{"suitable_for_mcq": false, "suitable_for_free_form": true, "best_answer_type": "Integer", "reason": "x"}'
 CHOICE = '{"suitable_for_mcq": true, "suitable_for_free_form": false, "best_answer_type": null, "reason": "x"}'
 DOCUMENT = "Mars has two small moons and a thin sky."
-
-
-def task(question: str, answer: object, kind: str = "Integer") -> str:
-    return json.dumps({"question": question, "answer": answer, "answer_type": kind})
-
-
-def choice(question: str, letter: str) -> str:
-    return json.dumps({"multiple_choice_question": question, "multiple_choice_correct": letter})
-
-
-def box(*answers: object) -> list[str]:
-    return [f"so \\boxed{{{answer}}}" for answer in answers]
 
 
 @pytest.fixture
@@ -51,9 +36,9 @@ def spice(corpus: str = "both", **fields) -> SPICE:
 def always(turn: Turn) -> str:
     """A Challenger that asks a new sum each time, and a Reasoner that is right half the time."""
     if turn.role != "reasoner":
-        return FREE if turn.role == "format" else task(f"{turn.key[-1]} and {turn.key[-1]}?", 2 * turn.key[-1])
+        return FREE if turn.role == "format" else free(f"{turn.key[-1]} and {turn.key[-1]}?", 2 * turn.key[-1])
     number = int(text(turn).removeprefix("solve box<question>").split(" ")[0])
-    return box(2 * number if turn.key[-1] % 2 else 0)[0]
+    return boxes(2 * number if turn.key[-1] % 2 else 0)[0]
 
 
 def test_a_whole_episode_by_hand(mars: str) -> None:
@@ -62,12 +47,11 @@ def test_a_whole_episode_by_hand(mars: str) -> None:
     steps.answer([FREE])
     assert prompts(steps.asked) == [f"<doc>{DOCUMENT}</doc>ask Integer"] * 4  # 6
     assert len({turn.key for turn in steps.asked}) == 4, "four different samples"
-    steps.answer(
-        [task("Moons of Mars?", 2), "no json", task("Moons of Earth?", "1"), task("Is it?", 3, "Boolean")]
-    )  # 7
+    wrong = free("Is it?", 3, "Boolean")
+    steps.answer([free("Moons of Mars?", 2), "no json", free("Moons of Earth?", "1"), wrong])  # 7
     asked = ["Moons of Mars?"] * 4 + ["Moons of Earth?"] * 4
     assert prompts(steps.asked) == [f"solve box<question>{question}</question>" for question in asked]  # 9
-    steps.answer([*box(2, "2.0", 3), "2", *box(1, 2, 0), "none"])
+    steps.answer([*boxes(2, "2.0", 3), "2", *boxes(1, 2, 0), "none"])
     outcome, facts = steps.outcome, steps.outcome.facts
     # the first task is solved twice of four (2.0 is 2, a bare 2 is no answer), the second once
     assert earned(outcome, "challenger") == [1.0, -0.1, approx(QUARTER), -0.1]  # 10-13
@@ -86,7 +70,7 @@ def test_a_whole_episode_by_hand(mars: str) -> None:
 
 
 def test_the_task_for_the_reasoner_is_any_valid_one(mars: str) -> None:
-    waves = [FREE], [task("A?", 1), "x", task("B?", 1), task("C?", 1)], box(*[1] * 12)
+    waves = [FREE], [free("A?", 1), "x", free("B?", 1), free("C?", 1)], boxes(*[1] * 12)
     chosen = Counter(by_hand(spice(mars), *waves, seed=seed).outcome.facts["question"] for seed in range(60))
     assert set(chosen) == {"A?", "B?", "C?"} and min(chosen.values()) > 8
 
@@ -95,9 +79,9 @@ def test_multiple_choice_by_hand(mars: str) -> None:
     steps = by_hand(spice(mars), [CHOICE])
     assert prompts(steps.asked) == [f"<doc>{DOCUMENT}</doc>ask mcq"] * 4
     question = "Moons? A) 1 B) 2 C) 3 D) 4"
-    steps.answer([choice(question, "B"), choice(question, "E"), choice("Moons? A) 1 B) 1 C) 3 D) 4", "B"), ""])
+    steps.answer([mcq(question, "B"), mcq(question, "E"), mcq("Moons? A) 1 B) 1 C) 3 D) 4", "B"), ""])
     assert prompts(steps.asked) == [f"solve box<question>{question}</question>"] * 4
-    steps.answer(box("B", "2", "(b)", "C"))
+    steps.answer(boxes("B", "2", "(b)", "C"))
     assert earned(steps.outcome, "challenger") == [1.0, -0.1, -0.1, -0.1], "the letter counts, not the option"
     assert earned(steps.outcome, "reasoner") == [1.0, 0.0, 1.0, 0.0] and steps.outcome.facts["mcq"] == 1.0
 
@@ -105,8 +89,8 @@ def test_multiple_choice_by_hand(mars: str) -> None:
 def test_attempts_come_in_chunks_until_one_is_valid_or_none_is_left(mars: str) -> None:
     steps = by_hand(spice(mars, attempts=10), [FREE], ["x"] * 4, ["y"] * 4)
     assert len(steps.asked) == 2, "N is reached"
-    steps.answer(["z", task("Moons?", 2)])
-    steps.answer(box(2, 2, 3, 3))
+    steps.answer(["z", free("Moons?", 2)])
+    steps.answer(boxes(2, 2, 3, 3))
     # 1 of 10 valid: 0.4 of four rounds to none, and at least one is kept
     assert sorted(earned(steps.outcome, "challenger")) == [-0.1, -0.1, -0.1, 1.0]
     assert steps.outcome.facts["attempts"] == 10 and steps.outcome.facts["valid"] == approx(0.1)
@@ -142,13 +126,13 @@ def test_an_unreadable_choice_of_the_form_is_random_and_counted(mars: str) -> No
     assert all(outcome.facts["format_unreadable"] == 1.0 for outcome in outcomes)
 
 
-@pytest.mark.parametrize(
-    ("types", "reply", "asked"),
-    [
-        (("free",), FREE, "Integer"), (("free",), CHOICE, "String"), (("mcq", "free"), CHOICE, "mcq"),
-        (("mcq", "free"), FREE.replace('"Integer"', "null"), "String"),
-    ],
-)  # fmt: skip
+ASKED = [
+    (("free",), FREE, "Integer"), (("free",), CHOICE, "String"), (("mcq", "free"), CHOICE, "mcq"),
+    (("mcq", "free"), FREE.replace('"Integer"', "null"), "String"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("types", "reply", "asked"), ASKED)
 def test_the_task_types_of_table_3(mars: str, types: tuple[str, ...], reply: str, asked: str) -> None:
     steps = by_hand(spice(mars, task_types=types), [reply])
     assert text(steps.asked[0]).endswith(f"ask {asked}")
@@ -160,7 +144,7 @@ TABLE_4 = {"variance": (QUARTER, NEVER), "absolute_zero": (0.75, 0.0), "threshol
 
 @pytest.mark.parametrize(("kind", "paid"), TABLE_4.items())
 def test_the_rewards_of_table_4_change_what_the_challenger_earns(mars: str, kind: str, paid: tuple) -> None:
-    waves = [FREE], [task("A?", 1), task("B?", 1), "x", "x"], box(1, 0, 0, 0, 0, 0, 0, 0)
+    waves = [FREE], [free("A?", 1), free("B?", 1), "x", "x"], boxes(1, 0, 0, 0, 0, 0, 0, 0)
     outcome = by_hand(spice(mars, reward=kind, penalty=-0.5), *waves).outcome
     assert earned(outcome, "challenger") == approx([*paid, -0.5, -0.5])
 
@@ -194,48 +178,47 @@ def test_the_corpora_of_table_2_change_what_is_read() -> None:
 
 def test_reused_answers_are_shared_and_save_turns(mars: str) -> None:
     for reuse, turns in ((False, 12), (True, 8)):
-        steps = by_hand(spice(mars, reuse=reuse), [FREE], [task("A?", 1), task("B?", 1), task("A?", 1), "x"])
+        steps = by_hand(spice(mars, reuse=reuse), [FREE], [free("A?", 1), free("B?", 1), free("A?", 1), "x"])
         assert len(steps.asked) == turns
-        steps.answer(box(1, 0, 0, 0, 1, 1, 1, 1, *[1, 1, 0, 0][: turns - 8]))
+        steps.answer(boxes(1, 0, 0, 0, 1, 1, 1, 1, *[1, 1, 0, 0][: turns - 8]))
         assert earned(steps.outcome, "challenger") == approx([QUARTER, NEVER, QUARTER if reuse else 1.0, -0.1])
 
 
 def test_what_could_not_be_scored_is_masked_and_never_paid_nothing(mars: str, monkeypatch) -> None:
     verdicts = {"1": Verdict("pass"), "2": Verdict("wrong"), "3": Verdict("timeout"), "?": Verdict("unscored")}
     monkeypatch.setattr("coevolve.papers.spice.method.verify", lambda kind, answer, gold: verdicts[answer])
-    said = [task("A?", 1), task("B?", 1), "x", "x"]
-    outcome = by_hand(spice(mars), [FREE], said, box("?", "?", "?", "?", 1, 2, "?", "?")).outcome
+    said = [free("A?", 1), free("B?", 1), "x", "x"]
+    outcome = by_hand(spice(mars), [FREE], said, boxes("?", "?", "?", "?", 1, 2, "?", "?")).outcome
     assert earned(outcome, "challenger") == [1.0, -0.1, -0.1], "the task without a verdict earns nothing at all"
     assert outcome.facts["question"] == "B?" and earned(outcome, "reasoner") == [1.0, 0.0]
     assert outcome.facts["unscored"] == approx(6 / 8)
-    outcome = by_hand(spice(mars), [FREE], [task("A?", 1), "x", "x", "x"], box(1, 3, 3, 3)).outcome
+    outcome = by_hand(spice(mars), [FREE], [free("A?", 1), "x", "x", "x"], boxes(1, 3, 3, 3)).outcome
     assert earned(outcome, "reasoner") == [1.0, 0.0, 0.0, 0.0], "a time-out of the answer is wrong"
 
 
 VERIFIED = [
-    ("Integer", 42, ("42", "42.0"), ("41", "24")), ("Float", 3.14, ("3.14",), ("3.2", "pi")),
-    ("Expression", "x^2-1", ("(x-1)(x+1)",), ("x^2+1",)), ("String", "Cat", ("cat",), ("act", "a cat")),
-    ("Boolean", "yes", ("Yes",), ("no",)), ("List", "a, b", ("a,b",), ("b, a",)),
+    ("Integer", "42", "42.0", "24"), ("Float", "3.14", "3.14", "3.2"), ("Expression", "x^2-1", "(x-1)(x+1)", "x^2+1"),
+    ("String", "Cat", "cat", "a cat"), ("Boolean", "yes", "Yes", "no"), ("List", "a, b", "a,b", "b, a"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "gold", "right", "wrong"), VERIFIED)
-def test_each_answer_type_has_its_verifier(kind: str, gold: object, right: tuple, wrong: tuple) -> None:
-    pairs = [(Question("Q?", str(gold), kind), answer) for answer in (*right, *wrong, None)]
-    expected = [True] * len(right) + [False] * (len(wrong) + 1)
-    assert SPICE().verify(pairs) == expected and (kind == "Expression" or spice().verify(pairs) == expected)
+def test_each_answer_type_has_its_verifier(kind: str, gold: str, right: str, wrong: str) -> None:
+    pairs = [(Question("Q?", gold, kind), answer) for answer in (right, wrong, None)]
+    assert SPICE().verify(pairs) == [True, False, False]
+    assert kind == "Expression" or spice().verify(pairs) == [True, False, False]
 
 
 def test_a_held_out_task_measures_its_challenger_and_trains_no_reasoner(mars: str) -> None:
     held = [item.question for item in tiny.items("test", 3, ("add",))]
     taught = next(q for q in ("30+7", "31+7", "32+7", "33+7") if tiny.split(q) == "train")
     for said, trained in ((held[:2], None), ([held[0], taught], taught), (["what is it?"], "what is it?")):
-        tasks = [task(question, 1) for question in said] + ["x"] * (4 - len(said))
-        outcome = by_hand(spice(mars), [FREE], tasks, box(*[1, 0] * (2 * len(said)))).outcome
+        tasks = [free(question, 1) for question in said] + ["x"] * (4 - len(said))
+        outcome = by_hand(spice(mars), [FREE], tasks, boxes(*[1, 0] * (2 * len(said)))).outcome
         assert earned(outcome, "challenger")[: len(said)] == [1.0] * len(said)
         assert outcome.facts.get("question") == trained
-    mixed = choice(f"{held[0]} A)1 B)2 C)3 D){tiny.read(held[0]).answer}", "D")
-    outcome = by_hand(spice(mars, task_types=("mcq",)), [mixed] * 4, box(*"DDAA" * 4)).outcome
+    mixed = mcq(f"{held[0]} A)1 B)2 C)3 D){tiny.read(held[0]).answer}", "D")
+    outcome = by_hand(spice(mars, task_types=("mcq",)), [mixed] * 4, boxes(*"DDAA" * 4)).outcome
     assert earned(outcome) == [("challenger", 1.0)] * 4
 
 
@@ -243,37 +226,18 @@ def test_a_held_out_task_measures_its_challenger_and_trains_no_reasoner(mars: st
 def test_who_reads_what_by_script(form: str) -> None:
     said = {"format": "SECRET 77"}
     method = spice(prompt=form)
-    outcomes, asked = scripted(method, lambda turn: said.get(turn.role, task("QUESTION?", 77)), range(20))
+    outcomes, asked = scripted(method, lambda turn: said.get(turn.role, free("QUESTION?", 77)), range(20))
     documents = {outcome.facts["document"] for outcome in outcomes}
     for turn in asked:
         if turn.role == "reasoner":
-            assert text(turn) == method.solver.prompt.replace("{question}", "QUESTION?"), (
-                "the question and nothing else"
-            )
+            assert text(turn) == method.solver.prompt.replace("{question}", "QUESTION?"), "and nothing else"
             assert "77" not in text(turn) and not any(document in text(turn) for document in documents)
         else:  # the template, the document and the answer type: nothing that anybody has said
             assert "SECRET" not in text(turn) and "QUESTION?" not in text(turn)
             assert any(document in text(turn) for document in documents)
 
 
-def test_who_reads_what_of_a_real_model() -> None:
-    policy, sent = policies.load("tiny"), []
-
-    def generate(turns: list[Turn]) -> list[Reply]:
-        sent.extend(policy.generate(turns, max_tokens=96))
-        return sent[-len(turns) :]
-
-    method = spice(reuse=True)
-    outcomes = play([method.observed(Random(seed)) for seed in range(12)], Batched(generate), (0, 1))
-    questions = {question for outcome in outcomes for question in outcome.facts["questions"]}
-    read = {text(reply.turn) for reply in sent if reply.turn.role == "reasoner"}
-    assert read == {method.solver.prompt.replace("{question}", question) for question in questions} and read
-    assert not any(outcome.facts["document"] in prompt for outcome in outcomes for prompt in read)
-    decoded = {policy.tokenizer.decode(r.prompt_ids) for r in sent if r.turn.role == "reasoner"}
-    assert len(decoded) == len(read) and not any("<doc>" in prompt for prompt in decoded)
-
-
-def test_templates_and_the_limits_of_documents(tmp_path: Path, monkeypatch) -> None:
+def test_templates_and_the_limits_of_documents(tmp_path: Path) -> None:
     chat, talk = SPICE(prompt="full"), SPICE(prompt="full", template="conversation")
     assert chat.solver.prompt != talk.solver.prompt and talk.solver.prompt.endswith("Assistant:")
     assert chat.solver.name == talk.solver.name == "reasoner" and chat.read_answer("a \\boxed{1} b \\boxed{2}") == "2"
@@ -286,11 +250,3 @@ def test_templates_and_the_limits_of_documents(tmp_path: Path, monkeypatch) -> N
     for step in range(1, 5):
         spice(snapshots=(2, 4)).after_step(step, kept.append)
     assert kept == ["snapshots/2", "snapshots/4"]
-
-    def load(*args, **options):
-        raise FileNotFoundError("no such data set")
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("datasets.load_dataset", load)
-    with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
-        spice("owner/gone").before_run()

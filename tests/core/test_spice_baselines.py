@@ -1,10 +1,9 @@
 """The baselines of SPICE's Table 1 by hand: R-Zero and Strong Challenger (Absolute Zero: test_azr)."""
 
-import json
 import math
 
 import pytest
-from scripted import begun, earned, text, texts
+from core.conftest import boxes, by_hand, earned, free, prompts, text
 
 from coevolve.advantages import task_relative
 from coevolve.baselines.spice import RZero, StrongChallenger, bleu, majority, shares
@@ -15,30 +14,26 @@ from tinyworld import tasks as tiny
 from tinyworld.oracle import TinyWorld
 
 
-def asks(*questions: str, kind: str = "String", answer: object = "x") -> list[str]:
-    return [json.dumps({"question": question, "answer": answer, "answer_type": kind}) for question in questions]
+def asks(*questions: str, answer: str = "x") -> list[str]:
+    return [free(question, answer, "String") for question in questions]
 
 
-def box(*answers: object) -> list[str]:
-    return [f"\\boxed{{{answer}}}" for answer in answers]
+def begin(*waves: list[str], seed: int = 0, **fields) -> Steps:
+    return by_hand(RZero(**fields), *waves, seed=seed, key=(5, 2))
 
 
-def begin(seed: int = 0, **fields) -> Steps:
-    return begun(RZero(**fields), seed, (5, 2))
-
-
-STRING = next(seed for seed in range(100) if text(begin(seed).asked[0]) == "ask String")
+STRING = next(seed for seed in range(100) if text(begin(seed=seed).asked[0]) == "ask String")
 
 
 def test_a_whole_episode_of_rzero_by_hand() -> None:
-    steps = begin(STRING)
+    steps = begin(seed=STRING)
     assert [turn.policy for turn in steps.asked] == ["challenger"] * 4
     questions = ["Who wrote it then?", "Which moon is large?", "Name a far away river"]
     first, second, third = asks(*questions)
     steps.answer([first, "x", second, third])
-    assert texts(steps.asked) == [f"solve box<question>{q}</question>" for q in questions for _ in range(5)]
+    assert prompts(steps.asked) == [f"solve box<question>{q}</question>" for q in questions for _ in range(5)]
     assert {turn.policy for turn in steps.asked} == {"solver"}
-    steps.answer([*box("a", "A", "b", "c"), "none", *box("a", "a", "a", "a", "b"), *box("a", "a", "a", "b", "c")])
+    steps.answer([*boxes("a", "A", "b", "c"), "none", *boxes("a", "a", "a", "a", "b"), *boxes("a", "a", "a", "b", "c")])
     outcome = steps.outcome
     # shares of the majority: 2/5 (case aside), 4/5, 3/5; three questions unlike each other: each a cluster of 1 in 4
     assert earned(outcome, "challenger") == pytest.approx([0.8 - 0.25, -1.0, 0.4 - 0.25, 0.8 - 0.25])
@@ -54,49 +49,47 @@ def test_a_whole_episode_of_rzero_by_hand() -> None:
     assert advantages == pytest.approx([(r - mean) / std for r in (1, 1, 0.1, 0.1, 0)], abs=1e-6)
 
 
-def test_the_challengers_own_answer_is_never_used_or_sent() -> None:
-    outcomes = []
-    for gold in ("first", "second"):
-        steps = begin(STRING)
-        steps.answer(asks(*(f"Which {word}?" for word in ("moon", "far river", "old king", "x y z")), answer=gold))
-        assert not any(gold in said for said in texts(steps.asked))
-        steps.answer(box("a", "a", "a", "b", "c") * 4)
-        outcomes.append([(s.role, s.reward) for s in steps.outcome.samples])
-    assert outcomes[0] == outcomes[1]
+class Contrary(TinyWorld):
+    """Its oracle says the opposite."""
+
+    def right(self, question: str, answer: str | None) -> bool:
+        return not super().right(question, answer)
 
 
-@pytest.mark.parametrize(
-    ("alike", "repetition", "paid"),
-    [(3, 1.0, [0.8 - 0.75] * 3 + [0.8 - 0.25]), (4, 2.0, [0.0] * 4)],  # never below 0 for a valid question
-)
+def test_neither_the_challengers_own_answer_nor_the_worlds_oracle_decides_what_is_paid() -> None:
+    paid = []
+    for gold, world in (("red", TinyWorld()), ("gold", TinyWorld()), ("red", Contrary())):
+        asked = asks("Ba color?", "Da pet?", answer=gold)
+        steps = begin(asked, seed=STRING, rollouts=2, world=world)
+        assert not any(gold in said for said in prompts(steps.asked))
+        steps.answer(boxes(*["red", "red", "red", "blue", "gold"] * 2))
+        paid.append(earned(steps.outcome))
+    assert paid[0] == paid[1] == paid[2] and len(paid[0]) == 12
+
+
+# 0.8 less 3/4 or 1/4 for repetition, and never below 0 for a valid question
+@pytest.mark.parametrize(("alike", "repetition", "paid"), [(3, 1.0, [0.05] * 3 + [0.55]), (4, 2.0, [0.0] * 4)])
 def test_repeated_questions_share_a_cluster(alike: int, repetition: float, paid: list[float]) -> None:
-    steps = begin(STRING, repetition=repetition)
-    steps.answer(asks(*["Which moon of Mars is the larger one?"] * alike, *["Who was king?"] * (4 - alike)))
-    steps.answer(box("a", "a", "a", "b", "c") * 4)
+    asked = asks(*["Which moon of Mars is the larger one?"] * alike, *["Who was king?"] * (4 - alike))
+    steps = begin(asked, boxes("a", "a", "a", "b", "c") * 4, seed=STRING, repetition=repetition)
     assert earned(steps.outcome, "challenger") == pytest.approx(paid)
 
 
 def test_the_questions_of_a_request_are_a_group() -> None:
-    steps = begin(0, requests=3, rollouts=2, answers=2)
-    kinds = texts(steps.asked)
+    steps = begin(requests=3, rollouts=2, answers=2)
+    kinds = prompts(steps.asked)
     assert len(kinds) == 6 and kinds[::2] == kinds[1::2]
     steps.answer(["x"] * 6)
     assert [sample.group for sample in steps.outcome.samples] == [((5, 2, 0), i) for i in (0, 0, 1, 1, 2, 2)]
 
 
-def test_a_held_out_question_trains_no_solver() -> None:
+def test_a_held_out_question_trains_no_solver_and_without_a_box_there_is_no_majority() -> None:
     held = next(task.question for task in tiny.items("test", 1, ("fact",)))
-    steps = begin(STRING, rollouts=1)
-    steps.answer(asks(held))
-    steps.answer(box("a", "a", "a", "b", "c"))
-    assert earned(steps.outcome) == [0.0] and steps.outcome.facts["taught"] == 0.0, "0.8, less 1 for repetition"
-
-
-def test_answers_without_a_box_have_no_majority() -> None:
-    steps = begin(STRING, rollouts=1)
-    steps.answer(asks("Which one?"))
-    steps.answer(["none"] * 5)
-    assert [(sample.role, sample.reward) for sample in steps.outcome.samples] == [("challenger", 0.0)]
+    outcome = begin(asks(held), boxes("a", "a", "a", "b", "c"), seed=STRING, rollouts=1).outcome
+    assert earned(outcome) == [("challenger", 0.0)], "0.8, less 1 for repetition"
+    assert outcome.facts["taught"] == 0.0
+    outcome = begin(asks("Which one?"), ["none"] * 5, seed=STRING, rollouts=1).outcome
+    assert earned(outcome) == [("challenger", 0.0)]
     assert majority([None, None]) == (None, 0.0) and majority(["B", "b.", "c", None]) == ("b", 0.5)
 
 
@@ -123,7 +116,6 @@ def test_only_the_solver_of_rzero_is_scored() -> None:
     rzero = RZero()
     assert rzero.policies == ("solver", "challenger") and rzero.scored == ("solver",)
     assert rzero.solver.policy == "solver" and rzero.read_answer("\\boxed{4}") == "4"
-    assert RZero.TRAINING == {name: v for name, v in SPICE.TRAINING.items() if name != "length_norm"}
 
 
 def test_the_strong_challenger_is_another_frozen_model() -> None:
@@ -131,18 +123,3 @@ def test_the_strong_challenger_is_another_frozen_model() -> None:
     assert isinstance(strong, SPICE) and strong.models == {"challenger": "tiny-large"}
     assert (strong.policies, strong.frozen) == (("shared", "challenger"), ("challenger",))
     assert strong.ask_mcq.policy == strong.select.policy == "challenger" and strong.solver.policy == "shared"
-    assert StrongChallenger.TRAINING == SPICE.TRAINING
-
-
-def test_the_worlds_oracle_never_decides_what_rzero_pays() -> None:
-    class Contrary(TinyWorld):
-        def right(self, question: str, answer: str | None) -> bool:
-            return not super().right(question, answer)
-
-    paid = []
-    for world in (TinyWorld(), Contrary()):
-        steps = begin(STRING, rollouts=2, world=world)
-        steps.answer(asks("Ba color?", "Da pet?"))
-        steps.answer(box(*["red", "red", "red", "blue", "gold"] * 2))
-        paid.append([(s.role, s.reward) for s in steps.outcome.samples])
-    assert paid[0] == paid[1]

@@ -5,31 +5,13 @@ from functools import partial
 from itertools import permutations
 
 import pytest
-from core.conftest import HOSTILE, corpus
+from core.conftest import HOSTILE, corpus, free, mcq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevolve.papers.spice.reading import (
-    ANSWER_TYPES,
-    FAULTS,
-    Question,
-    gives_away,
-    json_object,
-    options,
-    read_format,
-    read_free,
-    read_mcq,
-)
+from coevolve.papers.spice import reading
+from coevolve.papers.spice.reading import ANSWER_TYPES, FAULTS, Question, read_format, read_free, read_mcq
 from coevolve.papers.spice.rewards import challenger_reward
-
-
-def free(question: object = "How many moons has Mars?", answer: object = 2, kind: object = "Integer") -> str:
-    return json.dumps({"question": question, "answer": answer, "answer_type": kind})
-
-
-def mcq(question: object = "Which? A) 1 B) 2 C) 3 D) 4", letter: object = "B") -> str:
-    return json.dumps({"multiple_choice_question": question, "multiple_choice_correct": letter})
-
 
 READERS = {**{kind: partial(read_free, kind=kind) for kind in ANSWER_TYPES}, "MCQ": read_mcq}
 
@@ -37,7 +19,7 @@ READERS = {**{kind: partial(read_free, kind=kind) for kind in ANSWER_TYPES}, "MC
 @pytest.mark.parametrize("entry", corpus("spice_freeform", "spice_mcq"))
 def test_hostile_replies(entry: dict) -> None:
     text, expected = entry["input"], entry["expected"]
-    kind = str((json_object(text) or {}).get("answer_type"))
+    kind = str((reading.json_object(text) or {}).get("answer_type"))
     task = read_mcq(text) if entry["kind"] == "spice_mcq" else read_free(text, kind)
     if expected["valid"]:
         assert task.gold == str(expected["answer"])
@@ -59,7 +41,8 @@ def test_the_type_that_was_asked_for_and_the_tiny_worlds_words() -> None:
         assert {read_free(free(answer="1", kind=other), kind) for other in wrong} == {"type"}
     assert read_free(free(answer="yes", kind="Boolean"), "Boolean", ("yes", "no")).gold == "yes"
     assert read_free(free(answer=True, kind="Boolean"), "Boolean", ("yes", "no")) == "type"
-    assert not gives_away("Who is Newtonian?", "Newton") and gives_away("Is Isaac  NEWTON known?", "Isaac Newton")
+    assert not reading.gives_away("Who is Newtonian?", "Newton")
+    assert reading.gives_away("Is Isaac  NEWTON known?", "Isaac Newton")
 
 
 @pytest.mark.parametrize("letters", list(permutations("ABCD")), ids="".join)
@@ -70,7 +53,7 @@ def test_options_in_every_order(letters: tuple[str, ...]) -> None:
         question = f"{stem}\n" + "\n".join(f"{at}) {value}" for at, value in zip("ABCD", shown, strict=True))
         right = "ABCD"[shown.index("f(D)")]
         assert read_mcq(mcq(question, right)) == Question(question, right, "MCQ")
-        assert options(question) == (stem, dict(zip("ABCD", shown, strict=True)))
+        assert reading.options(question) == (stem, dict(zip("ABCD", shown, strict=True)))
 
 
 def chosen(mcq: object, free: object, kind: object = None) -> tuple | None:
@@ -79,11 +62,9 @@ def chosen(mcq: object, free: object, kind: object = None) -> tuple | None:
 
 
 def test_the_choice_of_a_form() -> None:
-    assert chosen(True, False) == ("MCQ", None) == chosen(True, False, "Integer") and chosen(False, True) == (
-        "free",
-        None,
-    )
-    assert [chosen(False, True, kind) for kind in ANSWER_TYPES] == [("free", kind) for kind in ANSWER_TYPES]
+    assert chosen(True, False) == chosen(True, False, "Integer") == ("MCQ", None)
+    kinds = (None, *ANSWER_TYPES)
+    assert [chosen(False, True, kind) for kind in kinds] == [("free", kind) for kind in kinds]
     none = [(True, True), (False, False), (1, 0), ("true", False), (None, True), (False, True, "Number")]
     none += [(False, True, ["Integer"]), (True, False, 3)]
     assert {chosen(*values) for values in none} == {None}

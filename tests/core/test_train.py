@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tensors import Keep, ask
 
 from coevolve import config, policies, record
 from coevolve.baselines.tuned import SFT
 from coevolve.learner import learn
 from coevolve.loop import train
 from coevolve.trainer import Trainer
-from coevolve.types import Turn
 from reproduce.analysis import stats
 from tinyworld import tasks as tiny
 
@@ -40,13 +40,8 @@ def run(out: Path, method: str = "mae", seed: int = 0, **fields) -> Path:
 
 
 def same_bytes(one: Path, other: Path) -> None:
-    names = [
-        "metrics.jsonl",
-        "episodes.jsonl",
-        "scores.csv",
-        *(path.relative_to(one) for path in one.glob("policy/**/*.safetensors")),
-    ]
-    for name in names + [path.name for path in one.glob("conversations.jsonl")]:
+    names = ["metrics.jsonl", "episodes.jsonl", "scores.csv", *(path.name for path in one.glob("conversations.jsonl"))]
+    for name in [*names, *(path.relative_to(one) for path in one.glob("policy/**/*.safetensors"))]:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
@@ -111,26 +106,24 @@ def test_summary_counts_every_test_item_and_pools_hold_no_held_out_question(stra
     scores, said = record.read(straight, "scores"), summary(straight)
     for stage in ("before", "after"):
         rows = scores[scores["stage"] == stage]
-        assert said["held_out"][stage] == {"k": int(rows["correct"].sum()), "n": len(rows)} and set(rows["split"]) == {
-            "test"
-        }
+        assert said["held_out"][stage] == {"k": int(rows["correct"].sum()), "n": len(rows)}
+        assert {*rows["split"]} == {"test"}
     assert said["seconds"] > 0 and said["peak_rss_mb"] > 0
     assert 0 < sum(said["seconds_around"].values()) < said["seconds"]
     pools = json.loads((max(straight.glob("checkpoints/step-*")) / "pools.json").read_text("utf-8"))
     assert pools["pairs"] and all(tiny.split(question) == "train" for question in pools["questions"])
 
 
-@pytest.mark.parametrize(
-    ("method", "fields"), [("azr", {}), ("base", {}), ("sft", {}), ("srt", {"form": "multi"}), ("ground_truth", {})]
-)
+KINDS = {"azr": {"steps": 1}, "base": {}, "sft": {}, "srt": {"form": "multi", "steps": 1}, "ground_truth": {"steps": 1}}
+
+
+@pytest.mark.parametrize(("method", "fields"), KINDS.items())
 def test_every_kind_of_method_runs_to_a_summary(method, fields, tmp_path, monkeypatch):
     events = []
     for owner, name in ((SFT, "fit"), (Trainer, "score"), (config.method(method), "before_run")):
         true = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *args, true=true, name=name: (events.append(name), true(*args))[1])
-    said = summary(
-        run(tmp_path / method, method, steps=1) if method not in ("base", "sft") else run(tmp_path / method, method)
-    )
+    said = summary(run(tmp_path / method, method, **fields))
     assert said["method"] == method and said["held_out"]["after"]["n"] > 50 and events[0] == "before_run"
     assert method != "base" or said["held_out"]["before"] == said["held_out"]["after"]
     assert method != "sft" or "score" in events[events.index("fit") :], "what it trained is scored"
@@ -169,31 +162,19 @@ def test_two_bases_with_two_tokenizers_train_in_one_run(tmp_path):
 
 
 def test_masked_segments_have_no_gradient():
-    def moved(paid: float, **masked: None) -> list[torch.Tensor]:
+    def pushed(paid: float, **masked: None) -> list[torch.Tensor]:
         policy = policies.load("tiny-small")
-        start = [parameter.detach().clone() for parameter in policy.parameters()]
-        turns = [
-            Turn("solver", ({"role": "user", "content": f"solve<question>3+{i}</question>"},), key=(i,))
-            for i in range(4)
-        ]
-        replies = policy.generate(turns, max_tokens=12)
+        replies = policy.generate([ask(key=key) for key in range(4)], max_tokens=12)
         spans = {"s": ((8, 99),), "t": ((0, 8),)}
         samples = [reply.earns({"s": i * paid, **masked}, "all", spans) for i, reply in enumerate(replies)]
-        optimizer = torch.optim.SGD(policy.parameters(), lr=1.0)
-        learn(
-            policy,
-            optimizer,
-            samples,
-            estimator="segment_centred",
-            kind="importance",
-            length_norm="token_sum",
-            grad_clip=None,
-        )
-        return [after.detach() - before for after, before in zip(policy.parameters(), start, strict=True)]
+        optimizer = Keep(policy.parameters(), lr=1.0)
+        settings = {"kind": "importance", "length_norm": "token_sum", "grad_clip": None}
+        learn(policy, optimizer, samples, estimator="segment_centred", **settings)
+        return optimizer.seen
 
-    usual = moved(1.0)
-    assert all(torch.equal(a, b) for a, b in zip(usual, moved(1.0, t=None), strict=True)), "None is no reward of 0"
-    assert all(torch.allclose(a, -b, atol=1e-4) for a, b in zip(usual, moved(-1.0, t=None), strict=True))
+    usual = pushed(1.0)
+    assert all(torch.equal(a, b) for a, b in zip(usual, pushed(1.0, t=None), strict=True)), "None is no reward of 0"
+    assert all(torch.allclose(a, -b, atol=1e-4) for a, b in zip(usual, pushed(-1.0, t=None), strict=True))
     assert any(change.abs().max() > 0 for change in usual)
 
 

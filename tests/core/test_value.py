@@ -52,16 +52,11 @@ def test_masked_tokens_teach_nothing_and_batching_changes_nothing() -> None:
     assert not torch.allclose(loud.weight_H, one.weight_H), "unless they are paid"
 
 
-def test_it_changes_no_weight_of_the_policy_and_is_restored_exactly(tmp_path) -> None:
+def test_it_changes_no_weight_of_the_policy() -> None:
     policy = policy_of()
     before, samples = weights_of(policy), samples_of(policy)
-    head, again = ValueHead(policy), ValueHead(policy)
-    head.observe(samples, 64)
+    ValueHead(policy).observe(samples, 64)
     assert torch.equal(before, weights_of(policy)) and all(part.grad is None for part in policy.parameters())
-    head.save(tmp_path / "head.safetensors")
-    again.restore(tmp_path / "head.safetensors")
-    assert head.observe(samples, 64) == again.observe(samples, 64)
-    assert torch.equal(head.weight_H, again.weight_H)
 
 
 def test_gae_needs_its_head_and_raises_what_is_paid_above_expectation() -> None:

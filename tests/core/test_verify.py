@@ -6,70 +6,70 @@ import sys
 from pathlib import Path
 
 import pytest
+from core.conftest import corpus
 
 from coevolve.verify import KINDS, Verdict, maths, plain, valid, verify, verify_many
 
-SPECIMENS = map(json.loads, (Path(__file__).parents[1] / "data" / "hostile_strings.jsonl").open())
-OF = {"math_equiv": "math", "string_equiv": "exact"}
-PAIRS = [
-    (row["id"], OF[row["kind"]], json.loads(row["input"]), row["expected"]) for row in SPECIMENS if row["kind"] in OF
+
+@pytest.mark.parametrize("entry", corpus("math_equiv", "string_equiv"))
+def test_hostile_pairs(entry):
+    pair = json.loads(entry["input"])
+    said = verify("math" if entry["kind"] == "math_equiv" else "exact", pair["pred"], pair["gold"])
+    assert said.correct is entry["expected"], said
+
+
+JUDGED = [  # kind, gold answer, what is right, what is wrong
+    ("math", r"2\sqrt{3}", [r"\sqrt{12}"], []),
+    ("math", r"\{1,2,3\}", [r"\{3,1,2\}"], []),
+    ("math", r"42\%", ["0.42"], []),
+    ("math", "5", ["x = 5", r"5\text{ cm}"], []),
+    ("math", "7", [r"\boxed{7}"], []),
+    ("math", "1/2", [r"\boxed{0.5} = \boxed{\frac{1}{2}}"], []),
+    ("math", "42", [], [r"\boxed{42} \boxed{\boxed{42}}", "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10))]),
+    ("math", "42", [42], ["42 or 43", r"\boxed{41}\boxed{42}", "\u0664\u0662", "43=42", r"42\%"]),
+    ("math", "0.000000001", [], ["0.000000002"]),  # equal to math-verify, as are the next row and 42%
+    ("math", "5 cm", [], ["5 m"]),
+    ("math", "(1,2)", [], ["(2,1)"]),
+    ("math", "[1,2)", [], ["(1,2]"]),
+    ("choice", "B", ["B", "b", "(B)", "B.", " b) ", "**B**", r"\text{B}", "$B$", "(B"], []),
+    ("choice", "B", [], ["C", "B) Paris", "A or B", "AB", "", "B" * 10_000, "\u0412"]),
+    ("choice", 2, [], ["2"]),
+    ("exact", "paris", ["Paris"], ["Pa\u200bris"]),
+    ("exact", "1, 2, 3", ["1,2 , 3"], []),
+    ("exact", "yes", ["'Yes'"], []),
+    ("exact", "true", [True], []),
+    ("exact", ["Sir Isaac", "newton"], ["Newton"], []),
+    ("exact", ["", "x"], [], [""]),
+    ("exact", "x" * 5000, [], ["x" * 5000]),
+    ("exact", {4, 5}, ["5"], []),
+    ("exact", (4, 6), [], [5]),
+    ("float", "3.14", ["3.1400031"], ["3.1400032"]),  # a millionth is 3.14e-6
+    ("float", 1234, ["1,234"], []),
+    ("float", "0.3333333", ["1/3"], []),
+    ("float", 3.0, [3], []),
+    ("float", "1", [], ["nan", float("nan"), "1e999999999"]),
+    ("float", "7", [], ["\u0667"]),
+    ("code", "assert f() == 5", [], [5]),
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "pair", "expected"), PAIRS, ids=lambda value: str(value)[:24])
-def test_hostile_pairs(name, kind, pair, expected):
-    assert len(PAIRS) >= 15
-    said = verify(kind, pair["pred"], pair["gold"])
-    assert said.correct is expected, said
+@pytest.mark.parametrize(("kind", "gold", "right", "wrong"), JUDGED, ids=lambda value: str(value)[:24])
+def test_answers_that_are_right_and_wrong(kind, gold, right, wrong):
+    assert [answer for answer in right if verify(kind, answer, gold).correct is not True] == []
+    assert [answer for answer in wrong if verify(kind, answer, gold).correct is not False] == []
 
 
-@pytest.mark.parametrize(
-    ("gold", "answer", "right"),
-    [
-        ("1/2", "0.5", True),
-        ("x^2-1", "(x-1)(x+1)", True),
-        (r"2\sqrt{3}", r"\sqrt{12}", True),
-        ("5", "x = 5", True),
-        (r"\{1,2,3\}", r"\{3,1,2\}", True),
-        (r"42\%", "0.42", True),
-        ("5", r"5\text{ cm}", True),
-        ("7", r"\boxed{7}", True),
-        # what math-verify calls equal and is not
-        ("42", "43=42", False),
-        ("42", r"42\%", False),
-        ("0.000000001", "0.000000002", False),
-        ("5 cm", "5 m", False),
-        # several answers, near misses, other digits
-        ("42", "42 or 43", False),
-        ("42", r"\boxed{41}\boxed{42}", False),
-        ("42", "\u0664\u0662", False),
-        ("(1,2)", "(2,1)", False),
-        ("[1,2)", "(1,2]", False),
-    ],
-)
-def test_formulas(gold, answer, right):
-    assert verify("math", answer, gold).correct is right
+def test_a_tolerance_is_a_share_of_the_gold_number_and_words_have_none():
+    assert [verify("float", answer, "100", tolerance=0.05).correct for answer in ("104", "106")] == [True, False]
+    assert verify("float", "3", "three").correct is None
 
 
-@pytest.mark.parametrize(
-    "bomb",
-    [
-        "(5^(5^(5^(5^5))-4)-5)/16",
-        "9^{9^9}",
-        "(10^{10})!",
-        r"\int_{-\infty}^{\infty} e^{-x^{x}} dx",
-        r"(1+\sqrt{2})^{100000}",
-        "42=9^{9^9}",
-        "x+" * 400,
-        "(" * 25 + "1" + ")" * 25,
-        "\\boxed{" * 20_000,
-        " " * 200_000,
-        "\ud800",
-        "-" * 400 + "1",
-        "__import__('os').system('touch /tmp/pwned_formula')",
-    ],
-    ids=lambda bomb: repr(bomb[:24]),
-)
+BOMBS = ["(5^(5^(5^(5^5))-4)-5)/16", "9^{9^9}", "(10^{10})!", "42=9^{9^9}", r"(1+\sqrt{2})^{100000}"]
+BOMBS += [r"\int_{-\infty}^{\infty} e^{-x^{x}} dx", "x+" * 400, "(" * 25 + "1" + ")" * 25, "\\boxed{" * 20_000]
+BOMBS += [" " * 200_000, "\ud800", "-" * 400 + "1", "__import__('os').system('touch /tmp/pwned_formula')"]
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:24]))
 def test_a_hostile_formula_is_wrong_and_the_next_one_is_judged(bomb):
     said = verify("math", bomb, "42")
     assert said.verdict in ("wrong", "timeout", "memory", "error"), said
@@ -106,71 +106,12 @@ def test_what_can_be_a_gold_answer():
     assert valid("exact", 0) and valid("exact", ["", "x"]) and valid("float", 0.0) and not valid("float", None)
 
 
-def test_choices():
-    right = ["B", "b", "(B)", "B.", " b) ", "**B**", r"\text{B}", "$B$", "(B"]
-    wrong = ["C", "B) Paris", "A or B", "AB", "", "B" * 10_000, "\u0412"]
-    assert [verify("choice", answer, "B").correct for answer in right + wrong] == [True] * 9 + [False] * 7
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "right"),
-    [
-        ("Paris", "paris", True),
-        ("1,2 , 3", "1, 2, 3", True),
-        ("'Yes'", "yes", True),
-        ("Newton", ["Sir Isaac", "newton"], True),
-        ("Isaac Newton", "Newton", False),
-        ("", ["", "x"], False),
-        ("x" * 5000, "x" * 5000, False),
-        ("Pa\u200bris", "Paris", False),
-        ("5", {4, 5}, True),
-        (5, (4, 6), False),
-    ],
-)
-def test_spellings(answer, gold, right):
-    assert verify("exact", answer, gold).correct is right
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "tolerance", "right"),
-    [
-        ("3.1400031", "3.14", 1e-6, True),
-        ("3.1400032", "3.14", 1e-6, False),  # 3.14e-6
-        ("1,234", 1234, 1e-6, True),
-        ("1/3", "0.3333333", 1e-6, True),
-        ("106", "100", 0.05, False),
-        ("nan", "1", 1e-6, False),
-        ("\u0667", "7", 1e-6, False),
-        ("9" * 100_000, "9", 1e-6, False),
-        ("1e999999999", "1", 1e-6, False),
-        ("3", "three", 1e-6, None),
-    ],
-)
-def test_numbers_with_a_tolerance(answer, gold, tolerance, right):
-    assert verify("float", answer, gold, tolerance=tolerance).correct is right
-
-
 def test_plain_numbers():
     read = {"-0.5": -0.5, ".5": 0.5, "5.": 5, "1,234,567.5": 1234567.5, "2E-2": 0.02, "3/4": 0.75, "+7": 7}
     read |= {r"\frac{3}{4}": 0.75, r"-\tfrac{3}{4}": -0.75}
     assert {text: plain.rational(text) for text in read} == {text: plain.Fraction(str(v)) for text, v in read.items()}
     for text in ("1,23", "e5", ".", "", "1e1000", "--1", "1/0", "0x10", "1 2", "9" * 61):
         assert plain.rational(text) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "answer", "gold", "right"),
-    [
-        ("math", 42, "42", True),
-        ("float", 3, 3.0, True),
-        ("float", float("nan"), 1, False),
-        ("code", 5, "assert f() == 5", False),
-        ("exact", True, "true", True),
-        ("choice", "2", 2, False),
-    ],
-)
-def test_what_is_no_text_is_compared_as_its_text(kind, answer, gold, right):
-    assert verify(kind, answer, gold).correct is right
 
 
 @pytest.mark.parametrize("kind", ["math", "float"])
@@ -181,7 +122,7 @@ def test_a_number_too_long_to_write_is_no_answer_and_no_gold(kind):
 def test_no_answer_is_wrong_and_an_unknown_kind_the_users_error():
     assert [verify(kind, None, "x").verdict for kind in KINDS] == ["wrong"] * 5
     for ask in (lambda: verify("latex", "1", "1"), lambda: valid("latex", "1")):
-        with pytest.raises(ValueError, match="kind='latex': allowed is math, choice, exact, float, code"):
+        with pytest.raises(ValueError, match="kind must be one of math, choice, exact, float, code, got 'latex'"):
             ask()
 
 

@@ -9,7 +9,11 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+import torch
 from widen import widen
+
+from coevolve import policies, prompts
+from coevolve.types import Turn
 
 pytestmark = pytest.mark.skipif(not find_spec("unsloth"), reason="Unsloth is not installed: see make test-engines")
 SCRIPT = """
@@ -44,9 +48,6 @@ def said(tmp_path_factory):
 
 
 def test_it_samples_what_the_plain_model_samples(said):
-    from coevolve import policies, prompts
-    from coevolve.types import Turn
-
     turn = prompts.load("mae", "solver", "compact")(question="47*86=?")
     own = policies.load("tiny").generate([Turn(turn.role, turn.messages, key=(0, i)) for i in range(6)])
     assert said[0]["texts"] == [reply.text for reply in own]
@@ -55,10 +56,6 @@ def test_it_samples_what_the_plain_model_samples(said):
 
 
 def test_its_adapter_learns_and_plain_transformers_reads_it(said):
-    import torch
-
-    from coevolve import policies
-
     result, folder = said
     assert result["metrics"]["grad_norm"] > 0 and result["metrics"]["logprob_gap"] < 1e-3
     policy = policies.load(str(folder))

@@ -11,6 +11,7 @@ import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from widen import widen
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
-from coevolve import choices, config, policies, prompts
+from coevolve import checks, config, policies, prompts
 from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.learner import learn
 from coevolve.loop import train
@@ -44,11 +45,11 @@ def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn
     return [Turn(t.role, t.messages, policy, temperature=temperature, key=(0, 1, i)) for i, t in enumerate(turns)]
 
 
+@torch.no_grad()
 def exact(policy: Policy, reply) -> torch.Tensor:
+    hidden_TH, targets_T = policy.states([(reply.prompt_ids, reply.ids)])
     heat = reply.turn.temperature or 1.0
-    with torch.no_grad():
-        hidden_TH, targets_T = policy.states([(reply.prompt_ids, reply.ids)])
-        return (hidden_TH @ policy.head_VH.T / heat).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
+    return (hidden_TH @ policy.head_VH.T / heat).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
 
 
 def assert_exact(policy: Policy, reply) -> None:
@@ -72,7 +73,7 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
 def test_the_ranks_are_those_of_this_vllm():
     from vllm.config.lora import MaxLoRARanks
 
-    assert get_args(MaxLoRARanks) == choices.VLLM_RANKS
+    assert get_args(MaxLoRARanks) == checks.VLLM_RANKS
 
 
 @pytest.mark.parametrize("heat", [None, 0.6])
@@ -128,12 +129,7 @@ def test_a_short_run_learns_and_its_samples_match_the_learner(tmp_path):
 
 
 def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_has_its_own(whole, monkeypatch):
-    asked_for = []
-
-    def refuse(**settings):
-        asked_for.append(settings)
-        raise InterruptedError
-
+    refuse = Mock(side_effect=InterruptedError)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr("vllm.LLM", refuse)
@@ -141,6 +137,7 @@ def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_h
         monkeypatch.setattr("coevolve.engines.vllm.Ranks", lambda ranks=ranks: SimpleNamespace(count=ranks))
         with pytest.raises(InterruptedError):
             VLLM({"shared": whole[0]}, 1.0, 32, engines=count)
+    asked_for = [call.kwargs for call in refuse.call_args_list]
     assert [one["gpu_memory_utilization"] for one in asked_for] == [SHARE, SHARE / 2, SHARE]
     assert [one["enable_sleep_mode"] for one in asked_for] == [True, False, True]
     assert [one.get("distributed_executor_backend") for one in asked_for] == [None, None, "external_launcher"]

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -83,16 +84,16 @@ def test_a_long_document_is_cut_to_whole_words_at_a_random_place(tmp_path: Path,
     assert find(tmp_path, limit=len(words.encode())).sample(rng) == words, "what fits is left whole"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "漢字" * 100,  # cut between characters
-        "\n".join("漢字" * 19 for _ in range(200)),
-        "a" + " " * 20_000 + "https://" + "x" * 300 + "\n" * 20_000,
-        "\ufeff" + "word " * 300,
-        "one\r\n\r\n" * 400,
-    ],
-)
+TEXTS = [
+    "漢字" * 100,  # cut between characters
+    "\n".join("漢字" * 19 for _ in range(200)),
+    "a" + " " * 20_000 + "https://" + "x" * 300 + "\n" * 20_000,
+    "\ufeff" + "word " * 300,
+    "one\r\n\r\n" * 400,
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_no_draw_is_empty_where_blanks_are_rare_or_nearly_all(tmp_path: Path, text: str) -> None:
     drawn = list(draws(find(written(tmp_path, "a.txt", text), limit=120), 500).elements())
     assert all(0 < len(one.encode()) <= 120 and one == one.strip() and "\ufeff" not in one for one in drawn)
@@ -183,20 +184,21 @@ class Rows(list):
 
 
 def test_a_data_set_is_streamed_once_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, calls = Rows([{"text": f"document {i}", "url": "x"} for i in range(50)] + [{"url": "no text"}]), []
-    monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: calls.append((args, options)) or rows)
+    rows = Rows([{"text": f"document {i}", "url": "x"} for i in range(50)] + [{"url": "no text"}])
+    load = Mock(return_value=rows)
+    monkeypatch.setattr("datasets.load_dataset", load)
     source = find("owner/name:part", 20)
-    assert find(["owner/name", "math"]).parts and calls == [], "naming it costs nothing"
+    assert find(["owner/name", "math"]).parts and not load.called, "naming it costs nothing"
     assert (len(source), source.unreadable) == (19, 1)
     assert set(draws(source, 1000)) == {f"document {i}" for i in range(31, 50)}, "not only the first pages"
-    assert calls == [(("owner/name", "part"), {"split": "train", "streaming": True})]
-    assert len(find("owner/name:part", 20)) == 19 and len(calls) == 1, "the copy is in the cache"
+    assert len(find("owner/name:part", 20)) == 19
+    load.assert_called_once_with("owner/name", "part", split="train", streaming=True)  # the copy is in the cache
     assert (len(find("owner/name", 60)), find("owner/name", 60).unreadable) == (50, 1)
 
 
 def test_a_data_sets_column_can_be_named(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     rows = Rows([{"question": f"question {i}", "reference_answer": "x", "responses": []} for i in range(5)])
-    monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: rows)
+    monkeypatch.setattr("datasets.load_dataset", Mock(return_value=rows))
     for name, fields in (("", "raw_content"), ("#responses", "responses"), ("#body", "body")):  # a list is no text
         with pytest.raises(ValueError, match=rf"{fields} \(here are .'question', 'ref.*#FIELD") as error:
             len(find(f"facebook/natural_reasoning{name}"))
@@ -206,10 +208,8 @@ def test_a_data_sets_column_can_be_named(monkeypatch: pytest.MonkeyPatch, cache:
 
 
 def test_a_data_set_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    def load(*args: object, **options: object) -> None:
-        raise FileNotFoundError("no such data set\nwith a long story")
-
-    monkeypatch.setattr("datasets.load_dataset", load)
+    gone = FileNotFoundError("no such data set\nwith a long story")
+    monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=gone))
     with pytest.raises(ValueError, match="^corpus 'owner/gone' .*: no such data set$"):
-        len(find("owner/gone"))
+        SPICE(corpus="owner/gone").before_run()
     assert not list(cache.rglob("*.arrow"))

@@ -4,11 +4,11 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import mirror
 import pytest
+from core.conftest import Scripted, prompts, text
 
 from coevolve.__main__ import main
 from coevolve.driver import Batched
@@ -31,48 +31,42 @@ SAID = {
     "<answer>TRUE or FALSE</answer>": None,
     "<answer></answer>": None,
     f"{TRUE}<answer>FALSE": True,  # cut off: the last complete pair
-    "TRUE": None,
     "TRUE</answer>": None,
     "": None,
     "<answer>" * 100_000: None,
 }
 
 
-@pytest.mark.parametrize("text", SAID, ids=lambda text: text[:20])
-def test_the_last_tag_counts(text: str) -> None:
-    assert read_verdict(text) is SAID[text]
+@pytest.mark.parametrize("said", SAID, ids=lambda said: said[:20])
+def test_the_last_tag_counts(said: str) -> None:
+    assert read_verdict(said) is SAID[said]
 
 
 def test_no_text_breaks_it() -> None:
-    texts = [json.loads(line)["input"] for line in SAMPLES.open(encoding="utf-8")]
-    assert {read_verdict(text) for text in texts if isinstance(text, str)} == {None}
+    samples = [json.loads(line)["input"] for line in SAMPLES.open(encoding="utf-8")]
+    assert {read_verdict(said) for said in samples if isinstance(said, str)} == {None}
 
 
 def item(n: int, kind: str = "math", gold: str | tuple[str, ...] = "7") -> Item:
     return Item("zork", str(n), f"Question {n}?", gold, "judge", judge=kind)
 
 
-def engine(say: Callable[[str], str]) -> Batched:
-    return Batched(lambda turns: [Reply(turn, say(turn.messages[0]["content"])) for turn in turns])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_answer_and_gold_stand_in_their_own_places_of_each_kinds_prompt(kind: str) -> None:
-    seen: list[Turn] = []
-    judge = Batched(lambda turns: seen.extend(turns) or [Reply(turn, TRUE) for turn in turns])
+    judge = Scripted([TRUE, TRUE])
     verdicts(judge, [item(1, kind, ("GOLD", "other")), item(1, "general", "GOLD")], ["MINE", "MINE"], (5,))
-    text, general = (turn.messages[0]["content"] for turn in seen)
-    assert re.search("Question: Question 1\\?\n\n[A-Z][a-z ]+: GOLD\n\nThe model's answer: MINE\n", text)
-    assert (text == general) == (kind == "general")
-    assert [(turn.policy, turn.temperature, turn.key) for turn in seen] == [("judge", 1.0, (5, i, 0)) for i in (0, 1)]
+    own, general = prompts(judge.asked)
+    assert re.search("Question: Question 1\\?\n\n[A-Z][a-z ]+: GOLD\n\nThe model's answer: MINE\n", own)
+    assert (own == general) == (kind == "general")
+    settings = [(turn.policy, turn.temperature, turn.key) for turn in judge.asked]
+    assert settings == [("judge", 1.0, (5, 0, 0)), ("judge", 1.0, (5, 1, 0))]
     with pytest.raises(ValueError, match=r"^judge must be one of math, choice, truthfulness, general, got ''$"):
         verdicts(judge, [item(1, "")], ["a"])
 
 
 def test_failures_are_counted_apart() -> None:
-    replies = {"Question 1?": TRUE, "Question 2?": FALSE, "Question 3?": "I cannot say", "Question 4?": TRUE}
-    said = engine(lambda text: next(reply for question, reply in replies.items() if question in text))
-    correct = verdicts(said, [item(n) for n in range(1, 6)], ["a", "b", "c", "d", None])
+    judge = Scripted([TRUE, FALSE, "I cannot say", TRUE])
+    correct = verdicts(judge, [item(n) for n in range(1, 6)], ["a", "b", "c", "d", None])
     assert correct == [True, False, None, True, False]  # nothing in the answer tags is wrong, and not asked
     found = summary(correct)
     assert (found["k"], found["n"], found["failures"], found["accuracy"]) == (2, 4, 1, 0.5)
@@ -82,7 +76,7 @@ def test_failures_are_counted_apart() -> None:
 
 
 def test_a_judge_that_changes_its_mind_when_answer_and_gold_change_places() -> None:
-    partial = engine(lambda text: TRUE if "Ground truth: 7\n" in text else FALSE)  # 7 and 7.0 the same in one direction
+    partial = Scripted(lambda turn: TRUE if "Ground truth: 7\n" in text(turn) else FALSE)  # 7.0 is 7, and not back
     golds, answers = ["7", "7", "8"], ["7", "7.0", "9"]
     assert verdicts(partial, [item(1, gold=gold) for gold in golds], answers) == [True, True, False]
     assert verdicts(partial, [item(1, gold=answer) for answer in answers], golds) == [True, False, False]
@@ -103,13 +97,13 @@ class Careful(Batched, ServedPolicy):
         if self.fails:
             raise ServerError("no more")
         self.used += len(turns)
-        return [Reply(turn, self.say(turn.messages[-1]["content"])) for turn in turns]
+        return [Reply(turn, self.say(text(turn))) for turn in turns]
 
     def costs(self) -> dict[str, float]:
         return {"requests/judge": self.used, "tokens_in/judge": 700 * self.used}
 
-    def say(self, text: str) -> str:
-        parts = re.search(r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n", text, re.S)
+    def say(self, prompt: str) -> str:
+        parts = re.search(r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n", prompt, re.S)
         return "hm" if parts[1] == self.hard else TRUE if parts[2] == parts[3] else FALSE
 
 
@@ -180,18 +174,12 @@ FAULTS = {  # arguments behind the run, what to replace in its scores, and what 
     "server": (["--judge", "tiny"], None, "no more; nothing was written"),
     "unfinished": (["--judge", "tiny"], "summary.json", "is no finished run: it has no summary.json"),
     "scored": (["--judge", "tiny"], (b"truthfulqa", b"gone"), "has nothing for a judge"),
-    "other data": (
-        ["--judge", "tiny"],
-        (b"A sum:", b"A sum!"),
-        "questions of the run are not in the data sets as they",
-    ),
+    "other data": (["--judge", "tiny"], (b"A sum:", b"A sum!"), "questions of the run are not in the data sets"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_cannot_be_graded_is_one_line(
-    name: str, careful: Careful, run: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_cannot_be_graded_is_one_line(name: str, careful: Careful, run: Path, capsys) -> None:
     arguments, change, line = FAULTS[name]
     careful.fails = True
     if change == "summary.json":

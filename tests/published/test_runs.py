@@ -3,18 +3,19 @@
 import json
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import mirror
 import pytest
+from core.conftest import scripted
 
 from coevolve import config, record
 from coevolve.__main__ import main
 from coevolve.baselines.spice import RZero
-from coevolve.driver import Batched, play
 from coevolve.loop import train
 from coevolve.papers.spice.method import SPICE
 from coevolve.papers.spice.reading import Question
-from coevolve.types import Reply
+from coevolve.types import Turn
 from published.world import DataWorld
 from tinyworld import documents
 
@@ -54,7 +55,7 @@ RUNS = {
 
 @pytest.mark.parametrize("method", RUNS)
 def test_a_run_is_trained_held_out_and_graded_on_the_data(
-    method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, folder: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
     corpus = {"corpus": str(folder / "texts")} if method == "spice" else {}
@@ -105,12 +106,8 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("world", MISTAKES)
-def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(
-    world: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise ConnectionError("No way.\nMore.")
-
+def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, folder, tmp_path, monkeypatch, capsys):
+    refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
     (folder / "math").mkdir(exist_ok=True)
     monkeypatch.setattr("coevolve.trainer.Team", None)  # no model may load
@@ -127,14 +124,13 @@ def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
     assert spice.held_out(Question(f"{question} A) 1 B) 2 C) 3 D) 4", "A", "MCQ"))
     assert not spice.held_out(Question("What is 2+2+2?", "6", "Integer"))
 
-    def generate(turns: list) -> list[Reply]:
-        asks = turns[0].role == "challenger"
+    def say(turn: Turn) -> str:
         task = json.dumps({"question": question, "answer": "7", "answer_type": "Integer"})
-        return [Reply(turn, task if asks else rf"\boxed{{{7 + i % 2}}}") for i, turn in enumerate(turns)]
+        return task if turn.role == "challenger" else rf"\boxed{{{7 + turn.key[-1] % 2}}}"
 
+    seed = next(i for i in range(40) if Random(i).choice(("Integer", *range(5))) == "Integer")  # that answer type
     for protocol in (spice, RZero(world=world, rollouts=1, answers=2)):
-        seeds = [i for i in range(40) if Random(i).choice(("Integer", *range(5))) == "Integer"]  # that answer type
-        (outcome,) = play([protocol.observed(Random(seeds[0]))], Batched(generate))
+        (outcome,), _ = scripted(protocol, say, [seed])
         assert outcome.facts["questions"] == [question] * len(outcome.facts["questions"]) != []
         assert {sample.role for sample in outcome.samples} == {"challenger"}
 

@@ -54,11 +54,8 @@ def test_gains_are_paired_and_judged() -> None:
 def test_gains_use_every_seed_of_the_method_and_as_many_of_the_base() -> None:
     five = [0.5, 0.7, 0.6, 0.8, 0.9]  # their mean is 0.7
     made = frame(shares("five", *five) + shares("one", 0.5) + shares("two", 0.5, 0.6))
-    bases = {
-        "one": {"five": 0.2, "two": 0.05},
-        "two": {"five": 0.7 - 0.55, "one": 0.0},
-        "five": {"one": 0, "two": -0.05},
-    }
+    # the base's mean over as many seeds as the method has: 0.5 or 0.55 of "two", 0.5 or 0.6 of "five"
+    bases = {"one": {"five": 0.2, "two": 0.05}, "two": {"five": 0.15, "one": 0}, "five": {"one": 0, "two": -0.05}}
     for base, gains in bases.items():
         table = conversations.gains(made, base, GROUP, ["Pass@1"], {}).set_index("method")
         assert table["delta"].to_dict() == approx(gains)

@@ -2,21 +2,17 @@
 
 from pathlib import Path
 
-import matplotlib
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt  # noqa: E402
-
-from coevolve.types import Role  # noqa: E402
-from reproduce.analysis import figures  # noqa: E402
+from coevolve.types import Role
+from reproduce.analysis import figures
 
 
 @pytest.fixture(autouse=True)
 def house_style():
-    with plt.rc_context():
+    with plt.rc_context({"backend": "agg"}):
         figures.style()
         yield
     plt.close("all")

@@ -52,8 +52,6 @@ EDITS = [
     ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE}),
     ("src/coevolve/baselines/tuned.py", end_of, {SFT}),
     ("src/coevolve/loop.py", end_of, {*RUNS}),
-    ("src/coevolve/loop.py", prose, set()),
-    ("src/coevolve/show.py", prose, set()),
     ("src/coevolve/presets.toml", other_number, {MAE}),
     ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
     ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE}),
@@ -102,10 +100,8 @@ def test_imports_are_followed_and_prose_is_not_read(tmp_path: Path) -> None:
     found = modules.Modules(tmp_path)
     assert set(found.needed(["a.one"])) == {"a", "a.one", "a.two", "b", "b.c", "published"}
     assert set(found.needed(["own/method.py", "no.such"])) == {"own/method.py", "a", "a.late", "a.two"}
-    assert {name: [file.name for file in files] for name, files in found.data.items()} == {
-        "a.two": ["two.toml"],
-        "b": ["numbers.csv"],
-    }
+    data = {name: [file.name for file in files] for name, files in found.data.items()}
+    assert data == {"a.two": ["two.toml"], "b": ["numbers.csv"]}
     same = ["x = (1)\n# why\n", '"""Doc."""\nx = 1', "x =  1"]
     assert {modules.without_prose(text) for text in same} == {"x = 1"}
     assert modules.without_prose("x = 'a'") != modules.without_prose("x = 'b'")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from filelock import FileLock
 
 from reproduce import keys, modules
 from reproduce.notebooks import code_cells
@@ -27,7 +26,7 @@ TRAINED_TOO = (
     "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can
 )
 
-pytestmark = [pytest.mark.timeout(2700), pytest.mark.xdist_group("notebooks")]
+pytestmark = [pytest.mark.timeout(2700), pytest.mark.xdist_group("notebooks")]  # one worker makes the copy for all
 
 
 def reproduce(plan: Plan, *arguments: str) -> str:
@@ -38,40 +37,37 @@ def reproduce(plan: Plan, *arguments: str) -> str:
     return done.stdout
 
 
-def share_runs(plan: Plan) -> None:
-    """Train every method once, and untrained where a run has no steps; let the others' folders be copies."""
+def make(plan: Plan, ids: list[str]) -> None:
+    """Train every method once, and untrained where a run has no steps; let the others' folders be copies.
+
+    Artefacts that need no copies are made with the runs: where something is trained, torch is imported only once.
+    """
     models: dict[tuple[str, bool], Item] = {}
     runs = [item for item in plan.items.values() if item.kind == "run"]
     for item in runs:
         models.setdefault((item.protocol, item.config.get("steps") == 0), item)
     trained = {item.id for item in models.values()} | {*TRAINED_TOO}
-    reproduce(plan, "--only", ",".join(sorted(trained)))
+    early = [id for id in ids if {*plan.items[id].needs} <= trained]
+    reproduce(plan, "--only", ",".join([*sorted(trained), *early]))
     for item in runs:
         if item.id not in trained:
             model = models[item.protocol, item.config.get("steps") == 0]
             shutil.copytree(plan.folder / model.id, plan.folder / item.id)
             keys.write_marker(item, plan.folder / item.id, keys.parts(plan, item))
+    reproduce(plan, "--only", ",".join(ids))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Plan, list[str]]:
-    """A plan of a copy of the tree, and the ids of the artefacts made there, one of each notebook.
-
-    The workers of pytest-xdist share the copy: the first of them makes it.
-    """
-    base = tmp_path_factory.getbasetemp()
-    root = (base if worker_id == "master" else base.parent) / "copy"
-    with FileLock(f"{root}.lock"):
-        new = not root.exists()
-        for name in ("benchmarks", "notebooks", "reproduce", "src") if new else ():
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
-            shutil.copytree(ROOT / name, root / name, ignore=ignore)
-        plan = load(root, "smoke")
-        items = [item for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
-        ids = [*{item.notebook: item.id for item in items}.values()]
-        if new:
-            share_runs(plan)
-            reproduce(plan, "--only", ",".join(ids))
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[str]]:
+    """A plan of a copy of the tree, and the ids of the artefacts made there, one of each notebook."""
+    root = tmp_path_factory.mktemp("copy")
+    for name in ("benchmarks", "notebooks", "reproduce", "src"):
+        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
+        shutil.copytree(ROOT / name, root / name, ignore=ignore)
+    plan = load(root, "smoke")
+    items = [item for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
+    ids = [*{item.notebook: item.id for item in items}.values()]
+    make(plan, ids)
     return plan, ids
 
 

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.timeout(600)
 
 def outputs(name: str, folder: Path, **parameters: object) -> tuple[str, list[dict]]:
     """Run a notebook; return what it printed, and what it displayed by type."""
-    done = papermill.execute_notebook(
-        NOTEBOOKS / name, folder / "done.ipynb", parameters, cwd=NOTEBOOKS, progress_bar=False
-    )
+    path = folder / "done.ipynb"
+    done = papermill.execute_notebook(NOTEBOOKS / name, path, parameters, cwd=NOTEBOOKS, progress_bar=False)
     found = [output for cell in done.cells for output in cell.get("outputs", ())]
     return "".join(output.get("text", "") for output in found), [output.get("data", {}) for output in found]
 
@@ -40,26 +39,19 @@ def test_six_set_ups_are_asked(tmp_path: Path) -> None:
 TRAINED = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
 
 
-@pytest.mark.parametrize(
-    ("parameters", "takes_steps"),
-    [
-        ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
-        ({"protocol": "base", "overrides": '{"steps": 50, "eval_items": 2}'}, False),
-        ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
-    ],
-)
+RUNS = [
+    ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
+    ({"protocol": "base", "overrides": '{"steps": 50, "eval_items": 2}'}, False),
+    ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
+]
+
+
+@pytest.mark.parametrize(("parameters", "takes_steps"), RUNS)
 def test_the_notebook_for_real_models_runs_on_a_laptop(tmp_path, monkeypatch, parameters, takes_steps) -> None:
     monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
     run = tmp_path / "run"
-    given = {
-        "model": "tiny",
-        "engine": "torch",
-        "preset": "smoke",
-        "world": "tiny",
-        "lora": "[4, 8, 0.0]",
-        **parameters,
-    }
-    text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given)
+    given = {"model": "tiny", "engine": "torch", "preset": "smoke", "world": "tiny", "lora": "[4, 8, 0.0]"}
+    text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given | parameters)
     assert ("s a step" in text) == ("trained tokens/s" in text) == takes_steps
     assert ("takes none of our steps" in text) != takes_steps
     assert policies.load(str(run / "merged")).model.dtype == torch.float32, "loaded as float32"

@@ -63,14 +63,9 @@ class Cluster:
         options += ["--disable-usage-stats", f"--temp-dir={self.folder}", "--object-store-memory=80000000"]
         self.options = ["--executor", "ray", "--address", f"127.0.0.1:{port}"]
         self.log = Path(self.folder, "started.log").open("w+")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "ray.scripts.scripts", *options],
-            env={**os.environ, **self.variables},
-            stdout=self.log,
-            stderr=self.log,
-            cwd=ROOT,
-            start_new_session=True,
-        )
+        command, variables = [sys.executable, "-m", "ray.scripts.scripts", *options], os.environ | self.variables
+        apart = {"stdout": self.log, "stderr": self.log, "start_new_session": True}
+        self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **apart)
         while "Ray runtime started" not in Path(self.log.name).read_text():
             assert self.process.poll() is None, Path(self.log.name).read_text()
             time.sleep(0.2)

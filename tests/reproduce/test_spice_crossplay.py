@@ -4,45 +4,37 @@ import json
 
 import pandas as pd
 import pytest
+from core.conftest import Scripted, prompts, text
 
-from coevolve.driver import Batched
 from coevolve.papers.spice import SPICE
-from coevolve.types import Reply, Turn
+from coevolve.types import Turn
 from reproduce.analysis import crossplay
 
 FREE = '{"suitable_for_mcq": false, "suitable_for_free_form": true, "best_answer_type": "Integer", "reason": "x"}'
 
 
-def speaker(level: int, heard: list | None = None) -> Batched:
+def speaker(level: int) -> Scripted:
     """Asks questions numbered by its level, four attempts a document of which two are valid; right below its level."""
 
     def say(turn: Turn) -> str:
-        prompt = turn.messages[0]["content"]
         if turn.role == "format":
             return FREE
         if turn.role == "challenger":
             number = turn.key[-1]
             valid = json.dumps({"question": f"level {level + number}", "answer": 1, "answer_type": "Integer"})
             return valid if number % 2 else "x"
-        asked = int(prompt.removeprefix("solve box<question>level ").removesuffix("</question>"))
+        asked = int(text(turn).removeprefix("solve box<question>level ").removesuffix("</question>"))
         return f"\\boxed{{{int(level >= asked)}}}"
 
-    def generate(turns: list[Turn]) -> list[Reply]:
-        if heard is not None:
-            heard.extend(turns)
-        return [Reply(turn, say(turn)) for turn in turns]
-
-    return Batched(generate)
+    return Scripted(say)
 
 
 @pytest.fixture
 def played(monkeypatch) -> pd.DataFrame:
     monkeypatch.setattr(crossplay, "speaker", lambda model, max_tokens: speaker(int(model)))
     spice = SPICE(verifier="exact")
-    texts = crossplay.documents(spice, 3)
-    frame = crossplay.every_pair(
-        {0: "0", 9: "9"}, {0: "0", 3: "3", 9: "9"}, spice, texts, attempts=4, answers=2, max_tokens=8
-    )
+    asking, answering, counts = {0: "0", 9: "9"}, {0: "0", 3: "3", 9: "9"}, {"attempts": 4, "answers": 2}
+    frame = crossplay.every_pair(asking, answering, spice, crossplay.documents(spice, 3), **counts, max_tokens=8)
     return frame.assign(seed=0)
 
 
@@ -66,16 +58,15 @@ def test_the_matrix_has_an_interval_over_documents(played: pd.DataFrame) -> None
 
 
 def test_the_same_documents_for_everybody_and_no_document_for_a_reasoner() -> None:
-    spice, heard = SPICE(verifier="exact", group=4, attempts=4), []
-    texts = crossplay.documents(spice, 5)
-    assert texts == crossplay.documents(spice, 5) != crossplay.documents(spice, 5, seed=1)
-    said = crossplay.posed(speaker(0, heard), spice, texts)
+    spice, asking, answering = SPICE(verifier="exact", group=4, attempts=4), speaker(0), speaker(9)
+    documents = crossplay.documents(spice, 5)
+    assert documents == crossplay.documents(spice, 5) != crossplay.documents(spice, 5, seed=1)
+    said = crossplay.posed(asking, spice, documents)
     assert [len(attempts) for attempts in said] == [4] * 5
-    read = [turn.messages[0]["content"] for turn in heard if turn.role == "format"]
-    assert read == [f"<doc>{text}</doc>format" for text in texts]
-    heard.clear()
+    read = [text(turn) for turn in asking.asked if turn.role == "format"]
+    assert read == [f"<doc>{document}</doc>format" for document in documents]
     tasks = [[task for _, task in attempts if not isinstance(task, str)] for attempts in said]
-    answers = crossplay.answered(speaker(9, heard), spice, tasks)
+    answers = crossplay.answered(answering, spice, tasks)
     assert [[len(group) for group in groups] for groups in answers] == [[4, 4]] * 5
-    assert {turn.role for turn in heard} == {"reasoner"}
-    assert not any(text in turn.messages[0]["content"] for turn in heard for text in texts)
+    assert {turn.role for turn in answering.asked} == {"reasoner"}
+    assert not any(document in prompt for prompt in prompts(answering.asked) for document in documents)

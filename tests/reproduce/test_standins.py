@@ -54,9 +54,8 @@ def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> Non
 
 def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
     seeded = {family for _, families in VERIFIED_SHARES.values() for family in families}
-    others = {family for _, families in SEED_SHARES.values() for family in families} | {
-        family for families in azr.MODES.values() for family in families
-    }
+    others = {family for families in azr.MODES.values() for family in families}
+    others |= {family for _, families in SEED_SHARES.values() for family in families}
     assert families_of(SAGES, "ID Avg.") == seeded and not families_of(SAGES, "OOD Avg.") & (seeded | others)
     assert families_of(SAGES) == set(tasks.NAMES)
     for names in (("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")):
@@ -100,12 +99,10 @@ def test_labels_are_the_paper_s_rows_or_marked_as_ours(id: str) -> None:
 @pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
 def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) -> None:
     items = plan.load(ROOT, preset).items
-    mixed, base, long = (
-        items[f"runs/{name}-s0"].config for name in ("comas_mixed", "comas_mixed_base", "comas_2_long")
-    )
-    assert mixed | {"steps": 0} == base
+    config = {name: items[f"runs/comas_{name}-s0"].config for name in ("mixed", "mixed_base", "2_long")}
+    assert config["mixed"] | {"steps": 0} == config["mixed_base"]
     for name in ("evaluation", "scoring"):
-        assert long | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
+        assert config["2_long"] | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
 
 
 def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
@@ -138,15 +135,17 @@ def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
 
 def test_sage_trains_with_the_settings_of_table_4() -> None:
     printed = tables.paper_numbers("sage_table4").set_index("benchmark")["printed"]
-    ours = SAGE.TRAINING
-    assert ours["batch_size"] == int(printed["Batch Size"]) and ours["steps"] == int(printed["Training Steps"])
-    assert ours["learning_rate"] == float(printed["Learning Rate"])
-    assert ours["max_tokens"] == int(printed["Maximum Response Length"])
-    for role in ("Challenger", "Planner", "Solver"):
-        assert ours["temperature"] == float(printed[f"{role} Temperature"])
-    assert SAGE().critic_temperature == float(printed["Critic Temperature"])
-    assert ours["lora"][:2] == (int(printed["LoRA Rank"]), int(printed["LoRA Alpha"]))
-    assert ours["lora"][2] == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
+    ours, (rank, alpha, dropout) = SAGE.TRAINING, SAGE.TRAINING["lora"]
+    settings = {
+        "Batch Size": ours["batch_size"],
+        "Training Steps": ours["steps"],
+        "Learning Rate": ours["learning_rate"],
+    }
+    settings |= {"Maximum Response Length": ours["max_tokens"], "LoRA Rank": rank, "LoRA Alpha": alpha}
+    settings |= {f"{role} Temperature": ours["temperature"] for role in ("Challenger", "Planner", "Solver")}
+    settings |= {"Critic Temperature": SAGE().critic_temperature}
+    assert {name: float(printed[name]) for name in settings} == settings
+    assert dropout == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
     run = config.build("sage", "gpu", out="x")
     assert (run.lora, run.temperature, run.protocol.prompt) == ((128, 256, 0.05), 0.6, "full")
     assert run.protocol.estimator == "task_relative" and run.protocol.kl_coef == 0, "KL regularisation is disabled"

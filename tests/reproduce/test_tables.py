@@ -16,12 +16,10 @@ ONE = {"Average": ["sums"]}
 
 def records(method: str, answers: dict[str, list[list[int]]], run: str = "") -> pd.DataFrame:
     """Records of {benchmark: seeds x items}."""
-    rows = [
-        (run or f"{method}-{seed}", method, seed, benchmark, item, correct)
-        for benchmark, by_seed in answers.items()
-        for seed, by_item in enumerate(by_seed)
-        for item, correct in enumerate(by_item)
-    ]
+    rows = []
+    for benchmark, by_seed in answers.items():
+        for seed, row in enumerate(by_seed):
+            rows += [(run or f"{method}-{seed}", method, seed, benchmark, item, said) for item, said in enumerate(row)]
     return pd.DataFrame(rows, columns=["run", "method", "seed", "benchmark", "item", "correct"])
 
 
@@ -81,12 +79,11 @@ def test_accuracy_matrix_pivots_averages_samples_and_refuses_gaps_and_mixtures()
 
 def test_every_cell_is_its_k_over_n_and_averages_are_derived() -> None:
     rng = np.random.default_rng(0)
-    sizes = {"base": 1, "mae": 3}  # seeds
-    drawn = {
-        name: {family: rng.integers(0, 2, (seeds, items)).tolist() for family, items in (("sums", 40), ("facts", 10))}
-        for name, seeds in sizes.items()
-    }
-    scores = pd.concat([records(name, answers) for name, answers in drawn.items()])
+    parts = []
+    for name, seeds in (("base", 1), ("mae", 3)):
+        sizes = {"sums": (seeds, 40), "facts": (seeds, 10)}
+        parts.append(records(name, {family: rng.integers(0, 2, size).tolist() for family, size in sizes.items()}))
+    scores = pd.concat(parts)
     table = tables.accuracy_table(scores, {"Average": ["sums", "facts"]})
     cells = table[table["kind"] == "cell"]
     assert np.allclose(cells["accuracy"], 100 * cells["k"] / cells["n"])

@@ -24,26 +24,17 @@ class Toy:
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start the command."""
         root = () if arguments[:1] == ("diff",) else ("--root", str(self.root))
-        return subprocess.Popen(
-            [sys.executable, "-m", "reproduce", *arguments, *root],
-            cwd=ROOT,
-            env={**os.environ, **variables},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        command, pipe = [sys.executable, "-m", "reproduce", *arguments, *root], subprocess.PIPE
+        return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}, text=True, stdout=pipe, stderr=pipe)
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
         """Run the command, check its exit code and return stdout; a mistake must be one line on stderr."""
         process = self.start(*arguments, **variables)
         out, err = process.communicate(timeout=600)
         assert process.returncode == code, out + err
-        if code == 2:
-            assert re.fullmatch(r"reproduce: [^\n]+\n", err), err
-            assert not out
-            return err
-        assert err == "", err
-        return out
+        assert re.fullmatch(r"reproduce: [^\n]+\n" if code == 2 else "", err), err
+        assert not out or code != 2
+        return err or out
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace text in a file of the toy repository."""
@@ -85,15 +76,9 @@ class Toy:
 
     def processes(self) -> list[psutil.Process]:
         """Find all living processes that work in or for the toy repository."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                known = [process.cwd(), *process.cmdline(), process.environ().get("PYTHONPATH", "")]
-                if process.status() != psutil.STATUS_ZOMBIE and any(str(self.root) in text for text in known):
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return found
+        everybody = psutil.process_iter(["cwd", "cmdline", "environ", "status"])
+        living = [process for process in everybody if process.info["status"] != psutil.STATUS_ZOMBIE]
+        return [process for process in living if str(self.root) in str(process.info)]
 
     def wait_until_gone(self) -> None:
         """Wait until no process of the toy repository is left."""

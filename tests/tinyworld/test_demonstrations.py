@@ -23,13 +23,9 @@ QUESTION = re.compile(r"<question>(.*?)</question>")
 
 def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
     files = {f"{paper}/{role}" for paper in PAPERS for role in prompts.available(paper, "compact")}
-    assert files == set(ROLES) | set(SHARED)
-    assert not set(ROLES) & set(SHARED)
-
-
-@pytest.mark.parametrize("role", SHARED)
-def test_shared_prompts_are_equal_word_for_word(role: str) -> None:
-    assert prompts.text(*role.split("/"), "compact") == prompts.text(*SHARED[role].split("/"), "compact")
+    assert files == {*ROLES, *SHARED} and not {*ROLES} & {*SHARED}
+    for role, other in SHARED.items():
+        assert prompts.text(*role.split("/"), "compact") == prompts.text(*other.split("/"), "compact"), role
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -48,25 +44,22 @@ def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, 
         assert not any(mark in prompt for mark in ("{", "}")) or "boxed{" in prompt
 
 
-@pytest.mark.parametrize(
-    ("role", "text"),
-    [
-        ("mae/solver", "5"),
-        ("mae/solver", "<answer></answer>"),
-        ("mae/solver", "<answer>5</answer>!"),
-        ("mae/judge_question", "<score>11</score>"),
-        ("mae/judge_question", "<score>0</score>"),
-        ("mae/judge_answer", "<think></think><score>5</score>"),
-        ("comas/scoring", "<score>4</score>"),
-        ("comas/solution", r"\boxed{}"),
-        ("spice/challenger_free", '{"question": "1+1"}'),
-        ("sage/planner", "<plan>x"),
-        ("conl/verdict", "<final_ranking>Agent 1 < Agent 2</final_ranking>"),
-        ("conl/proposal", "5"),
-    ],
-)
-def test_other_text_is_not_well_formed(role: str, text: str) -> None:
-    assert not well_formed(role, text)
+ILL_FORMED = {
+    "mae/solver": ["5", "<answer></answer>", "<answer>5</answer>!"],
+    "mae/judge_question": ["<score>11</score>", "<score>0</score>"],
+    "mae/judge_answer": ["<think></think><score>5</score>"],
+    "comas/scoring": ["<score>4</score>"],
+    "comas/solution": [r"\boxed{}"],
+    "spice/challenger_free": ['{"question": "1+1"}'],
+    "sage/planner": ["<plan>x"],
+    "conl/verdict": ["<final_ranking>Agent 1 < Agent 2</final_ranking>"],
+    "conl/proposal": ["5"],
+}
+
+
+@pytest.mark.parametrize("role", ILL_FORMED)
+def test_other_text_is_not_well_formed(role: str) -> None:
+    assert [text for text in ILL_FORMED[role] if well_formed(role, text)] == []
 
 
 def test_the_same_seed_shows_the_same() -> None:
@@ -88,12 +81,9 @@ def test_solutions_are_right_by_skill_and_show_the_misconception_otherwise() -> 
     habits = solutions(HABITS)
     assert all(answer in (task.answer, task.misconception) for task, answer in habits)
     for level, skill in HABITS.items():
-        clear = [
-            answer == task.answer
-            for task, answer in habits
-            if task.level == level and task.answer != task.misconception
-        ]
-        assert sum(clear) / len(clear) == pytest.approx(skill, abs=0.08)
+        clear = [(task, answer) for task, answer in habits if task.level == level and task.answer != task.misconception]
+        share = sum(answer == task.answer for task, answer in clear) / len(clear)
+        assert share == pytest.approx(skill, abs=0.08)
     assert all(tasks.closed(task) for task, _ in habits), "facts that only documents state are not taught"
 
 

@@ -39,54 +39,46 @@ def test_the_sandbox_agrees_with_the_oracle_about_programs(family: str) -> None:
             assert run_tests(WORLD.program(task.question, answer), tests).correct == holds
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "tests", "verdict"),
-    [
-        ("f(1)=2 f(2)=4 f=", "x*2", "assert f(3)==6", "pass"),
-        ("f(1)=2 f(2)=4 f=", "x+1", "assert f(3)==6", "wrong"),
-        ("f(1)=2 f(2)=4 f=", "x*", "assert f(3)==6", "error"),
-        ("f(1)=2 f(2)=4 f=", "y", "assert f(3)==6", "error"),
-        ("g(413)=134 g(295)=259 g=", "sort", 'assert g("381")=="138"', "pass"),
-        ("g(413)=134 g(295)=259 g=", "sort rev", 'assert g("381")=="831"', "pass"),
-        ("g(413)=134 g(295)=259 g=", "sort", 'assert g("")==""', "pass"),
-        ("g(413)=134 g(295)=259 g=", "rev", 'assert g("381")=="138"', "wrong"),
-        ("g(413)=134 g(295)=259 g=", "shuffle", 'assert g("381")=="138"', "error"),
-        ("g(413)=134 g(295)=259 g=", "sort'''\\", 'assert g("381")=="138"', "error"),
-        ("how many", "x*2", "assert f(3)==6", "pass"),
-    ],
-)
-def test_an_answer_as_a_program(question: str, answer: str, tests: str, verdict: str) -> None:
-    assert run_tests(WORLD.program(question, answer), tests).verdict == verdict
+DOUBLE, SORTED = "f(1)=2 f(2)=4 f=", "g(413)=134 g(295)=259 g="
+ANSWERS = {  # question and tests: the verdict on each answer
+    (DOUBLE, "assert f(3)==6"): {"x*2": "pass", "x+1": "wrong", "x*": "error", "y": "error"},
+    (SORTED, 'assert g("381")=="138"'): {"sort": "pass", "rev": "wrong", "shuffle": "error", "sort'''\\": "error"},
+    (SORTED, 'assert g("381")=="831"'): {"sort rev": "pass"},
+    (SORTED, 'assert g("")==""'): {"sort": "pass"},
+    ("how many", "assert f(3)==6"): {"x*2": "pass"},
+}
+
+
+@pytest.mark.parametrize(("question", "tests"), ANSWERS)
+def test_an_answer_as_a_program(question: str, tests: str) -> None:
+    found = {answer: run_tests(WORLD.program(question, answer), tests).verdict for answer in ANSWERS[question, tests]}
+    assert found == ANSWERS[question, tests]
 
 
 def test_every_list_operation_in_the_sandbox_is_the_worlds() -> None:
     for name, operation in symbols.OPERATIONS.items():
         tests = "\n".join(f'assert g("{text}")=="{operation(text)}"' for text in symbols.HIDDEN_STRINGS)
-        assert run_tests(WORLD.program("g(413)=134 g(295)=259 g=", name), tests).verdict == "pass"
+        assert run_tests(WORLD.program(SORTED, name), tests).verdict == "pass"
 
 
-@pytest.mark.parametrize(
-    ("question", "kind", "verifier", "sound"),
-    [
-        ("30+7", "math", "37", True),
-        ("30+7", "math", "38", False),
-        ("30+7", "code", "assert f(3)==6", False),
-        ("f(1)=2 f(2)=4 f=", "code", "assert f(3)==6", True),
-        ("f(1)=2 f(2)=4 f=", "code", "assert f(3)==7", False),
-        ("f(1)=2 f(2)=4 f=", "code", "assert f(3)==6\nassert f(9)==18", True),
-        ("f(1)=2 f(2)=4 f=", "code", "assert f(3)==6\nassert f(9)==19", False),
-        ("f(1)=2 f(2)=4 f=", "code", 'assert g("381")=="138"', False),
-        ("f(1)=2 f(2)=4 f=", "code", "", False),
-        ("f(1)=2 f(2)=4 f=", "math", "x*2", True),
-        ("f(1)=2 f(2)=4 f=", "math", "x+1", False),
-        ("g(413)=134 g(295)=259 g=", "code", 'assert g("381")=="138"', True),
-        ("g(413)=134 g(295)=259 g=", "code", 'assert g("381")=="831"', False),
-        ("g(413)=134 g(295)=259 g=", "code", "assert True", False),
-        ("how many", "math", "3", None),
-    ],
-)
-def test_soundness_of_verifiers(question: str, kind: str, verifier: str, sound: bool | None) -> None:
-    assert WORLD.sound(question, kind, verifier) is sound
+VERIFIERS = {  # question and kind: whether each verifier is sound
+    ("30+7", "math"): {"37": True, "38": False},
+    ("30+7", "code"): {"assert f(3)==6": False},
+    (DOUBLE, "math"): {"x*2": True, "x+1": False},
+    (DOUBLE, "code"): {
+        "assert f(3)==6\nassert f(9)==18": True,
+        "assert f(3)==6\nassert f(9)==19": False,
+        **{"assert f(3)==6": True, "assert f(3)==7": False, 'assert g("381")=="138"': False, "": False},
+    },
+    (SORTED, "code"): {'assert g("381")=="138"': True, 'assert g("381")=="831"': False, "assert True": False},
+    ("how many", "math"): {"3": None},
+}
+
+
+@pytest.mark.parametrize(("question", "kind"), VERIFIERS)
+def test_soundness_of_verifiers(question: str, kind: str) -> None:
+    found = {verifier: WORLD.sound(question, kind, verifier) for verifier in VERIFIERS[question, kind]}
+    assert found == VERIFIERS[question, kind]
 
 
 def test_a_plan_fits_its_family_only() -> None:

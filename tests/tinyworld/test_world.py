@@ -1,10 +1,12 @@
 """The tiny world: its oracle against independent solutions, levels, wrong answers, splits, documents."""
 
 import itertools
+import math
+import re
 import subprocess
 import sys
 from collections import Counter
-from fractions import Fraction
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -12,7 +14,7 @@ import pytest
 
 import tinyworld
 from tinyworld import facts, symbols, tasks
-from tinyworld.documents import FAMILIES, HALVES, TinyCorpus, corpus, document
+from tinyworld.documents import FAMILIES, TinyCorpus, document
 from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES, TinyWorld
 from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, read, right, split, wrong
 
@@ -21,14 +23,9 @@ WORLD = TinyWorld()
 UNITS = {"wk d": 7, "m cm": 100, "h min": 60, "doz pcs": 12, "d h": 24, "min s": 60}
 
 
-def decimal(value: Fraction) -> str:
-    """Exact decimal digits of a non-negative fraction, by long division."""
-    whole, rest = divmod(value.numerator, value.denominator)
-    digits = ""
-    while rest:
-        digit, rest = divmod(rest * 10, value.denominator)
-        digits += str(digit)
-    return f"{whole}.{digits}" if digits else str(whole)
+def quotient(a: int | str, b: int | str) -> str:
+    """Exact decimal digits of a quotient that has few."""
+    return f"{(Decimal(a) / Decimal(b)).normalize():f}"
 
 
 def story(q: str) -> str:
@@ -49,35 +46,22 @@ def swapped(q: str) -> str:
 def unknown(q: str) -> str:
     left, right = q.removesuffix(" x?").split("=")
     factor, offset = left.split("x+")
-    return str(next(x for x in range(100) if sum([x] * int(factor or 1)) + int(offset) == int(right)))
+    return str(next(x for x in range(100) if int(factor or 1) * x + int(offset) == int(right)))
 
 
 def price(q: str) -> str:
     count, _, cost, asked, _ = q.replace(".", "").split()
-    return decimal(Fraction(int(cost), int(count)) * int(asked))
+    return quotient(int(cost) * int(asked), count)
 
 
 def remainder(q: str) -> str:
     left, divisor = q.split(" mod ")
-    rest = sum([int(left.split("*")[0])] * int((left.split("*") + ["1"])[1]))
-    while rest >= int(divisor):
-        rest -= int(divisor)
-    return str(rest)
-
-
-def comparison(q: str) -> str:
-    word, a, b = q.split()
-    return sorted([a, b], key=int)[-1 if word == "bigger" else 0]
+    return str(math.prod(map(int, left.split("*"))) % int(divisor))
 
 
 def measure(q: str) -> str:
     number, source, _, target = q.rstrip("?").split()
-    return str(sum([int(number)] * UNITS[f"{source} {target}"]))
-
-
-def product(q: str) -> str:
-    a, b = q.split("*")
-    return str(sum([int(a)] * int(b)))
+    return str(int(number) * UNITS[f"{source} {target}"])
 
 
 def third(q: str) -> str:
@@ -87,36 +71,32 @@ def third(q: str) -> str:
 
 
 def letter(q: str) -> str:
-    stem, rest = q.split(" A)")
-    options = []
-    for mark in (" B)", " C)", " D)"):
-        option, rest = rest.split(mark)
-        options.append(option)
+    stem, *options = re.split(r" [ABCD]\)", q)
     kind = read(stem).family  # a family of numbers or facts, which the solutions below know
-    return "ABCD"[[*options, rest].index(SOLUTIONS[kind](stem))]
+    return "ABCD"[options.index(SOLUTIONS[kind](stem))]
 
 
 SOLUTIONS = {
     "add": lambda q: str(sum(map(int, q.split("+")))),
     "sub": lambda q: str(int(q.split("-")[0]) - int(q.split("-")[1])),
-    "mul": product,
-    "prec": lambda q: str(int(q.split("+")[0]) + int(product(q.split("+")[1]))),
+    "mul": lambda q: str(math.prod(map(int, q.split("*")))),
+    "prec": lambda q: str(sum(math.prod(map(int, term.split("*"))) for term in q.split("+"))),
     "eq": unknown,
     "next": third,
     "word": story,
     "word2": story,
     "rate": price,
     "unit": measure,
-    "div": lambda q: decimal(Fraction(int(q.split("/")[0]), int(q.split("/")[1]))),
+    "div": lambda q: quotient(*q.split("/")),
     "mod": remainder,
-    "cmp": comparison,
+    "cmp": lambda q: (max if q.startswith("bigger") else min)(q.split()[1:], key=int),
     "sort": lambda q: "".join(d * q[5:].count(d) for d in "0123456789"),
     "rev": lambda q: " ".join(reversed(q.split()[1:])),
     "count": lambda q: str(sum(letter == q.split()[1] for letter in q.split()[3:])),
     "swap": swapped,
     "fact": lambda q: facts.TRUTH[tuple(q.rstrip("?").split())],
     "yn": lambda q: (
-        "yes" if q.rstrip("?").split()[1] in [v for (name, _), v in facts.TRUTH.items() if name == q[:2]] else "no"
+        "yes" if any(fact == q[3:-1] and name == q[:2] for (name, _), fact in facts.TRUTH.items()) else "no"
     ),
     "mc": letter,
 }
@@ -239,15 +219,8 @@ def test_code_is_right_by_value_and_not_by_text() -> None:
 
 
 def test_splits_are_stable_and_disjoint() -> None:
-    pinned = {
-        "30+7": "train",
-        "sort 312": "validation",
-        "x+2=9 x?": "test",
-        "x+4=9 x?": "train",
-        "what is it": "train",
-        "1+1 A)2 B)3 C)4 D)5": "validation",
-        "": "test",
-    }
+    pinned = {"30+7": "train", "x+4=9 x?": "train", "what is it": "train", "x+2=9 x?": "test", "": "test"}
+    pinned |= {"sort 312": "validation", "1+1 A)2 B)3 C)4 D)5": "validation"}
     assert {question: split(question) for question in pinned} == pinned
     questions = {f"{a}+{b}" for a in range(100) for b in range(100)}
     shares = Counter(split(question) for question in questions)
@@ -266,11 +239,8 @@ def test_items_are_distinct_closed_and_of_their_split() -> None:
         assert list(counts) == list(NAMES) and max(counts.values()) == 40 and min(counts.values()) >= 5
         assert everything.isdisjoint(questions)
         everything |= questions
-    assert (
-        {task.family for task in items("test", 2, ("add", "mc"))}
-        == {"add", "mc"}
-        == {task.family for task in WORLD.items("test", 2, ("add", "mc"))}
-    )
+    for some in (items, WORLD.items):
+        assert {task.family for task in some("test", 2, ("add", "mc"))} == {"add", "mc"}
     with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'dev'"):
         items("dev")
 
@@ -305,13 +275,6 @@ def test_a_corpus_has_documents_of_one_half(kind: str) -> None:
     assert all(right(question, answer) and split(question) == "train" for question, _, answer in stated)
     assert {read(question).family for question, *_ in stated} == set(FAMILIES[kind])
     assert {source.sample(rng) for _ in range(50)} <= set(texts)
-
-
-def test_a_corpus_by_name() -> None:
-    found = {kind: [(part.kind, part.size) for part in corpus(kind, 9)] for kind in HALVES}
-    assert found == {"math": [("math", 9)], "general": [("general", 9)], "both": [("math", 4), ("general", 4)]}
-    with pytest.raises(ValueError, match="corpus must be one of math, general, both, got 'maths'"):
-        corpus("maths", 1)
 
 
 def test_facts_of_level_three_are_open() -> None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import filterfalse
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import PositiveInt
 
 from coevolve import prompts
-from coevolve.checks import among, at_least
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
 from coevolve.parse import boxed, tag
@@ -20,11 +21,7 @@ from coevolve.pools import Pool
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
 
-MODES = {
-    "deduction": ("add", "sub", "mul", "prec", "div", "mod"),
-    "abduction": ("eq",),
-    "induction": ("code", "ops"),
-}
+MODES = {"deduction": ("add", "sub", "mul", "prec", "div", "mod"), "abduction": ("eq",), "induction": ("code", "ops")}
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 
 
@@ -38,15 +35,16 @@ class AZR(Method):
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
 
-    paper: str = "mae"  # type: ignore[misc]  # whose table: the solver's prompt, answers in tags (mae) or boxed (spice)
-    attempts: int = 5  # solver samples behind a proposal's learnability
-    solves: int = 4  # solver samples trained per episode
-    seeds: int = 16  # starting tasks, spread over the modes
+    paper: Annotated[str, (*STEPS,)] = "mae"  # type: ignore[misc]  # answers in tags (mae) or boxed (spice)
+    attempts: PositiveInt = 5  # solver samples behind a proposal's learnability
+    solves: PositiveInt = 4  # solver samples trained per episode
+    seeds: PositiveInt = 16  # starting tasks, spread over the modes
 
     def __post_init__(self) -> None:
-        among("paper", self.paper, STEPS)
+        from tinyworld import tasks
+
         super().__post_init__()
-        at_least(self, attempts=1, solves=1, seeds=1)
+        self.executor: Any = tasks  # draws, reads and verifies tasks
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
         folder = self.prompt_folder
         self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)
@@ -56,13 +54,6 @@ class AZR(Method):
     def PAPER(self) -> Mapping[str, Any]:  # type: ignore[override]
         """Eight attempts and one solution are the official code, as SPICE's Table 5 and Appendix 8 describe it."""
         return {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
-
-    @property
-    def executor(self) -> Any:
-        """What draws, reads and verifies tasks."""
-        from tinyworld import tasks
-
-        return tasks
 
     def _starts(self, mode: str) -> list[str]:
         rng, found, wanted = Random(f"azr {mode}"), dict[str, None](), max(1, self.seeds // len(MODES))
@@ -88,7 +79,7 @@ class AZR(Method):
         if question is not None and self.fits(question, mode):
             attempts = yield [self.solver(question=question)] * self.attempts
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
-            if not self.held_out(question):
+            if self.executor.split(question) == "train" and not self.world.held_out(question):
                 buffer.add(question)
         r_proposer = proposer_reward(rate, format_reward(proposal.text, "question"))
         asked = [buffer.sample(rng) for _ in range(self.solves)]
@@ -107,10 +98,6 @@ class AZR(Method):
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""
         return bool(self.executor.right(question, self.read_answer(text)))
-
-    def held_out(self, question: str) -> bool:
-        """Whether a task may not enter a buffer."""
-        return self.executor.split(question) != "train" or self.world.held_out(question)
 
     def read_answer(self, text: str) -> str | None:
         """Return the answer in a reply, in the paper's form."""

@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from coevolve import config
-from coevolve.checks import among
 from coevolve.method import Method
-
-PAPERS = ("mae", "sage", "spice", "comas", "conl")
 
 
 @dataclass(kw_only=True)
@@ -18,10 +15,9 @@ class Base(Method):
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 0}
 
-    paper: str = "mae"  # type: ignore[misc]  # whose solver prompt and answer format
+    paper: Annotated[str, ("mae", "sage", "spice", "comas", "conl")] = "mae"  # type: ignore[misc]  # whose prompt
 
     def __post_init__(self) -> None:
-        among("paper", self.paper, PAPERS)
         super().__post_init__()
         self.method: Method = config.method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
         self.solver = self.method.answering

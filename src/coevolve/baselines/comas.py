@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
-from coevolve.checks import among, at_least
+from pydantic import Field, PositiveInt
+
+from coevolve.checks import among
 from coevolve.papers.comas.method import Discussion, Table1, quoted
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
@@ -22,13 +24,12 @@ class TTRL(Table1):
     No labels are read.
     """
 
-    votes: int = 64  # answers that vote (TTRL's setting)
+    votes: PositiveInt = 64  # answers that vote (TTRL's setting)
     samples: int = 32  # of them are trained on (TTRL's setting)
     voting: tuple[str, ...] = ("MATH",)  # domains whose answers can be voted on; code and science cannot (4.1.2)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, votes=1)
         if not 1 <= self.samples <= self.votes:
             raise ValueError(f"samples must be 1 to {self.votes} (the votes), got {self.samples}")
         for domain in self.voting:
@@ -66,16 +67,13 @@ class MAPoRL(Discussion):
     sees right and wrong.
     """
 
-    agents: int = 2  # of the authors' configuration
-    turns: int = 3  # rounds of the debate, of the authors' configuration
-    discount: float = 0.3  # how much later rounds count, of the authors' configuration
+    agents: PositiveInt = 2  # of the authors' configuration
+    turns: PositiveInt = 3  # rounds of the debate, of the authors' configuration
+    discount: Annotated[float, Field(ge=0, le=1)] = 0.3  # how much later rounds count, of the authors' configuration
     share: bool = True  # later rounds: the mean of all agents ("influence-aware"); False: one's own answers only
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, agents=1, turns=1, discount=0)
-        if self.discount > 1:
-            raise ValueError(f"discount must be at most 1, got {self.discount}")
         self.solver, self.solution = self.role("solver"), self.role("solution")
 
     def episode(self, rng: Random) -> Episode:

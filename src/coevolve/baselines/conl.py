@@ -5,11 +5,10 @@ reward, a diagnostic reward or credit by segment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from coevolve.checks import among
 from coevolve.method import Method
 from coevolve.papers.conl.method import CoNL
 from coevolve.parse import answer_line
@@ -26,7 +25,6 @@ class AnswerRewards(Method):
     paper: ClassVar[str] = "conl"
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
-    SHARED: ClassVar[tuple[str, ...]] = ("agents", "test_time", "prompt", "prompt_folder", "world")  # fields of CoNL's
 
     agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
     estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
@@ -34,7 +32,8 @@ class AnswerRewards(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.table = CoNL(**{name: getattr(self, name) for name in self.SHARED})
+        theirs = {field.name for field in fields(CoNL)}
+        self.table = CoNL(**{name: value for name, value in vars(self).items() if name in theirs})
         self.solver = self.table.solver
 
     def episode(self, rng: Random) -> Episode:
@@ -66,21 +65,20 @@ class AnswerRewards(Method):
         question, rounds, answers = outcome.trace
         right = mean([world.right(question, answer) for answer in answers])
         tokens = mean([len(reply.ids) for replies in rounds for reply in replies])
-        return {"question": question, "answers": answers, "right_final": right, "tokens_turn": tokens}
+        voted = self.voted(question, answers)
+        return {"question": question, "answers": answers, **voted, "right_final": right, "tokens_turn": tokens}
+
+    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
+        """What there is to say about a vote; nothing where nobody votes."""
+        return {}
 
 
 @dataclass(kw_only=True)
 class SRT(AnswerRewards):
     """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
 
-    SHARED: ClassVar[tuple[str, ...]] = (*AnswerRewards.SHARED, "judge_temperature")
-
-    form: str = "single"  # SRT-S; multi: SRT-M, the four-round conversation
+    form: Annotated[str, ("single", "multi")] = "single"  # SRT-S; multi: SRT-M, the four-round conversation
     judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
-
-    def __post_init__(self) -> None:
-        among("form", self.form, ("single", "multi"))
-        super().__post_init__()
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Solve alone, or in conversation and then revise."""
@@ -94,14 +92,10 @@ class SRT(AnswerRewards):
         winner, _ = majority(answers)
         return [float(answer is not None and answer == winner) for answer in answers]
 
-    def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How large the majority was and whether it was right, beside what was answered."""
-        facts = super().observe(outcome, world)
-        question, answers = facts.pop("question"), facts.pop("answers")
+    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
+        """How large the majority was and whether it was right."""
         winner, votes = majority(answers)
-        right = number(world.right(question, winner))
-        found = {"question": question, "answers": answers, "majority_share": votes / self.agents}
-        return {**found, "majority_right": right, **facts}
+        return {"majority_share": votes / self.agents, "majority_right": number(self.world.right(question, winner))}
 
 
 @dataclass(kw_only=True)

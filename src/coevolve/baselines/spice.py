@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from random import Random
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field, NonNegativeFloat, PositiveInt
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from coevolve import setups
-from coevolve.checks import among, at_least
 from coevolve.method import Method
 from coevolve.papers.spice.method import SPICE, TEMPLATES
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, Question, read_free
@@ -29,18 +29,15 @@ from coevolve.worlds import World
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 ORDERS = 4  # n-grams up to this length
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(kw_only=True)
 class StrongChallenger(SPICE):
     """SPICE in which a stronger model is the Challenger and only the Reasoner is trained (section 3.1)."""
 
-    challenger: str = "fixed"  # the strong model is not trained
+    challenger: Annotated[str, ("fixed",)] = "fixed"  # the strong model is not trained
     strong: str = "Qwen/Qwen3-32B"  # the paper's Qwen3-32B-Instruct; a backbone, a model folder or a hub id
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        among("challenger", self.challenger, ("fixed",))
 
     @property
     def models(self) -> dict[str, str]:
@@ -57,24 +54,21 @@ class RZero(Method):
     TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
     PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows
 
-    rollouts: int = 4  # questions to one prompt: a GRPO group (Table 5)
-    requests: int = 1  # prompts of an episode; their questions together are what repetition is counted among
-    answers: int = 5  # to one question (Appendix 8)
-    band: float = 0.25  # the Solver learns from questions with |p - 1/2| at most this (R-Zero's delta)
-    similarity: float = 0.5  # questions nearer than this BLEU distance repeat each other (R-Zero's tau)
-    repetition: float = 1.0  # weight of the repetition penalty (R-Zero's lambda)
+    rollouts: PositiveInt = 4  # questions to one prompt: a GRPO group (Table 5)
+    requests: PositiveInt = 1  # prompts of an episode; their questions together are what repetition is counted among
+    answers: PositiveInt = 5  # to one question (Appendix 8)
+    band: Annotated[float, Field(ge=0, le=0.5)] = (
+        0.25  # the Solver learns where |p - 1/2| is at most this (R-Zero's delta)
+    )
+    similarity: Share = 0.5  # questions nearer than this BLEU distance repeat each other (R-Zero's tau)
+    repetition: NonNegativeFloat = 1.0  # weight of the repetition penalty (R-Zero's lambda)
     invalid: float = -1.0  # what an invalid question earns (Table 5)
-    accuracy_weight: float = 0.9  # of the Solver's reward; the rest is its format (R-Zero's released code)
+    accuracy_weight: Share = 0.9  # of the Solver's reward; the rest is its format (R-Zero's released code)
     estimator: str = "task_relative"  # within a group that is GRPO: mean and standard deviation
-    template: str = "chat"
+    template: Annotated[str, (*TEMPLATES,)] = "chat"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, rollouts=1, requests=1, answers=1)
-        for name, high in {"band": 0.5, "similarity": 1, "accuracy_weight": 1, "repetition": math.inf}.items():
-            if not 0 <= vars(self)[name] <= high:
-                raise ValueError(f"{name} must lie between 0 and {high}, got {vars(self)[name]}")
-        among("template", self.template, TEMPLATES)
         self.solver = self.role(TEMPLATES[self.template], "solver", policy="solver")
         self.ask = self.role("challenger_alone", "challenger", policy="challenger")
         self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS
@@ -114,11 +108,6 @@ class RZero(Method):
     def read_answer(self, text: str) -> str | None:
         r"""Return the content of the last \boxed{...}."""
         return boxed(text)
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """Two policies, both trained."""
-        return ("solver", "challenger")
 
     @property
     def scored(self) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from coevolve.checks import at_least
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
 from coevolve.driver import Batched, play
 from coevolve.method import Method
 from coevolve.papers.comas.method import Table1, quoted
@@ -35,13 +36,12 @@ class SFT(Method):
 
     paper: ClassVar[str] = "mae"
 
-    epochs: int = 5  # section 5
-    lora_rank: int = 128  # section 5; 0: train all weights
-    sft_batch: int = 16
+    epochs: PositiveInt = 5  # section 5
+    lora_rank: NonNegativeInt = 128  # section 5; 0: train all weights
+    sft_batch: PositiveInt = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, epochs=1, lora_rank=0, sft_batch=1)
         self.solver = self.role("solver")
 
     def examples(self) -> list[dict[str, Any]]:
@@ -62,9 +62,8 @@ class SFT(Method):
         if rank:
             adapter = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear", task_type="CAUSAL_LM")
         make = partial(SFTTrainer, policy.model, peft_config=adapter)
-        batch, epochs = self.sft_batch, self.epochs
-        numbers = partial(SFTConfig, per_device_train_batch_size=batch, num_train_epochs=epochs, max_length=1024)
-        trainer = tune(policy, run, self.examples(), make, numbers)
+        numbers = {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
+        trainer = tune(policy, run, self.examples(), make, SFTConfig, numbers)
         if adapter:
             policy.replace(trainer.model.merge_and_unload())
         return int(trainer.state.global_step)
@@ -78,16 +77,15 @@ class SRLM(Table1):
     the worst. Knows no verifier.
     """
 
-    iterations: int = 2  # DPO iterations (M2 and M3 of the original)
-    questions: int = 2000  # asked per iteration
-    candidates: int = 4  # answers per question, of the original
-    judgements: int = 3  # scores averaged per answer, of the original
-    dpo_beta: float = 0.1  # of the original
-    dpo_batch: int = 16  # pairs a step, of the original
+    iterations: PositiveInt = 2  # DPO iterations (M2 and M3 of the original)
+    questions: PositiveInt = 2000  # asked per iteration
+    candidates: Annotated[int, Field(ge=2)] = 4  # answers per question, of the original
+    judgements: PositiveInt = 3  # scores averaged per answer, of the original
+    dpo_beta: NonNegativeFloat = 0.1  # of the original
+    dpo_batch: PositiveInt = 16  # pairs a step, of the original
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, iterations=1, questions=1, candidates=2, judgements=1, dpo_batch=1, dpo_beta=0)
         self.solver, self.judge = self.role("solver"), self.role("scoring_alone", "judge")
 
     def episode(self, rng: Random) -> Episode:
@@ -127,7 +125,7 @@ class SRLM(Table1):
         from trl.trainer.dpo_trainer import DPOTrainer
 
         batch, beta = self.dpo_batch, self.dpo_beta
-        numbers = partial(DPOConfig, per_device_train_batch_size=batch, num_train_epochs=1, beta=beta, max_length=None)
+        numbers = {"per_device_train_batch_size": batch, "num_train_epochs": 1, "beta": beta, "max_length": None}
         steps = 0
         for iteration in range(1, self.iterations + 1):
             pairs = self.pairs(policy, run, iteration)
@@ -135,8 +133,8 @@ class SRLM(Table1):
                 model, reference = copy.deepcopy(policy.model), copy.deepcopy(policy.model)
                 if isinstance(reference, PeftModel):  # TRL makes a reference only of an adapter called "default"
                     reference = reference.merge_and_unload()
-                make = partial(DPOTrainer, model, reference)
-                steps += tune(policy, run, pairs, make, numbers).state.global_step
+                trainer = tune(policy, run, pairs, partial(DPOTrainer, model, reference), DPOConfig, numbers)
+                steps += trainer.state.global_step
                 policy.model.load_state_dict(model.state_dict())
         return steps
 
@@ -161,34 +159,26 @@ class PlainHead:
         return chosen_T, entropy_T, None, logits_TV.mean(-1), logits_TV.argmax(-1) == targets_T
 
 
-def tune(policy: "Policy", run: "Run", examples: list[dict[str, Any]], trainer: Make, settings: Make) -> Any:
+def tune(
+    policy: "Policy", run: "Run", examples: list[dict[str, Any]], trainer: Make, config: Make, numbers: dict[str, Any]
+) -> Any:
     """Train on examples in full precision with one of TRL's trainers; return that trainer.
 
-    `trainer` makes it of arguments, data and the policy's tokenizer; `settings` makes the arguments of the run's
-    numbers. Nothing stays on the disk.
+    `trainer` makes it of arguments, data and the policy's tokenizer; `config` makes the arguments of `numbers` and
+    the run's own. Nothing stays on the disk.
     """
     from datasets import Dataset
     from trl.trainer import utils
 
-    if not policy.head_VH.is_cuda:
+    on_gpu = policy.head_VH.is_cuda
+    if not on_gpu:
         utils._ChunkedLogProbFunction = PlainHead  # type: ignore[assignment, attr-defined]
+    ours = {"learning_rate": run.learning_rate, "weight_decay": run.weight_decay, "max_grad_norm": run.grad_clip}
+    quiet = {"report_to": "none", "save_strategy": "no", "logging_steps": 50, "disable_tqdm": True}
+    plain = {"bf16": False, "fp16": False, "gradient_checkpointing": False, "dataloader_pin_memory": on_gpu}
     with tempfile.TemporaryDirectory() as scratch:
-        made = trainer(
-            args=settings(
-                output_dir=scratch,
-                learning_rate=run.learning_rate,
-                weight_decay=run.weight_decay,
-                max_grad_norm=run.grad_clip,
-                seed=run.seed,
-                report_to="none",
-                save_strategy="no",
-                logging_steps=50,
-                disable_tqdm=True,
-                dataloader_pin_memory=policy.head_VH.is_cuda,
-                **dict.fromkeys(("bf16", "fp16", "gradient_checkpointing"), False),
-            ),
-            train_dataset=Dataset.from_list(examples),
-            processing_class=policy.tokenizer,
-        )
+        settings = config(output_dir=scratch, seed=run.seed, **numbers, **ours, **quiet, **plain)
+        data = Dataset.from_list(examples)
+        made = trainer(args=settings, train_dataset=data, processing_class=policy.tokenizer)
         made.train()
     return made

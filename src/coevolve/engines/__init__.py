@@ -3,7 +3,6 @@
 `Switch` routes every turn to the engine of its policy; methods and the loop see one engine.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,23 +23,19 @@ class Switch(Engine):
         self.engines = dict(engines)
         distinct = dict.fromkeys(engines.values())
         self.distinct = sorted(distinct, key=lambda engine: engine.remote)  # in-process engines are polled first
-        self.waiting: Counter[Engine] = Counter()  # turns that an engine has not answered yet
 
     def submit(self, turn: Turn) -> Ticket:
         """Hand the turn to its policy's engine; ValueError names a policy that nobody answers for."""
         among("policy of a turn", turn.policy, sorted(self.engines))
         engine = self.engines[turn.policy]
-        self.waiting[engine] += 1
         return engine, engine.submit(turn)
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Return what is finished; engines elsewhere are not waited for while others have replies."""
         done: list[tuple[Ticket, Reply]] = []
         for engine in self.distinct:
-            if self.waiting[engine] and not (done and engine.remote):
-                finished = engine.poll()
-                self.waiting[engine] -= len(finished)
-                done += [((engine, ticket), reply) for ticket, reply in finished]
+            if not (done and engine.remote):
+                done += [((engine, ticket), reply) for ticket, reply in engine.poll()]
         return done
 
     def sleep(self) -> None:

@@ -8,13 +8,17 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import PositiveFloat, Strict
+
+from coevolve.checks import typed
 from coevolve.driver import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
 SETTINGS = {"COEVOLVE_SERVER_TIMEOUT": "120", "COEVOLVE_SERVER_WORKERS": "16"}  # seconds a request, requests at a time
+POSITIVE = Annotated[PositiveFloat, Strict(False), "a number above 0"]  # not strict: what a text says
 Answer = tuple[Reply, dict[str, int]]  # and what it cost
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what reading an answer of another interface raises
 
@@ -44,7 +48,8 @@ class ServedPolicy(Engine):
         if not self.model:
             raise ValueError(f"model {address!r} is a server and must end in #MODEL")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        timeout, workers = (_setting(*setting) for setting in SETTINGS.items())
+        settings = {field: os.environ.get(field, default) for field, default in SETTINGS.items()}
+        timeout, workers = (typed(field, text, POSITIVE) for field, text in settings.items())
         self.errors = openai.OpenAIError
         self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=timeout, max_retries=retries)
         try:
@@ -97,13 +102,12 @@ class ServedPolicy(Engine):
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Wait for the next replies; raises ServerError as soon as one request has failed for good."""
-        finished, unfinished = wait(self.waiting, return_when=FIRST_COMPLETED)
+        finished, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
         ordered = [future for future in self.waiting if future in finished]
-        self.waiting = [future for future in self.waiting if future in unfinished]
+        self.waiting = [future for future in self.waiting if future not in finished]
         if any(future.exception() for future in ordered):
-            for other in self.waiting:
-                other.cancel()
-            self.waiting = []
+            while self.waiting:
+                self.waiting.pop().cancel()
         done: list[tuple[Ticket, Reply]] = []
         for future in ordered:
             reply, cost = future.result()
@@ -116,17 +120,6 @@ class ServedPolicy(Engine):
         used: dict[str, float] = {f"{key}/{self.name}": value for key, value in self.used.items()}
         self.used = Counter(dict.fromkeys(self.used, 0))
         return used
-
-
-def _setting(name: str, default: str) -> float:
-    text = os.environ.get(name, default)
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a number above 0, got {text!r}")
-    return value
 
 
 def _line(error: Exception) -> str:

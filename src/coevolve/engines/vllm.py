@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from coevolve.choices import VLLM_RANKS
+from coevolve.checks import VLLM_RANKS
 from coevolve.driver import Engine, Ticket
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy
@@ -55,27 +55,24 @@ class VLLM(Engine):
         self.policies, self.temperature, self.max_tokens = dict(policies), temperature, max_tokens
         on_gpu = torch.cuda.is_available()
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
-        more: dict[str, Any] = {}
+        settings: dict[str, Any] = {"enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "seed": 0}
         if on_gpu:
-            more["gpu_memory_utilization"] = SHARE / engines
+            settings["gpu_memory_utilization"] = SHARE / engines
             _free()  # what an earlier run left counts as taken
         if Ranks().count > 1:  # each rank an engine of its own on its own GPU (LOCAL_RANK), in the run's process group
-            more["distributed_executor_backend"] = "external_launcher"
+            settings["distributed_executor_backend"] = "external_launcher"
         adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
         if adapters:
             rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
             room = next(allowed for allowed in VLLM_RANKS if allowed >= rank)
-            more |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
+            settings |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
         self.llm = LLM(
             model=str(next(iter(policies.values())).source),
             dtype="bfloat16" if on_gpu else "float32",
             enforce_eager=not on_gpu,
-            enable_prefix_caching=True,
-            logprobs_mode="processed_logprobs",
-            seed=0,
             enable_sleep_mode=self.sleeps,
             disable_log_stats=True,
-            **more,
+            **settings,
         )
         self.tickets, self.versions = count(1), count(1)
         self.waiting: dict[str, tuple[Turn, list[int], float]] = {}
@@ -125,7 +122,13 @@ class VLLM(Engine):
         self._wake()
         for name, policy in self.policies.items():
             if isinstance(policy, AdapterPolicy):
-                self._sync_adapter(name, policy)
+                from vllm.lora.request import LoRARequest
+
+                folder, version = f"{self.folder.name}/{name}", next(self.versions)
+                policy.save(folder)
+                if name in self.loras:
+                    self.llm.llm_engine.remove_lora(self.loras[name].lora_int_id)
+                self.loras[name] = LoRARequest(f"{name}-{version}", version, folder)
             elif len(self.policies) == 1:  # a frozen base of adapters never changes
                 weights = [(key, part.detach()) for key, part in policy.model.named_parameters()]
                 self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
@@ -145,15 +148,6 @@ class VLLM(Engine):
     def _wake(self) -> None:
         if self.sleeps and self.llm.llm_engine.is_sleeping():
             self.llm.wake_up()
-
-    def _sync_adapter(self, name: str, policy: AdapterPolicy) -> None:
-        from vllm.lora.request import LoRARequest
-
-        folder, version = f"{self.folder.name}/{name}", next(self.versions)
-        policy.save(folder)
-        if name in self.loras:
-            self.llm.llm_engine.remove_lora(self.loras[name].lora_int_id)
-        self.loras[name] = LoRARequest(f"{name}-{version}", version, folder)
 
 
 def _free() -> None:

@@ -3,47 +3,14 @@
 A chunk's logits are made, judged and overwritten by their own gradient before the next chunk's are made.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coevolve.losses.reference import Objective, PolicyLoss, raised
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """What is known about each token, and how the objective judges it."""
-
-    targets_T: Tensor
-    advantages_T: Tensor
-    old_logprobs_T: Tensor | None
-    weights_T: Tensor
-    temperature: float
-    objective: Objective
-
-    def part(self, piece: slice) -> "Tokens":
-        """Return the tokens of one chunk."""
-        old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
-        known = self.targets_T[piece], self.advantages_T[piece], old_T, self.weights_T[piece]
-        return Tokens(*known, self.temperature, self.objective)
-
-    def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
-        """Return the objective's value."""
-        known = self.advantages_T, self.old_logprobs_T, self.weights_T
-        return self.objective.judge(logprobs_T, entropy_T, *known)
-
-    def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the objective's derivatives by log-probabilities and entropies, per unit of logit.
-
-        Without an entropy bonus the second is None.
-        """
-        with torch.enable_grad():
-            at = logprobs_T.detach().requires_grad_(), entropy_T.detach().requires_grad_()
-            slope_T, bonus_T = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
-        return slope_T / self.temperature, None if bonus_T is None else bonus_T / self.temperature
+from coevolve.losses.reference import PolicyLoss, Tokens, raised
 
 
 class TorchRows:
@@ -135,11 +102,9 @@ class ForwardGradient(torch.autograd.Function):
     """A loss as one node of the graph, which holds the gradient ready."""
 
     @staticmethod
-    def forward(
-        ctx: Any, loss: Tensor, hidden_TH: Tensor, head_VH: Tensor, grad_TH: Tensor | None, grad_VH: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, loss: Tensor, hidden_TH: Tensor, head_VH: Tensor, *gradients: Tensor | None) -> Tensor:
         """Return the loss as it is, differentiable in hidden states and head."""
-        ctx.save_for_backward(grad_TH, grad_VH)
+        ctx.save_for_backward(*gradients)
         ctx.dtypes = hidden_TH.dtype, head_VH.dtype
         return loss.clone()
 

@@ -5,14 +5,13 @@ What the objective is worth to each token is computed between them, in torch. A 
 
 # mypy: ignore-errors
 
-from contextlib import nullcontext
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from coevolve.losses.chunked import Tokens, TorchRows
+from coevolve.losses.chunked import TorchRows
+from coevolve.losses.reference import Tokens
 
 LOWEST = tl.constexpr(-1e30)  # stands in for minus infinity where it would meet a 0
 LANE = tl.constexpr(64)  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
@@ -43,7 +42,7 @@ def _target(line, targets, row, columns, peak):
 
 @triton.jit
 def _statistics(
-    logits, columns, targets, logprobs, entropy, tops, totals, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
+    logits, columns, targets, logprobs, entropy, tops, sums, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
 ):
     """Write a row's log-probability and entropy, its maximum, and its sum of exp((x - maximum) / temperature).
 
@@ -72,22 +71,12 @@ def _statistics(
     tl.store(logprobs + row, (x - top) * inverse - tl.log(total))
     tl.store(entropy + row, tl.log(total) - inverse * moment / total)
     tl.store(tops + row, top)
-    tl.store(totals + row, total)
+    tl.store(sums + row, total)
 
 
 @triton.jit
 def _gradient(
-    logits,
-    columns,
-    targets,
-    slopes,
-    bonuses,
-    entropy,
-    tops,
-    totals,
-    inverse,
-    UNITS: tl.constexpr,
-    THREADS: tl.constexpr,
+    logits, columns, targets, slopes, bonuses, entropy, tops, sums, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
 ):
     """Overwrite a row's logits with slope ([j = target] - p_j) - bonus p_j (log p_j + entropy).
 
@@ -95,7 +84,7 @@ def _gradient(
     """
     row, width = tl.program_id(0), tl.cdiv(columns, LANE) * LANE
     line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
-    top, total, slope = tl.load(tops + row), tl.load(totals + row), tl.load(slopes + row)
+    top, total, slope = tl.load(tops + row), tl.load(sums + row), tl.load(slopes + row)
     bonus = 0.0 if bonuses is None else tl.load(bonuses + row)
     level = -(bonus * (tl.load(entropy + row) - tl.log(total)) + slope) / total
     tilt = -bonus * inverse / total
@@ -128,7 +117,6 @@ class TritonRows(TorchRows):
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
         self.whole_CV = hidden_TH.new_empty(rows, -(-columns // LANE.value) * LANE.value)
         self.logits_CV = self.whole_CV[:, :columns]
-        self.device = torch.cuda.device(hidden_TH.device) if hidden_TH.is_cuda else nullcontext()
 
     def __call__(
         self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
@@ -138,7 +126,7 @@ class TritonRows(TorchRows):
         self.whole_CV[:rows, columns:] = -torch.inf
         shape, line = launch(columns, logits_CV.element_size()), (logits_CV, columns, tokens.targets_T)
         row = entropy_C, torch.empty_like(entropy_C), torch.empty_like(entropy_C), 1 / tokens.temperature
-        with self.device:
+        with torch.cuda.device_of(logits_CV):
             _statistics[(rows,)](*line, logprobs_C, *row, **shape)
             if not gradient:
                 return None

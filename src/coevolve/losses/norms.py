@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from coevolve.checks import among
-from coevolve.choices import LENGTH_NORMS
+from coevolve.checks import LENGTH_NORMS, among
 
 
 def weights(lengths: Sequence[int], kind: str, constant: float | None = None) -> Tensor:

@@ -7,18 +7,15 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 import os
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from coevolve.checks import among
-from coevolve.choices import LOSSES
-from coevolve.losses.chunked import Tokens, TorchRows, run
-from coevolve.losses.reference import Objective, PolicyLoss, raised, statistics
+from coevolve.losses.chunked import TorchRows, run
+from coevolve.losses.reference import PolicyLoss, Tokens, raised, statistics
 
-PATHS = ("reference", "chunked", "triton")
-PER_TOKEN = ("targets_T", "advantages_T", "old_logprobs_T", "weights_T")
-DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 VARIABLE = "COEVOLVE_LOSS_PATH"
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
 # 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, about what its caches hold.
@@ -32,57 +29,57 @@ def policy_loss(
     advantages_T: Tensor,
     old_logprobs_T: Tensor | None = None,
     *,
-    clip: tuple[float, float] = (0.2, 0.28),
-    kind: str = "ppo",
-    entropy_coef: float = 0.0,
     temperature: float = 1.0,
     weights_T: Tensor | None = None,
     chunk: int | None = None,
     path: str | None = None,
+    **objective: Any,
 ) -> PolicyLoss:
     """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
 
     With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
     -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
+    `objective`: kind ("ppo"), clip (low 0.2, high 0.28; each at least 0) and entropy_coef (0.0).
     Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
     requires a gradient. A weight of 0 masks a token, whatever its advantage and old log-probability are.
     `chunk` is the number of tokens whose logits are held at once (default: what suits the device). What else
     is not finite in the inputs makes the loss not finite. Raises ValueError naming an argument that is not
     allowed.
     """
-    among("kind", kind, LOSSES)
-    _check(hidden_TH, head_VH, temperature, targets_T, advantages_T, old_logprobs_T, weights_T)
-    objective, path = Objective(kind, clip, entropy_coef), _choose(path, hidden_TH)
-    if path == "reference":
-        logprobs_T, entropy_T = statistics(hidden_TH, head_VH, targets_T, temperature)
-        return objective.judge(logprobs_T, entropy_T, advantages_T, old_logprobs_T, weights_T)
     if weights_T is None:
-        weights_T = torch.full_like(advantages_T, 1 / max(len(targets_T), 1), dtype=raised(hidden_TH.dtype))
-    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, objective)
-    result = run(hidden_TH, head_VH, tokens, _rows(path), chunk or _chunk(hidden_TH, head_VH))
+        weights_T = torch.full_like(advantages_T, 1 / max(len(hidden_TH), 1), dtype=raised(hidden_TH.dtype))
+    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, **objective)
+    _check(hidden_TH, head_VH, tokens)
+    path = _choose(path, hidden_TH)
+    if path == "reference":
+        return tokens.judge(*statistics(hidden_TH, head_VH, targets_T, temperature))
+    rows = TorchRows
+    if path == "triton":
+        from coevolve.losses import kernels  # loads triton, which not every machine has
+
+        rows = kernels.TritonRows
+    result = run(hidden_TH, head_VH, tokens, rows, chunk or _chunk(hidden_TH, head_VH))
     return replace(result, path=path)
 
 
 @torch.no_grad()
-def selective_logprobs(
-    hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1.0, path: str | None = None
-) -> Tensor:
+def selective_logprobs(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1.0) -> Tensor:
     """Return the targets' log-probabilities (T,) at a temperature > 0, in float32 at least and without a gradient.
 
     For old and reference log-probabilities. Arguments and errors as for `policy_loss`.
     """
     nothing_T = torch.zeros_like(targets_T, dtype=hidden_TH.dtype)
-    result = policy_loss(hidden_TH, head_VH, targets_T, nothing_T, temperature=temperature, path=path)
-    return result.logprobs_T
+    return policy_loss(hidden_TH, head_VH, targets_T, nothing_T, temperature=temperature).logprobs_T
 
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:
+    reason = _no_triton(hidden_TH)
     name = path or os.environ.get(VARIABLE)
     if not name:
-        return "triton" if hidden_TH.is_cuda and not _no_triton(hidden_TH) else "chunked"
+        return "triton" if hidden_TH.is_cuda and not reason else "chunked"
     source = "path" if path else VARIABLE
-    among(source, name, PATHS)
-    if name == "triton" and (reason := _no_triton(hidden_TH)):
+    among(source, name, ("reference", "chunked", "triton"))
+    if name == "triton" and reason:
         raise ValueError(f"{source} 'triton' {reason}")
     return name
 
@@ -100,14 +97,6 @@ def _no_triton(hidden_TH: Tensor) -> str:
     return ""
 
 
-def _rows(path: str) -> type[TorchRows]:
-    if path == "chunked":
-        return TorchRows
-    from coevolve.losses.kernels import TritonRows  # loads triton, which not every machine has
-
-    return TritonRows
-
-
 def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
     """Return how many tokens' logits to hold at once, in pieces of similar size."""
     tokens, row = max(len(hidden_TH), 1), len(head_VH) * hidden_TH.element_size()
@@ -118,18 +107,19 @@ def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
     return min(most, -(-even // step) * step)
 
 
-def _check(hidden_TH: Tensor, head_VH: Tensor, temperature: float, targets_T: Tensor, *others: Tensor | None) -> None:
+def _check(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens) -> None:
     """Raise ValueError naming the first argument that is not allowed."""
     if hidden_TH.ndim != 2 or head_VH.ndim != 2 or hidden_TH.shape[1] != head_VH.shape[1]:
         shapes = f"{tuple(hidden_TH.shape)} and {tuple(head_VH.shape)}"
         raise ValueError(f"hidden_TH and head_VH must have shapes (T, H) and (V, H), got {shapes}")
-    if hidden_TH.dtype not in DTYPES or hidden_TH.dtype != head_VH.dtype:
+    if hidden_TH.dtype not in (torch.bfloat16, torch.float32, torch.float64) or hidden_TH.dtype != head_VH.dtype:
         got = f"{hidden_TH.dtype} and {head_VH.dtype}"
         raise ValueError(f"hidden_TH and head_VH must both be bfloat16, float32 or float64, got {got}")
-    if targets_T.dtype != torch.long:
-        raise ValueError(f"targets_T must be int64, got {targets_T.dtype}")
-    for name, values_T in zip(PER_TOKEN, (targets_T, *others), strict=True):
+    if tokens.targets_T.dtype != torch.long:
+        raise ValueError(f"targets_T must be int64, got {tokens.targets_T.dtype}")
+    for name in ("targets_T", "advantages_T", "old_logprobs_T", "weights_T"):
+        values_T = getattr(tokens, name)
         if values_T is not None and values_T.shape != hidden_TH.shape[:1]:
             raise ValueError(f"{name} must have shape ({len(hidden_TH)},), got {tuple(values_T.shape)}")
-    if not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature must be positive, got {temperature}")
+    if not 0 < tokens.temperature < float("inf"):
+        raise ValueError(f"temperature must be positive, got {tokens.temperature}")

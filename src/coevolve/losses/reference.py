@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from coevolve.checks import LOSSES, among
+
 SATURATION = 20.0  # the ratio stops growing at e^20: the loss stays finite whatever the policies have become
 
 
@@ -25,33 +27,41 @@ class PolicyLoss:
 
 
 @dataclass(frozen=True)
-class Objective:
-    """What is minimised; see `judge`."""
+class Tokens:
+    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip."""
 
-    kind: str = "ppo"
-    clip: tuple[float, float] = (0.2, 0.28)
+    targets_T: Tensor
+    advantages_T: Tensor
+    old_logprobs_T: Tensor | None
+    weights_T: Tensor
+    temperature: float = 1.0
+    kind: str = "ppo"  # or "importance" or "reinforce"
+    clip: tuple[float, float] = (0.2, 0.28)  # (low, high): how far below and above 1 ratios count, each at least 0
     entropy_coef: float = 0.0
 
-    def judge(
-        self,
-        logprobs_T: Tensor,
-        entropy_T: Tensor,
-        advantages_T: Tensor,
-        old_logprobs_T: Tensor | None = None,
-        weights_T: Tensor | None = None,
-    ) -> PolicyLoss:
-        """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
+    def __post_init__(self) -> None:
+        among("kind", self.kind, LOSSES)
+        if len(self.clip) != 2 or not all(bound >= 0 for bound in self.clip):
+            raise ValueError(f"clip must be (low, high), each at least 0, got {self.clip}")
+
+    def part(self, piece: slice) -> "Tokens":
+        """Return the tokens of one chunk."""
+        old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
+        known = self.targets_T[piece], self.advantages_T[piece], old_T, self.weights_T[piece]
+        return Tokens(*known, self.temperature, self.kind, self.clip, self.entropy_coef)
+
+    def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
+        """Return sum_t weights_t * (term_t - entropy_coef * entropy_t), given the targets' log-probabilities.
 
         With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
         -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
         Without old log-probabilities the current ones stand in (r = 1); one that is not finite makes r nan.
         A weight of 0 masks a token: it counts neither in the loss nor in the ratios' statistics.
         """
-        A_T, now_T = advantages_T.to(logprobs_T), logprobs_T.detach()
-        share_T = torch.full_like(A_T, 1 / max(len(A_T), 1)) if weights_T is None else weights_T.to(logprobs_T)
+        A_T, share_T, now_T = self.advantages_T.to(logprobs_T), self.weights_T.to(logprobs_T), logprobs_T.detach()
         used_T = share_T != 0
         A_T = A_T.where(used_T, 0)
-        old_T = now_T if old_logprobs_T is None else old_logprobs_T.to(logprobs_T).where(used_T, now_T)
+        old_T = now_T if self.old_logprobs_T is None else self.old_logprobs_T.to(logprobs_T).where(used_T, now_T)
         gap_T = logprobs_T - old_T.where(old_T.isfinite(), torch.nan)
         ratio_T = torch.where(gap_T > SATURATION, SATURATION, gap_T).exp()
         stopped_T = (gap_T > SATURATION) & (A_T != 0)
@@ -70,18 +80,25 @@ class Objective:
         loss, entropy_T = (share_T * term_T).sum(), entropy_T.detach()
         return PolicyLoss(loss, now_T, entropy_T, facts_T.mean(), facts_T.max(), clipped)
 
+    def slopes(self, logprobs_T: Tensor, entropy_T: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the derivatives of `judge` by log-probabilities and entropies, per unit of logit.
+
+        Without an entropy bonus the second is None.
+        """
+        with torch.enable_grad():
+            at = logprobs_T.detach().requires_grad_(), entropy_T.detach().requires_grad_()
+            slope_T, bonus_T = torch.autograd.grad(self.judge(*at).loss, at, allow_unused=True)
+        return slope_T / self.temperature, None if bonus_T is None else bonus_T / self.temperature
+
 
 def raised(dtype: torch.dtype) -> torch.dtype:
     """Return the type that statistics of such inputs have: float32 at least."""
     return torch.promote_types(dtype, torch.float32)
 
 
-def statistics(
-    hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
+def statistics(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float = 1) -> tuple[Tensor, Tensor]:
     """Return the targets' log-probabilities (T,) and the distributions' entropies (T,), in float32 at least."""
-    logits_TV = hidden_TH @ head_VH.T
-    logits_TV = logits_TV.to(raised(logits_TV.dtype)) / temperature
+    logits_TV = (hidden_TH @ head_VH.T).to(raised(hidden_TH.dtype)) / temperature
     logprobs_TV = logits_TV.log_softmax(-1)
     entropy_T = -(logprobs_TV.exp() * logprobs_TV.clamp(min=-1e30)).sum(-1)  # 0 log 0 is 0
     return logprobs_TV.gather(-1, targets_T[:, None])[:, 0], entropy_T

@@ -25,10 +25,9 @@ def find(model: str | Path) -> Path | str:
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
-    raise ValueError(
-        f"model must be one of {', '.join(tinyworld.NAMES)}, a folder with a transformers checkpoint, a model id of "
-        f"the hub (ORG/NAME), or a server (http://HOST/v1#MODEL), got {str(model)!r}"
-    )
+    kinds = "a folder with a transformers checkpoint, a model id of the hub (ORG/NAME), or a server"
+    names = ", ".join(tinyworld.NAMES)
+    raise ValueError(f"model must be one of {names}, {kinds} (http://HOST/v1#MODEL), got {str(model)!r}")
 
 
 def load(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy | ServedPolicy":

@@ -4,6 +4,7 @@ Knows models and adapters, neither turns nor rewards.
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,14 +25,9 @@ if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
 
-    def __init__(self, model: "PeftModel", tokenizer: Any, name: str, source: str | Path, adapter: str = ""):
+    def __init__(self, model: "PeftModel", tokenizer: Any, name: str, source: str, adapter: str = ""):
         super().__init__(model, tokenizer, name)
         self.source, self.adapter = source, adapter or name
-
-    @property
-    def plain_model(self) -> Any:
-        """The model that PEFT put the adapters into."""
-        return self.model.get_base_model()
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over this adapter's parameters."""
@@ -54,23 +50,17 @@ class AdapterPolicy(Policy):
         self.model.save_pretrained(folder, selected_adapters=[self.adapter], save_embedding_layers=False)
         nested = folder / self.adapter  # where PEFT puts an adapter that is not called "default"
         if nested.is_dir():
-            for file in nested.iterdir():
-                file.rename(folder / file.name)
-            nested.rmdir()
+            shutil.copytree(nested, folder, dirs_exist_ok=True)
+            shutil.rmtree(nested)
         self.tokenizer.save_pretrained(folder)
 
     def restore(self, folder: str | Path) -> None:
         """Take over the adapter that `save` wrote."""
-        from peft import set_peft_model_state_dict
-        from peft.utils import load_peft_weights
-
-        set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), adapter_name=self.adapter)
+        self.model.load_adapter(str(folder), self.adapter, is_trainable=True, torch_device="cpu")
 
 
 class BasePolicy(Policy):
     """The base of adapters, which are switched off while it computes."""
-
-    plain_model = AdapterPolicy.plain_model
 
     def active(self) -> AbstractContextManager[Any]:
         """Switch the adapters off."""
@@ -86,20 +76,16 @@ def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: 
     """
     from peft import LoraConfig, get_peft_model
 
-    rank, alpha, dropout = lora
     policy.model.name_or_path = source
-    config = LoraConfig(
-        r=rank,
-        lora_alpha=alpha,
-        lora_dropout=dropout,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-        base_model_name_or_path=source,
-    )
+    config = LoraConfig(**_numbers(lora), target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(policy.model, config, adapter_name=names[0])
     for name in names[1:]:
         model.add_adapter(name, config)
     return {name: AdapterPolicy(model, policy.tokenizer, name, policy.source) for name in names}
+
+
+def _numbers(lora: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("r", "lora_alpha", "lora_dropout"), lora, strict=True))
 
 
 def base_dtype() -> str:
@@ -121,10 +107,9 @@ def load_unsloth(
     os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
     from unsloth import FastLanguageModel
 
-    rank, alpha, dropout = lora
-    source, on_gpu = find(model), torch.cuda.is_available()
+    source, on_gpu = str(find(model)), torch.cuda.is_available()
     base, tokenizer = FastLanguageModel.from_pretrained(
-        str(source),
+        source,
         load_in_4bit=four_bit,
         dtype=torch.bfloat16 if on_gpu else torch.float32,
         max_seq_length=None,
@@ -132,9 +117,7 @@ def load_unsloth(
     )
     adapted = FastLanguageModel.get_peft_model(
         base,
-        r=rank,
-        lora_alpha=alpha,
-        lora_dropout=dropout,
+        **_numbers(lora),
         target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         use_gradient_checkpointing="unsloth" if on_gpu else False,
     )
@@ -150,10 +133,8 @@ def merged(folder: str | Path, base: Policy) -> Policy:
     from peft import PeftModel
 
     if getattr(base.model, "is_quantized", False):
-        raise ValueError(
-            f"the base of {str(folder)!r} is quantised, {base.source}: an adapter is merged into 16-bit "
-            "weights; name them in its adapter_config.json (base_model_name_or_path)"
-        )
+        cure = "name its 16-bit weights in adapter_config.json (base_model_name_or_path)"
+        raise ValueError(f"the base of {str(folder)!r} is quantised, {base.source}: nothing merges into it; {cure}")
     with torch.no_grad():
         model = PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload()
     return Policy(model, base.tokenizer, base.name)

@@ -1,7 +1,6 @@
 """A language model that speaks (turns to replies) and can be trained (token ids to hidden states).
 
-Knows tokens and text, but neither methods nor rewards. A plain Qwen2 is sampled by `sampler`, any other causal model
-of `transformers` by its own `generate`.
+Knows tokens and text, but neither methods nor rewards.
 """
 
 import codecs
@@ -9,6 +8,7 @@ import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import accumulate
 from os.path import commonprefix
 from pathlib import Path
@@ -21,10 +21,10 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
-from coevolve.policies import hf_generate
+from coevolve.policies import sampler
 from coevolve.policies.packing import Example, divide_by_temperature, pack
 from coevolve.policies.qwen2 import Decoder, supports
-from coevolve.policies.sampler import Completion, Request, in_batches, sample
+from coevolve.policies.sampler import Completion, Request
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
@@ -40,9 +40,8 @@ class Policy:
         self.tokenizer, self.name = tokenizer, name
         self._bytes: dict[int, bytes] = {}
         self.replace(model)
-        self.source: str | Path = self.plain_model.name_or_path  # where the starting weights came from
-        generation = self.model.generation_config
-        declared = generation.eos_token_id if generation else None
+        self.source: str = self.plain_model.name_or_path  # where the starting weights came from
+        declared = self.plain_model.generation_config.eos_token_id
         declared = declared if isinstance(declared, list) else [declared]
         self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
         if not self.end_ids:
@@ -51,15 +50,11 @@ class Policy:
     def replace(self, model: Any) -> None:
         """Speak with this model, of the same tokenizer, from now on (merged adapters, say)."""
         self.model = model.eval()
-        plain = self.plain_model
+        self.plain_model = plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # without PEFT
+        self.head_VH: Tensor = plain.get_output_embeddings().weight  # logits are hidden_TH @ head_VH.T
         rescaled = [field for field in RESCALED if getattr(plain.config, field, None) not in (None, 1.0)]
-        if model.get_output_embeddings().bias is not None or rescaled:
+        if plain.get_output_embeddings().bias is not None or rescaled:
             raise ValueError(f"model {type(plain).__name__} adds a bias to its logits or rescales them {rescaled}")
-
-    @property
-    def plain_model(self) -> Any:
-        """The model of `transformers`, without what wraps it."""
-        return self.model
 
     def active(self) -> AbstractContextManager[Any]:
         """Return the context in which the model computes what this policy is; several policies may share a model."""
@@ -76,17 +71,13 @@ class Policy:
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **safe)  # first: it is small, and may not do
             if not tokenizer.chat_template:
-                raise ValueError(
-                    "its tokenizer has no chat template, which every prompt is written in; choose an "
-                    "instruct model, or put a chat_template.jinja into the folder"
-                )
+                needed = "choose an instruct model, or put a chat_template.jinja into the folder"
+                raise ValueError(f"its tokenizer has no chat template, which every prompt is written in; {needed}")
             model: Any = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype, **safe)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"model {str(path)!r} cannot be loaded: {reason}") from None
-        policy = cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, name)
-        policy.source = path
-        return policy
+        return cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, name)
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors), configuration and tokenizer in the layout that `load` reads."""
@@ -107,26 +98,13 @@ class Policy:
         """Return a frozen policy with the weights of now, for KL penalties. It takes the memory of a second model."""
         return Policy(copy.deepcopy(self.model).requires_grad_(False), self.tokenizer, self.name)
 
-    @property
-    def head_VH(self) -> Tensor:
-        """Output weights: logits are hidden_TH @ head_VH.T."""
-        weight: Tensor = self.model.get_output_embeddings().weight
-        return weight
-
-    @property
-    def size(self) -> int:
-        """How many parameters the model has, trained or not."""
-        return sum(part.numel() for part in self.model.parameters())
-
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over the parameters that training may change."""
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def render(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Return the token ids of a conversation under the chat template, ready for the answer."""
-        ids: list[int] = self.tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False
-        )
+        ids: list[int] = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         return ids
 
     @torch.no_grad()
@@ -147,9 +125,10 @@ class Policy:
             requests.append(Request(tuple(prompt), turn.key, heat, min(limit, context - len(prompt))))
         with self.active():
             if supports(self.plain_model):
-                done = sample(Decoder(self.plain_model), requests, self.end_ids)
+                answer = partial(sampler.decode, Decoder(self.plain_model), self.end_ids)
             else:
-                done = in_batches(requests, lambda batch: hf_generate.generate(self.model, batch, self.end_ids))
+                answer = partial(sampler.generate, self.plain_model, self.end_ids)
+            done = sampler.sample(requests, answer)
         asked = zip(turns, requests, done, strict=True)
         return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
@@ -208,8 +187,7 @@ class Policy:
     def _spelling(self, token: int) -> bytes:
         """Return the bytes a byte-level tokenizer writes for a token; none for special and unknown ones."""
         if token not in self._bytes:
-            piece = self.tokenizer.convert_ids_to_tokens([token], skip_special_tokens=True)
-            letters = piece[0] if piece and piece[0] else ""
+            letters = "".join(filter(None, self.tokenizer.convert_ids_to_tokens([token], skip_special_tokens=True)))
             known = all(letter in BYTE_OF for letter in letters)
             self._bytes[token] = bytes(BYTE_OF[letter] for letter in letters) if known else letters.encode()
         return self._bytes[token]

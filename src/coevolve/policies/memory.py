@@ -49,8 +49,7 @@ def check(run: "Run") -> None:
     """Raise ValueError in one line when the GPU that is here is too small; without a GPU nothing is checked."""
     if not torch.cuda.is_available():
         return
-    wanted, room, name = estimate(run), torch.cuda.mem_get_info()[1] / GIB, torch.cuda.get_device_name()
+    wanted, room = estimate(run), torch.cuda.mem_get_info()[1] / GIB
     if wanted > room:
-        raise ValueError(
-            f"model: the run wants about {wanted:.0f} GiB and {name} has {room:.0f}; set lora, or lower micro_tokens"
-        )
+        has = f"{torch.cuda.get_device_name()} has {room:.0f}"
+        raise ValueError(f"model: the run wants about {wanted:.0f} GiB and {has}; set lora, or lower micro_tokens")

@@ -3,7 +3,7 @@
 Groups of answers to one question cost a fraction of their tokens this way. Knows token ids only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coevolve.types import Reply
+from coevolve.types import Reply, T
 
 SPAN = 1024  # most tokens of one sequence of several completions, whose attention mask is dense
 
@@ -27,18 +27,25 @@ class Packed(NamedTuple):
     targets_T: Tensor
 
 
+def runs(items: Iterable[T], fits: Callable[[list[T]], bool]) -> Iterator[list[T]]:
+    """Yield neighbouring items together as long as `fits` allows it; an item that never fits comes alone."""
+    run: list[T] = []
+    for item in items:
+        if run and not fits([*run, item]):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run
+
+
 def micro_batches(examples: Sequence[Example], micro_tokens: int, share: bool) -> Iterator[list[int]]:
     """Yield the examples' indices in batches of similar size, which keep within `micro_tokens` once they are padded.
 
     A sequence that is longer by itself is a batch of its own.
     """
-    batch: list[list[int]] = []
-    for bundle in sorted(bundles(examples, share, micro_tokens), key=partial(size, examples)):
-        if batch and (len(batch) + 1) * size(examples, bundle) > micro_tokens:
-            yield list(chain.from_iterable(batch))
-            batch = []
-        batch.append(bundle)
-    if batch:
+    ordered = sorted(bundles(examples, share, micro_tokens), key=partial(size, examples))
+    for batch in runs(ordered, lambda batch: len(batch) * size(examples, batch[-1]) <= micro_tokens):
         yield list(chain.from_iterable(batch))
 
 
@@ -64,13 +71,15 @@ def pack(examples: Sequence[Example], share: bool, device: torch.device) -> Pack
     """Lay examples out as padded sequences; targets and places come in the order of the examples."""
     sequences = bundles(examples, share)
     inputs, positions, owners = [], [], []
-    where: dict[int, tuple[int, int]] = {}  # example: its sequence, and where the inputs after its prompt begin
+    where: dict[int, list[tuple[int, int]]] = {}  # example: sequence and place of each state that predicts a target
     for number, bundle in enumerate(sequences):
         prompt = examples[bundle[0]][0]
         line, place, owner = list(prompt), [*range(len(prompt))], [0] * len(prompt)
         for own, i in enumerate(bundle, 1):
-            where[i] = number, len(line)
-            fed = examples[i][1][:-1]  # no state after the last token is looked at
+            ids = examples[i][1]
+            fed = ids[:-1]  # no state after the last token is looked at
+            states = [len(prompt) - 1, *range(len(line), len(line) + len(fed))]
+            where[i] = [(number, at) for at in states[: len(ids)]]
             line += fed
             place += range(len(prompt), len(prompt) + len(fed))
             owner += [own] * len(fed)
@@ -82,11 +91,7 @@ def pack(examples: Sequence[Example], share: bool, device: torch.device) -> Pack
     def padded(lines: list[list[int]], fill: int) -> Tensor:
         return torch.tensor([[*line, *[fill] * (width - len(line))] for line in lines], device=device)
 
-    places: list[int] = []
-    for i, (prompt, ids) in enumerate(examples):
-        number, first = where[i]
-        after = range(first, first + len(ids) - 1)
-        places += [number * width + at for at in (len(prompt) - 1, *after)][: len(ids)]
+    places = [number * width + at for i in range(len(examples)) for number, at in where[i]]
     places_T = torch.tensor(places, dtype=torch.long, device=device)
     targets_T = torch.tensor([token for _, ids in examples for token in ids], dtype=torch.long, device=device)
     if len(sequences) == len(examples):  # padding on the right is never seen by causal attention

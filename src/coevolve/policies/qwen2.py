@@ -19,33 +19,25 @@ def supports(model: Any) -> bool:
         return False
     config: Any = model.config
     parts = [part for layer in model.model.layers for part in _projections(layer)]
-    plain = all(type(part) is nn.Linear or _is_lora(part) for part in parts)
+    linear = all(type(getattr(part, "base_layer", part)) is nn.Linear for part in parts)  # of LoRA: what it adapts
+    variants = any(getattr(part, "lora_variant", {}) for part in parts)  # DoRA, say
     windows = any(kind != "full_attention" for kind in config.layer_types)
     static_rope = config.rope_parameters["rope_type"] == "default"
-    return plain and not windows and static_rope and config.hidden_act == "silu"
+    return linear and not variants and not windows and static_rope and config.hidden_act == "silu"
 
 
 def _projections(layer: Any) -> list[Any]:
-    attention, mlp = layer.self_attn, layer.mlp
-    return [
-        *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
-        *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
-    ]
-
-
-def _is_lora(part: Any) -> bool:
-    """Whether a module is PEFT's plain LoRA on a linear layer (told by its parts, so PEFT need not be loaded)."""
-    if type(part).__module__ != "peft.tuners.lora.layer" or type(part.base_layer) is not nn.Linear:
-        return False
-    return not any(part.use_dora.get(name) or part.lora_bias.get(name) for name in part.active_adapters)
+    attn, mlp = layer.self_attn, layer.mlp
+    return [attn.q_proj, attn.k_proj, attn.v_proj, attn.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
 
 
 def _weight(part: Any) -> Tensor:
-    """Weight of a linear layer, its active adapters added; of the layer's own type."""
+    """Weight of a linear layer, its active LoRA adapter added; of the layer's own type."""
     weight: Tensor = part.weight  # of PEFT's layers as well: the base's
-    if type(part) is nn.Linear or part.disable_adapters or part.merged:
+    if type(part) is nn.Linear or part.disable_adapters:
         return weight
-    delta: Tensor = sum(part.get_delta_weight(name) for name in part.active_adapters if name in part.lora_A)
+    (adapter,) = part.active_adapters
+    delta: Tensor = part.get_delta_weight(adapter)
     return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 

@@ -1,20 +1,23 @@
-"""Samples completions of a Qwen2 model fast on a CPU: equal prompts are prefilled once, finished rows leave the batch.
+"""Samples completions: of a Qwen2 model fast on a CPU, of any other model by its own `generate`.
 
-A row's noise depends on the row's key alone. Knows token ids and keys, but neither text nor turns.
+A completion's noise depends on its request's key alone. Equal prompts of a Qwen2 are prefilled once, and finished rows
+leave the batch. Knows token ids and keys, but neither text nor turns.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig, LogitsProcessorList
 
-from coevolve.policies.packing import micro_batches
+from coevolve.policies.packing import micro_batches, runs
 from coevolve.policies.qwen2 import Decoder
 
 ROWS = 512  # most rows decoded together
@@ -41,10 +44,12 @@ class Request(NamedTuple):
     limit: int  # most tokens of the completion
 
 
-def in_batches(requests: Sequence[Request], answer: Callable[[list[Request]], list[Completion]]) -> list[Completion]:
-    """Let `answer` make the completions of the requests in batches that fit into memory.
+@torch.no_grad()
+def sample(requests: Sequence[Request], answer: Callable[[list[Request]], list[Completion]]) -> list[Completion]:
+    """Let `answer` (`decode` or `generate`) make the requests' completions in batches that fit into memory.
 
-    Raises ValueError naming what is not allowed in one of the requests.
+    A completion draws its noise from its request's key, so what else is in the batch does not change it. Raises
+    ValueError for a request that is not allowed, FloatingPointError when the model's output is not finite.
     """
     for request in requests:
         if not (request.prompt and 0 <= request.temperature < float("inf") and request.limit >= 1):
@@ -53,6 +58,8 @@ def in_batches(requests: Sequence[Request], answer: Callable[[list[Request]], li
     done: dict[int, Completion] = {}
     for batch in batches(requests):
         done |= zip(batch, answer([requests[i] for i in batch]), strict=True)
+    if not all(np.isfinite(logprobs).all() for _, logprobs in done.values()):
+        raise FloatingPointError("the model's output is not finite: check the weights that it was loaded with")
     return [done[i] for i in range(len(requests))]
 
 
@@ -77,60 +84,49 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
 
 def batches(requests: Sequence[Request]) -> Iterator[list[int]]:
     """Yield the requests' indices sorted by prompt, equal prompts together, in batches that keep within memory."""
-    batch: list[int] = []
-    room = 0
-    for i in sorted(range(len(requests)), key=lambda i: (len(requests[i].prompt), requests[i].prompt)):
-        longer = max(room, requests[i].limit)
-        if batch and (len(batch) == ROWS or (len(batch) + 1) * (len(requests[i].prompt) + longer) > POSITIONS):
-            yield batch
-            batch, longer = [], requests[i].limit
-        batch.append(i)
-        room = longer
-    if batch:
-        yield batch
+
+    def fits(batch: list[int]) -> bool:
+        length = len(requests[batch[-1]].prompt) + max(requests[i].limit for i in batch)
+        return len(batch) <= ROWS and len(batch) * length <= POSITIONS
+
+    return runs(sorted(range(len(requests)), key=lambda i: (len(requests[i].prompt), requests[i].prompt)), fits)
 
 
-@torch.no_grad()
-def sample(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]) -> list[Completion]:
-    """Return the requests' completions (ids, log-probabilities), which end with a token of `ends` or at the limit.
+def generate(model: Any, ends: Collection[int], requests: Sequence[Request]) -> list[Completion]:
+    """Sample one batch with a model's own `generate`, to which every step leaves just the token that is chosen.
 
-    A completion draws its noise from its request's key, so what else is in the batch does not change it. Raises
-    ValueError for a request that is not allowed, FloatingPointError when the model's output is not finite.
+    Completions end with a token of `ends` or at their limit.
     """
-    completions = in_batches(requests, lambda batch: _decode(decoder, batch, ends))
-    if not all(np.isfinite(logprobs).all() for _, logprobs in completions):
-        raise FloatingPointError("the model's output is not finite: check the weights that it was loaded with")
-    return completions
+    room = max(request.limit for request in requests)
+    noise_NT = torch.from_numpy(np.stack([noise(request.key, room) for request in requests])).to(model.device)
+    heat_N = torch.tensor([request.temperature for request in requests], dtype=torch.float32, device=model.device)
+    chosen: list[Tensor] = []
+
+    def keyed(_: Tensor, logits_NV: Tensor) -> Tensor:
+        tokens_N, logprobs_N = choose(logits_NV, heat_N, noise_NT[:, len(chosen)])
+        chosen.append(logprobs_N)
+        return torch.full_like(logits_NV, -torch.inf).scatter(-1, tokens_N[:, None], 0.0)
+
+    prompts = [torch.tensor(request.prompt, device=model.device) for request in requests]
+    ids_NS = pad_sequence(prompts, batch_first=True, padding_side="left")
+    mask_NS = pad_sequence([torch.ones_like(ids) for ids in prompts], batch_first=True, padding_side="left")
+    settings = GenerationConfig(max_new_tokens=room, eos_token_id=sorted(ends), pad_token_id=0, do_sample=False)
+    processors: Any = LogitsProcessorList([keyed])
+    own, model.generation_config = model.generation_config, settings
+    try:  # the model's own generation settings may hold penalties that the log-probabilities do not know
+        whole = model.generate(ids_NS, attention_mask=mask_NS, logits_processor=processors, generation_config=settings)
+    finally:
+        model.generation_config = own
+    done = []
+    rows = zip(requests, whole[:, ids_NS.shape[1] :].tolist(), torch.stack(chosen, 1).tolist(), strict=True)
+    for request, ids, logprobs in rows:
+        stop = next((i + 1 for i, token in enumerate(ids[: request.limit]) if token in ends), request.limit)
+        done.append((ids[:stop], logprobs[:stop]))
+    return done
 
 
-def _prefill(decoder: Decoder, prompts: Sequence[tuple[int, ...]], rotary: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """Run the distinct prompts once; return the last hidden states (N, H) and a cache with `room` to spare.
-
-    Prompts come sorted, equal ones together. They are padded on the right, which keeps attention plainly causal;
-    decoding masks the gap.
-    """
-    device, width = decoder.head_HV.device, len(prompts[-1])
-    cache, states, first = decoder.cache(len(prompts), width + room), [], 0
-    copies = Counter(prompts)
-    distinct = [(prompt, ()) for prompt in copies]
-    for chunk in micro_batches(distinct, CHUNK if device.type == "cpu" else POSITIONS, share=False):
-        part = [distinct[i][0] for i in chunk]
-        longest = len(part[-1])
-        ids_MS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in part], device=device)
-        last_M = torch.tensor([len(prompt) - 1 for prompt in part], device=device)
-        narrow = decoder.cache(len(part), longest)
-        x_MH = decoder.prefill(ids_MS, rotary, narrow, last_M)
-        source_N = torch.tensor([i for i, prompt in enumerate(part) for _ in range(copies[prompt])], device=device)
-        last = first + len(source_N)
-        cache[:, :, first:last, :, :longest] = narrow[:, :, source_N]
-        cache[:, :, first:last, :, longest:width] = 0.0  # masked, but it must be finite
-        states.append(x_MH[source_N])
-        first = last
-    return torch.cat(states), cache
-
-
-def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]) -> list[Completion]:
-    """Sample one batch; rows leave it as they finish."""
+def decode(decoder: Decoder, ends: Collection[int], requests: Sequence[Request]) -> list[Completion]:
+    """Sample one batch of a Qwen2; completions end with a token of `ends` or at their limit, and then leave it."""
     device = decoder.head_HV.device
     width, room = len(requests[-1].prompt), max(request.limit for request in requests)
     rotary, ends_E = decoder.rotary(width + room), torch.tensor([*ends], dtype=torch.long, device=device)
@@ -162,6 +158,32 @@ def _decode(decoder: Decoder, requests: Sequence[Request], ends: Collection[int]
         done[row][0].append(token)
         done[row][1].append(logprob)
     return done
+
+
+def _prefill(decoder: Decoder, prompts: Sequence[tuple[int, ...]], rotary: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    """Run the distinct prompts once; return the last hidden states (N, H) and a cache with `room` to spare.
+
+    Prompts come sorted, equal ones together. They are padded on the right, which keeps attention plainly causal;
+    decoding masks the gap.
+    """
+    device, width = decoder.head_HV.device, len(prompts[-1])
+    cache, states, first = decoder.cache(len(prompts), width + room), [], 0
+    copies = Counter(prompts)
+    distinct = [(prompt, ()) for prompt in copies]
+    for chunk in micro_batches(distinct, CHUNK if device.type == "cpu" else POSITIONS, share=False):
+        part = [distinct[i][0] for i in chunk]
+        longest = len(part[-1])
+        ids_MS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in part], device=device)
+        last_M = torch.tensor([len(prompt) - 1 for prompt in part], device=device)
+        narrow = decoder.cache(len(part), longest)
+        x_MH = decoder.prefill(ids_MS, rotary, narrow, last_M)
+        source_N = torch.tensor([i for i, prompt in enumerate(part) for _ in range(copies[prompt])], device=device)
+        last = first + len(source_N)
+        cache[:, :, first:last, :, :longest] = narrow[:, :, source_N]
+        cache[:, :, first:last, :, longest:width] = 0.0  # masked, but it must be finite
+        states.append(x_MH[source_N])
+        first = last
+    return torch.cat(states), cache
 
 
 def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tensor:

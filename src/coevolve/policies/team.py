@@ -11,6 +11,7 @@ import torch
 from torch.nn.utils import get_total_norm
 from torch.optim import AdamW
 
+from coevolve.checks import among
 from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
 from coevolve.policies.adapters import attach, base_dtype, load_unsloth
@@ -41,8 +42,8 @@ class Team:
                 raise ValueError(f"model of {name!r} is a server, which cannot be trained: {models[name]}")
         self.trained = tuple(trained)
         self.learners: dict[str, Policy] = {}
-        for model in dict.fromkeys(models[name] for name in models if name in trained):
-            names = [name for name in models if name in trained and models[name] == model]
+        for model in dict.fromkeys(models[name] for name in trained):
+            names = [name for name in trained if models[name] == model]
             if unsloth:
                 self.learners |= load_unsloth(model, names, lora, four_bit)
             elif lora:
@@ -54,7 +55,7 @@ class Team:
             for name, model in models.items()
         }
         for policy in self.learners.values():
-            if not unsloth and policy.size > LARGE:  # Unsloth has a way of its own
+            if not unsloth and policy.model.num_parameters() > LARGE:  # Unsloth has a way of its own
                 policy.checkpoint_activations()
         self.optimizers: dict[str, AdamW] = {}
         self.references: dict[str, Policy] = {}
@@ -79,9 +80,10 @@ class Team:
         return self.learners[self.trained[0]]
 
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Let every policy answer its turns in one batch."""
+        """Let every policy answer its turns in one batch; ValueError names a policy that is not in the team."""
         replies: dict[int, Reply] = {}
         for name in dict.fromkeys(turn.policy for turn in turns):
+            among("policy of a turn", name, self.policies)
             indices = [i for i, turn in enumerate(turns) if turn.policy == name]
             said = self.policies[name].generate([turns[i] for i in indices], temperature, max_tokens)
             replies |= zip(indices, said, strict=True)
@@ -100,18 +102,17 @@ class Team:
     def save_optimizers(self, folder: Path) -> None:
         """Write one file per optimiser, and one per value head."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, optimizer in self.optimizers.items():
-            torch.save(optimizer.state_dict(), folder / f"{name}.pt")
-        for name, value in self.values.items():
-            value.save(folder / f"{name}.value.safetensors")
+        for file, part in self._states().items():
+            torch.save(part.state_dict(), folder / file)
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers and value heads bit for bit."""
-        for name, optimizer in self.optimizers.items():
-            state = torch.load(folder / f"{name}.pt", map_location="cpu", weights_only=True)
-            optimizer.load_state_dict(state)
-        for name, value in self.values.items():
-            value.restore(folder / f"{name}.value.safetensors")
+        for file, part in self._states().items():
+            part.load_state_dict(torch.load(folder / file, map_location="cpu", weights_only=True))
+
+    def _states(self) -> dict[str, AdamW | ValueHead]:
+        heads = {f"{name}.value.pt": value for name, value in self.values.items()}
+        return {**{f"{name}.pt": optimizer for name, optimizer in self.optimizers.items()}, **heads}
 
     def places(self, folder: Path) -> dict[str, Path]:
         """The folder of each trained policy below `folder`."""

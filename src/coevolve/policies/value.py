@@ -5,10 +5,9 @@ learning rate. Knows tokens and segment rewards.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from coevolve.credit import token_rewards
 from coevolve.policies.causal import Policy
@@ -19,14 +18,17 @@ MEMORY = 0.9  # what is left of a step's weight one step later
 RIDGE = 1.0  # in units of one token
 
 
-class ValueHead:
+class ValueHead(nn.Module):
     """V(state) = weight . [hidden, 1]; zero until something has been observed."""
 
     def __init__(self, policy: Policy):
         """Make a head for the policy's width."""
-        width, device = policy.head_VH.shape[1] + 1, policy.head_VH.device
-        self.policy, self.weight_H = policy, torch.zeros(width, dtype=torch.float64, device=device)
-        self.moment_HH, self.target_H = self.weight_H.new_zeros(width, width), self.weight_H.new_zeros(width)
+        super().__init__()
+        zeros_H = policy.head_VH.new_zeros(policy.head_VH.shape[1] + 1, dtype=torch.float64)
+        self.policy = policy
+        self.weight_H: Tensor = nn.Buffer(zeros_H)
+        self.moment_HH: Tensor = nn.Buffer(torch.outer(zeros_H, zeros_H))
+        self.target_H: Tensor = nn.Buffer(zeros_H.clone())
 
     @torch.no_grad()
     def observe(self, samples: Sequence[Sample], micro_tokens: int) -> list[list[float]]:
@@ -43,7 +45,7 @@ class ValueHead:
         for indices in micro_batches(examples, micro_tokens, self.policy.shares_prompts):
             batch = [spoken[i] for i in indices]
             hidden_TH, _ = self.policy.states([examples[i] for i in indices])
-            state_TH = torch.nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
+            state_TH = nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
             values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
             found |= {id(sample): values_T.tolist() for sample, values_T in zip(batch, values, strict=True)}
             rewards = [reward for sample in batch for reward in token_rewards(sample)]
@@ -54,13 +56,3 @@ class ValueHead:
         ridge_HH = RIDGE * torch.eye(len(self.weight_H)).to(self.moment_HH)
         self.weight_H = torch.linalg.solve(self.moment_HH + ridge_HH, self.target_H)
         return [found.get(id(sample), []) for sample in samples]
-
-    def save(self, path: Path) -> None:
-        """Write what has been observed to one safetensors file."""
-        save_file({"weight": self.weight_H, "moment": self.moment_HH, "target": self.target_H}, path)
-
-    def restore(self, path: Path) -> None:
-        """Go on, bit for bit, from what `save` wrote."""
-        saved = load_file(path)
-        self.weight_H = saved["weight"].to(self.weight_H)
-        self.moment_HH, self.target_H = saved["moment"].to(self.moment_HH), saved["target"].to(self.target_H)

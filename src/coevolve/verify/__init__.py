@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from coevolve.checks import among
 from coevolve.verify import maths, plain
 
 KINDS = ("math", "choice", "exact", "float", "code")
@@ -23,11 +24,6 @@ class Verdict:
     def correct(self) -> bool | None:
         """True or False; None where nothing can be said: such a sample is masked out, never paid 0."""
         return None if self.verdict == "unscored" else self.verdict == "pass"
-
-
-def _known(kind: str) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind!r}: allowed is {', '.join(KINDS)}")
 
 
 def _text(value: object) -> str:
@@ -61,7 +57,7 @@ def verify(kind: str, answer: object, gold: Any, *, tolerance: float = 1e-6) -> 
     as the arguments of `run_calls` or `run_stdio`. Other types are compared as their str(). Raises ValueError on an
     unknown kind, SandboxError where programs may not run.
     """
-    _known(kind)
+    among("kind", kind, KINDS)
     if answer is None:
         return Verdict("wrong", "no answer")
     said = _text(answer)
@@ -81,7 +77,7 @@ def valid(kind: str, gold: Any) -> bool:
 
     Other kinds only have to be there.
     """
-    _known(kind)
+    among("kind", kind, KINDS)
     if kind == "math":
         return maths.valid(_text(gold))
     if kind == "code" and isinstance(gold, str):

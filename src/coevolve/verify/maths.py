@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from codesandbox import Trusted
 
 CHARACTERS, DIGITS, DEPTH = 512, 60, 24  # longer, deeper: no answer to a question but a way to keep us busy
+BOXES = 8  # different ones in an answer; more are a guess at many
 DIGIT_RUN = re.compile(rf"[0-9]{{{DIGITS + 1}}}")
 WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
 # The parser learns by doing: pairs that each server compares once, before its forks need them.
@@ -28,11 +29,20 @@ WARM = (
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
 
 
-def content(text: str) -> str:
-    r"""What is inside the text's one \boxed{...} and its dollar signs; empty for several boxes or one that hedges."""
-    if parse.BOX in text:
-        text = (parse.boxed(text) or "") if text.count(parse.BOX) == 1 else ""
-    return text.strip().removeprefix("\\(").removesuffix("\\)").strip(" \t\r\n$")
+def contents(text: str) -> list[str]:
+    r"""What is inside each \boxed{...} of a text, or the text without one, each once and without its dollar signs.
+
+    Empty for a box that hedges, is not closed, or holds a box.
+    """
+    boxes = [parse.boxed(parse.BOX + rest) or "" for rest in text.split(parse.BOX)[1:]] or [text]
+    inside = (box.strip().removeprefix("\\(").removesuffix("\\)").strip(" \t\r\n$") for box in boxes)
+    return list(dict.fromkeys(inside))
+
+
+def content(gold: str) -> str:
+    """What a gold answer says; empty when it says several things."""
+    said = contents(gold)
+    return said[0] if len(said) == 1 else ""
 
 
 def refusal(text: str) -> str:
@@ -78,10 +88,21 @@ def valid(gold: str) -> bool:
 
 
 def compare(answer: str, gold: str) -> tuple[str, str]:
-    """Verdict and detail for a formula. A gold that cannot be read gives `unscored`, an answer so `wrong`."""
-    wanted, found = content(gold), content(answer)
+    """Verdict and detail for a formula. A gold that cannot be read gives `unscored`, an answer so `wrong`.
+
+    Of an answer with several boxes each must be right, so that boxes which differ never are.
+    """
+    wanted, found = content(gold), contents(answer)
     if why := refusal(wanted):
         return "unscored", f"the gold answer is {why}"
+    if len(found) > BOXES:
+        return "wrong", f"over {BOXES} different boxes"
+    verdicts = (_compare(box, wanted) for box in found)
+    return next((verdict for verdict in verdicts if verdict[0] != "pass"), ("pass", ""))
+
+
+def _compare(found: str, wanted: str) -> tuple[str, str]:
+    """Verdict and detail for one formula and a gold that may be looked at."""
     if why := refusal(found):
         return "wrong", why
     if (right := _cheap(wanted, found)) is None:

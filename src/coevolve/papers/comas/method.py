@@ -18,7 +18,7 @@ from coevolve.papers.comas import rewards
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
 from coevolve.shares import mean
-from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample, Turn
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
 from coevolve.worlds import World
 
 BLOCK = re.compile(r"<(/?(?:question|solution|evaluation)>)")
@@ -32,15 +32,6 @@ class Round:
     solution: Reply
     evaluations: list[Reply]
     scorings: list[Reply]
-
-    @property
-    def replies(self) -> list[Reply]:
-        """Everything that was said."""
-        return [self.solution, *self.evaluations, *self.scorings]
-
-    def shown(self) -> tuple[str, list[str]]:
-        """The round as later rounds read it; scorings add nothing to the discussion."""
-        return quoted(self.solution), [quoted(reply) for reply in self.evaluations]
 
 
 @dataclass(kw_only=True)
@@ -114,12 +105,13 @@ class CoMAS(Discussion):
             for history, round_ in zip(histories, played, strict=True):
                 history.append(round_)
             rounds += played
-        samples = [sample for round_ in rounds for sample in self.paid(round_)]  # Eqs. 7 and 8
-        return Outcome(samples, trace=(q, rounds))
+        earned = [pair for round_ in rounds for pair in self.amounts(round_)]  # Eqs. 7 and 8
+        return Outcome([reply.earns(r) for reply, r in earned if r is not None], trace=(q, rounds))
 
     def recent(self, history: Sequence[Round]) -> str:
-        """The last kappa rounds as the next speaker reads them."""
-        return blocks.discussion(round_.shown() for round_ in history[max(0, len(history) - self.horizon) :])
+        """The last kappa rounds as the next speaker reads them; scorings add nothing to the discussion."""
+        last = history[max(0, len(history) - self.horizon) :]
+        return blocks.discussion((quoted(one.solution), [quoted(reply) for reply in one.evaluations]) for one in last)
 
     def ask(self, rng: Random, role: Role, **fields: str) -> Turn:
         """Have any agent play a role: u_k ~ Uniform(U), oneself not excluded."""
@@ -171,14 +163,9 @@ class CoMAS(Discussion):
             *((reply, rewards.scoring_reward(t)) for reply, t in zip(round_.scorings, scores, strict=True)),
         ]
 
-    def paid(self, round_: Round) -> list[Sample]:
-        """The samples of a round."""
-        return [reply.earns(amount) for reply, amount in self.amounts(round_) if amount is not None]
-
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the discussion, every agent's reward, and what it cost."""
         q, rounds = outcome.trace
-        replies = [reply for round_ in rounds for reply in round_.replies]
         solved = [self.amounts(round_)[0][1] for round_ in rounds]
         truths = [world.right(q, boxed(round_.solution.text)) for round_ in rounds]
         paid = [(reply, amount) for round_ in rounds for reply, amount in self.amounts(round_)]
@@ -193,9 +180,9 @@ class CoMAS(Discussion):
             "right_last": mean(truths[-self.reuse :]),
             "normalised": mean([amount for _, amount in game]),
             "unreadable": mean([score is None for score in scores]),
-            "interactions": len(replies),
-            "tokens_in": sum(len(reply.prompt_ids) for reply in replies),
-            "tokens_out": sum(len(reply.ids) for reply in replies),
+            "interactions": len(paid),
+            "tokens_in": sum(len(reply.prompt_ids) for reply, _ in paid),
+            "tokens_out": sum(len(reply.ids) for reply, _ in paid),
             **rewards.confusion(solved, truths),
             **{f"normalised/{u}": mean([x for reply, x in game if reply.turn.policy == u]) for u in self.policies},
             **{name: mean([score == mark for score in known]) for name, mark in marks.items()},

@@ -17,7 +17,7 @@ PENALTY = -1.0
 
 def extract_score(text: str) -> int | None:
     """Return the score of a scoring (Eq. 6): 1, 2 or 3 inside its one <score> pair, else None."""
-    return SCORES.get(_only(text, "score"))
+    return SCORES.get(parse.only(text, "score").strip(BLANKS))
 
 
 def extract_verdict(text: str) -> bool | None:
@@ -25,7 +25,7 @@ def extract_verdict(text: str) -> bool | None:
 
     None without exactly one pair that holds "correct" or "incorrect" (in any case of letters).
     """
-    return VERDICTS.get(_only(text, "judgment").lower())
+    return VERDICTS.get(parse.only(text, "judgment").strip(BLANKS).lower())
 
 
 def solution_reward(scores: Sequence[int | None], neutral: bool = False) -> float | None:
@@ -73,11 +73,6 @@ def confusion(rewards: Sequence[float | None], truths: Sequence[bool | None]) ->
         if reward is not None and truth is not None:
             counts[("t" if (reward > NEUTRAL) == truth else "f") + ("p" if reward > NEUTRAL else "n")] += 1
     return counts
-
-
-def _only(text: str, tag: str) -> str:
-    pairs = parse.tag_pairs(text, tag)
-    return pairs[0].strip(BLANKS) if pairs and len(pairs) == 1 else ""
 
 
 def _normalised(score: int | None, neutral: bool) -> float | None:

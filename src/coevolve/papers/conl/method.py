@@ -8,22 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from coevolve import prompts
+from coevolve.driver import Engine
 from coevolve.method import Method, training
 from coevolve.papers.conl import observed, reading, rewards
 from coevolve.papers.conl.reading import Critique, Ranking
 from coevolve.parse import answer_line, filled, tag
 from coevolve.prompts import blocks
+from coevolve.record import Recorder
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample
 from coevolve.worlds import World
-
-if TYPE_CHECKING:
-    from coevolve.driver import Engine
-    from coevolve.record import Recorder
 
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")  # Appendix J
 FAMILIES = ("add", "sub", "mul", "prec", "eq", "mod", "rate", "unit", "fact", "div", "code", "ops")  # section 4.1
@@ -61,11 +59,8 @@ class CoNL(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
-    PAPER: ClassVar[dict[str, Any]] = {  # where our default is another: Appendix G, section 4.1, section 3.2
-        "estimator": "gae",
-        "test_time": True,
-        "prior_variance": float("inf"),
-    }
+    # where our default is another: Appendix G, section 4.1, section 3.2
+    PAPER: ClassVar[dict[str, Any]] = {"estimator": "gae", "test_time": True, "prior_variance": float("inf")}
 
     agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
     w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
@@ -110,13 +105,10 @@ class CoNL(Method):
         shown = yield from self.remember(self.compress_solution, "solution", initial)
         reviews, first = yield from self.rank(self.review, "initial_ranking", question, shown)  # 9
         critiques = [reading.critiques(reply.text, self.agents, i) for i, reply in enumerate(reviews)]
-        received = yield from self.received(critiques)
         others = f"{blocks.solutions(shown)}\n" if self.revision_reads == "all" else ""
+        told = [others + blocks.critiques(received) for received in (yield from self.received(critiques))]
         revisions = yield [
-            self.revision(
-                persona=p, query=question, solution=shown[i], critiques=others + blocks.critiques(received[i])
-            )
-            for i, p in agents
+            self.revision(persona=p, query=question, solution=shown[i], critiques=told[i]) for i, p in agents
         ]  # 10
         tagged = [tag(reply.text, "revised_solution") for reply in revisions]
         revised = [old if new is None else new for old, new in zip(initial, tagged, strict=True)]
@@ -134,16 +126,11 @@ class CoNL(Method):
         replies: list[Reply] = []
         votes: list[Ranking] = []
         own = self.own_votes or self.agents == 2  # of two, the only pair includes oneself
-        while len(replies) < self.agents:
-            first = len(replies)
-            upto = self.agents if self.blind else first + 1
+        everybody = list(enumerate(self.personas))
+        for speakers in [everybody] if self.blind else [[agent] for agent in everybody]:
             block = "\n".join([blocks.solutions(shown), *(spoken(i, name, ranking) for i, ranking in enumerate(votes))])
-            replies += yield [
-                role(persona=self.personas[i], agent=i, query=question, solutions=block) for i in range(first, upto)
-            ]
-            votes += [
-                reading.ranking(replies[i].text, name, self.agents, None if own else i) for i in range(first, upto)
-            ]
+            replies += yield [role(persona=p, agent=i, query=question, solutions=block) for i, p in speakers]
+            votes += [reading.ranking(replies[i].text, name, self.agents, None if own else i) for i, _ in speakers]
         return replies, votes
 
     def received(self, critiques: Sequence[Sequence[Critique]]) -> Dialogue[list[list[str]]]:
@@ -188,7 +175,7 @@ class CoNL(Method):
                 review.earns(
                     {"initial_ranking": None, "critique": diagnostic if critiques else None},
                     siblings,
-                    {"initial_ranking": _where(review, "initial_ranking"), "critique": critiques},
+                    {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques},
                 ),
                 _segment(talk.revisions[i], "revised_solution", solution),
                 _segment(talk.verdicts[i], "final_ranking", consensus, self.pay_thought),
@@ -224,7 +211,7 @@ class CoNL(Method):
         role = super().role(prompt, name, **more)
         return replace(role, prompt="\n".join(self._changed.get(line, line) for line in role.prompt.split("\n")))
 
-    def after_run(self, engine: "Engine", key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
+    def after_run(self, engine: Engine, key: tuple[int, ...], log: Recorder) -> dict[str, Any]:
         """Discuss test items with the trained policy; conversations.jsonl and the summary hold the paper's measures."""
         if not self.examined:
             return {}
@@ -263,14 +250,9 @@ def spoken(agent: int, name: str, votes: Ranking) -> str:
     return "\n".join([f"Agent {agent}<{name}>", *lines, f"</{name}>"])
 
 
-def _where(reply: Reply, name: str) -> tuple[reading.Span, ...]:
-    found = reading.span(reply.text, name)
-    return () if found is None else (found,)
-
-
 def _segment(reply: Reply, name: str, reward: float | None, before: bool = False) -> Sample:
     """A reply with one paid segment, `before` from the reply's start; without that segment nothing is paid."""
-    spans = _where(reply, name)
+    spans = reading.span(reply.text, name)
     if before:
         spans = tuple((0, end) for _, end in spans)
     return reply.earns({name: reward if spans else None}, reply.siblings, {name: spans})

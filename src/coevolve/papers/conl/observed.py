@@ -3,8 +3,7 @@
 Pure functions of final scores and of who was right; `examine` plays conversations on test items to get them.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +18,8 @@ if TYPE_CHECKING:
     from coevolve.papers.conl.method import CoNL, Conversation
 
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
-FIELDS = (
-    *("item", "family", "level", "question", "answers_before", "answers_after", "scores_before", "scores_after"),
-    *("pass_1", "pass_k", "rank_rho", *COUNTS, "r_diag", "r_diag_null", "r_meta"),
-)
-
-
-def order(scores: Sequence[float]) -> list[int]:
-    """The agents from the highest final score to the lowest; of equal ones the lower number comes first."""
-    return sorted(range(len(scores)), key=lambda i: (-scores[i], i))
-
-
-def pass_at(scores: Sequence[float], right: Sequence[bool], k: int | None = None) -> float:
-    """Whether any of the k agents that stand highest is right (1.0 or 0.0); `k` None: any agent at all."""
-    return float(any(right[i] for i in order(scores)[:k]))
+ANSWERED = ("answers_before", "answers_after", "scores_before", "scores_after")
+FIELDS = (*ANSWERED, "pass_1", "pass_k", "rank_rho", *COUNTS, "r_meta", "r_diag", "r_diag_null")
 
 
 def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
@@ -44,8 +31,7 @@ def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
         return None
     from scipy.stats import spearmanr  # only here: it takes half a second to load
 
-    rho = float(spearmanr(scores, [float(value) for value in right]).statistic)
-    return rho if math.isfinite(rho) else None
+    return float(spearmanr(scores, right).statistic)
 
 
 def measures(
@@ -61,8 +47,8 @@ def measures(
         return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))
     right = [a for _, a in pairs]
     return {
-        "pass_1": pass_at(scores, right, 1),
-        "pass_k": pass_at(scores, right),
+        "pass_1": float(right[scores.index(max(scores))]),  # of equal scores the first counts
+        "pass_k": float(any(right)),
         "rank_rho": rank_rho(scores, right),
         "wrong_before": float(sum(not b for b, _ in pairs)),
         "fixed": float(sum(a and not b for b, a in pairs)),
@@ -71,29 +57,24 @@ def measures(
     }
 
 
-def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+def totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
 
     Conversations without a Rank-rho are counted (`rho_undefined`), not averaged; those with an answer that could not
     be scored count in no measure. A rate of nothing is None.
     """
-    rows = [row for row in rows if row["pass_1"] not in (None, "")]
-    known = [float(row["rank_rho"]) for row in rows if row["rank_rho"] not in (None, "")]
-    total = {name: sum(float(row[name]) for row in rows) for name in COUNTS}
+    rows = [row for row in rows if row["pass_1"] is not None]
+    total = {name: sum(row[name] for row in rows) for name in COUNTS}
     return {
         "n": len(rows),
-        "pass_1": _share(sum(float(row["pass_1"]) for row in rows), len(rows)),
-        "pass_k": _share(sum(float(row["pass_k"]) for row in rows), len(rows)),
-        "rank_rho": _share(sum(known), len(known)),
-        "rho_undefined": len(rows) - len(known),
-        "correction": _share(total["fixed"], total["wrong_before"]),
-        "harm": _share(total["harmed"], total["right_before"]),
+        "pass_1": mean([row["pass_1"] for row in rows]),
+        "pass_k": mean([row["pass_k"] for row in rows]),
+        "rank_rho": mean([row["rank_rho"] for row in rows]),
+        "rho_undefined": [row["rank_rho"] for row in rows].count(None),
+        "correction": total["fixed"] / total["wrong_before"] if total["wrong_before"] else None,
+        "harm": total["harmed"] / total["right_before"] if total["right_before"] else None,
         **total,
     }
-
-
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
 
 
 def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
@@ -137,10 +118,9 @@ def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...
     """
     items = method.world.items("test", per_family, method.families)
     outcomes = play([method.discuss(item.question) for item in items], engine, key)
-    found = []
+    rows = []
     for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
-        observations = method.observe(outcome, method.world)
-        facts = {name: value for name, value in observations.items() if name in FIELDS}
+        facts = method.observe(outcome, method.world)
         head = {"item": number, "family": item.family, "level": item.level, "question": item.question}
-        found.append({**head, **facts})
-    return found
+        rows.append(head | {name: facts[name] for name in FIELDS})
+    return rows

@@ -5,18 +5,18 @@ Knows neither what a vote is worth nor what a critique earns.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coevolve.parse import filled, matched
+from coevolve.parse import filled, matched, only
 
 Comparison = tuple[int, int, float]  # winner, loser, how much of a win: 1.0, or 0.5 each way for a tie
 Span = tuple[int, int]  # first character and the one after the last
 
-MARKER = re.compile(r"(?:[-*•]|[0-9]{1,3}[.)])[ \t]+")  # of a list; harmless and usual
-AGENT = re.compile(r"Agent (0|[1-9][0-9]{0,2})", re.ASCII)
-RELATION = re.compile(r"[ \t]*([<>=])[ \t]*")
-OPENING = re.compile(r'<critique target="Agent (0|[1-9][0-9]{0,2})">', re.ASCII)
+MARKER = r"(?:(?:[-*•]|[0-9]{1,3}[.)])[ \t]+)?"  # of a list; harmless and usual
+AGENT = r"Agent (0|[1-9][0-9]{0,2})"
+NUMBER, RELATION = re.compile(AGENT), re.compile("[<>=]")
+CHAIN = re.compile(rf"{MARKER}{AGENT}(?:[ \t]*[<>=][ \t]*{AGENT})+")
+OPENING = re.compile(f'<critique target="{AGENT}">')
 CRITIQUE = re.compile(r"<critique(?:[ \t\n][^<>]*)?>|</critique>")
 
 
@@ -37,13 +37,13 @@ class Critique:
     span: Span
 
 
-def span(text: str, name: str) -> Span | None:
-    """Where the text's one <name>...</name> pair stands, tags included; None unless there is exactly one.
+def span(text: str, name: str) -> tuple[Span, ...]:
+    """Where the text's one <name>...</name> pair stands, tags included; nowhere unless there is exactly one.
 
     As in `parse.tag_pairs`, tags that do not strictly alternate make no pair.
     """
     pairs = matched(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
-    return (pairs[0][0].start(), pairs[0][1].end()) if pairs and len(pairs) == 1 else None
+    return ((pairs[0][0].start(), pairs[0][1].end()),) if pairs and len(pairs) == 1 else ()
 
 
 def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ranking:
@@ -54,15 +54,11 @@ def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ran
     `author`'s votes on its own solution are left out (None: they count). Without exactly one pair of tags
     there are no votes. Comparisons come in order of appearance.
     """
-    found = span(text, name)
-    if found is None:
-        return Ranking()
-    inside = text[found[0] + len(name) + 2 : found[1] - len(name) - 3]
-    lines = [line for line in (raw.strip() for raw in inside.split("\n")) if line]
+    lines = [line for line in map(str.strip, only(text, name).split("\n")) if line]
     claims: dict[Span, set[str]] = {}  # ordered pair of agents: everything that is said about it
     first: dict[Span, int] = {}  # and the line where it is said first
     for number, line in enumerate(lines):
-        for a, mark, b in _votes(line, agents) or ():
+        for a, mark, b in _votes(line, agents):
             if author in (a, b):
                 continue
             pair, said = ((a, b), mark) if a < b else ((b, a), {"<": ">", ">": "<"}.get(mark, mark))
@@ -88,32 +84,14 @@ def critiques(text: str, agents: int, author: int | None = None) -> list[Critiqu
     return list(found.values())
 
 
-def _votes(line: str, agents: int) -> list[tuple[int, str, int]] | None:
-    """Read `Agent a > Agent b = Agent c` as adjacent (a, relation, b); None for a line that is not of the form."""
-    marker = MARKER.match(line)
-    pieces = list(_pieces(line, marker.end() if marker else 0))
-    known = [piece for piece in pieces if piece is not None]
-    if len(known) < len(pieces) or len(known) < 3:
-        return None
-    numbers, marks = [int(name) for name in known[::2]], known[1::2]
-    if max(numbers) >= agents:
-        return None
-    votes = list(zip(numbers, marks, numbers[1:], strict=False))
-    return None if any(a == b for a, _, b in votes) else votes
-
-
-def _pieces(line: str, at: int) -> Iterator[str | None]:
-    """Yield agent, relation, agent, ... up to the end of the line, or None where something else stands."""
-    wanted, other = AGENT, RELATION
-    while True:
-        found = wanted.match(line, at)
-        yield found[1] if found else None
-        if found is None:
-            return
-        at = found.end()
-        if at == len(line) and wanted is AGENT:
-            return
-        wanted, other = other, wanted
+def _votes(line: str, agents: int) -> list[tuple[int, str, int]]:
+    """Read `Agent a > Agent b = Agent c` as adjacent (a, relation, b); none from a line that is not of the form."""
+    if not CHAIN.fullmatch(line):
+        return []
+    numbers = [int(number) for number in NUMBER.findall(line)]
+    votes = list(zip(numbers, RELATION.findall(line), numbers[1:], strict=False))
+    sound = max(numbers) < agents and all(a != b for a, _, b in votes)
+    return votes if sound else []
 
 
 def _comparisons(a: int, b: int, said: str) -> list[Comparison]:

@@ -4,7 +4,6 @@ A vote is (winner, loser, how much of a win); a tie is half a win each way. Know
 criticised whom has been read before.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 
@@ -21,17 +20,11 @@ def bradley_terry(comparisons: Sequence[Comparison], n: int, prior_variance: flo
     V = sigmoid(theta), where theta maximises the Bradley-Terry log-likelihood sum w log sigmoid(theta_winner -
     theta_loser) plus the log-density of a Gaussian prior N(0, prior_variance) on every theta. Maximum likelihood
     alone, as in the paper, is infinite for an agent that never lost; the prior makes the maximum finite and
-    unique for every table: without any vote all are 0.5. An agent compared with itself says nothing. Raises
-    ValueError for an agent out of range or a weight that is negative or not finite.
+    unique for every table: without any vote all are 0.5. An agent compared with itself says nothing. Agents are
+    numbered from 0; weights are finite and not negative.
     """
-    if not prior_variance > 0:
-        raise ValueError(f"prior_variance must be above 0, got {prior_variance}")
     wins = np.zeros((n, n))
     for winner, loser, weight in comparisons:
-        if not (0 <= winner < n and 0 <= loser < n and 0 <= weight < math.inf):
-            raise ValueError(
-                f"comparisons must be of agents 0 to {n - 1} with finite weights from 0, got {(winner, loser, weight)}"
-            )
         wins[winner, loser] += weight * (winner != loser)
     theta = _posterior_mode(wins, prior_variance)
     return [float(quality) for quality in 0.5 * (1 + np.tanh(theta / 2))]

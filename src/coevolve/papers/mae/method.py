@@ -18,7 +18,7 @@ from coevolve.parse import judge_score, tag
 from coevolve.pools import Pool
 from coevolve.shares import agrees, mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply
-from coevolve.worlds import World
+from coevolve.worlds import World, pool_levels
 
 SETTINGS = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}  # section 5: how often the Proposer sees a reference
 Roles = tuple[Literal["proposer", "solver", "judge"], ...]
@@ -30,19 +30,11 @@ class Assessment:
     """What the Judge and the attempts say about a proposed question (lines 10 and 11)."""
 
     question: str | None = None
+    quality: float = 0.0  # the quality reward; nothing for a proposal that does not parse
+    difficulty: float = 0.0  # the difficulty reward
     judged: float | None = None  # the Judge's score of the question; None: unreadable
     answers: tuple[str | None, ...] = ()  # of the attempts
     scores: tuple[float | None, ...] = ()  # the Judge's score of each answer; None: unreadable, 0.0: no answer
-
-    @property
-    def quality(self) -> float:
-        """The quality reward; 0.0 for a proposal that does not parse."""
-        return 0.0 if self.question is None else rewards.neutral(self.judged)
-
-    @property
-    def difficulty(self) -> float:
-        """The difficulty reward; 0.0 for a proposal that does not parse."""
-        return 0.0 if self.question is None else rewards.difficulty(self.scores)
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,6 @@ class MAE(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pairs = Pool(distinct=False)  # P
         self.proposer = self.role("proposer")
         self.proposer_reference = self.role("proposer_reference", "proposer")
         self.solver = self.role("solver")
@@ -87,7 +78,7 @@ class MAE(Method):
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 4 to 22 of Algorithm 1 once; D and P are read as they stood when the step began."""
-        D, P = self.questions.view(), self.pairs.view()
+        D, P = self.pools["questions"].view(), self.pools["pairs"].view()
         reference = D.sample(rng) if rng.random() < SETTINGS[self.setting] else None  # 4-5
         proposal = yield self.proposer() if reference is None else self.proposer_reference(reference=reference)  # 6-9
         assessment = yield from self.assess(tag(proposal.text, "question"))  # 10-11
@@ -109,7 +100,7 @@ class MAE(Method):
         samples = [proposal.earns(r_proposer)]  # 22: what each role earned
         samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]
         if self.format_reward and not self.judge_model:  # the Judge is paid for its format alone
-            samples += [reply.earns(rewards.judge_reward(format_reward(reply.text, "score"))) for reply in judgements]
+            samples += [reply.earns(format_reward(reply.text, "score")) for reply in judgements]
         played = Played(reference, assessment, accepted, r_proposer, solved, scores)
         earned = [sample for sample in samples if sample.role in self.train]
         return Outcome(earned, {"questions": D.added, "pairs": P.added}, played)
@@ -121,7 +112,9 @@ class MAE(Method):
         verdict, *attempts = yield [self.rater(question=question)] + [self.solver(question=question)] * self.attempts
         answers = [tag(attempt.text, "answer") for attempt in attempts]
         scores = yield from self.score([(question, answer) for answer in answers])
-        return Assessment(question, judge_score(verdict.text), tuple(answers), tuple(scores))
+        judged = judge_score(verdict.text)
+        quality, difficulty = rewards.neutral(judged), rewards.difficulty(scores)
+        return Assessment(question, quality, difficulty, judged, tuple(answers), tuple(scores))
 
     def score(self, pairs: Sequence[Pair]) -> Dialogue[list[float | None]]:
         """Return the Judge's score of each answer: None where it is unreadable, 0.0 where there is no answer."""
@@ -150,14 +143,10 @@ class MAE(Method):
         return format_reward(reply.text, name) if self.format_reward else None
 
     @cached_property
-    def questions(self) -> Pool:
-        """The question dataset D."""
-        return Pool(self.world.zero() if self.setting == "zero" else self.world.seeds())
-
-    @property
     def pools(self) -> dict[str, Pool]:
         """The question dataset D and the pair dataset P."""
-        return {"questions": self.questions, "pairs": self.pairs}
+        start = self.world.zero() if self.setting == "zero" else self.world.seeds()
+        return {"questions": Pool(start), "pairs": Pool(distinct=False)}
 
     @property
     def models(self) -> dict[str, str]:
@@ -166,17 +155,14 @@ class MAE(Method):
 
     def measure(self) -> dict[str, float | None]:
         """What the oracle says about the question pool: share ill-formed, share of level 3."""
-        levels = [self.world.level(question) for question in self.questions.items]
-        known = [level for level in levels if level is not None]
-        if not known:
-            return {"pool_ill_formed": None, "pool_level_3": None}
-        return {"pool_ill_formed": 1 - len(known) / len(levels), "pool_level_3": known.count(3) / len(known)}
+        return pool_levels(self.world, self.pools["questions"].items)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing, solving and judging went, by the Judge and by the oracle."""
         played: Played = outcome.trace
         answered = [(q, a, s) for (q, a), s in zip(played.solved, played.scores, strict=True) if a is not None]
         truths = [world.right(q, a) for q, a, _ in answered]
+        agreed = [agrees(rewards.neutral(s), truth) for (*_, s), truth in zip(answered, truths, strict=True)]
         return {
             **_observed_proposal(played.assessment, world),
             "accepted": float(played.accepted),
@@ -186,9 +172,7 @@ class MAE(Method):
             "answered": len(answered) / len(played.solved),
             "judged": mean([s for *_, s in answered]),
             "right": mean(truths),
-            "judge_answer_right": mean(
-                [agrees(rewards.neutral(s), truth) for (*_, s), truth in zip(answered, truths, strict=True)]
-            ),
+            "judge_answer_right": mean(agreed),
         }
 
 

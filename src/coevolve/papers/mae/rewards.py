@@ -7,8 +7,6 @@ Knows neither texts nor when a question or an answer counts as parsed.
 from collections.abc import Sequence
 
 NEUTRAL = 0.5
-THIRDS = (1 / 3, 1 / 3, 1 / 3)
-HALVES = (1 / 2, 1 / 2)
 
 
 def neutral(score: float | None) -> float:
@@ -25,27 +23,16 @@ def difficulty(scores: Sequence[float | None]) -> float:
     return 1 - sum(readable) / len(readable) if readable else NEUTRAL
 
 
-def proposer_reward(
-    quality: float | None,
-    difficulty: float,
-    format: float | None,
-    weights: tuple[float, float, float] = THIRDS,
-) -> float:
-    """Return the weighted sum of quality, difficulty and format (section 4.1, Algorithm 1 line 15).
+def proposer_reward(quality: float | None, difficulty: float, format: float | None) -> float:
+    """Return a third each of quality, difficulty and format (section 4.1, Algorithm 1 line 15).
 
     A question that does not parse has neither quality nor difficulty: pass 0.0 for both.
     """
-    return _weighted((neutral(quality), difficulty, format), weights)
+    return _shared(neutral(quality), difficulty, format)
 
 
 def official_proposer_reward(
-    quality: float | None,
-    difficulty: float,
-    format: float | None,
-    *,
-    parsed: bool,
-    threshold: float = 0.7,
-    weights: tuple[float, float, float] = THIRDS,
+    quality: float | None, difficulty: float, format: float | None, *, parsed: bool, threshold: float = 0.7
 ) -> float:
     """Return what the authors' released code pays instead of section 4.1's unconditional sum.
 
@@ -53,26 +40,19 @@ def official_proposer_reward(
     """
     if not parsed:
         return 0.0
-    return proposer_reward(quality, difficulty if neutral(quality) >= threshold else 0.0, format, weights)
+    return proposer_reward(quality, difficulty if neutral(quality) >= threshold else 0.0, format)
 
 
-def solver_reward(judged: float | None, format: float | None, weights: tuple[float, float] = HALVES) -> float:
-    """Return the weighted sum of the judge's score and the format reward (section 4.2).
+def solver_reward(judged: float | None, format: float | None) -> float:
+    """Return half of the judge's score and half of the format reward (section 4.2).
 
     An answer that does not parse was not judged: pass 0.0.
     """
-    return _weighted((neutral(judged), format), weights)
+    return _shared(neutral(judged), format)
 
 
-def judge_reward(format: float | None) -> float:
-    """Return the Judge's only reward, its format (section 4.3); 0.0 when the format reward is ablated."""
-    return 0.0 if format is None else format
-
-
-def _weighted(terms: Sequence[float | None], weights: Sequence[float]) -> float:
-    """Sum weight * term; the weight of an ablated term (None) is shared out over the others in proportion."""
-    kept = [(weight, term) for weight, term in zip(weights, terms, strict=True) if term is not None]
-    total, left = sum(weights), sum(weight for weight, _ in kept)
-    if left == 0:
-        return 0.0
-    return total / left * sum(weight * term for weight, term in kept)
+def _shared(*terms: float | None) -> float:
+    """Sum the terms in equal parts; the part of an ablated term (None) is shared out over the others."""
+    part = 1 / len(terms)
+    kept = [part * term for term in terms if term is not None]
+    return 1 / (part * len(kept)) * sum(kept)

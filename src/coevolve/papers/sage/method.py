@@ -13,17 +13,18 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from coevolve import verify
 from coevolve.method import Method, training
+from coevolve.papers.format import KINDS
 from coevolve.papers.sage import rewards, verifier
 from coevolve.papers.sage.observed import facts_of
-from coevolve.papers.sage.rewards import KINDS
 from coevolve.parse import code_block, score_value, tag
 from coevolve.pools import Pool
 from coevolve.shares import mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
-from coevolve.worlds import World
+from coevolve.worlds import World, pool_levels
 
 Roles = tuple[Literal["challenger", "planner", "solver", "critic"], ...]
 Share = Annotated[float, Field(ge=0, le=1)]
+WEIGHTS = "a number from 0 for each term, 1 in all"
 Task = tuple[str | None, str | None, str | None]  # question, kind, verifier: a gold answer or tests
 
 
@@ -47,12 +48,13 @@ class Challenge:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the Planner said about a question; nothing at all in a run without planning."""
+    """What the Planner said about a question, and the Critic about that (lines 15 to 17)."""
 
-    reply: Reply | None = None
-    text: str | None = None  # None: it does not parse
-    score: float | None = None  # s_p; 0.0 where it does not parse, None without planning
-    verdict: Reply | None = None  # what the Critic said
+    reply: Reply
+    text: str | None  # None: it does not parse
+    verdict: Reply | None  # what the Critic said of a plan that parses
+    score: float  # s_p; 0.0 where it does not parse
+    used: str | None  # what the Solver reads; None below the threshold
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Played:
     challenge: Challenge
     r_challenger: float
     drawn: list[tuple[str, str, str]]
-    plans: list[Plan]
+    plans: list[Plan | None]  # None: a run without planning
     replies: list[Reply]
     correct: list[float | None]
     judged: list[Reply]
@@ -86,26 +88,18 @@ class SAGE(Method):
     plan_threshold: Share = 0.3  # beta (section 4.3); 0 hands every plan to the Solver
     verifier_check: bool = True  # False: a verifier that merely parses counts as valid (line 9)
     planning: bool = True  # False: no Planner at all, and the rewards of section 4.4's fall-back
-    train: Roles = (
-        "challenger",
-        "planner",
-        "solver",
-        "critic",
-    )  # leave one out: Table 3, and the Planner's row that it lacks
-    plan_weights: tuple[float, ...] = (0.5, 0.5)  # lambda_plan, lambda_f of equation 8
-    solver_weights: tuple[float, ...] = (0.2, 0.6, 0.2)  # w_p, w_c, w_f of equation 11
+    train: Roles = ("challenger", "planner", "solver", "critic")  # leave one out: Table 3 (the Planner: our own row)
+    plan_weights: Annotated[tuple[Share, Share], WEIGHTS] = (0.5, 0.5)  # lambda_plan, lambda_f of equation 8
+    solver_weights: Annotated[tuple[Share, Share, Share], WEIGHTS] = (0.2, 0.6, 0.2)  # w_p, w_c, w_f of equation 11
     literal_norm: bool = False  # True: equation 2 as printed, which maps the worst grade 1 to 1.0
     empty_format: Share = 0.5  # r_f of an output without text (section 4.1); 0.0 does not pay silence
     critic_temperature: NonNegativeFloat | None = 0.1  # Table 4; None: as everybody else
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, weights, count in (
-            ("plan_weights", self.plan_weights, 2),
-            ("solver_weights", self.solver_weights, 3),
-        ):
-            if len(weights) != count or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
-                raise ValueError(f"{name} must be {count} numbers from 0 that add up to 1, got {list(weights)}")
+        for name, weights in {"plan_weights": self.plan_weights, "solver_weights": self.solver_weights}.items():
+            if abs(sum(weights) - 1) > 1e-6:
+                raise ValueError(f"{name} must be {WEIGHTS}, got {weights}")
         self.challenger = self.role("challenger")
         self.planner = self.role("planner")
         self.solver = self.role("solver_unplanned", "solver")
@@ -115,7 +109,7 @@ class SAGE(Method):
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 4 to 26 of Algorithm 1 once; D is read as it stood when the step began."""
-        D = self.tasks.view()
+        D = self.pools["tasks"].view()
         reference, kind, gold = D.sample(rng)  # 4
         proposal = yield self.challenger(reference=reference, type=kind, verifier=gold)  # 5
         challenge = yield from self.challenge(self.read_task(proposal.text))  # 6-9
@@ -128,20 +122,16 @@ class SAGE(Method):
         plans = yield from self.plan([question for question, *_ in drawn])  # 15-16
         replies = yield [self.solve(task, plan) for task, plan in zip(drawn, plans, strict=True)]  # 17-20
         correct = [self.verify(task, reply) for task, reply in zip(drawn, replies, strict=True)]  # 22
-        judged = [*challenge.judged, *(plan.verdict for plan in plans if plan.verdict is not None)]
+        judged = [*challenge.judged, *(plan.verdict for plan in plans if plan and plan.verdict)]
 
         samples = [proposal.earns(r_challenger)]  # 26: what each role earned
-        samples += [
-            plan.reply.earns(self.planner_reward(plan.reply, plan.score))
-            for plan in plans
-            if plan.reply is not None and plan.score is not None
-        ]  # 23
+        samples += [plan.reply.earns(self.planner_reward(plan)) for plan in plans if plan]  # 23
         samples += [
             reply.earns(self.solver_reward(reply, task, plan, s_gt))
             for task, plan, reply, s_gt in zip(drawn, plans, replies, correct, strict=True)
             if s_gt is not None  # what the verifier could not score is not trained on
         ]  # 24
-        samples += [reply.earns(rewards.critic_reward(self._format(reply, "score"))) for reply in judged]  # 25
+        samples += [reply.earns(self._format(reply, "score")) for reply in judged]  # 25, equation 13
         played = Played(reference, proposal, challenge, r_challenger, drawn, plans, replies, correct, judged)
         earned = [sample for sample in samples if sample.role in self.train]
         return Outcome(earned, {"tasks": D.added}, played)
@@ -171,29 +161,27 @@ class SAGE(Method):
             return False
         return not self.verifier_check or verifier.valid(kind, gold, self.world.grading)
 
-    def plan(self, questions: Sequence[str]) -> Dialogue[list[Plan]]:
+    def plan(self, questions: Sequence[str]) -> Dialogue[list[Plan | None]]:
         """Lines 15 and 16: ask for a plan per question and have it judged; one that does not parse scores 0."""
         if not self.planning:
-            return [Plan()] * len(questions)
+            return [None] * len(questions)
         replies = yield [self.planner(question=question) for question in questions]
         texts = [tag(reply.text, "plan") for reply in replies]
         pairs = zip(questions, texts, strict=True)
         asked: list[Turn] = [self.critic_plan(question=q, plan=text) for q, text in pairs if text is not None]
         verdicts = iter((yield asked) if asked else [])  # an episode may not yield an empty list
-        plans = []
+        plans: list[Plan | None] = []
         for reply, text in zip(replies, texts, strict=True):
             verdict = None if text is None else next(verdicts)
-            plans.append(Plan(reply, text, 0.0 if verdict is None else self._norm(verdict), verdict))
+            score = 0.0 if verdict is None else self._norm(verdict)
+            plans.append(Plan(reply, text, verdict, score, text if score >= self.plan_threshold else None))  # 17
         return plans
 
-    def used(self, plan: Plan) -> str | None:
-        """The plan that the Solver reads; None for one below the threshold (line 17)."""
-        return plan.text if plan.score is not None and plan.score >= self.plan_threshold else None
-
-    def solve(self, task: tuple[str, str, str], plan: Plan) -> Turn:
+    def solve(self, task: tuple[str, str, str], plan: Plan | None) -> Turn:
         """Lines 18 and 20: ask for a solution, with a plan or without."""
-        text = self.used(plan)
-        return self.solver(question=task[0]) if text is None else self.solver_planned(question=task[0], plan=text)
+        if plan is None or plan.used is None:
+            return self.solver(question=task[0])
+        return self.solver_planned(question=task[0], plan=plan.used)
 
     def verify(self, task: Task, reply: Reply) -> float | None:
         """V_gt of a reply to a task: right or wrong in mathematics, the share of tests passed for a program.
@@ -219,15 +207,15 @@ class SAGE(Method):
         r_f = self._format(proposal, "question", "type", KINDS.get(kind or "", "answer"))
         return rewards.challenger_reward(challenge.quality, challenge.difficulty if challenge.accepted else None, r_f)
 
-    def planner_reward(self, reply: Reply, score: float) -> float:
+    def planner_reward(self, plan: Plan) -> float:
         """Line 23, equation 8."""
-        return rewards.planner_reward(score, self._format(reply, "plan"), self.plan_weights)
+        return rewards.planner_reward(plan.score, self._format(plan.reply, "plan"), self.plan_weights)
 
-    def solver_reward(self, reply: Reply, task: Task, plan: Plan, s_gt: float) -> float:
+    def solver_reward(self, reply: Reply, task: Task, plan: Plan | None, s_gt: float) -> float:
         """Line 24, equation 11; a program in its block is well formed without answer tags."""
         in_block = task[1] == "code" and code_block(reply.text) is not None
         r_f = 1.0 if in_block else self._format(reply, "answer")
-        gated = None if plan.score is None else rewards.gated(plan.score, self.plan_threshold)
+        gated = None if plan is None else rewards.gated(plan.score, self.plan_threshold)
         return rewards.solver_reward(gated, s_gt, r_f, self.solver_weights)
 
     def _norm(self, verdict: Reply) -> float:
@@ -237,24 +225,16 @@ class SAGE(Method):
         return rewards.format_reward(reply.text, tags, self.empty_format)
 
     @cached_property
-    def tasks(self) -> Pool:
-        """The dataset D."""
-        return Pool(self.world.tasks())
-
-    @property
     def pools(self) -> dict[str, Pool]:
         """The dataset D of (question, kind, verifier)."""
-        return {"tasks": self.tasks}
+        return {"tasks": Pool(self.world.tasks())}
 
     def measure(self) -> dict[str, float | None]:
         """What the oracle says about D: shares of ill-formed questions, unsound verifiers, code, and level 3."""
-        items = self.tasks.items
-        levels = [self.world.level(question) for question, *_ in items]
-        known = [level for level in levels if level is not None]
+        items = self.pools["tasks"].items
         sound = [self.world.sound(*task) for task in items]
         return {
-            "pool_ill_formed": 1 - len(known) / len(items),
-            "pool_level_3": mean([n == 3 for n in known]),
+            **pool_levels(self.world, [question for question, *_ in items]),
             "pool_unsound": mean([not s for s in sound if s is not None]),
             "pool_code": mean([kind == "code" for _, kind, _ in items]),
         }

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
-    """Return the facts of one episode, see `Method.observe`."""
+    """Return the facts of one episode, see `Method.observe`.
+
+    `empty` is the share of everything said that holds no text, `unreadable` that of judgements without a score.
+    """
+    plans = [plan.reply for plan in played.plans if plan]
+    said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
     return {
         "accepted": float(played.challenge.accepted),
         "reward_challenger": played.r_challenger,
@@ -19,7 +24,8 @@ def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
         "reference": played.reference,
         **_challenge(method, played.challenge, world),
         **_solving(method, played, world),
-        **_speech(played),
+        "empty": mean([not reply.text.strip() for reply in said]),
+        "unreadable": mean([score_value(reply.text) is None for reply in played.judged]),
     }
 
 
@@ -49,28 +55,17 @@ def _solving(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     questions = [question for question, *_ in played.drawn]
     answers = [method.read_answer(reply.text) for reply in played.replies]
     truths = [world.right(question, answer) for question, answer in zip(questions, answers, strict=True)]
-    planned = [(q, plan) for q, plan in zip(questions, played.plans, strict=True) if plan.score is not None]
-    scores = [plan.score for _, plan in planned if plan.score is not None]
+    planned = [(q, plan) for q, plan in zip(questions, played.plans, strict=True) if plan]
     fits = [None if plan.text is None else world.fits(q, plan.text) for q, plan in planned]
-    verdicts = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
+    verified = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
     return {
-        "plan_quality": mean(scores),
+        "plan_quality": mean([plan.score for _, plan in planned]),
         "plan_right": mean(fits),
-        "plan_used": mean([method.used(plan) is not None for _, plan in planned]),
-        "critic_plan_right": mean([agrees(score, fit) for score, fit in zip(scores, fits, strict=True)]),
+        "plan_used": mean([plan.used is not None for _, plan in planned]),
+        "critic_plan_right": mean([agrees(plan.score, fit) for (_, plan), fit in zip(planned, fits, strict=True)]),
         "answered": mean([answer is not None for answer in answers]),
         "verified": mean(played.correct),
         "right": mean(truths),
         "unscored": mean([value is None for value in played.correct]),
-        "verifier_right": mean([agrees(value, truth) for value, truth in verdicts]),
-    }
-
-
-def _speech(played: "Played") -> dict[str, float | None]:
-    """Shares of everything said that holds no text, and of the Critic's judgements that hold no score."""
-    plans = [plan.reply for plan in played.plans if plan.reply is not None]
-    said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
-    return {
-        "empty": mean([not reply.text.strip() for reply in said]),
-        "unreadable": mean([score_value(reply.text) is None for reply in played.judged]),
+        "verifier_right": mean([agrees(value, truth) for value, truth in verified]),
     }

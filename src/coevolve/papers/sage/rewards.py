@@ -1,15 +1,14 @@
-"""Rewards of SAGE (section 4, equations 2 to 13) as pure, total functions.
+"""Rewards of SAGE (section 4, equations 2 to 11) as pure, total functions.
 
 Scores, correctness and formats lie in [0, 1]. Knows neither prompts nor who may enter the dataset.
 """
 
 from collections.abc import Sequence
 
-from coevolve import parse
-from coevolve.papers.format import pair_reward
+from coevolve.papers.format import format_reward as tag_reward
+from coevolve.shares import mean
 
 NEUTRAL = 0.5
-KINDS = {"math": "answer", "code": "tests"}  # what a task may be: the tag that holds its verifier
 
 
 def norm(score: float | None, literal: bool = False) -> float:
@@ -26,28 +25,19 @@ def norm(score: float | None, literal: bool = False) -> float:
 
 
 def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> float:
-    """Return r_f of section 4.1: the mean over the required tags of 1 for one valid pair, 0.5 for several, else 0.
+    """Return r_f of section 4.1: the mean of what `papers.format` pays for each of the required tags.
 
-    A pair is valid when it is filled, a <score> when it holds a number, a <type> when it names a kind; tags that
-    do not alternate count as missing. An output without any text earns `empty`, 0.5 in the paper.
+    An output without any text earns `empty`, 0.5 in the paper.
     """
     if not text.strip():
         return empty
-    return sum(_pair(text, tag) for tag in tags) / len(tags)
-
-
-def _pair(text: str, tag: str) -> float:
-    if tag == "score":
-        return pair_reward(text, tag, lambda content: parse.number(content.strip()))
-    if tag == "type":
-        return pair_reward(text, tag, lambda content: content.strip() in KINDS or None)
-    return pair_reward(text, tag, parse.filled)
+    return sum(tag_reward(text, tag) for tag in tags) / len(tags)
 
 
 def difficulty(verified: Sequence[float | None]) -> float | None:
     """Return r_d = 1 - the mean verified success of the attempts (equation 4); None when none was scored."""
-    scored = [value for value in verified if value is not None]
-    return 1 - sum(scored) / len(scored) if scored else None
+    solved = mean(verified)
+    return None if solved is None else 1 - solved
 
 
 def challenger_reward(quality: float, difficulty: float | None, format: float) -> float:
@@ -80,8 +70,3 @@ def solver_reward(
     if plan is None:
         return (correct + format) / 2
     return weights[0] * plan + weights[1] * correct + weights[2] * format
-
-
-def critic_reward(format: float) -> float:
-    """Return the Critic's only reward, its format (equation 13)."""
-    return format

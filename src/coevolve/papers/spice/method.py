@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from coevolve.method import Method, training
 from coevolve.papers.spice import reading, rewards
-from coevolve.papers.spice.observed import facts_of
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
 from coevolve.parse import boxed
 from coevolve.shares import mean
@@ -21,10 +20,7 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
 
-if TYPE_CHECKING:
-    from published.corpus import Corpus
-
-FREE: Literal["free"] = "free"
+FREE = "free"
 VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in one way only
     "math": dict.fromkeys(("Integer", "Float", "Expression"), "math"),
     "exact": dict.fromkeys(("Integer", "Float"), "float"),
@@ -65,30 +61,23 @@ class SPICE(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
 
-    PAPER: ClassVar[dict[str, Any]] = {  # section 3.1; our default is the tiny world's
-        "corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning"),
-    }
+    # section 3.1; our default is the tiny world's
+    PAPER: ClassVar = {"corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning")}
 
     corpus: str | tuple[str, ...] | Path = "both"  # math, general, both, none; a folder or file; owner/name of the hub
     documents: PositiveInt = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has
     document_tokens: PositiveInt = 5992  # longest segment of a document (section 3.1)
     bytes_per_token: PositiveFloat = 3.0  # how that limit is applied: English has about 4, LaTeX and code about 3
-    task_types: Annotated[tuple[Literal["mcq", "free"], ...], Field(min_length=1)] = (
-        "mcq",
-        FREE,
-    )  # leave one out: Table 3
+    task_types: Annotated[tuple[Literal["mcq", "free"], ...], Field(min_length=1)] = ("mcq", "free")  # or one: Table 3
     reward: Annotated[str, (*rewards.CHALLENGER,)] = "variance"  # or absolute_zero, threshold, rzero: Table 4
     penalty: float = rewards.PENALTY  # rho (section 3.1)
-    challenger: Annotated[str, ("trained", "untrained", "fixed")] = (
-        "trained"  # untrained: earns nothing; fixed: a frozen copy of the start (Figure 4a)
-    )
+    # untrained: earns nothing; fixed: a frozen copy of the start (Figure 4a)
+    challenger: Annotated[str, ("trained", "untrained", "fixed")] = "trained"
     group: PositiveInt = 8  # G: attempts kept per document, and answers per task (section 3.1)
     attempts: PositiveInt = 1024  # N: most attempts at a document, drawn G at a time until one is valid (section 3.1)
     reuse: bool = False  # True: equal tasks of a document share their G answers
     verifier: Annotated[str, (*VERIFIERS,)] = "math"  # Math-Verify for numbers and expressions (section 2.5); or exact
-    template: Annotated[str, (*TEMPLATES,)] = (
-        "chat"  # the Reasoner's prompt; conversation: Figure 8's form for models that continue texts
-    )
+    template: Annotated[str, (*TEMPLATES,)] = "chat"  # conversation: Figure 8's prompt, for models that continue texts
     snapshots: tuple[PositiveInt, ...] = ()  # steps after which the policies are kept (Figures 3, 5 and 6)
     estimator: str = "group_mean"  # Equations 3 and 4: DrGRPO
 
@@ -98,7 +87,7 @@ class SPICE(Method):
         super().__post_init__()
         self.corpus = str(self.corpus) if isinstance(self.corpus, Path) else self.corpus
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
-        self.source: Corpus | None = corpus.find(self.corpus, self.documents, limit)
+        self.source = corpus.find(self.corpus, self.documents, limit)
         self.solver = self.role(TEMPLATES[self.template], "reasoner")
         speaks = "challenger" if self.challenger == "fixed" else "shared"
         self.select = self.role("format", policy=speaks)
@@ -118,11 +107,9 @@ class SPICE(Method):
         samples = self.challenger_samples(taken, rates)  # 10-13
         teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
         chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
-        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group
+        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group; right ones earn 1, wrong ones 0
             samples += [
-                reply.earns(rewards.reasoner_reward(correct), reply.siblings)
-                for reply, correct in answers[chosen]
-                if correct is not None
+                reply.earns(float(right), reply.siblings) for reply, right in answers[chosen] if right is not None
             ]
         return Outcome(samples, trace=Played(document, form, attempts, tasks, answers, rates, chosen))
 
@@ -233,7 +220,33 @@ class SPICE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How asking and answering went, and what the oracle says about the tasks."""
-        return facts_of(outcome.trace, world)
+        played: Played = outcome.trace
+        tasks, attempts, document = played.tasks, played.attempts, played.document
+        faults = [task for _, task in attempts if isinstance(task, str)]
+        verdicts = [correct for group in played.answers for _, correct in group]
+        facts: dict[str, Any] = {}
+        if played.form.readable is not None:
+            facts["format_unreadable"] = float(not played.form.readable)
+        if document is not None:
+            facts["mcq"] = float(played.form.form == MCQ)
+        facts |= {
+            "attempts": len(attempts),
+            "valid": 1 - len(faults) / len(attempts),
+            **{f"fault/{name}": faults.count(name) / len(attempts) for name in reading.FAULTS},
+            "pass_rate": mean(played.rates),
+            "unscored": mean([correct is None for correct in verdicts]),
+            "distinct": len({*tasks}) / len(tasks) if tasks else None,
+            "gold_right": mean([world.right(task.text, task.gold) for task in tasks]),
+            "level": mean([world.level(task.text) for task in tasks]),
+            "grounded": mean([stem(task) in document for task in tasks]) if document else None,
+            "document": document,
+            "questions": [task.text for task in tasks],
+            "golds": [task.gold for task in tasks],
+        }
+        if played.chosen is not None:
+            chosen = tasks[played.chosen]
+            facts |= {"question": chosen.text, "gold": chosen.gold, "right": played.rates[played.chosen]}
+        return facts
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:

@@ -17,10 +17,7 @@ BOOLEANS = ("true", "false")  # Figure 10; the tiny world says yes and no
 WORDS = 3  # most words of a String answer
 LONGEST = 512  # characters of an answer; a longer one is no short, checkable answer
 FAULTS = ("json", "declined", "question", "answer", "type", "document", "leak", "options", "letter")
-NUMBERS = {
-    "Integer": re.compile(r"[+-]?[0-9]{1,60}"),
-    "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?"),
-}
+NUMBERS = {"Integer": re.compile(r"[+-]?[0-9]{1,60}"), "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?")}
 OPENING = re.compile(r'\{\s*"')
 ATTEMPTS = 64  # places where an object may begin before the reply is given up
 MARKER = re.compile(r"(?<![A-Za-z0-9])([A-Z])\)")
@@ -74,21 +71,18 @@ def json_object(text: str) -> dict[str, object] | None:
             return None
         try:
             found, end = DECODER.raw_decode(text, start.start())
+            return found if end == len(text) else None
         except json.JSONDecodeError as error:
             at = max(error.pos, start.start() + 1)  # up to there it was one broken object: inside it is no reply
         except (ValueError, RecursionError):
             return None
-        else:
-            return found if end == len(text) else None
     return None
 
 
 def scalar(value: object) -> str | None:
     """Write a JSON string, number or boolean as text; None for a list, an object, null or a blank."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, int):
-        return str(value)
+        return str(value).lower()  # True and False are integers
     if isinstance(value, float):
         return f"{Decimal(repr(value)):f}"  # without an exponent
     return value.strip() or None if isinstance(value, str) else None

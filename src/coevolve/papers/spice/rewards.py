@@ -1,4 +1,4 @@
-"""Rewards of SPICE (sections 2.2, 2.3 and 4.3, Appendix 10) as pure, total functions.
+"""Rewards of SPICE (sections 2.2 and 4.3, Appendix 10) as pure, total functions.
 
 `p` is the Reasoner's pass rate on a task, a number in [0, 1]. Knows no texts and no validity rules.
 """
@@ -47,8 +47,3 @@ CHALLENGER: dict[str, Callable[[float], float]] = {  # Table 4, by the names of 
 def challenger_reward(kind: str, p: float | None, penalty: float = PENALTY) -> float:
     """Return what a task earns its Challenger; p None is an invalid task and earns the penalty (Equation 1)."""
     return penalty if p is None else CHALLENGER[kind](p)
-
-
-def reasoner_reward(correct: bool) -> float:
-    """Return 1 for an answer that the verifier accepts, else 0 (section 2.3)."""
-    return float(correct)
