@@ -101,7 +101,7 @@ class Ledger:
         frame = standins.scores(self.folder, self.runs, {run: run}, claim["paper"])
         wanted = set(self._families(claim))
         frame = frame[(frame["setup"] == setup) & frame["family"].isin(wanted)]
-        matrices = tables.accuracy_matrix(frame, run)
+        matrices = tables.accuracy_matrix(frame, run) if len(frame) else {}
         return [100 * matrices[name].to_numpy() for name in sorted(matrices)]
 
     def _crossed(self, kept: str) -> NDArray[np.float64]:
@@ -155,7 +155,8 @@ def weigh(ledger: Ledger, claims: Mapping[str, Mapping[str, Any]] = CLAIMS) -> p
 def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     """A claim and what the runs say about it; the verdict is left empty where it depends on the p of other claims."""
     row = {name: claim.get(name, "") for name in ("paper", "where", "says", "kind")}
-    row |= {"paper_effect": claim.get("paper_effect", np.nan), "effect": np.nan, "p": np.nan, "why": ""}
+    row |= {"paper_effect": claim.get("paper_effect", np.nan), "why": "", "seeds": ""}
+    row |= dict.fromkeys(("effect", "low", "high", "smallest", "p"), np.nan)
     missing = [*claim.get("needs", ()), *(run for run in claim.get("arms", ()) if run not in ledger.runs)]
     if "cannot" in claim or missing:
         said = "cannot be tested here" if "cannot" in claim else "not run"
@@ -163,6 +164,8 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     arms = claim["arms"]
     row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in arms)
     effect = _effect(ledger, claim)
+    if effect is None:
+        return row | {"verdict": "not run", "why": f"the runs did not play {claim['setup']}"}
     row |= {"effect": effect.delta, "p": effect.p}
     if idle := _idle(ledger, claim):
         return row | {"verdict": "idle", "why": idle, "p": np.nan}
@@ -175,12 +178,17 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     return row | limits | {"smallest": effect.reach(POWER), "verdict": ""}
 
 
-def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect:
-    """A claim's effect, positive where the paper's is; of an order the least of its steps."""
+def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
+    """A claim's effect, positive where the paper's is; of an order the least of its steps.
+
+    None when an arm was not scored in the claim's set-up.
+    """
     arms, setups = claim["arms"], claim.get("setup", "vanilla")
     setups = setups if isinstance(setups, list) else [setups] * len(arms)
     setups = ["vanilla" if setup == "greedy" else setup for setup in setups]
     sides = [ledger.side(claim, run, setup) for run, setup in zip(arms, setups, strict=True)]
+    if not all(sides):
+        return None
     fixed = [ledger.fixed(run) for run in arms]
     if claim["kind"] == "ratio" and len(sides) == 2:
         sides = [[sides[0][0].mean(axis=1, keepdims=True) / sides[1][0].mean()]]

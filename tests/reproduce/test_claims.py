@@ -63,6 +63,7 @@ VERDICTS = {
     "one seed": GREATER | {"arms": ["good", "lone"]},
     "idle": GREATER | {"arms": ["like", "bad"], "mechanism": "reward of judge"},
     "not run": GREATER | {"arms": ["good", "never"]},
+    "not run ": GREATER | {"arms": ["good", "bad"], "setup": "debate"},
     "cannot be tested here": {"paper": "mae", "kind": "greater", "cannot": "no sound"},
 }
 
@@ -70,11 +71,16 @@ VERDICTS = {
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_a_verdict_follows_by_rule(verdict: str, ledger: claims.Ledger) -> None:
     (row,) = claims.weigh(ledger, {"x": VERDICTS[verdict]}).to_dict("records")
-    assert row["verdict"] == verdict
-    assert bool(row["why"]) == (verdict in ("idle", "not run", "cannot be tested here"))
+    assert row["verdict"] == verdict.strip()
+    assert bool(row["why"]) == (verdict.strip() in ("idle", "not run", "cannot be tested here"))
     if verdict in ("found", "opposite"):
         assert row["effect"] == approx(88.333 if verdict == "found" else -88.333, abs=0.01)
         assert row["low"] < row["effect"] < row["high"] and row["smallest"] < 88
+
+
+def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> None:
+    alone = claims.weigh(ledger, {"a": VERDICTS["one seed"], "b": VERDICTS["cannot be tested here"]})
+    assert alone[["low", "high", "smallest", "p_holm"]].isna().all(axis=None) and list(alone["seeds"]) == ["3 / 1", ""]
 
 
 def test_an_untrained_arm_has_no_seeds_and_an_order_counts_its_smallest_step(ledger: claims.Ledger) -> None:
