@@ -130,7 +130,7 @@ def read(
     runs: dict[str, RunTable] = {}
     artefacts: dict[str, ArtefactTable] = {}
     for path in [*sorted((root / "reproduce").glob("*.toml")), *([more] if more else [])]:
-        if path.name != "presets.toml":
+        if path.name not in ("presets.toml", "claims.toml"):
             file = check(File, path.name, read_toml(path))
             add(path, "runs", RunTable, file.runs, runs, presets)
             add(path, "artefacts", ArtefactTable, file.artefacts, artefacts, presets)

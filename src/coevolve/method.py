@@ -43,6 +43,7 @@ class Method:
     paper: ClassVar[str] = ""  # whose prompt files and published tests it uses; empty: a method of your own
     seeded: ClassVar[bool] = True  # whether it starts from published questions, which a data world must then have
     TRAINING: ClassVar[Mapping[str, Any]] = {}  # the paper's values of the fields of a Run
+    gates: ClassVar[Mapping[str, str]] = {}  # {what lets some pass: the metric that is the share passed}, see `alive`
     PAPER: ClassVar[Mapping[str, Any]] = {}  # the paper's values of fields whose default here is another
 
     estimator: Annotated[str, (*ESTIMATORS,)] = "task_relative"  # how rewards become advantages, see `advantages`

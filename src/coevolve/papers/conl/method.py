@@ -55,6 +55,7 @@ class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
 
     paper: ClassVar[str] = "conl"
+    gates: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")

@@ -3,7 +3,7 @@
 Straight-line text code: reads replies, never tokens; which engine answers is not its business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -54,6 +54,7 @@ class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper: ClassVar[str] = "mae"
+    gates: ClassVar[Mapping[str, str]] = {"quality filter": "accepted", "format of proposals": "parsed"}
 
     setting: Annotated[str, (*SETTINGS,)] = "half"  # zero, no, half or with reference (section 5)
     attempts: PositiveInt = 5  # N_sample of the difficulty reward (Table 3)

@@ -77,6 +77,11 @@ class SAGE(Method):
     """Self-evolving agents for generalised reasoning. The defaults are the paper's numbers; ablations are arguments."""
 
     paper: ClassVar[str] = "sage"
+    gates: ClassVar[Mapping[str, str]] = {
+        "quality gate": "accepted",
+        "verifier check": "verifier_valid",
+        "plan gate": "plan_used",
+    }
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
 
