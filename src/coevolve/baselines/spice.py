@@ -81,7 +81,7 @@ class RZero(Method):
         tasks = [read_free(reply.text, kind, self.booleans) for reply, kind in zip(asked, wanted, strict=True)]
         valid = {i: task.text for i, task in enumerate(tasks) if isinstance(task, Question)}  # not the task's answer
         questions = list(valid.values())
-        replies = (yield [self.solver(question=q) for q in questions for _ in range(self.answers)]) if valid else []
+        replies = yield [self.solver(question=q) for q in questions for _ in range(self.answers)]
         groups = [replies[i : i + self.answers] for i in range(0, len(replies), self.answers)]
         votes = [majority([boxed(reply.text) for reply in group]) for group in groups]
         rewards = dict.fromkeys(range(len(asked)), self.invalid)

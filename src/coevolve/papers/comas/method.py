@@ -121,14 +121,12 @@ class CoMAS(Discussion):
         self, rng: Random, q: str, seen: Sequence[str], solutions: Sequence[Reply]
     ) -> Dialogue[list[list[Reply]]]:
         """Return n evaluations per solution, written without sight of each other (Eq. 4)."""
-        if not self.n:
-            return [[] for _ in solutions]
         replies = yield [
             self.ask(rng, self.evaluation, problem=q, discussion=h, solution=quoted(s))
             for h, s in zip(seen, solutions, strict=True)
             for _ in range(self.n)
         ]
-        return [replies[i : i + self.n] for i in range(0, len(replies), self.n)]
+        return [replies[i * self.n : (i + 1) * self.n] for i in range(len(solutions))]
 
     def score(
         self, rng: Random, q: str, solutions: Sequence[Reply], evaluations: Sequence[list[Reply]]

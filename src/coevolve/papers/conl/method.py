@@ -144,10 +144,9 @@ class CoNL(Method):
         """The memory buffer (section 4.1): return texts as others will read them, long ones in a condensed version."""
         long = [i for i, text in enumerate(texts) if self.memory and len(text) > self.memory]
         kept = list(texts)
-        if long:
-            replies = yield [compress(**{field: quoted(texts[i])}) for i in long]
-            for i, reply in zip(long, replies, strict=True):
-                kept[i] = condensed(texts[i], reply.text)
+        replies = yield [compress(**{field: quoted(texts[i])}) for i in long]
+        for i, reply in zip(long, replies, strict=True):
+            kept[i] = condensed(texts[i], reply.text)
         return [quoted(text) for text in kept]
 
     def scores(self, votes: Sequence[Ranking]) -> list[float]:

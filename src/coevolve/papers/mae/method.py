@@ -95,7 +95,7 @@ class MAE(Method):
                 P.add((q, answer))  # 18
         scores = yield from self.score(solved)  # 19
         drawn = [P.sample(rng) for _ in range(self.solves) if len(P)]  # 20
-        judgements = (yield [self.judge_answer(question=q, answer=a) for q, a in drawn]) if drawn else []  # 21
+        judgements = yield [self.judge_answer(question=q, answer=a) for q, a in drawn]  # 21
 
         samples = [proposal.earns(r_proposer)]  # 22: what each role earned
         samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]
@@ -118,9 +118,8 @@ class MAE(Method):
 
     def score(self, pairs: Sequence[Pair]) -> Dialogue[list[float | None]]:
         """Return the Judge's score of each answer: None where it is unreadable, 0.0 where there is no answer."""
-        asked: list[Any] = [self.scorer(question=q, answer=answer) for q, answer in pairs if answer is not None]
-        verdicts = iter((yield asked) if asked else [])  # an episode may not yield an empty list
-        return [0.0 if answer is None else judge_score(next(verdicts).text) for _, answer in pairs]
+        verdicts = iter((yield [self.scorer(question=q, answer=a) for q, a in pairs if a is not None]))
+        return [0.0 if a is None else judge_score(next(verdicts).text) for _, a in pairs]
 
     def accepts(self, assessment: Assessment) -> bool:
         """Whether a proposal parses and is good enough for the question pool (line 12)."""

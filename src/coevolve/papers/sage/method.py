@@ -168,8 +168,7 @@ class SAGE(Method):
         replies = yield [self.planner(question=question) for question in questions]
         texts = [tag(reply.text, "plan") for reply in replies]
         pairs = zip(questions, texts, strict=True)
-        asked: list[Turn] = [self.critic_plan(question=q, plan=text) for q, text in pairs if text is not None]
-        verdicts = iter((yield asked) if asked else [])  # an episode may not yield an empty list
+        verdicts = iter((yield [self.critic_plan(question=q, plan=text) for q, text in pairs if text is not None]))
         plans: list[Plan | None] = []
         for reply, text in zip(replies, texts, strict=True):
             verdict = None if text is None else next(verdicts)

@@ -171,8 +171,6 @@ class SPICE(Method):
         With `reuse` equal tasks are asked once and share their answers.
         """
         asked = list(dict.fromkeys(tasks)) if self.reuse else list(tasks)
-        if not asked:  # an episode may not yield an empty list
-            return []
         repeated = [task for task in asked for _ in range(self.group)]
         replies = yield [self.solver(question=task.text) for task in repeated]
         verdicts = self.verify([(task, boxed(reply.text)) for task, reply in zip(repeated, replies, strict=True)])
