@@ -29,8 +29,8 @@ def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
     assert {sample.group for sample in outcome.samples} == {(0,)}, "a baseline per question"
     wanted = [f"{persona} propose<question>train: 2+3</question>" for persona in ("analyst", "creator")]
     assert prompts(asked)[:2] == wanted
-    assert " ".join(outcome.facts) == "question answers majority_share majority_right right_final tokens_turn"
-    assert [*outcome.facts.values()] == ["train: 2+3", ["6", "5", "6", "7"], 0.5, 0.0, 0.25, 0.0]
+    assert " ".join(outcome.facts) == "question answers majority_right right_final tokens_turn"
+    assert [*outcome.facts.values()] == ["train: 2+3", ["6", "5", "6", "7"], 0.0, 0.25, 0.0]
 
 
 def test_ties_go_to_the_answer_seen_first_and_no_answer_is_never_the_majority() -> None:

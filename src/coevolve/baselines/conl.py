@@ -93,9 +93,9 @@ class SRT(AnswerRewards):
         return [float(answer is not None and answer == winner) for answer in answers]
 
     def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
-        """How large the majority was and whether it was right."""
-        winner, votes = majority(answers)
-        return {"majority_share": votes / self.agents, "majority_right": number(self.world.right(question, winner))}
+        """Whether the majority was right."""
+        winner, _ = majority(answers)
+        return {"majority_right": number(self.world.right(question, winner))}
 
 
 @dataclass(kw_only=True)

@@ -151,13 +151,11 @@ class CoNL(Method):
 
     def scores(self, votes: Sequence[Ranking]) -> list[float]:
         """The agents' Bradley-Terry qualities by everybody's votes (lines 13 and 14)."""
-        comparisons = [vote for ranking in votes for vote in ranking.comparisons]
-        return rewards.bradley_terry(comparisons, self.agents, self.prior_variance)
+        return rewards.bradley_terry([vote for ranking in votes for vote in ranking], self.agents, self.prior_variance)
 
     def agreement(self, talk: Conversation) -> list[float | None]:
         """How far each agent's final votes agree with the majority (line 19)."""
-        votes = [ranking.comparisons for ranking in talk.final]
-        return [rewards.majority_alignment(mine, votes, self.leave_one_out) for mine in votes]
+        return [rewards.majority_alignment(mine, talk.final, self.leave_one_out) for mine in talk.final]
 
     def paid(self, talk: Conversation) -> list[Sample]:
         """Lines 16 to 20 and Table 1: each segment with its reward; None masks a segment."""
@@ -211,12 +209,10 @@ class CoNL(Method):
         return replace(role, prompt="\n".join(self._changed.get(line, line) for line in role.prompt.split("\n")))
 
     def after_run(self, engine: Engine, key: tuple[int, ...], log: Recorder) -> dict[str, Any]:
-        """Discuss test items with the trained policy; conversations.jsonl and the summary hold the paper's measures."""
-        if not self.examined:
-            return {}
-        conversations = observed.examine(self, engine, self.examined, key)
-        log.rows("conversations", conversations)
-        return {"conversations": observed.totals(conversations)} if conversations else {}
+        """Discuss test items with the trained policy; conversations.jsonl holds the paper's measures of each."""
+        if self.examined:
+            log.rows("conversations", observed.examine(self, engine, self.examined, key))
+        return {}
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the conversation, its scores, and the null level of the diagnostic reward."""
@@ -244,8 +240,8 @@ def condensed(original: str, summary: str) -> str:
 
 def spoken(agent: int, name: str, votes: Ranking) -> str:
     """How a ranking is shown to those who speak later (the ablation without blind ranking)."""
-    lines = [f"Agent {a} > Agent {b}" for a, b, weight in votes.comparisons if weight == 1]
-    lines += [f"Agent {a} = Agent {b}" for a, b, weight in votes.comparisons if weight != 1 and a < b]
+    lines = [f"Agent {a} > Agent {b}" for a, b, weight in votes if weight == 1]
+    lines += [f"Agent {a} = Agent {b}" for a, b, weight in votes if weight != 1 and a < b]
     return "\n".join([f"Agent {agent}<{name}>", *lines, f"</{name}>"])
 
 

@@ -3,13 +3,12 @@
 Pure functions of final scores and of who was right; `examine` plays conversations on test items to get them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coevolve.driver import Engine, play
 from coevolve.papers.conl import rewards
-from coevolve.papers.conl.reading import span
 from coevolve.parse import answer_line
 from coevolve.shares import mean
 from coevolve.worlds import World
@@ -57,26 +56,6 @@ def measures(
     }
 
 
-def totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
-
-    Conversations without a Rank-rho are counted (`rho_undefined`), not averaged; those with an answer that could not
-    be scored count in no measure. A rate of nothing is None.
-    """
-    rows = [row for row in rows if row["pass_1"] is not None]
-    total = {name: sum(row[name] for row in rows) for name in COUNTS}
-    return {
-        "n": len(rows),
-        "pass_1": mean([row["pass_1"] for row in rows]),
-        "pass_k": mean([row["pass_k"] for row in rows]),
-        "rank_rho": mean([row["rank_rho"] for row in rows]),
-        "rho_undefined": [row["rank_rho"] for row in rows].count(None),
-        "correction": total["fixed"] / total["wrong_before"] if total["wrong_before"] else None,
-        "harm": total["harmed"] / total["right_before"] if total["right_before"] else None,
-        **total,
-    }
-
-
 def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
     """Return the facts of one conversation, see `Method.observe`.
 
@@ -104,9 +83,7 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
         "r_diag": mean([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
         "r_diag_null": mean([rewards.expected_diagnostic(to, *null) for to in targets]),
         "critiques": mean([len(to) for to in targets]),
-        "votes": mean([len(ranking.comparisons) for ranking in talk.final]),
-        "dropped_lines": mean([ranking.dropped for ranking in (*talk.initial, *talk.final)]),
-        "unrevised": mean([not span(reply.text, "revised_solution") for reply in talk.revisions]),
+        "votes": mean([len(ranking) for ranking in talk.final]),
         "tokens_turn": mean([len(reply.ids) for said in talk.rounds for reply in said]),
     }
 

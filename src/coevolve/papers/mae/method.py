@@ -44,7 +44,6 @@ class Played:
     reference: str | None
     assessment: Assessment
     accepted: bool
-    r_proposer: float
     solved: list[Pair]
     scores: list[float | None]  # the Judge's score of each solution
 
@@ -85,7 +84,7 @@ class MAE(Method):
         question, accepted = assessment.question, self.accepts(assessment)
         if question is not None and accepted and not self.world.held_out(question):
             D.add(question)  # 12-14
-        r_proposer = self.proposer_reward(proposal, assessment)  # 15
+        samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15
 
         questions = [D.sample(rng) for _ in range(self.solves)]  # 16
         replies = yield [self.solver(question=q) for q in questions]  # 17
@@ -97,11 +96,10 @@ class MAE(Method):
         drawn = [P.sample(rng) for _ in range(self.solves) if len(P)]  # 20
         judgements = yield [self.judge_answer(question=q, answer=a) for q, a in drawn]  # 21
 
-        samples = [proposal.earns(r_proposer)]  # 22: what each role earned
-        samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]
+        samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]  # 22
         if self.format_reward and not self.judge_model:  # the Judge is paid for its format alone
             samples += [reply.earns(format_reward(reply.text, "score")) for reply in judgements]
-        played = Played(reference, assessment, accepted, r_proposer, solved, scores)
+        played = Played(reference, assessment, accepted, solved, scores)
         earned = [sample for sample in samples if sample.role in self.train]
         return Outcome(earned, {"questions": D.added, "pairs": P.added}, played)
 
@@ -165,7 +163,6 @@ class MAE(Method):
         return {
             **_observed_proposal(played.assessment, world),
             "accepted": float(played.accepted),
-            "reward_proposer": played.r_proposer,
             "proposal": played.assessment.question,
             "reference": played.reference,
             "answered": len(answered) / len(played.solved),

@@ -64,7 +64,6 @@ class Played:
     reference: str
     proposal: Reply
     challenge: Challenge
-    r_challenger: float
     drawn: list[tuple[str, str, str]]
     plans: list[Plan | None]  # None: a run without planning
     replies: list[Reply]
@@ -116,7 +115,7 @@ class SAGE(Method):
         question = challenge.question
         if question is not None and challenge.accepted and not self.world.held_out(question):
             D.add(challenge.task)  # 10
-        r_challenger = self.challenger_reward(proposal, challenge)  # 10-13
+        samples = [proposal.earns(self.challenger_reward(proposal, challenge))]  # 10-13
 
         drawn = [D.sample(rng) for _ in range(self.solves)]  # 15
         plans = yield from self.plan([question for question, *_ in drawn])  # 15-16
@@ -124,7 +123,6 @@ class SAGE(Method):
         correct = [self.verify(task, reply) for task, reply in zip(drawn, replies, strict=True)]  # 22
         judged = [*challenge.judged, *(plan.verdict for plan in plans if plan and plan.verdict)]
 
-        samples = [proposal.earns(r_challenger)]  # 26: what each role earned
         samples += [plan.reply.earns(self.planner_reward(plan)) for plan in plans if plan]  # 23
         samples += [
             reply.earns(self.solver_reward(reply, task, plan, s_gt))
@@ -132,8 +130,8 @@ class SAGE(Method):
             if s_gt is not None  # what the verifier could not score is not trained on
         ]  # 24
         samples += [reply.earns(self._format(reply, "score")) for reply in judged]  # 25, equation 13
-        played = Played(reference, proposal, challenge, r_challenger, drawn, plans, replies, correct, judged)
-        earned = [sample for sample in samples if sample.role in self.train]
+        played = Played(reference, proposal, challenge, drawn, plans, replies, correct, judged)
+        earned = [sample for sample in samples if sample.role in self.train]  # 26
         return Outcome(earned, {"tasks": D.added}, played)
 
     def read_task(self, text: str) -> Task:
@@ -229,13 +227,12 @@ class SAGE(Method):
         return {"tasks": Pool(self.world.tasks())}
 
     def measure(self) -> dict[str, float | None]:
-        """What the oracle says about D: shares of ill-formed questions, unsound verifiers, code, and level 3."""
+        """What the oracle says about D: shares of ill-formed questions, unsound verifiers, and level 3."""
         items = self.pools["tasks"].items
         sound = [self.world.sound(*task) for task in items]
         return {
             **pool_levels(self.world, [question for question, *_ in items]),
             "pool_unsound": mean([not s for s in sound if s is not None]),
-            "pool_code": mean([kind == "code" for _, kind, _ in items]),
         }
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
