@@ -29,7 +29,7 @@ FIELDS = {
     "comas": {"steps": 2, "batch_size": 1, "reuse": 2, "rounds_per_agent": 1, "agents": 2, "model": "tiny-small",
               "setups": ["vanilla"], "eval_items": 1, "eval_every": 0, "kl_coef": 0.1, "learning_rate": 3e-3},
     "base": {"steps": 0},
-    "sft": {"epochs": 1, "lora_rank": 4},
+    "sft": {"epochs": 1, "lora": [4, 4, 0.0]},
 }  # fmt: skip
 
 
