@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from coevolve import prompts
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
-from coevolve.parse import boxed, tag
+from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
@@ -99,13 +99,11 @@ class AZR(Method):
         """Whether the executor accepts what a reply answers."""
         return bool(self.executor.right(question, self.read_answer(text)))
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer in a reply, in the paper's form."""
-        return boxed(text) if self.paper == "spice" else tag(text, "answer")
-
     def format(self, text: str) -> float:
         """Return the format reward of an answer: of its tags, or 1 for one box that can be read."""
-        return float(boxed(text) is not None) if self.paper == "spice" else format_reward(text, "answer")
+        if self.paper == "spice":
+            return float(self.read_answer(text) is not None)
+        return format_reward(text, "answer")
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing and solving went."""

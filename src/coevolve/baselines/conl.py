@@ -56,10 +56,6 @@ class AnswerRewards(Method):
         """Return what each agent's answer earns; None: nothing, and it is not trained on."""
         raise NotImplementedError
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer line of a reply."""
-        return answer_line(text)
-
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
         question, rounds, answers = outcome.trace

@@ -105,10 +105,6 @@ class RZero(Method):
         agrees = answer is not None and normal(answer) == label
         return self.accuracy_weight * agrees + (1 - self.accuracy_weight) * (answer is not None)
 
-    def read_answer(self, text: str) -> str | None:
-        r"""Return the content of the last \boxed{...}."""
-        return boxed(text)
-
     @property
     def scored(self) -> tuple[str, ...]:
         """The Solver answers the held-out questions."""

@@ -50,10 +50,6 @@ class Table1(Method):
         """The training questions with their domains."""
         return self.world.training()
 
-    def read_answer(self, text: str) -> str | None:
-        r"""What a solution answers: the content of the last \boxed{...}."""
-        return boxed(text)
-
 
 @dataclass(kw_only=True)
 class Discussion(Table1):

@@ -179,10 +179,6 @@ class CoNL(Method):
             ]
         return samples
 
-    def read_answer(self, text: str) -> str | None:
-        """What a solution answers: what follows `ANSWER:` on the last such line."""
-        return answer_line(text)
-
     @cached_property
     def questions(self) -> list[str]:
         """The queries D to train on: not the test questions, unless at test time."""

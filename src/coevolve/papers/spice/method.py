@@ -192,10 +192,6 @@ class SPICE(Method):
         asked = {text for text in (task.text, stem(task)) if self.world.valid(text) is not False}  # None: nobody knows
         return any(map(self.world.held_out, asked))
 
-    def read_answer(self, text: str) -> str | None:
-        r"""What the Reasoner answers: the content of the last \boxed{...}."""
-        return boxed(text)
-
     @property
     def frozen(self) -> tuple[str, ...]:
         """The policy that asks and is not trained."""
