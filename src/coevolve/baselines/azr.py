@@ -101,9 +101,7 @@ class AZR(Method):
 
     def format(self, text: str) -> float:
         """Return the format reward of an answer: of its tags, or 1 for one box that can be read."""
-        if self.paper == "spice":
-            return float(self.read_answer(text) is not None)
-        return format_reward(text, "answer")
+        return float(self.read_answer(text) is not None) if self.paper == "spice" else format_reward(text, "answer")
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing and solving went."""

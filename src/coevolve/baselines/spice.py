@@ -57,9 +57,7 @@ class RZero(Method):
     rollouts: PositiveInt = 4  # questions to one prompt: a GRPO group (Table 5)
     requests: PositiveInt = 1  # prompts of an episode; their questions together are what repetition is counted among
     answers: PositiveInt = 5  # to one question (Appendix 8)
-    band: Annotated[float, Field(ge=0, le=0.5)] = (
-        0.25  # the Solver learns where |p - 1/2| is at most this (R-Zero's delta)
-    )
+    band: Annotated[float, Field(ge=0, le=0.5)] = 0.25  # delta: the Solver learns where |p - 1/2| is at most this
     similarity: Share = 0.5  # questions nearer than this BLEU distance repeat each other (R-Zero's tau)
     repetition: NonNegativeFloat = 1.0  # weight of the repetition penalty (R-Zero's lambda)
     invalid: float = -1.0  # what an invalid question earns (Table 5)

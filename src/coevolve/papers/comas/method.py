@@ -22,6 +22,7 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
 from coevolve.worlds import World
 
 BLOCK = re.compile(r"<(/?(?:question|solution|evaluation)>)")
+Replies = list[list[Reply]]  # to each solution
 MARK = re.compile(r"</?(?:score|judgment)>")
 
 
@@ -113,9 +114,7 @@ class CoMAS(Discussion):
         """Have any agent play a role: u_k ~ Uniform(U), oneself not excluded."""
         return role(policy=rng.choice(self.policies), **fields)
 
-    def evaluate(
-        self, rng: Random, q: str, seen: Sequence[str], solutions: Sequence[Reply]
-    ) -> Dialogue[list[list[Reply]]]:
+    def evaluate(self, rng: Random, q: str, seen: list[str], solutions: list[Reply]) -> Dialogue[Replies]:
         """Return n evaluations per solution, written without sight of each other (Eq. 4)."""
         replies = yield [
             self.ask(rng, self.evaluation, problem=q, discussion=h, solution=quoted(s))
@@ -124,9 +123,7 @@ class CoMAS(Discussion):
         ]
         return [replies[i * self.n : (i + 1) * self.n] for i in range(len(solutions))]
 
-    def score(
-        self, rng: Random, q: str, solutions: Sequence[Reply], evaluations: Sequence[list[Reply]]
-    ) -> Dialogue[list[list[Reply]]]:
+    def score(self, rng: Random, q: str, solutions: list[Reply], evaluations: Replies) -> Dialogue[Replies]:
         """Return one scoring per evaluation, or per solution without evaluations; none without scoring (Eq. 5)."""
         if self.without == "scoring":
             return [[] for _ in solutions]

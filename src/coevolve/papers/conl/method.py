@@ -33,21 +33,13 @@ class Conversation:
     """Four rounds as they were said and read; lists have an entry per agent."""
 
     question: str
-    proposals: list[Reply]
-    reviews: list[Reply]
-    revisions: list[Reply]
-    verdicts: list[Reply]
+    rounds: list[list[Reply]]  # proposals, reviews, revisions and verdicts
     initial: list[Ranking]
     critiques: list[list[Critique]]  # by who wrote them
     final: list[Ranking]
     before: list[float]  # V_init
     after: list[float]  # V_final
     revised: list[str]  # the solutions that the final rankings were about
-
-    @property
-    def rounds(self) -> list[list[Reply]]:
-        """Everything the agents said, round by round."""
-        return [self.proposals, self.reviews, self.revisions, self.verdicts]
 
 
 @dataclass(kw_only=True)
@@ -115,9 +107,8 @@ class CoNL(Method):
         shown = yield from self.remember(self.compress_solution, "solution", revised)
         verdicts, last = yield from self.rank(self.verdict, "final_ranking", question, shown)  # 11
         before, after = self.scores(first), self.scores(last)  # 13-14
-        return Conversation(
-            question, proposals, reviews, revisions, verdicts, first, critiques, last, before, after, revised
-        )
+        rounds = [proposals, reviews, revisions, verdicts]
+        return Conversation(question, rounds, first, critiques, last, before, after, revised)
 
     def rank(
         self, role: Role, name: str, question: str, shown: Sequence[str]
@@ -159,23 +150,21 @@ class CoNL(Method):
 
     def paid(self, talk: Conversation) -> list[Sample]:
         """Lines 16 to 20 and Table 1: each segment with its reward; None masks a segment."""
-        samples, siblings = [], talk.proposals[0].siblings
+        samples: list[Sample] = []
         agreement = self.agreement(talk)
-        for i in range(self.agents):
+        for i, (proposal, review, revision, verdict) in enumerate(zip(*talk.rounds, strict=True)):
             solution = _times(self.w_solution, talk.after[i])  # 17
             gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
             diagnostic = _times(self.w_diagnostic, gain)  # 18
             consensus = _times(self.w_consensus, agreement[i])  # 19
-            review, critiques = talk.reviews[i], tuple(critique.span for critique in talk.critiques[i])
+            critiques = tuple(critique.span for critique in talk.critiques[i])
+            spans = {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques}
+            reviewed = {"initial_ranking": None, "critique": diagnostic if critiques else None}
             samples += [
-                talk.proposals[i].earns({"initial_solution": solution}, siblings),
-                review.earns(
-                    {"initial_ranking": None, "critique": diagnostic if critiques else None},
-                    siblings,
-                    {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques},
-                ),
-                _segment(talk.revisions[i], "revised_solution", solution),
-                _segment(talk.verdicts[i], "final_ranking", consensus, self.pay_thought),
+                proposal.earns({"initial_solution": solution}, proposal.siblings),
+                review.earns(reviewed, review.siblings, spans),
+                _segment(revision, "revised_solution", solution),
+                _segment(verdict, "final_ranking", consensus, self.pay_thought),
             ]
         return samples
 

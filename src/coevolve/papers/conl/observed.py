@@ -16,6 +16,7 @@ from coevolve.worlds import World
 if TYPE_CHECKING:
     from coevolve.papers.conl.method import CoNL, Conversation
 
+Verdicts = Sequence[bool | None]  # of the agents' answers; None: unscored
 COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
 ANSWERED = ("answers_before", "answers_after", "scores_before", "scores_after")
 FIELDS = (*ANSWERED, "pass_1", "pass_k", "rank_rho", *COUNTS, "r_meta", "r_diag", "r_diag_null")
@@ -33,9 +34,7 @@ def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
     return float(spearmanr(scores, right).statistic)
 
 
-def measures(
-    scores: Sequence[float], before: Sequence[bool | None], after: Sequence[bool | None]
-) -> dict[str, float | None]:
+def measures(scores: Sequence[float], before: Verdicts, after: Verdicts) -> dict[str, float | None]:
     """All measures of one conversation; `before` and `after` say which agents were right in rounds 0 and 2.
 
     All are None where a single answer could not be scored. Corrections and harm (Table 4) come as counts over the
@@ -61,7 +60,7 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
 
     `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
     """
-    answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.proposals], talk.revised)]
+    answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.rounds[0]], talk.revised)]
     before, after = ([world.right(talk.question, answer) for answer in given] for given in answers)
     targets = [[critique.target for critique in written] for written in talk.critiques]
     coin = Random(f"null {talk.question} {talk.before} {talk.after}")
