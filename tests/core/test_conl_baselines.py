@@ -59,7 +59,7 @@ def test_srt_m_plays_the_four_rounds_and_votes_on_revised_solutions(heat: float 
 def test_ground_truth_pays_what_is_right_whatever_the_majority_says() -> None:
     outcome, _ = run(GroundTruth(world=Sums()), "6", "5", "6", "")
     assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0] and outcome.facts["right_final"] == 0.25
-    assert list(outcome.facts) == ["question", "answers", "right_final", "tokens_turn"]
+    assert list(outcome.facts) == ["question", "answers", "majority_right", "right_final", "tokens_turn"]
 
 
 def test_an_answer_that_nobody_could_score_is_neither_paid_nor_counted() -> None:

@@ -16,7 +16,7 @@ from coevolve import prompts
 from coevolve.driver import Engine
 from coevolve.method import Method, training
 from coevolve.papers.conl import observed, reading, rewards
-from coevolve.papers.conl.reading import Critique, Ranking
+from coevolve.papers.conl.reading import Critique, Ranking, Rankings
 from coevolve.parse import answer_line, filled, tag
 from coevolve.prompts import blocks
 from coevolve.record import Recorder
@@ -34,9 +34,9 @@ class Conversation:
 
     question: str
     rounds: list[list[Reply]]  # proposals, reviews, revisions and verdicts
-    initial: list[Ranking]
+    initial: Rankings
     critiques: list[list[Critique]]  # by who wrote them
-    final: list[Ranking]
+    final: Rankings
     before: list[float]  # V_init
     after: list[float]  # V_final
     revised: list[str]  # the solutions that the final rankings were about
@@ -110,12 +110,10 @@ class CoNL(Method):
         rounds = [proposals, reviews, revisions, verdicts]
         return Conversation(question, rounds, first, critiques, last, before, after, revised)
 
-    def rank(
-        self, role: Role, name: str, question: str, shown: Sequence[str]
-    ) -> Dialogue[tuple[list[Reply], list[Ranking]]]:
+    def rank(self, role: Role, name: str, question: str, shown: list[str]) -> Dialogue[tuple[list[Reply], Rankings]]:
         """Ask everybody for a ranking, all at once or (not blind) in turn; return replies and readable votes."""
         replies: list[Reply] = []
-        votes: list[Ranking] = []
+        votes: Rankings = []
         own = self.own_votes or self.agents == 2  # of two, the only pair includes oneself
         everybody = list(enumerate(self.personas))
         for speakers in [everybody] if self.blind else [[agent] for agent in everybody]:

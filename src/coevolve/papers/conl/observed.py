@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from coevolve.papers.conl.method import CoNL, Conversation
 
 Verdicts = Sequence[bool | None]  # of the agents' answers; None: unscored
-COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
-ANSWERED = ("answers_before", "answers_after", "scores_before", "scores_after")
-FIELDS = (*ANSWERED, "pass_1", "pass_k", "rank_rho", *COUNTS, "r_meta", "r_diag", "r_diag_null")
+MEASURES = ("pass_1", "pass_k", "rank_rho", "wrong_before", "fixed", "right_before", "harmed")
 
 
 def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
@@ -42,7 +40,7 @@ def measures(scores: Sequence[float], before: Verdicts, after: Verdicts) -> dict
     """
     pairs = [(b, a) for b, a in zip(before, after, strict=True) if b is not None and a is not None]
     if len(pairs) < len(after):
-        return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))
+        return dict.fromkeys(MEASURES)
     right = [a for _, a in pairs]
     return {
         "pass_1": float(right[scores.index(max(scores))]),  # of equal scores the first counts
@@ -88,15 +86,14 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
 
 
 def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """Let the method discuss `per_family` test items of each family it trains on; return the measures of each item.
+    """Let the method discuss `per_family` test items of each family it trains on; return the facts of each item.
 
-    Nothing is trained on: only the facts of the episodes are kept.
+    Nothing is trained on.
     """
     items = method.world.items("test", per_family, method.families)
     outcomes = play([method.discuss(item.question) for item in items], engine, key)
     rows = []
     for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
-        facts = method.observe(outcome, method.world)
-        head = {"item": number, "family": item.family, "level": item.level, "question": item.question}
-        rows.append(head | {name: facts[name] for name in FIELDS})
+        head = {"item": number, "family": item.family, "level": item.level}
+        rows.append(head | method.observe(outcome, method.world))
     return rows

@@ -11,6 +11,7 @@ from coevolve.parse import filled, matched, only
 
 Comparison = tuple[int, int, float]  # winner, loser, how much of a win: 1.0, or 0.5 each way for a tie
 Ranking = list[Comparison]  # an agent's readable votes, one per pair
+Rankings = list[Ranking]  # by who gave them
 Span = tuple[int, int]  # first character and the one after the last
 
 MARKER = r"(?:(?:[-*•]|[0-9]{1,3}[.)])[ \t]+)?"  # of a list; harmless and usual
