@@ -51,7 +51,7 @@ def readable(run: str | Path) -> dict[str, float]:
         for role, name in {"review": "initial_ranking", "verdict": "final_ranking"}.items():
             for author, text in enumerate(sample["text"] for sample in samples if sample["role"] == role):
                 hidden = None if protocol["own_votes"] or agents == 2 else author  # as the protocol reads them
-                votes = ranking(text, name, agents, hidden).comparisons
+                votes = ranking(text, name, agents, hidden)
                 voted.append(len({frozenset(vote[:2]) for vote in votes}))
     facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
     shown = {"agents": agents, "replies": len(voted), **facts.mean(), "readable rankings": fmean(map(bool, voted))}

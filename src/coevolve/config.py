@@ -66,8 +66,6 @@ class Run(Learning):
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
             raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
-        if self.lora and settings(self.protocol).get("lora_rank"):
-            raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
         if self.steps and self.protocol.TRAINING.get("steps") == 0:
             raise ValueError(f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}")
         if not assign(self.protocol, self.model)[1]:

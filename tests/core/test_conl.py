@@ -92,7 +92,7 @@ def test_a_whole_conversation_by_hand() -> None:
     assert facts == facts | {
         "answers_before": ["6", "5", None], "answers_after": ["5", "5", "5"], "right_initial": approx(1 / 3),
         "right_final": 1.0, "wrong_before": 2, "fixed": 2, "right_before": 1, "harmed": 0, "pass_1": 1.0, "pass_k": 1.0,
-        "rank_rho": None, "dropped_lines": approx(1 / 6), "critiques": approx(4 / 3), "unrevised": approx(1 / 3),
+        "rank_rho": None, "critiques": approx(4 / 3),
         "votes": 1.0, "r_meta": 1.0, "decided": 1.0, "r_diag": 0.0, "r_sol": approx(sum(V) / 3),
     }  # fmt: skip
 

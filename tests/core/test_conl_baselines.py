@@ -29,8 +29,8 @@ def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
     assert {sample.group for sample in outcome.samples} == {(0,)}, "a baseline per question"
     wanted = [f"{persona} propose<question>train: 2+3</question>" for persona in ("analyst", "creator")]
     assert prompts(asked)[:2] == wanted
-    assert " ".join(outcome.facts) == "question answers majority_share majority_right right_final tokens_turn"
-    assert [*outcome.facts.values()] == ["train: 2+3", ["6", "5", "6", "7"], 0.5, 0.0, 0.25, 0.0]
+    assert " ".join(outcome.facts) == "question answers majority_right right_final tokens_turn"
+    assert [*outcome.facts.values()] == ["train: 2+3", ["6", "5", "6", "7"], 0.0, 0.25, 0.0]
 
 
 def test_ties_go_to_the_answer_seen_first_and_no_answer_is_never_the_majority() -> None:
@@ -68,7 +68,7 @@ def test_srt_m_plays_the_four_rounds_and_votes_on_revised_solutions(heat: float 
 def test_ground_truth_pays_what_is_right_whatever_the_majority_says() -> None:
     outcome, _ = run(GroundTruth(world=Sums()), "6", "5", "6", "")
     assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0] and outcome.facts["right_final"] == 0.25
-    assert list(outcome.facts) == ["question", "answers", "right_final", "tokens_turn"]
+    assert list(outcome.facts) == ["question", "answers", "majority_right", "right_final", "tokens_turn"]
 
 
 def test_an_answer_that_nobody_could_score_is_neither_paid_nor_counted() -> None:

@@ -48,7 +48,7 @@ RUNS = {
     "sage": {"steps": 1},
     "comas": {"agents": 2, "rounds_per_agent": 1, "reuse": 1, "setups": ["vanilla"], "steps": 2},
     "conl": {"agents": 2, "max_tokens": 96, "examined": 3, "steps": 1},
-    "sft": {"epochs": 1, "lora_rank": 0},
+    "sft": {"epochs": 1, "lora": []},
     "azr": {"steps": 1},
 }
 

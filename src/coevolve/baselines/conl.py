@@ -62,21 +62,14 @@ class AnswerRewards(Method):
         """Return what each agent's answer earns; None: nothing, and it is not trained on."""
         raise NotImplementedError
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer line of a reply."""
-        return answer_line(text)
-
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
+        """What was answered, whether the majority is right, the share of right answers, and mean tokens per turn."""
         question, rounds, answers = outcome.trace
         right = mean([world.right(question, answer) for answer in answers])
+        voted = number(world.right(question, majority(answers)[0]))
         tokens = mean([len(reply.ids) for replies in rounds for reply in replies])
-        voted = self.voted(question, answers)
-        return {"question": question, "answers": answers, **voted, "right_final": right, "tokens_turn": tokens}
-
-    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
-        """What there is to say about a vote; nothing where nobody votes."""
-        return {}
+        said = {"question": question, "answers": answers, "majority_right": voted}
+        return {**said, "right_final": right, "tokens_turn": tokens}
 
 
 @dataclass(kw_only=True)
@@ -97,11 +90,6 @@ class SRT(AnswerRewards):
         """Pay everybody who is with the majority."""
         winner, _ = majority(answers)
         return [float(answer is not None and answer == winner) for answer in answers]
-
-    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
-        """How large the majority was and whether it was right."""
-        winner, votes = majority(answers)
-        return {"majority_share": votes / self.agents, "majority_right": number(self.world.right(question, winner))}
 
 
 @dataclass(kw_only=True)

@@ -35,22 +35,18 @@ class Policy:
     def __init__(self, model: Any, tokenizer: Any, name: str = "shared"):
         """Wrap a model; raise ValueError when its logits are not just hidden states times output weights."""
         self.tokenizer, self.name = tokenizer, name
-        self.replace(model)
-        self.source: str = self.plain_model.name_or_path  # where the starting weights came from
-        declared = self.plain_model.generation_config.eos_token_id
-        declared = declared if isinstance(declared, list) else [declared]
-        self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
-        if not self.end_ids:
-            raise ValueError("tokenizer: no end token is set (eos_token)")
-
-    def replace(self, model: Any) -> None:
-        """Speak with this model, of the same tokenizer, from now on (merged adapters, say)."""
         self.model = model.eval()
         self.plain_model = plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # without PEFT
         self.head_VH: Tensor = plain.get_output_embeddings().weight  # logits are hidden_TH @ head_VH.T
         rescaled = [field for field in RESCALED if getattr(plain.config, field, None) not in (None, 1.0)]
         if plain.get_output_embeddings().bias is not None or rescaled:
             raise ValueError(f"model {type(plain).__name__} adds a bias to its logits or rescales them {rescaled}")
+        self.source: str = plain.name_or_path  # where the starting weights came from
+        declared = plain.generation_config.eos_token_id
+        declared = declared if isinstance(declared, list) else [declared]
+        self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
+        if not self.end_ids:
+            raise ValueError("tokenizer: no end token is set (eos_token)")
 
     def active(self) -> AbstractContextManager[Any]:
         """Return the context in which the model computes what this policy is; several policies may share a model."""
