@@ -21,8 +21,7 @@ PACKAGES = """coevolve torch transformers trl peft datasets numpy scipy pandas m
 def git(root: Path, *arguments: str) -> str | None:
     """Run git in the repository; None if there is no git, no repository or no such thing in it."""
     try:
-        command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

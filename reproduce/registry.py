@@ -53,6 +53,7 @@ class Preset(Table):
     hub: bool = False  # true: a model with a slash that is no folder is a model id of the hub
     gpus: int = Field(0, ge=0)  # that Ray reserves for each run
     retries: int = Field(0, ge=0)  # how often Ray tries an item again
+    untabled: list[str] = []  # papers whose tables and figures of runs are skipped
 
 
 class RunTable(Table):
