@@ -50,10 +50,8 @@ def learn(
     """
     among("old", settings.old, OLD_LOGPROBS)
     among("advantage", estimator, ESTIMATORS)
-    for reply in (sample.reply for sample in samples):
-        if len(reply.logprobs) != len(reply.ids):
-            told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
-            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
+    for sample in samples:
+        _check(sample.reply)
     known: tuple[Any, ...] = ()
     facts: dict[str, float] = {}
     if reference is not None:
@@ -108,6 +106,13 @@ def token_weight(lengths: Sequence[int], settings: Learning) -> float:
     among("length_norm", settings.length_norm, LENGTH_NORMS)
     divisors = {"token_mean": sum(lengths), "constant": len(lengths) * settings.max_tokens, "token_sum": 1}
     return 1 / max(divisors[settings.length_norm], 1)
+
+
+def _check(reply: Reply) -> None:
+    """Raise ValueError for a reply that does not say how probable each of its tokens was."""
+    if len(reply.logprobs) != len(reply.ids):
+        told = f"one number for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
+        raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold {told}")
 
 
 def _accumulate(
