@@ -43,15 +43,13 @@ def learn(
     leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
     learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
-    token's log-ratio of the sampler to it; `value` is the head of an estimator with a learned baseline. Of several
-    processes each takes its share of the replies. `entropy` is the mean over the tokens trained on; `surprisal`
-    estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
+    token's log-ratio of the sampler to it; `value` is the head of a learned baseline. Of several processes each takes
+    its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as they were sampled, in nats.
     Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
     """
     among("old", settings.old, OLD_LOGPROBS)
     among("advantage", estimator, ESTIMATORS)
-    for sample in samples:
-        _check(sample.reply)
+    _check(samples)
     known: tuple[Any, ...] = ()
     facts: dict[str, float] = {}
     if reference is not None:
@@ -108,11 +106,12 @@ def token_weight(lengths: Sequence[int], settings: Learning) -> float:
     return 1 / max(divisors[settings.length_norm], 1)
 
 
-def _check(reply: Reply) -> None:
+def _check(samples: Sequence[Sample]) -> None:
     """Raise ValueError for a reply that does not say how probable each of its tokens was."""
-    if len(reply.logprobs) != len(reply.ids):
-        told = f"one number for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
-        raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold {told}")
+    for reply in (sample.reply for sample in samples):
+        if len(reply.logprobs) != len(reply.ids):
+            told = f"one number for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
+            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold {told}")
 
 
 def _accumulate(
