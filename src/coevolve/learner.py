@@ -44,7 +44,7 @@ def learn(
     learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
     token's log-ratio of the sampler to it; `value` is the head of a learned baseline. Of several processes each takes
-    its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as they were sampled, in nats.
+    its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
     Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
     """
     among("old", settings.old, OLD_LOGPROBS)
