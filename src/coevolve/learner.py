@@ -43,17 +43,13 @@ def learn(
     leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
     learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
-    token's log-ratio of the sampler to it; `value` is the head of an estimator with a learned baseline. Of several
-    processes each takes its share of the replies. `entropy` is the mean over the tokens trained on; `surprisal`
-    estimates it over the tokens of all samples, at the temperatures sampled at, in nats.
+    token's log-ratio of the sampler to it; `value` is the head of a learned baseline. Of several processes each takes
+    its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
     Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
     """
     among("old", settings.old, OLD_LOGPROBS)
     among("advantage", estimator, ESTIMATORS)
-    for reply in (sample.reply for sample in samples):
-        if len(reply.logprobs) != len(reply.ids):
-            told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
-            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
+    _check(samples)
     known: tuple[Any, ...] = ()
     facts: dict[str, float] = {}
     if reference is not None:
@@ -108,6 +104,14 @@ def token_weight(lengths: Sequence[int], settings: Learning) -> float:
     among("length_norm", settings.length_norm, LENGTH_NORMS)
     divisors = {"token_mean": sum(lengths), "constant": len(lengths) * settings.max_tokens, "token_sum": 1}
     return 1 / max(divisors[settings.length_norm], 1)
+
+
+def _check(samples: Sequence[Sample]) -> None:
+    """Raise ValueError for a reply that does not say how probable each of its tokens was."""
+    for reply in (sample.reply for sample in samples):
+        if len(reply.logprobs) != len(reply.ids):
+            told = f"one number for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
+            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold {told}")
 
 
 def _accumulate(
