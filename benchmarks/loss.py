@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from coevolve.losses import policy_loss, reference, selective_logprobs
+from coevolve.losses import Tokens, policy_loss, selective_logprobs
 
 JSON = Path(__file__).with_suffix(".json")
 CLIP = (0.2, 0.28)
@@ -65,18 +65,18 @@ class Problem:
         now_T = selective_logprobs(self.hidden_TH, self.head_VH, self.targets_T)
         self.old_T = now_T + 0.05 * torch.randn(case.T, generator=draw, **where)
         self.given = self.hidden_TH, self.head_VH, self.targets_T, self.advantages_T, self.old_T
+        share_T = torch.full_like(self.old_T, 1 / case.T)
+        self.tokens = Tokens(*self.given[2:], share_T, clip=CLIP, entropy_coef=case.bonus)
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        known = reference.Tokens(*self.given[2:], torch.ones_like(self.old_T), clip=CLIP, entropy_coef=self.case.bonus)
-        return known.judge(logprobs_T, entropy_T).loss / self.case.T
+        return self.tokens.judge(logprobs_T, entropy_T).loss
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""
-        first, *rest = (x_T[:LENGTH].detach() for x_T in (self.hidden_TH, *self.given[2:]))
-        first, share_T = first.double().requires_grad_(), torch.full((len(first),), 1 / self.case.T).to(first.device)
-        settings = {"clip": CLIP, "entropy_coef": self.case.bonus, "weights_T": share_T}
-        policy_loss(first, self.head_VH.detach().double(), *rest, path="reference", **settings).loss.backward()
+        first = self.hidden_TH[:LENGTH].detach().double().requires_grad_()
+        rows = self.tokens.part(slice(LENGTH))
+        policy_loss(first, self.head_VH.detach().double(), rows, path="reference").loss.backward()
         return float((self.hidden_TH.grad[:LENGTH] - first.grad).norm() / first.grad.norm())
 
 
@@ -87,7 +87,7 @@ def by_row(x_T: Tensor) -> Tensor:
 
 def ours(path: str) -> Callable[[Problem], Loss]:
     """Our loss along one path."""
-    return lambda p: lambda: policy_loss(*p.given, clip=CLIP, entropy_coef=p.case.bonus, path=path).loss
+    return lambda p: lambda: policy_loss(p.hidden_TH, p.head_VH, p.tokens, path=path).loss
 
 
 def naive(p: Problem) -> Loss:

@@ -18,6 +18,7 @@ from reproduce.notebooks import check_parameters, declared
 from reproduce.registry import ArtefactTable, Preset, RunTable, hint, read
 
 TRAIN = "notebooks/train.ipynb"
+UNTABLED = "its notebook lays out the tiny world; runs on published data have scores.csv and summary.json"
 MODEL = "model"  # the override that names a model; with a slash it is a folder, or a hub id
 
 
@@ -101,8 +102,9 @@ def artefact_item(
     root: Path, preset_name: str, preset: Preset, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
 ) -> Item:
     """Make the item of one table or figure. `runs` holds all runs' items by name."""
-    if table.skip is not None:
-        return Item(id, "artefact", table.paper, skip=one_line(table.skip) or "no reason given")
+    skip = UNTABLED if table.runs and table.paper in preset.untabled else table.skip
+    if skip is not None:
+        return Item(id, "artefact", table.paper, skip=one_line(skip) or "no reason given")
     for name in table.runs:
         if name not in runs:
             raise UserError(f"[artefacts.{id}]: unknown run {name!r}; {hint(name, runs)}")

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,8 +22,7 @@ PACKAGES = """coevolve torch transformers trl peft datasets numpy scipy pandas m
 def git(root: Path, *arguments: str) -> str | None:
     """Run git in the repository; None if there is no git, no repository or no such thing in it."""
     try:
-        command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
@@ -32,10 +32,8 @@ def versions() -> dict[str, str]:
     """List the installed versions of the packages that matter."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

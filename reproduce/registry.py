@@ -53,6 +53,7 @@ class Preset(Table):
     hub: bool = False  # true: a model with a slash that is no folder is a model id of the hub
     gpus: int = Field(0, ge=0)  # that Ray reserves for each run
     retries: int = Field(0, ge=0)  # how often Ray tries an item again
+    untabled: list[str] = []  # papers whose tables and figures of runs are skipped
 
 
 class RunTable(Table):
@@ -129,7 +130,7 @@ def read(
     runs: dict[str, RunTable] = {}
     artefacts: dict[str, ArtefactTable] = {}
     for path in [*sorted((root / "reproduce").glob("*.toml")), *([more] if more else [])]:
-        if path.name != "presets.toml":
+        if path.name not in ("presets.toml", "claims.toml"):
             file = check(File, path.name, read_toml(path))
             add(path, "runs", RunTable, file.runs, runs, presets)
             add(path, "artefacts", ArtefactTable, file.artefacts, artefacts, presets)

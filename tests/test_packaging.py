@@ -2,6 +2,7 @@
 
 import importlib.metadata as metadata
 import pkgutil
+import re
 import sys
 import tomllib
 from fnmatch import fnmatch
@@ -134,6 +135,14 @@ def test_every_code_folder_is_a_package():
 
 
 @pytest.mark.parametrize("name", readme_numbers.BLOCKS)
-def test_readme_tables_are_those_of_the_measurements(name):
-    block = (ROOT / "README.md").read_text(encoding="utf-8").split(f"<!-- {name}: tools/readme_numbers.py -->")[1]
-    assert block.split(f"<!-- end of {name} -->")[0].strip() == readme_numbers.BLOCKS[name]()
+def test_tables_of_the_pages_are_those_of_the_measurements(name):
+    page, made = readme_numbers.BLOCKS[name]
+    block = (ROOT / page).read_text(encoding="utf-8").split(f"<!-- {name}: tools/readme_numbers.py -->")[1]
+    assert block.split(f"<!-- end of {name} -->")[0].strip() == made()
+
+
+def test_the_readme_stays_short_and_its_links_lead_somewhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 130
+    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
+    assert len(targets) > 20 and [target for target in targets if not (ROOT / target).exists()] == []

@@ -1,4 +1,4 @@
-"""Write the README's tables from results/readme.csv and benchmarks/*.json, so that no number is typed by hand.
+"""Write the tables of README.md and docs/speed.md from results/readme.csv and benchmarks/*.json: no number is typed.
 
 `python -m tools.readme_numbers` rewrites the blocks between the marks and `--print` only shows them. With `--write` it
 first takes results/readme.csv anew from results/quick, which another processor's `make reproduce` may have changed.
@@ -12,45 +12,37 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
-MAIN = {  # paper: folder of its main table, and which of its rows are the average over everything
-    "MAE": ("mae_table1", {"benchmark": "Overall Avg."}),
-    "SAGE": ("sage_table1", {"benchmark": "O Avg.", "backbone": "tiny"}),
-    "SPICE": ("spice_table1", {"benchmark": "Overall"}),
-    "CoMAS": ("comas_table1", {"benchmark": "Average", "setup": "Vanilla"}),
-    "CoNL": ("conl_table2", {"benchmark": "Average"}),
+MAIN = {  # paper: its claims against the untrained model and against the best baseline in print
+    "mae": ("mae_half_over_base", "mae_zero_over_azr"),
+    "sage": ("sage_over_base_3b", "sage_over_rival_3b"),
+    "spice": ("spice_over_base", "spice_over_strong"),
+    "comas": ("comas_over_base_vanilla", "comas_over_rival_vanilla"),
+    "conl": ("conl_over_base", "conl_over_srt_m"),
 }
-HEADS = ["paper", "method", "seeds", "average, tiny world", "gain over untrained", "the paper's gain", "its sign"]
+NAMES = {"mae": "MAE", "sage": "SAGE", "spice": "SPICE", "comas": "CoMAS", "conl": "CoNL"}
+VERDICTS = ("found", "opposite", "undecided", "idle", "one seed", "not run", "cannot be tested here")
 SNAPSHOT = Path("results") / "readme.csv"
 
 
-def chosen(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
-    """The rows of a CSV that have these values, as far as it has these columns; only gains over the first row."""
-    frame = pd.read_csv(path)
-    for column, value in wanted.items():
-        frame = frame[frame[column] == value] if column in frame else frame
-    return frame[frame["over"] == frame["over"].iloc[0]] if "over" in frame else frame
+def gain(row: pd.Series) -> str:
+    """A claim's effect here with its interval, the printed one, and the verdict."""
+    limits = "" if pd.isna(row["low"]) else f" [{row['low']:+.1f}, {row['high']:+.1f}]"
+    return f"{row['effect']:+.1f}{limits}, printed {row['paper_effect']:+.1f}: {row['verdict']}"
 
 
 def take(root: Path = ROOT) -> pd.DataFrame:
-    """Accuracy and gain over the untrained backbone, beside the paper's gain, for all rows of the main tables."""
+    """A row per paper: its two main gains, and how many of its claims have which verdict."""
+    ledger = pd.read_csv(root / "results/quick/claims/ledger.csv").set_index("claim")
     rows = []
-    for paper, (folder, wanted) in MAIN.items():
-        here = root / "results" / "quick" / folder
-        gains = chosen(here / "gains.csv", wanted).drop_duplicates("method").set_index("method")
-        for row in chosen(here / "cells.csv", wanted).to_dict("records"):
-            accuracy = f"{row['accuracy']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
-            shown = ["", "", ""]
-            if row["method"] in gains.index:
-                gain = gains.loc[row["method"]]
-                printed = "" if pd.isna(gain["paper delta"]) else f"{gain['paper delta']:+.1f}"
-                verdict = gain["verdict"] if printed else "not printed"
-                shown = [f"{gain['delta']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}]", printed, verdict]
-            rows.append((paper, row["method"], str(row["seeds"]), accuracy, *shown))
-    return pd.DataFrame(rows, columns=HEADS)
+    for paper, (base, rival) in MAIN.items():
+        counts = ledger[ledger["paper"] == paper]["verdict"].value_counts()
+        verdicts = [str(counts.get(verdict, 0)) for verdict in VERDICTS]
+        rows.append((NAMES[paper], gain(ledger.loc[base]), gain(ledger.loc[rival]), *verdicts))
+    return pd.DataFrame(rows, columns=["paper", "over the untrained model", "over the best baseline", *VERDICTS])
 
 
 def numbers(root: Path = ROOT) -> str:
-    """The numbers of the main tables as they were taken last."""
+    """The papers' main gains and verdicts as they were taken last."""
     frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
     rule = ["---"] * len(frame.columns)
     return "\n".join(f"| {' | '.join(row)} |" for row in (frame.columns, rule, *frame.to_numpy()))
@@ -104,24 +96,27 @@ def runs(root: Path = ROOT) -> str:
     return "\n".join(lines)
 
 
-BLOCKS = {"numbers": numbers, "step": step, "runs": runs, "loss": loss}
+BLOCKS = {  # name: the page that holds it, and what makes it
+    "numbers": ("README.md", numbers),
+    "step": ("docs/speed.md", step),
+    "runs": ("docs/speed.md", runs),
+    "loss": ("docs/speed.md", loss),
+}
 
 
 def main() -> None:
-    """Rewrite the README's blocks, or print them."""
+    """Rewrite the blocks, or print them."""
     if "--write" in sys.argv:
         take().to_csv(ROOT / SNAPSHOT, index=False, lineterminator="\n")
-    path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    for name, block in BLOCKS.items():
+    for name, (page, block) in BLOCKS.items():
         if "--print" in sys.argv:
             print(block(), end="\n\n")
             continue
+        text = (ROOT / page).read_text(encoding="utf-8")
         head, rest = text.split(f"<!-- {name}: tools/readme_numbers.py -->")
         end = f"<!-- end of {name} -->"
         text = f"{head}<!-- {name}: tools/readme_numbers.py -->\n{block()}\n{end}{rest.split(end)[1]}"
-    if "--print" not in sys.argv:
-        path.write_text(text, encoding="utf-8")
+        (ROOT / page).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def readable(run: str | Path) -> dict[str, float]:
         for role, name in {"review": "initial_ranking", "verdict": "final_ranking"}.items():
             for author, text in enumerate(sample["text"] for sample in samples if sample["role"] == role):
                 hidden = None if protocol["own_votes"] or agents == 2 else author  # as the protocol reads them
-                votes = ranking(text, name, agents, hidden).comparisons
+                votes = ranking(text, name, agents, hidden)
                 voted.append(len({frozenset(vote[:2]) for vote in votes}))
     facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
     shown = {"agents": agents, "replies": len(voted), **facts.mean(), "readable rankings": fmean(map(bool, voted))}
@@ -72,37 +72,40 @@ def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[st
     return top.fillna(0.0).to_numpy(), bottom.to_numpy()
 
 
-def ratio_gain(base: Ratio | None, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
-    """The difference of two ratios (of `ours` from 0 without a base) with limits by a paired bootstrap over items.
+@np.errstate(invalid="ignore", divide="ignore")
+def ratio_gain(base: Ratio, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
+    """The difference of two ratios with limits by a paired bootstrap over items.
 
-    A seed counts as a repetition on the same items. With several seeds the limits reach at least as far as Student's
-    t over the differences of the seeds; the last seed of a shorter base stands for those it lacks. A ratio without a
-    denominator is nan.
+    A seed counts as a repetition on the same items; the base has as many. With several seeds the limits reach at least
+    as far as Student's t over the differences of the seeds. A ratio without a denominator is nan.
     """
     rng, items = np.random.default_rng(0), ours[0].shape[1]
     weights_RI = rng.multinomial(items, np.full(items, 1 / items), replicates).astype(float)
-    drawn_R = _ratio(ours, weights_RI) - (0.0 if base is None else _ratio(base, weights_RI))
+    drawn_R = _ratio(ours, weights_RI) - _ratio(base, weights_RI)
     whole = np.ones((1, items))
-    delta = float((_ratio(ours, whole) - (0.0 if base is None else _ratio(base, whole)))[0])
+    delta = float((_ratio(ours, whole) - _ratio(base, whole))[0])
     known = drawn_R[np.isfinite(drawn_R)]
     if not len(known) or not np.isfinite(delta):
         return Interval(delta, float("nan"), float("nan"))
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    by_seed = []
-    for seed in range(len(ours[0])):
-        theirs = 0.0 if base is None else _ratio(_one_seed(base, min(seed, len(base[0]) - 1)), whole)[0]
-        by_seed.append(_ratio(_one_seed(ours, seed), whole)[0] - theirs)
-    reach = stats.reach(np.array([value for value in by_seed if np.isfinite(value)]), level)
+    by_seed_S = ours[0].sum(axis=1) / ours[1].sum(axis=1) - base[0].sum(axis=1) / base[1].sum(axis=1)
+    reach = stats.reach(by_seed_S[np.isfinite(by_seed_S)], level)
     return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
 
 
+def shared(base: Ratio, ours: Ratio) -> tuple[Ratio, Ratio]:
+    """Both ratios with nothing but the conversations, a seed and an item each, in which both have a denominator.
+
+    Seeds pair in order: surplus seeds of the base are dropped, and its last one stands for those it lacks.
+    """
+    seeds = np.minimum(np.arange(len(ours[0])), len(base[0]) - 1)
+    base = base[0][seeds], base[1][seeds]
+    both = (base[1] > 0) & (ours[1] > 0)
+    return (base[0] * both, base[1] * both), (ours[0] * both, ours[1] * both)
+
+
 def _ratio(ratio: Ratio, weights_RI: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
-
-
-def _one_seed(ratio: Ratio, seed: int) -> Ratio:
-    return ratio[0][[seed]], ratio[1][[seed]]
+    return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
 
 
 def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
@@ -113,7 +116,7 @@ def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tupl
     rows = []
     for method, (group, stands), measure in product(frame["method"].unique(), groups.items(), measures):
         ratio = ratio_of(frame, method, measure, stands)
-        value, *limits = ratio_gain(None, ratio)
+        value, *limits = ratio_gain((np.zeros_like(ratio[0]), np.ones_like(ratio[1])), ratio)  # from 0
         low, high = np.clip(limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
         rows.append((method, group, measure, len(ratio[0]), ratio[0].sum(), ratio[1].sum(), value, low, high))
     return pd.DataFrame(rows, columns=["method", "benchmark", "measure", "seeds", "k", "n", "value", "low", "high"])
@@ -122,22 +125,23 @@ def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tupl
 def gains(
     frame: pd.DataFrame, base: str, groups: Groups, measures: Sequence[str], signs: Mapping[tuple[str, str, str], int]
 ) -> pd.DataFrame:
-    """Every method's difference from `base`, on the same items, with 95 % limits and a verdict.
+    """Every method's difference from `base`, with 95 % limits and a verdict, on the conversations that define both.
 
-    `signs` holds the direction that the paper claims by (method, group, measure); without one there is no verdict.
-    `seeds` counts the method's seeds. They pair with the base's in order: surplus seeds of the base are dropped, and
-    its last one stands for those it lacks.
+    `conversations` counts these: a correction needs a wrong solution, a Rank-rho right and wrong ones (see `shared`,
+    also for how seeds pair). `signs` holds the direction that the paper claims by (method, group, measure); without
+    one there is no verdict. `seeds` counts the method's seeds.
     """
     rows = []
     methods = [method for method in frame["method"].unique() if method != base]
     for method, (group, stands), measure in product(methods, groups.items(), measures):
-        ours, theirs = (ratio_of(frame, name, measure, stands) for name in (method, base))
-        seeds = len(ours[0])
-        delta, low, high = ratio_gain((theirs[0][:seeds], theirs[1][:seeds]), ours)
+        theirs, ours = shared(*(ratio_of(frame, name, measure, stands) for name in (base, method)))
+        seeds, known = len(ours[0]), np.count_nonzero(ours[1])
+        delta, low, high = ratio_gain(theirs, ours)
         sign = signs.get((method, group, measure))
         verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
-        rows.append((method, group, measure, seeds, delta, low, high, verdict))
-    return pd.DataFrame(rows, columns=["method", "benchmark", "measure", "seeds", "delta", "low", "high", "verdict"])
+        rows.append((method, group, measure, seeds, known, delta, low, high, verdict))
+    columns = ["method", "benchmark", "measure", "seeds", "conversations", "delta", "low", "high", "verdict"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def cell(value: float, low: float, high: float, measure: str) -> str:

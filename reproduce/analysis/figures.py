@@ -32,7 +32,6 @@ def style() -> None:
     fixed = {
         "figure.facecolor": "white",
         "savefig.facecolor": "white",
-        "svg.hashsalt": "coevolve",
         "figure.figsize": (6.4, 4.0),
         "axes.titlesize": "medium",
         "legend.frameon": False,

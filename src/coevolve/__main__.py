@@ -45,7 +45,8 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
 
     loop.train(run)
     if speaks:
-        print(json.dumps(json.loads((run.out / "summary.json").read_text(encoding="utf-8"))))
+        summary = json.loads((run.out / "summary.json").read_bytes())
+        print(*summary["warnings"], json.dumps(summary), sep="\n")
 
 
 @app.command()

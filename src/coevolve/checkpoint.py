@@ -74,10 +74,8 @@ def _sha256(path: Path) -> str:
 
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -5,16 +5,33 @@ What some fields of a run may be is listed here, for the code that checks them a
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 
 ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")  # what samples and what trains
-LOSSES = ("ppo", "importance", "reinforce")
-LENGTH_NORMS = ("token_mean", "sequence_mean", "constant", "token_sum")
+LOSSES = ("ppo", "importance")
+LENGTH_NORMS = ("token_mean", "constant", "token_sum")
 OLD_LOGPROBS = ("sampler", "learner")  # who computes the old log-probabilities of the importance ratio
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+
+Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each at least 0"]
+
+
+@dataclass(kw_only=True)
+class Learning:
+    """How a batch of samples moves the weights: the part of a run that the learner reads."""
+
+    grad_clip: PositiveFloat = 1.0
+    loss: Annotated[str, LOSSES] = "ppo"
+    clip: Clip = (0.2, 0.28)  # below and above ratio 1
+    old: Annotated[str, OLD_LOGPROBS] = "sampler"  # source of the old log-probabilities
+    entropy_coef: float = 0.001
+    length_norm: Annotated[str, LENGTH_NORMS] = "token_mean"  # constant divides by max_tokens (DrGRPO)
+    max_tokens: PositiveInt = 8192
+    micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
 
 
 def among(name: str, value: object, allowed: Iterable[Any]) -> None:

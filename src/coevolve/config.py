@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from coevolve.checks import ENGINES, LENGTH_NORMS, LOSSES, OLD_LOGPROBS, VLLM_RANKS, among, typed
+from coevolve.checks import ENGINES, VLLM_RANKS, Learning, among, typed
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
@@ -32,12 +32,11 @@ Lora = Annotated[
     "[] or [rank at least 1, alpha, dropout below 1]",
 ]
 World = Annotated[str, "tiny, data, data:KEY,KEY or package.module:Class"]
-Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each at least 0"]
 
 
 @dataclass(kw_only=True)
-class Run:
-    """One training run. The protocol carries the paper's numbers; these are the trainer's."""
+class Run(Learning):
+    """One training run. The protocol carries the paper's numbers; these, and those of `Learning`, are the trainer's."""
 
     method: str  # as it was asked for: a name in METHODS, path/file.py:Class or package.module:Class
     protocol: Method = field(repr=False)
@@ -51,15 +50,7 @@ class Run:
     batch_size: PositiveInt = 128  # episodes a step
     learning_rate: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.01
-    grad_clip: PositiveFloat = 1.0
-    loss: Annotated[str, LOSSES] = "ppo"
-    clip: Clip = (0.2, 0.28)  # below and above ratio 1
-    old: Annotated[str, OLD_LOGPROBS] = "sampler"  # source of the old log-probabilities
-    entropy_coef: float = 0.001
-    length_norm: Annotated[str, LENGTH_NORMS] = "token_mean"  # constant divides by max_tokens (DrGRPO)
     temperature: PositiveFloat = 1.0
-    max_tokens: PositiveInt = 8192
-    micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
     eval_every: NonNegativeInt = 20  # steps between looks at the validation split; 0: never
     eval_items: PositiveInt = 40  # items per family, validation and test
     save_every: PositiveInt = 20
@@ -75,8 +66,6 @@ class Run:
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
             raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
-        if self.lora and settings(self.protocol).get("lora_rank"):
-            raise ValueError(f"lora must be [] for {self.method}, whose own adapter is lora_rank, got {self.lora}")
         if self.steps and self.protocol.TRAINING.get("steps") == 0:
             raise ValueError(f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}")
         if not assign(self.protocol, self.model)[1]:

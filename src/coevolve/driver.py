@@ -99,10 +99,15 @@ class Steps:
         return said
 
     def _advance(self, value: Any) -> None:
-        """Send `value` in, and key the turns that are asked next; none when the episode is over."""
+        """Send `value` in, and key the turns that are asked next; none when the episode is over.
+
+        An empty list is answered at once, by an empty list.
+        """
         self.asked: list[Turn] = []
         try:
             asked = self.episode.send(value)
+            while asked == []:  # nobody is asked, so there is nothing to wait for
+                asked = self.episode.send([])
         except StopIteration as stop:
             if not isinstance(stop.value, Outcome):
                 raise TypeError(f"episode {self.index} returned {stop.value!r}: return an Outcome") from None
@@ -110,8 +115,8 @@ class Steps:
             return
         self._many = isinstance(asked, list)  # a list of turns is answered by a list of replies
         turns = asked if isinstance(asked, list) else [asked]
-        if not turns or not all(isinstance(turn, Turn) for turn in turns):
-            wanted = "a Turn or a non-empty list of Turns (an episode inside an episode needs `yield from`)"
+        if not all(isinstance(turn, Turn) for turn in turns):
+            wanted = "a Turn or a list of Turns (an episode inside an episode needs `yield from`)"
             raise TypeError(f"episode {self.index} yielded {asked!r}: yield {wanted}")
         self.asked = [replace(turn, key=(*self.key, self.index, n)) for n, turn in enumerate(turns, len(self.replies))]
 

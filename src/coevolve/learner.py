@@ -6,71 +6,70 @@ Knows tokens and rewards. It does not know which method earned them, and reads n
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from coevolve.advantages import ESTIMATORS, WITH_KL, WITH_VALUES, Advantages
-from coevolve.checks import OLD_LOGPROBS, among
-from coevolve.losses import PolicyLoss, policy_loss, weights
+from coevolve.advantages import ESTIMATORS
+from coevolve.checks import LENGTH_NORMS, OLD_LOGPROBS, Learning, among
+from coevolve.losses import PolicyLoss, Tokens, policy_loss
 from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy
-from coevolve.policies.packing import Example, divide_by_temperature, micro_batches
+from coevolve.policies.packing import divide_by_temperature
 from coevolve.policies.value import ValueHead
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
-
-class _Weighted(NamedTuple):
-    """One reply made ready: advantages and weights per token."""
-
-    reply: Reply
-    advantages: list[float]
-    weights: list[float]
+Ready = tuple[Reply, Sequence[float | None]]  # a reply and the advantage of each of its tokens, None where masked
 
 
 def learn(
     policy: Policy,
     optimizer: Optimizer,
     samples: Sequence[Sample],
+    settings: Learning,
     *,
     estimator: str,
-    length_norm: str = "token_mean",
-    length_constant: float | None = None,
-    grad_clip: float | None = 1.0,
-    micro_tokens: int = 16384,
-    old: str = "sampler",
     reference: Policy | None = None,
     kl_coef: float = 0.0,
     value: ValueHead | None = None,
-    **objective: Any,
 ) -> dict[str, float]:
     """Take one step on `samples` (all of this policy) and return the step's metrics.
 
     The loss is normalised over the whole batch, so micro-batches of at most `micro_tokens` padded tokens
-    leave the gradient as it is. `objective` is what `policy_loss` takes: kind, clip and entropy_coef. `old` says
-    where the ratio's old log-probabilities come from: the sampler, or the learner before the step (ratio 1). The
-    weights stay as they are when nothing has an advantage (`sequences_used` 0) and when the gradient is not finite
-    (`skipped_update` 1). A `kl_coef` above 0 hands the estimator each token's log-ratio of the sampler to `reference`;
-    `value` is the head of an estimator with a learned baseline. Of several processes each takes its share of the
-    replies. `entropy` is the mean over the tokens trained on; `surprisal` estimates it over the tokens of all samples,
-    at the temperatures sampled at, in nats.
+    leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
+    learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
+    and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
+    token's log-ratio of the sampler to it; `value` is the head of a learned baseline. Of several processes each takes
+    its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
     Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
     """
-    among("old", old, OLD_LOGPROBS)
-    advantages, facts = _advantages(samples, estimator, micro_tokens, reference, kl_coef, value)
-    ready = _weighted(samples, advantages, length_norm, length_constant)
-    if not objective.get("entropy_coef"):
-        ready = [one for one in ready if any(one.advantages)]
+    among("old", settings.old, OLD_LOGPROBS)
+    among("advantage", estimator, ESTIMATORS)
+    _check(samples)
+    known: tuple[Any, ...] = ()
+    facts: dict[str, float] = {}
+    if reference is not None:
+        ratios = _log_ratios(samples, reference, settings.micro_tokens)
+        known, facts = (ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
+    elif value is not None:
+        known = (value.observe(samples, settings.micro_tokens),)
+    advantages = ESTIMATORS[estimator](samples, *known)
+    weight = token_weight([sum(a is not None for a in row) for row in advantages], settings)
+    # An entropy bonus moves every token that is not masked, otherwise only an advantage does.
+    moved = [any(a is not None for a in row) if settings.entropy_coef else any(row) for row in advantages]
+    each = zip(samples, advantages, moved, strict=True)
+    ready = [(sample.reply, row) for sample, row, moves in each if moves]
     ranks, parameters = Ranks(), list(policy.parameters())
     optimizer.zero_grad(set_to_none=True)
-    sums, ratio_max = _accumulate(policy, ranks.share(ready), micro_tokens, old, **objective)
+    sums, ratio_max = _accumulate(policy, ranks.share(ready), weight, settings)
     sums = ranks.totals(sums)
     loss, tokens = sums.pop("loss"), sums.pop("tokens")
     ranks.add_gradients(parameters)
-    norm = float(clip_grad_norm_(parameters, grad_clip or math.inf)) if tokens else 0.0
+    norm = float(clip_grad_norm_(parameters, settings.grad_clip)) if tokens else 0.0
     skipped = not (math.isfinite(norm) and math.isfinite(loss))
     if tokens and not skipped:
         optimizer.step()
@@ -84,41 +83,46 @@ def learn(
         "skipped_update": float(skipped),
         "sequences": float(len(samples)),
         "sequences_used": float(len(ready)),
-        "response_length": fmean(len(sample.reply.ids) for sample in samples) if samples else 0.0,
         "surprisal": -_mean((sample.reply.logprobs for sample in samples), math.nan),
         **facts,
     }
 
 
-def _advantages(
-    samples: Sequence[Sample], estimator: str, micro_tokens: int, reference: Policy | None, kl_coef: float, value: Any
-) -> tuple[Advantages, dict[str, float]]:
-    """Return the estimator's advantages, and the mean log-ratio `kl` to the reference where there is a penalty."""
-    among("advantage", estimator, ESTIMATORS)
+def _log_ratios(samples: Sequence[Sample], reference: Policy, micro_tokens: int) -> list[list[float]]:
+    """Return log pi(token) - log pi_ref(token) of every reply, where pi is the policy that sampled it."""
+    replies = [sample.reply for sample in samples]
+    theirs = iter(reference.logprobs(replies, micro_tokens).tolist())
+    return [[mine - next(theirs) for mine in reply.logprobs] for reply in replies]
+
+
+def token_weight(lengths: Sequence[int], settings: Learning) -> float:
+    """Return what each token of sequences of these lengths weighs in the loss, by `length_norm`.
+
+    "token_mean": all tokens sum to 1. "constant": 1 / (sequences * max_tokens), the length-free mean of DrGRPO.
+    "token_sum": 1.
+    """
+    among("length_norm", settings.length_norm, LENGTH_NORMS)
+    divisors = {"token_mean": sum(lengths), "constant": len(lengths) * settings.max_tokens, "token_sum": 1}
+    return 1 / max(divisors[settings.length_norm], 1)
+
+
+def _check(samples: Sequence[Sample]) -> None:
+    """Raise ValueError for a reply that does not say how probable each of its tokens was."""
     for reply in (sample.reply for sample in samples):
         if len(reply.logprobs) != len(reply.ids):
-            told = f"for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
-            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold one number {told}")
-    if kl_coef:
-        if reference is None or estimator not in WITH_KL:
-            raise ValueError(f"kl_coef needs a reference and an advantage of {WITH_KL}, got {reference}, {estimator!r}")
-        ratios = _log_ratios(samples, reference, micro_tokens)
-        return ESTIMATORS[estimator](samples, ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
-    if value is None and estimator in WITH_VALUES:
-        raise ValueError(f"advantage {estimator!r} needs a value head, got none")
-    known = () if value is None else (value.observe(samples, micro_tokens),)
-    return ESTIMATORS[estimator](samples, *known), {}
+            told = f"one number for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
+            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold {told}")
 
 
 def _accumulate(
-    policy: Policy, ready: Sequence[_Weighted], micro_tokens: int, old: str, **objective: Any
+    policy: Policy, ready: Sequence[Ready], weight: float, settings: Learning
 ) -> tuple[dict[str, float], float]:
     """Add every micro-batch to the gradient; return the sums of their metrics over tokens, and the highest ratio."""
     sums = dict.fromkeys(("loss", "tokens", "entropy", "ratio_mean", "clip_fraction", "logprob_gap"), 0.0)
     ratio_max = 0.0
     policy.model.train()  # adapters may have dropout
-    for indices in micro_batches([_example(one.reply) for one in ready], micro_tokens, policy.shares_prompts):
-        result, gap_T = _loss(policy, [ready[i] for i in indices], old, **objective)
+    for indices, hidden_TH, targets_T in policy.passes([reply for reply, _ in ready], settings.micro_tokens):
+        result, gap_T = _loss(policy, [ready[i] for i in indices], hidden_TH, targets_T, weight, settings)
         result.loss.backward()
         count = len(gap_T)
         sums["loss"] += float(result.loss.detach())
@@ -132,55 +136,28 @@ def _accumulate(
     return sums, ratio_max
 
 
+def _loss(
+    policy: Policy, batch: list[Ready], hidden_TH: Tensor, targets_T: Tensor, weight: float, settings: Learning
+) -> tuple[PolicyLoss, Tensor]:
+    """Return a micro-batch's share of the loss, and each trained token's |learner - sampler| gap."""
+    replies, advantages = [reply for reply, _ in batch], [a for _, row in batch for a in row]
+    hidden_TH, temperature = divide_by_temperature(hidden_TH, replies)
+
+    def packed(numbers: Iterable[float]) -> Tensor:
+        return hidden_TH.new_tensor([*numbers], dtype=raised(hidden_TH.dtype))
+
+    sampled_T = packed(logprob for reply in replies for logprob in reply.logprobs)
+    used_T = torch.tensor([a is not None for a in advantages], device=hidden_TH.device)
+    if not used_T.all():  # masked tokens cost nothing
+        hidden_TH, targets_T, sampled_T = hidden_TH[used_T], targets_T[used_T], sampled_T[used_T]
+    advantages_T = packed(a for a in advantages if a is not None)
+    old_T, weights_T = sampled_T if settings.old == "sampler" else None, torch.full_like(advantages_T, weight)
+    objective = settings.loss, settings.clip, settings.entropy_coef
+    tokens = Tokens(targets_T, advantages_T, old_T, weights_T, temperature, *objective)
+    result = policy_loss(hidden_TH, policy.head_VH, tokens)
+    return result, (result.logprobs_T - sampled_T).abs()
+
+
 def _mean(rows: Iterable[Sequence[float]], default: float) -> float:
     numbers = [number for row in rows for number in row]
     return fmean(numbers) if numbers else default
-
-
-def _example(reply: Reply) -> Example:
-    return reply.prompt_ids, reply.ids
-
-
-def _log_ratios(samples: Sequence[Sample], reference: Policy, micro_tokens: int) -> list[list[float]]:
-    """Return log pi(token) - log pi_ref(token) of every reply, where pi is the policy that sampled it."""
-    found: dict[int, list[float]] = {}
-    spoken = [sample.reply for sample in samples if sample.reply.ids]
-    for indices in micro_batches([_example(reply) for reply in spoken], micro_tokens, reference.shares_prompts):
-        batch = [spoken[i] for i in indices]
-        each = reference.logprobs(batch).split([len(reply.ids) for reply in batch])
-        for reply, known_T in zip(batch, each, strict=True):
-            found[id(reply)] = [new - ref for new, ref in zip(reply.logprobs, known_T.tolist(), strict=True)]
-    return [found.get(id(sample.reply), []) for sample in samples]
-
-
-def _weighted(samples: Sequence[Sample], advantages: Advantages, norm: str, constant: float | None) -> list[_Weighted]:
-    """Return the replies that have tokens; weights count the whole batch, before any reply is left out.
-
-    A token whose advantage is None is masked: it has no weight and does not count in the normaliser.
-    """
-    counted = iter(weights([sum(a is not None for a in row) for row in advantages], norm, constant).tolist())
-    ready = []
-    for sample, row in zip(samples, advantages, strict=True):
-        parts = [0.0 if advantage is None else next(counted) for advantage in row]
-        ready.append(_Weighted(sample.reply, [advantage or 0.0 for advantage in row], parts))
-    return [one for one in ready if any(one.weights)]
-
-
-def _loss(policy: Policy, batch: list[_Weighted], old: str, **objective: Any) -> tuple[PolicyLoss, Tensor]:
-    """Return a micro-batch's share of the loss, and each trained token's |learner - sampler| gap."""
-    replies = [one.reply for one in batch]
-    hidden_TH, targets_T = policy.states([_example(reply) for reply in replies])
-    hidden_TH, temperature = divide_by_temperature(hidden_TH, replies)
-
-    def packed(rows: Iterable[Sequence[float]]) -> Tensor:
-        return hidden_TH.new_tensor([number for row in rows for number in row], dtype=raised(hidden_TH.dtype))
-
-    weights_T, advantages_T = packed(one.weights for one in batch), packed(one.advantages for one in batch)
-    sampled_T, used_T = packed(reply.logprobs for reply in replies), weights_T != 0
-    if not used_T.all():  # masked tokens cost nothing
-        known = hidden_TH, targets_T, advantages_T, sampled_T, weights_T
-        hidden_TH, targets_T, advantages_T, sampled_T, weights_T = (x_T[used_T] for x_T in known)
-    objective |= {"temperature": temperature, "weights_T": weights_T}
-    old_T = sampled_T if old == "sampler" else None
-    result = policy_loss(hidden_TH, policy.head_VH, targets_T, advantages_T, old_T, **objective)
-    return result, (result.logprobs_T - sampled_T).abs()

@@ -4,6 +4,7 @@ Loads torch only when everything else that a run needs is there. Knows no paper.
 """
 
 import gc
+import json
 import resource
 import sys
 import time
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tqdm.auto import tqdm
 
-from coevolve import preflight, record
+from coevolve import alive, preflight, record
 from coevolve.config import Run
+from coevolve.credit import segments
 from coevolve.held_out import tally
 from coevolve.method import Method
 from coevolve.track import tracker
@@ -61,6 +63,8 @@ def train(run: Run) -> Path:
         log.scores(rows)
         extra = timed(around, "after_run", run.protocol.after_run, trainer.engine, (*trainer.key, 1), log)
         trainer.keep("policy")
+        rows = [json.loads(line) for line in (log.out / "metrics.jsonl").read_bytes().splitlines()]
+        shares = alive.acted(rows, run.protocol.gates)
         summary = {
             "held_out": {stage: tally(scored) for stage, scored in scores.items()},
             "seconds": round(time.perf_counter() - began, 2),
@@ -70,6 +74,8 @@ def train(run: Run) -> Path:
             "method": run.method,
             "seed": run.seed,
             "resumed_at": done,
+            "acted": shares,
+            "warnings": alive.warnings(shares, rows, run.protocol.answering.name),
             **extra,
         }
         record.write_json(log.out / "summary.json", summary)
@@ -96,11 +102,15 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         trainer.engine.sync()
         log.step(steps, _validate(trainer, clock), clock)
         return
+    silence = 0
     bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first)
     with tracker(run, trainer.ranks.first) as sink, bar:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)
+            silence = silence + 1 if alive.silent(metrics) else 0
+            if silence == alive.SILENCE and trainer.ranks.first:
+                tqdm.write(f"step {step}: for {silence} steps no reward has varied, so nothing is learnt")
             bar.set_postfix({name: f"{metrics[name]:.3g}" for name in metrics if name.startswith("reward/")})
             bar.update()
 
@@ -132,15 +142,17 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
     facts = [fact for outcome in outcomes for fact in outcome.facts.items() if isinstance(fact[1], (int, float))]
     several = len(method.policies) > 1
     earned = [pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, several)]
+    spreads = alive.spreads(
+        pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, False)
+    )
     pools = {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
-    return {**record.means(facts), **learnt, **record.means(earned), **pools, **method.measure()}
+    return {**record.means(facts), **learnt, **record.means(earned), **spreads, **pools, **method.measure()}
 
 
 def _earned(sample: Sample, by_policy: bool) -> Iterator[tuple[str, float | None]]:
     """Yield a sample's rewards, by segment where segments are paid, and its length, by role and policy."""
-    parts = sample.reward if isinstance(sample.reward, Mapping) else {"": sample.reward}
     for name in (sample.role, sample.policy) if by_policy else (sample.role,):
-        for tag, value in parts.items():
+        for tag, value in segments(sample).items():
             yield f"reward/{name}/{tag}".rstrip("/"), value
         yield f"length/{name}", len(sample.reply.ids)
 

@@ -16,7 +16,7 @@ from pydantic import NonNegativeFloat
 from coevolve import prompts, worlds
 from coevolve.advantages import ESTIMATORS, WITH_KL
 from coevolve.checks import among, typed
-from coevolve.parse import tag
+from coevolve.parse import answer_line, boxed, tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
 from coevolve.types import Episode, Outcome, Role
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 PAPERS = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
+READERS = {"comas": boxed, "spice": boxed, "conl": answer_line}  # of answers, as the paper's prompts ask for them
 
 
 def training(name: str) -> Mapping[str, Any]:
@@ -43,6 +44,7 @@ class Method:
     paper: ClassVar[str] = ""  # whose prompt files and published tests it uses; empty: a method of your own
     seeded: ClassVar[bool] = True  # whether it starts from published questions, which a data world must then have
     TRAINING: ClassVar[Mapping[str, Any]] = {}  # the paper's values of the fields of a Run
+    gates: ClassVar[Mapping[str, str]] = {}  # {what lets some pass: the metric that is the share passed}, see `alive`
     PAPER: ClassVar[Mapping[str, Any]] = {}  # the paper's values of fields whose default here is another
 
     estimator: Annotated[str, (*ESTIMATORS,)] = "task_relative"  # how rewards become advantages, see `advantages`
@@ -100,8 +102,8 @@ class Method:
         return prompts.load(self.paper, prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
 
     def read_answer(self, text: str) -> str | None:
-        """Return what a reply of the solver answers, or None: the content of its one <answer> pair."""
-        return tag(text, "answer")
+        """Return what a reply of the solver answers, or None: by READERS, else the content of its one <answer> pair."""
+        return READERS[self.paper](text) if self.paper in READERS else tag(text, "answer")
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coevolve import prompts
 from coevolve.checks import among
@@ -79,8 +79,7 @@ class Room:
             try:
                 asked: Any = talk.send(said)
             except StopIteration as stop:
-                result: T = stop.value
-                return result
+                return cast(T, stop.value)
             said = yield from self.hear(*(self.seated(turn, seat) for seat, turn in enumerate(asked)))
 
     def answer(self, reply: Reply) -> str | None:

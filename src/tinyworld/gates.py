@@ -82,7 +82,7 @@ def ranking(generate: Generate, count: int, seed: int = 0) -> float:
     won = stated = 0.0
     for reply, seen in zip(ask(generate, "conl/verdict", fields, seed), tables, strict=True):
         right = [tasks.right(seen.task.question, answer) for answer in seen.answers]
-        for winner, loser, weight in reading.ranking(reply, "final_ranking", len(seen.answers)).comparisons:
+        for winner, loser, weight in reading.ranking(reply, "final_ranking", len(seen.answers)):
             if right[winner] != right[loser]:
                 stated += weight
                 won += right[winner] * (weight == 1)

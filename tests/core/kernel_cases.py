@@ -7,9 +7,10 @@ import math
 
 import pytest
 import torch
+from tensors import policy_loss
 from test_losses_paths import FACTS, assert_same, huge, outcome, problem
 
-from coevolve.losses import kernels, policy_loss, selective_logprobs
+from coevolve.losses import kernels, selective_logprobs
 from coevolve.losses.reference import Tokens
 
 # Rows shorter than, equal to and longer than one step of the kernels, and not a multiple of anything.

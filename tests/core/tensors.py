@@ -1,5 +1,6 @@
 """A small random Qwen2, what it samples, and batches of samples: shared by the tests of policies and learning."""
 
+import math
 import random
 from dataclasses import replace
 from functools import partial
@@ -7,8 +8,8 @@ from functools import partial
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from coevolve import prompts
-from coevolve.learner import learn
+from coevolve import learner, losses, prompts
+from coevolve.checks import Learning
 from coevolve.policies.causal import Policy
 from coevolve.policies.qwen2 import Decoder
 from coevolve.policies.sampler import Request, decode, sample
@@ -84,12 +85,27 @@ class Keep(torch.optim.SGD):
         self.seen = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
 
 
+def learn(policy, optimizer, samples, estimator="task_relative", reference=None, kl_coef=0.0, value=None, **settings):
+    """Take a step of the learner, without an entropy bonus unless it is asked for."""
+    known = {"estimator": estimator, "reference": reference, "kl_coef": kl_coef, "value": value}
+    return learner.learn(policy, optimizer, samples, Learning(**{"entropy_coef": 0.0, **settings}), **known)
+
+
+def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):
+    """The loss of packed tokens; without weights, the mean over them."""
+    mean_T = torch.full_like(
+        advantages, 1 / max(len(hidden), 1), dtype=torch.promote_types(hidden.dtype, torch.float32)
+    )
+    tokens = losses.Tokens(targets, advantages, old, mean_T if weights_T is None else weights_T, **judged)
+    return losses.policy_loss(hidden, head, tokens, chunk, path)
+
+
 def gradient(samples, **settings):
     """The gradient that `learn` makes of samples in double precision, and the step's metrics."""
     policy = policy_of()
     policy.model.double()
     optimizer = Keep(policy.parameters(), lr=1.0)
-    metrics = learn(policy, optimizer, samples, **{"estimator": "task_relative", "grad_clip": None, **settings})
+    metrics = learn(policy, optimizer, samples, **{"grad_clip": math.inf, **settings})
     return optimizer.seen, metrics
 
 

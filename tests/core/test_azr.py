@@ -46,8 +46,8 @@ def test_a_whole_episode_by_hand(mode: str, paper: str) -> None:
     assert [sample.role for sample in outcome.samples] == ["proposer"] + ["solver"] * 4
     assert [sample.group for sample in outcome.samples] == [f"propose {mode}"] + [f"solve {mode}"] * 4
     assert outcome.adds == {mode: [TRAIN[mode]]}
-    assert " ".join(outcome.facts) == "valid right reward_proposer difficulty proposal mode"
-    assert [*outcome.facts.values()] == [1.0, 0.5, pytest.approx(0.4), pytest.approx(0.4), TRAIN[mode], mode]
+    assert " ".join(outcome.facts) == "valid right difficulty proposal mode"
+    assert [*outcome.facts.values()] == [1.0, 0.5, pytest.approx(0.4), TRAIN[mode], mode]
 
 
 def test_rewards_by_hand() -> None:

@@ -18,7 +18,7 @@ WRONG += [("azr", "seeds", 1000), ("azr", "paper", "conl"), ("base", "paper", "a
 WRONG += [("rzero", "similarity", -0.1), ("rzero", "repetition", -1.0), ("rzero", "accuracy_weight", 1.1)]
 WRONG += [("rzero", "template", "base"), ("ttrl", "samples", 65), ("ttrl", "voting", ("Math",))]
 WRONG += [("maporl", "discount", 1.5), ("maporl", "discount", -0.1), ("srlm", "candidates", 1)]
-WRONG += [("srlm", "dpo_beta", -1.0), ("sft", "lora_rank", -1), ("srt", "form", "both")]
+WRONG += [("srlm", "dpo_beta", -1.0), ("srt", "form", "both")]
 WRONG += [("srt", "judge_temperature", -1.0), ("strong_challenger", "challenger", "trained")]
 
 

@@ -62,14 +62,14 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
         if error:
             raise error
         run.out.mkdir()
-        (run.out / "summary.json").write_text('{\n "steps": 2, "text": "a  b"}\n')
+        (run.out / "summary.json").write_text('{\n "warnings": ["idle: x"], "text": "a  b"}\n')
 
     monkeypatch.setattr("coevolve.loop.train", train)
     assert main(["train", "mae", "solves=2", "--out", str(tmp_path / "run"), "seed=7"]) == code
     said = capsys.readouterr()
-    *differs, training = [text for text in said.out.splitlines() if not text.startswith("{")]
+    *differs, training = [text for text in said.out.splitlines() if not text.startswith(("{", "idle"))]
     assert "differs from the paper: solves 1 -> 2" in differs and training == "training 2 7"
-    assert said.err == line and said.out.endswith('{"steps": 2, "text": "a  b"}\n') is (code == 0)
+    assert said.err == line and said.out.endswith('idle: x\n{"warnings": ["idle: x"], "text": "a  b"}\n') is (code == 0)
 
 
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:

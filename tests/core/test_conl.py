@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
+from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, prompts, scripted, text
 from pytest import approx
 
+from coevolve import config
 from coevolve.papers.conl.method import FAMILIES, CoNL, condensed, quoted
 from coevolve.papers.conl.rewards import bradley_terry
 from coevolve.prompts import load
@@ -89,7 +92,7 @@ def test_a_whole_conversation_by_hand() -> None:
     assert facts == facts | {
         "answers_before": ["6", "5", None], "answers_after": ["5", "5", "5"], "right_initial": approx(1 / 3),
         "right_final": 1.0, "wrong_before": 2, "fixed": 2, "right_before": 1, "harmed": 0, "pass_1": 1.0, "pass_k": 1.0,
-        "rank_rho": None, "dropped_lines": approx(1 / 6), "critiques": approx(4 / 3), "unrevised": approx(1 / 3),
+        "rank_rho": None, "critiques": approx(4 / 3),
         "votes": 1.0, "r_meta": 1.0, "decided": 1.0, "r_diag": 0.0, "r_sol": approx(sum(V) / 3),
     }  # fmt: skip
 
@@ -194,6 +197,19 @@ def test_own_votes_and_leave_one_out_are_fields() -> None:
     assert (own.facts["decided"], alone.facts["decided"], alone.facts["r_meta"]) == (1.0, 0.0, None)
 
 
+def test_rankings_move_the_consensus_reward_of_preset_gpu() -> None:
+    fields = vars(config.build("conl", "gpu", out=".").protocol)
+    coin = Random(0)
+
+    def say(turn: Turn, i: int) -> str:
+        lines = (f"Agent {a} {coin.choice('<>')} Agent {b}" for a, b in combinations(range(4), 2))
+        return ranked("final_ranking", *lines) if turn.role == "verdict" else "ANSWER: 6"
+
+    chosen = {name: fields[name] for name in ("agents", "own_votes", "leave_one_out", "w_consensus")}
+    values = {value for one in run(say, 50, **chosen)[0] for value in paid(one, "verdict", "final_ranking")}
+    assert len(values - {None}) > 2
+
+
 def test_the_memory_buffer_compresses_long_texts_in_turns_that_earn_nothing() -> None:
     def say(turn: Turn, i: int) -> str:
         fixed = {"compress_solution": "short\nANSWER: 9", "compress_critique": "brief", "verdict": ""}
@@ -250,7 +266,8 @@ def test_questions_to_train_on_and_what_the_solver_reads() -> None:
     assert {tiny.read(question).family for question in trained} == set(FAMILIES)
     assert make().read_answer("so\nANSWER: 5") == "5" and make().read_answer("5") is None
     assert text(make().solver(query="2+3")) == "analyst propose<question>2+3</question>"
-    assert "Rigorous Formalist" in make(prompt="full").solver.prompt
+    plain = make(prompt="full").solver
+    assert plain.name == "proposal" and plain.fields == {"query"} and "You " not in plain.prompt, "Appendix E"
 
 
 def sent(**fields: object) -> dict[str, list[str]]:

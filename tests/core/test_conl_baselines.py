@@ -29,8 +29,8 @@ def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
     assert {sample.group for sample in outcome.samples} == {(0,)}, "a baseline per question"
     wanted = [f"{persona} propose<question>train: 2+3</question>" for persona in ("analyst", "creator")]
     assert prompts(asked)[:2] == wanted
-    assert " ".join(outcome.facts) == "question answers majority_share majority_right right_final tokens_turn"
-    assert [*outcome.facts.values()] == ["train: 2+3", ["6", "5", "6", "7"], 0.5, 0.0, 0.25, 0.0]
+    assert " ".join(outcome.facts) == "question answers majority_right right_final tokens_turn"
+    assert [*outcome.facts.values()] == ["train: 2+3", ["6", "5", "6", "7"], 0.0, 0.25, 0.0]
 
 
 def test_ties_go_to_the_answer_seen_first_and_no_answer_is_never_the_majority() -> None:
@@ -41,6 +41,15 @@ def test_ties_go_to_the_answer_seen_first_and_no_answer_is_never_the_majority() 
         ("5 ", " 5", "5.0", "6"): [1.0, 1.0, 0.0, 0.0],
     }
     assert {answers: earned(run(SRT(world=Sums()), *answers)[0], "proposal") for answers in paid} == paid
+
+
+@pytest.mark.parametrize("method", [SRT, GroundTruth])
+def test_full_prompts_of_who_solves_alone_have_no_persona(method: type) -> None:
+    _, asked = run(method(world=Sums(), prompt="full"), "6", "5", "6", "7")
+    assert len(asked) == 4 and len({*prompts(asked)}) == 1 and "{" not in prompts(asked)[0]
+    assert "Query: train: 2+3" in prompts(asked)[0] and "Formalist" not in prompts(asked)[0]
+    multi = by_hand(SRT(form="multi", world=Sums(), prompt="full"))
+    assert "Rigorous Formalist" in prompts(multi.asked)[0], "in conversation they have personas"
 
 
 @pytest.mark.parametrize("heat", [None, 0.4])
@@ -59,7 +68,7 @@ def test_srt_m_plays_the_four_rounds_and_votes_on_revised_solutions(heat: float 
 def test_ground_truth_pays_what_is_right_whatever_the_majority_says() -> None:
     outcome, _ = run(GroundTruth(world=Sums()), "6", "5", "6", "")
     assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0] and outcome.facts["right_final"] == 0.25
-    assert list(outcome.facts) == ["question", "answers", "right_final", "tokens_turn"]
+    assert list(outcome.facts) == ["question", "answers", "majority_right", "right_final", "tokens_turn"]
 
 
 def test_an_answer_that_nobody_could_score_is_neither_paid_nor_counted() -> None:

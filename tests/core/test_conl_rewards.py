@@ -12,7 +12,7 @@ from pytest import approx
 from scipy.optimize import minimize
 
 from coevolve.papers.conl.method import CoNL
-from coevolve.papers.conl.observed import examine, measures, rank_rho, totals
+from coevolve.papers.conl.observed import examine, measures, rank_rho
 from coevolve.papers.conl.reading import Comparison, critiques, ranking, span
 from coevolve.papers.conl.rewards import bradley_terry, diagnostic, expected_diagnostic, majority_alignment
 
@@ -104,18 +104,17 @@ def test_the_corpus(entry: dict) -> None:
         assert [critique.text for critique in found] == expected.get("texts", [critique.text for critique in found])
         return
     read = ranking(entry["input"], "final_ranking", 4, 1)
-    assert read.comparisons == () or span(entry["input"], "final_ranking")
-    assert [list(vote) for vote in read.comparisons] == expected["comparisons"]
-    assert read.dropped == expected["dropped_lines"]
+    assert read == [] or span(entry["input"], "final_ranking")
+    assert [list(vote) for vote in read] == expected["comparisons"]
 
 
 def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
     text = "<final_ranking>Agent 1 > Agent 0\nAgent 0 > Agent 2</final_ranking>"
-    assert ranking(text, "final_ranking", 3, 1).comparisons == ((0, 2, 1.0),), "own votes count only when asked for"
-    assert ranking(text, "final_ranking", 3).comparisons == ((1, 0, 1.0), (0, 2, 1.0))
+    assert ranking(text, "final_ranking", 3, 1) == [(0, 2, 1.0)], "own votes count only when asked for"
+    assert ranking(text, "final_ranking", 3) == [(1, 0, 1.0), (0, 2, 1.0)]
     for places in permutations(range(4)):
         line = " > ".join(f"Agent {i}" for i in places)
-        votes = ranking(f"<final_ranking>{line}</final_ranking>", "final_ranking", 4).comparisons
+        votes = ranking(f"<final_ranking>{line}</final_ranking>", "final_ranking", 4)
         values = bradley_terry(votes, 4)
         assert sorted(range(4), key=lambda i: -values[i]) == list(places)
 
@@ -123,8 +122,8 @@ def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
 @given(HOSTILE)
 def test_no_text_raises_and_every_value_is_sound(text: str) -> None:
     read = ranking(text, "final_ranking", 4, 1)
-    assert all(a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0) for a, b, weight in read.comparisons)
-    assert len({frozenset(vote[:2]) for vote in read.comparisons if vote[2] == 1.0}) <= 3
+    assert all(a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0) for a, b, weight in read)
+    assert len({frozenset(vote[:2]) for vote in read if vote[2] == 1.0}) <= 3
     for critique in critiques(text, 4, 1):
         said = text[slice(*critique.span)].removeprefix(f'<critique target="Agent {critique.target}">')
         assert critique.target in (0, 2, 3) and said.removesuffix("</critique>").strip() == critique.text
@@ -148,13 +147,8 @@ def test_measures_of_appendix_f_and_table_4_by_hand() -> None:
     assert one == {"pass_1": 1, "pass_k": 1, "rank_rho": approx(0.8660, abs=1e-4), **counts}
     two = measures([0.5, 0.5, 0.5], [False] * 3, [False] * 3)
     assert (two["pass_1"], two["rank_rho"], two["wrong_before"], two["fixed"]) == (0, None, 3, 0)
-    both = totals([one, two])
-    counts["wrong_before"] += 3
-    shares = {"n": 2, "pass_1": 0.5, "pass_k": 0.5, "rank_rho": one["rank_rho"], "rho_undefined": 1}
-    assert both == {**shares, "correction": 0.25, "harm": 0.5, **counts}
-    assert totals([two])["harm"] is None and totals([])["pass_1"] is None
     unknown = measures([0.7, 0.6, 0.3], [False, True, True], [True, None, False])
-    assert unknown == dict.fromkeys(one) and totals([one, unknown, two]) == both, "unscored is not wrong"
+    assert unknown == dict.fromkeys(one), "unscored is not wrong"
 
 
 def test_examine_discusses_test_items_of_the_families_trained_on() -> None:

@@ -89,5 +89,5 @@ def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, pac
     assert paths._choose(None, hidden) == ("chunked" if why else "triton")
     assert paths._choose("chunked", hidden) == "chunked"
     if why:
-        with pytest.raises(ValueError, match=f"path 'triton' {why}"):
+        with pytest.raises(ValueError, match=f"path of the loss 'triton' {why}"):
             paths._choose("triton", hidden)

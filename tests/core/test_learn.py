@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tensors import batch_of, draw, gradient, policy_of, teacher_forced, weights_of
+from tensors import batch_of, draw, gradient, learn, policy_of, weights_of
 
-from coevolve.learner import learn
+from coevolve.checks import Learning
+from coevolve.learner import token_weight
 from coevolve.types import Reply, Turn
 
 
-@pytest.mark.parametrize("norm", ["token_mean", "sequence_mean", "constant", "token_sum"])
+@pytest.mark.parametrize("norm", ["token_mean", "constant", "token_sum"])
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.01])
 def test_micro_batches_add_up_to_the_whole_batch(norm, entropy_coef):
     samples = batch_of(policy_of(), heats=(1.0, 0.7, 0.0))
-    settings = {"length_norm": norm, "length_constant": 12, "entropy_coef": entropy_coef}
+    settings = {"length_norm": norm, "max_tokens": 12, "entropy_coef": entropy_coef}
     whole, one = gradient(samples, micro_tokens=10**6, **settings)
     for micro_tokens in (60, 1):  # passes of several temperatures, and of one
         parts, many = gradient(samples, micro_tokens=micro_tokens, **settings)
@@ -26,24 +27,33 @@ def test_micro_batches_add_up_to_the_whole_batch(norm, entropy_coef):
 
 
 def test_the_loss_is_the_weighted_sum_over_all_samples():
-    policy = policy_of()
-    samples = batch_of(policy, 6)
-    _, metrics = gradient(samples, estimator="group_mean", kind="reinforce", length_norm="sequence_mean")
+    drawn = [sample.reply for sample in batch_of(policy_of(), 6)]
+    told = [
+        tuple(p - 0.1 * row for p in reply.logprobs) for row, reply in enumerate(drawn)
+    ]  # the ratio is e^(row / 10)
+    samples = [replace(r, logprobs=p).earns(row**2) for row, (r, p) in enumerate(zip(drawn, told, strict=True))]
+    _, metrics = gradient(samples, estimator="group_mean", loss="importance", length_norm="constant", max_tokens=12)
     means = {role: sum(s.reward for s in samples if s.role == role) / 3 for role in ("solver", "judge")}
-    expected = 0.0
-    for s in samples:
-        logprobs = teacher_forced(policy.model, s.reply.prompt_ids, list(s.reply.ids))
-        expected -= (s.reward - means[s.role]) * logprobs.mean().item() / 6
+    parts = [math.exp(row / 10) * (s.reward - means[s.role]) * len(s.reply.ids) for row, s in enumerate(samples)]
+    expected = -sum(parts) / (6 * 12)
     assert metrics["loss"] == pytest.approx(expected, rel=1e-4)
-    assert metrics["response_length"] == sum(len(s.reply.ids) for s in samples) / 6
+
+
+NORMS = {"token_mean": 1 / 4, "constant": 1 / 30, "token_sum": 1.0}
+
+
+@pytest.mark.parametrize(("norm", "expected"), NORMS.items())
+def test_a_token_weighs_what_its_norm_says(norm, expected):
+    settings = Learning(length_norm=norm, max_tokens=10)
+    assert token_weight([1, 3, 0], settings) == expected and math.isfinite(token_weight([0, 0], settings))
 
 
 def test_samples_without_advantage_are_left_out_but_still_counted_in_the_mean():
     samples = batch_of(policy_of(), 12, reward=lambda row, ids: 0.0 if row % 2 else float(row))
-    seen, metrics = gradient(samples, length_norm="sequence_mean")
+    seen, metrics = gradient(samples, length_norm="constant")
     assert metrics["sequences"] == 12 and metrics["sequences_used"] == 6
     assert metrics["tokens"] == sum(len(s.reply.ids) for s in samples if s.role == "solver")
-    kept, _ = gradient(samples, length_norm="sequence_mean", entropy_coef=1e-300)  # nothing is left out
+    kept, _ = gradient(samples, length_norm="constant", entropy_coef=1e-300)  # nothing is left out
     torch.testing.assert_close(seen, kept, rtol=1e-9, atol=1e-12)
 
 
@@ -82,7 +92,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
     broken = [*samples[:-1], replace(last, logprobs=(-math.inf,) * len(last.ids)).earns(0.0)]
     optimizer = torch.optim.AdamW(policy.parameters(), lr=0.1)
     before = weights_of(policy)
-    metrics = learn(policy, optimizer, broken, estimator="task_relative", kind="importance", micro_tokens=80)
+    metrics = learn(policy, optimizer, broken, estimator="task_relative", loss="importance", micro_tokens=80)
     assert metrics["skipped_update"] == 1 and not math.isfinite(metrics["grad_norm"])
     assert torch.equal(before, weights_of(policy))
     assert not optimizer.state and all(p.grad is None for p in policy.parameters())
@@ -126,14 +136,6 @@ def test_a_rewarded_token_becomes_likelier():
     assert rates[0] < 0.6 and rates[-1] > 0.9
 
 
-def test_a_reply_without_log_probabilities_is_named():
-    samples = batch_of(policy_of(), 4)
-    silent = replace(samples[1].reply, logprobs=())
-    told = f"one number for each of its {len(silent.ids)} tokens, got 0"
-    with pytest.raises(ValueError, match=f"^logprobs of a reply of .{silent.turn.role}. must hold {told}$"):
-        gradient([samples[0], silent.earns(1.0), *samples[2:]])
-
-
 NAMED = {"estimator": "advantage", "old": "old", "length_norm": "length_norm"}
 
 
@@ -141,3 +143,11 @@ NAMED = {"estimator": "advantage", "old": "old", "length_norm": "length_norm"}
 def test_wrong_settings_are_named(field, named):
     with pytest.raises(ValueError, match=f"^{named} must be one of .*got 'nope'"):
         gradient(batch_of(policy_of(), 4), **{field: "nope"})
+
+
+def test_a_reply_without_log_probabilities_is_named():
+    samples = batch_of(policy_of(), 4)
+    silent = replace(samples[1].reply, logprobs=())
+    told = f"one number for each of its {len(silent.ids)} tokens, got 0"
+    with pytest.raises(ValueError, match=f"^logprobs of a reply of .{silent.turn.role}. must hold {told}$"):
+        gradient([samples[0], silent.earns(1.0), *samples[2:]])

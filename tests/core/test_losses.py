@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from tensors import policy_loss
 
-from coevolve.losses import policy_loss, selective_logprobs, weights
+from coevolve.losses import selective_logprobs
 
 D = torch.float64
 LOG = math.log
@@ -46,7 +47,6 @@ def test_ppo_clips_the_gain_of_a_good_token_above_and_of_a_bad_one_below():
 BY_HAND = [
     ([1, -1, 0], {"clip": (0.6, 0.1)}, (-1.1 + 0.5) / 3, 1 / 3),  # low, then high
     ([1, -2, 3], {"kind": "importance"}, -(1.5 - 2 * 0.5 + 3 * 1.1) / 3, 0),
-    ([1, -2, 3], {"kind": "reinforce"}, -(LOG(0.6) - 2 * LOG(0.2) + 3 * LOG(0.44)) / 3, 0),
 ]
 
 
@@ -56,7 +56,7 @@ def test_objectives_by_hand(advantages, settings, loss, clipped):
     assert result.loss.item() == pytest.approx(loss) and result.clip_fraction.item() == pytest.approx(clipped)
 
 
-@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
+@pytest.mark.parametrize("kind", ["ppo", "importance"])
 def test_on_policy_gradient_is_the_policy_gradient(kind):
     result, hidden = loss_of(NOW, [1.0, -2.0, 3.0], kind=kind)
     result.loss.backward()
@@ -80,7 +80,7 @@ def test_weights_and_entropy_bonus():
     assert hidden.grad[0, 0] > 0 > hidden.grad[0, 1]  # a step down pulls the likelier token back
 
 
-@pytest.mark.parametrize("kind", ["ppo", "importance", "reinforce"])
+@pytest.mark.parametrize("kind", ["ppo", "importance"])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_gradients_against_finite_differences(kind, temperature):
     torch.manual_seed(0)
@@ -133,24 +133,7 @@ def test_an_old_logprob_that_is_not_finite_is_never_learned_from(kind, old, adva
     assert hidden.grad[0].isnan().all() and hidden.grad[1].isfinite().all()
 
 
-NORMS = {"token_mean": [1 / 4] * 4, "sequence_mean": [1 / 3, 1 / 9, 1 / 9, 1 / 9]}
-NORMS |= {"constant": [1 / 30] * 4, "token_sum": [1.0] * 4}
-
-
-@pytest.mark.parametrize(("kind", "expected"), NORMS.items())
-def test_weights(kind, expected):
-    torch.testing.assert_close(weights([1, 3, 0], kind, 10), torch.tensor(expected, dtype=D))
-
-
 @pytest.mark.parametrize("clip", [(-0.1, 0.2), (0.2, math.nan), (0.2,), (0.1, 0.2, 0.3)])
 def test_a_clip_range_that_is_none_is_named(clip):
     with pytest.raises(ValueError, match=r"^clip must be \(low, high\), each at least 0, got \("):
         loss_of(NOW, [1.0] * 3, OLD, clip=clip)
-
-
-def test_weights_name_what_is_wrong():
-    with pytest.raises(ValueError, match="length_norm.*token_mean"):
-        weights([1], "mean")
-    with pytest.raises(ValueError, match="length_constant"):
-        weights([1], "constant")
-    assert weights([], "token_mean").shape == weights([0, 0], "token_mean").shape == (0,)

@@ -66,7 +66,7 @@ def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None)
     )
     assert steps.outcome.facts == {
         "parsed": 1.0, "quality": approx(7 / 9), "difficulty": 0.75, "valid": 1.0, "level": 1, "true_difficulty": 0.8,
-        "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0, "reward_proposer": approx((7 / 9 + 1.75) / 3),
+        "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0,
         "proposal": "2+3", "reference": reference, "answered": 0.5, "judged": approx(6 / 9),
         "right": float(asked[0] == "1+1"), "judge_answer_right": float(asked[0] == "1+1"),
     }  # fmt: skip

@@ -57,7 +57,7 @@ def test_a_model_that_echoes_conls_formats_answers_nothing_votes_for_nobody_and_
         assert 'in the form "ANSWER: $ANSWER"' in text("conl", name) and answer_line(text("conl", name)) is None
     for name in ("review", "verdict", "revision"):
         form = text("conl", name).partition("OUTPUT FORMAT")[2]
-        assert not any(reading.ranking(form, tag, 8).comparisons for tag in ("initial_ranking", "final_ranking"))
+        assert not any(reading.ranking(form, tag, 8) for tag in ("initial_ranking", "final_ranking"))
         assert form and reading.critiques(form, 8) == []
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tensors import SOLVER, ask, teacher_forced, weights_of
+from tensors import SOLVER, ask, learn, teacher_forced, weights_of
 
 from coevolve import policies, record
 from coevolve.config import Run, assign
-from coevolve.learner import learn
 from coevolve.loop import train
 from coevolve.method import Method
 from coevolve.parse import tag

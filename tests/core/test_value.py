@@ -1,10 +1,8 @@
 """The value head: what it learns, that it changes no policy, and the literal GAE step with it."""
 
-import pytest
 import torch
-from tensors import draw, policy_of, weights_of
+from tensors import draw, learn, policy_of, weights_of
 
-from coevolve.learner import learn
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Sample, Turn
 
@@ -59,13 +57,11 @@ def test_it_changes_no_weight_of_the_policy() -> None:
     assert torch.equal(before, weights_of(policy)) and all(part.grad is None for part in policy.parameters())
 
 
-def test_gae_needs_its_head_and_raises_what_is_paid_above_expectation() -> None:
+def test_gae_raises_what_is_paid_above_expectation() -> None:
     policy = policy_of()
     samples = samples_of(policy, 96)
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.5)
-    settings = {"estimator": "gae", "kind": "importance", "length_norm": "token_mean"}
-    with pytest.raises(ValueError, match="value head"):
-        learn(policy, optimizer, samples, **settings)
+    settings = {"estimator": "gae", "loss": "importance", "length_norm": "token_mean"}
     head = ValueHead(policy)
     head.observe(samples, 1024)
 

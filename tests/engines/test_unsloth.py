@@ -27,9 +27,10 @@ turn = prompts.load("mae", "solver", "compact")(question="47*86=?")
 turns = [replace(turn, key=(0, i)) for i in range(6)]
 replies = team.generate(turns)
 team.optimize(3e-2, 0.0)
+from coevolve.checks import Learning
 from coevolve.learner import learn
 metrics = learn(team.first, team.optimizers["shared"], [r.earns(float(i % 2)) for i, r in enumerate(replies)],
-                estimator="task_relative")
+                Learning(entropy_coef=0.0), estimator="task_relative")
 team.save(__import__("pathlib").Path(sys.argv[1]))
 with torch.no_grad():
     hidden, targets = team.first.states([(replies[0].prompt_ids, replies[0].ids)])

@@ -17,9 +17,11 @@ import pytest
 import torch
 from widen import widen
 
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; what vLLM takes by itself is too much for a small machine
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
 from coevolve import checks, config, policies, prompts
+from coevolve.checks import Learning
 from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.learner import learn
 from coevolve.loop import train
@@ -89,7 +91,13 @@ def test_the_engine_serves_the_weights_as_they_are_after_an_update(whole):
     policy, engine = whole
     before = engine.answer(asked())
     samples = [reply.earns(float(i % 2)) for i, reply in enumerate(before)]
-    learn(policy, torch.optim.AdamW(policy.parameters(), lr=1e-2), samples, estimator="task_relative")
+    learn(
+        policy,
+        torch.optim.AdamW(policy.parameters(), lr=1e-2),
+        samples,
+        Learning(entropy_coef=0.0),
+        estimator="task_relative",
+    )
     stale = engine.answer(asked())
     moved = max((torch.tensor(r.logprobs) - exact(policy, r)).abs().max() for r in stale)
     assert moved > 20 * CLOSE, "the update must be large enough to tell the two apart"
@@ -106,7 +114,9 @@ def test_adapters_of_one_base_are_mixed_in_one_batch(tmp_path):
     engine = VLLM(team.policies, 1.0, 32)
     for name in team.trained:
         samples = [reply.earns(float(i % 2)) for i, reply in enumerate(engine.answer(asked(name)))]
-        learn(team.policies[name], team.optimizers[name], samples, estimator="task_relative")
+        learn(
+            team.policies[name], team.optimizers[name], samples, Learning(entropy_coef=0.0), estimator="task_relative"
+        )
     engine.sync()
     assert len(list(Path(engine.folder.name).iterdir())) == 2, "of each adapter the version that is served"
     turns = [turn for pair in zip(asked("left"), asked("right"), strict=True) for turn in pair]

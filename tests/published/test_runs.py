@@ -48,7 +48,7 @@ RUNS = {
     "sage": {"steps": 1},
     "comas": {"agents": 2, "rounds_per_agent": 1, "reuse": 1, "setups": ["vanilla"], "steps": 2},
     "conl": {"agents": 2, "max_tokens": 96, "examined": 3, "steps": 1},
-    "sft": {"epochs": 1, "lora_rank": 0},
+    "sft": {"epochs": 1, "lora": []},
     "azr": {"steps": 1},
 }
 
@@ -138,5 +138,7 @@ def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists(capsys: pytest.CaptureFixture) -> None:
     assert main(["differences"]) == 0
     table = capsys.readouterr().out
+    assert "| comas | `length_norm` | token_sum | token_mean |" in table, "Eq. 11"
+    assert "| conl | `revision_reads` | all | own |" in table and "own_votes" not in table
     page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
     assert [line for line in page.splitlines() if line.count("|") == 5] == table.splitlines() != []

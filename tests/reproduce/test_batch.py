@@ -153,6 +153,15 @@ def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
     assert report.failed == {"runs/odd-s1": "broken"} and len(report.ran) == 4
 
 
+def test_tables_that_a_preset_cannot_have_are_refused_before_their_runs_train(toy: Toy) -> None:
+    toy.edit("reproduce/presets.toml", "jobs = 2", 'jobs = 2\nuntabled = ["toy"]')
+    out = toy("--only", "toy_table1")
+    assert "skipped toy_table1: its notebook lays out the tiny world" in out and "ran 0, cached 0" in out
+    assert not toy.result("runs").exists()
+    ours = plan.load(ROOT, "gpu").items.values()
+    assert not any(item.needs for item in ours) and sum(item.skip == plan.UNTABLED for item in ours) > 50
+
+
 KNOWN = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 MISTAKES = [(file, *edit, "") for file, table in KNOWN["reproduce"].items() for edit in table["edits"]]
 MISTAKES += [("toy.toml", "", "", message, options) for options, message in KNOWN["options"].items()]

@@ -51,11 +51,21 @@ def test_gains_are_paired_and_judged() -> None:
     assert turned.set_index("method").loc["base", "verdict"] == "disagrees"
 
 
+def test_gains_compare_conversations_that_define_the_measure_for_both() -> None:
+    # of "base", items 0 and 1 have a Rank-rho; of "ours", items 1 and 2 with seed 0, items 0 and 1 with seed 1
+    rhos = {("base", 0): (0.9, 0.1, None), ("ours", 0): (None, 0.3, -0.8), ("ours", 1): (0.7, 0.5, None)}
+    rows = [(method, seed, i, 1.0, rho) for (method, seed), said in rhos.items() for i, rho in enumerate(said)]
+    table = conversations.gains(frame(rows), "base", GROUP, ["Rank-rho", "Harm", "Pass@1"], {}).set_index("measure")
+    assert table["conversations"].to_dict() == {"Rank-rho": 3, "Harm": 0, "Pass@1": 6}
+    assert table.loc["Rank-rho", "delta"] == approx((0.3 + 0.7 + 0.5) / 3 - (0.1 + 0.9 + 0.1) / 3)
+    assert np.isnan(table.loc["Harm", "delta"])
+
+
 def test_gains_use_every_seed_of_the_method_and_as_many_of_the_base() -> None:
     five = [0.5, 0.7, 0.6, 0.8, 0.9]  # their mean is 0.7
     made = frame(shares("five", *five) + shares("one", 0.5) + shares("two", 0.5, 0.6))
-    # the base's mean over as many seeds as the method has: 0.5 or 0.55 of "two", 0.5 or 0.6 of "five"
-    bases = {"one": {"five": 0.2, "two": 0.05}, "two": {"five": 0.15, "one": 0}, "five": {"one": 0, "two": -0.05}}
+    # the base's seeds in order, its last one again where it has fewer: 0.5 or 0.58 of "two", 0.5 or 0.6 of "five"
+    bases = {"one": {"five": 0.2, "two": 0.05}, "two": {"five": 0.12, "one": 0}, "five": {"one": 0, "two": -0.05}}
     for base, gains in bases.items():
         table = conversations.gains(made, base, GROUP, ["Pass@1"], {}).set_index("method")
         assert table["delta"].to_dict() == approx(gains)

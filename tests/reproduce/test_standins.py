@@ -117,6 +117,29 @@ def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) ->
         assert config["2_long"] | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
 
 
+def test_preset_gpu_trains_real_models_on_real_data_for_as_long_as_the_papers_say() -> None:
+    runs = {}
+    for item in plan.load(ROOT, "gpu").items.values():
+        if item.kind == "run":
+            built = config.build(item.protocol, "gpu", out=".", overrides=item.config).describe()
+            runs[item.names[0]] = built | built.pop("protocol")
+    for name, run in runs.items():
+        assert "tiny" not in json.dumps(run, default=str), name
+        assert run["world"] == "data" and run["prompt"] == "full", name
+        assert run.get("corpus", "none") not in ("math", "general", "both"), name
+    both = runs["spice"]["corpus"]
+    assert {runs["spice_math"]["corpus"], runs["spice_general"]["corpus"]} == set(both) and len(both) == 2
+    spices = ("base_spice", *(name for name in runs if name.startswith("spice")))
+    assert {runs[name]["model"] for name in spices} == {"Qwen/Qwen3-4B-Base"}
+    backbones = {"": "Qwen/Qwen2.5-3B-Instruct", "_small": "Qwen/Qwen3-4B-Base", "_large": "Qwen/Qwen2.5-7B-Instruct"}
+    for size, model in backbones.items():
+        assert runs[f"sage{size}"]["model"] == runs[f"sage_base{size}"]["model"] == model
+    for rival in ("azr", "mae"):  # section 5.1
+        small, large = runs[f"{rival}_small"], runs[f"{rival}_large"]
+        assert [small["steps"], large["steps"]] == [200, 200]
+        assert [small["model"], large["model"]] == [backbones["_small"], backbones["_large"]]
+
+
 def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
     for run, model, agents, steps in (("base", "tiny", {}, 0), ("mixed", ["tiny", "tiny-small"], {"agents": 3}, 7)):
         home = tmp_path / f"{run}-s0"

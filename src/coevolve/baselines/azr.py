@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from coevolve import prompts
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
-from coevolve.parse import boxed, tag
+from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
@@ -81,14 +81,14 @@ class AZR(Method):
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
             if self.executor.split(question) == "train" and not self.world.held_out(question):
                 buffer.add(question)
-        r_proposer = proposer_reward(rate, format_reward(proposal.text, "question"))
         asked = [buffer.sample(rng) for _ in range(self.solves)]
         replies = yield [self.solver(question=q) for q in asked]
         rights = [self.verified(q, reply.text) for q, reply in zip(asked, replies, strict=True)]
         rewards = [solver_reward(right, self.format(reply.text)) for reply, right in zip(replies, rights, strict=True)]
-        samples = [proposal.earns(r_proposer, f"propose {mode}")]
+        reward = proposer_reward(rate, format_reward(proposal.text, "question"))
+        samples = [proposal.earns(reward, f"propose {mode}")]
         samples += [reply.earns(reward, f"solve {mode}") for reply, reward in zip(replies, rewards, strict=True)]
-        return Outcome(samples, {mode: buffer.added}, (mode, question, rate, r_proposer, rights))
+        return Outcome(samples, {mode: buffer.added}, (mode, question, rate, rights))
 
     def fits(self, question: str, mode: str) -> bool:
         """Whether a text is a task of a mode."""
@@ -99,21 +99,15 @@ class AZR(Method):
         """Whether the executor accepts what a reply answers."""
         return bool(self.executor.right(question, self.read_answer(text)))
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer in a reply, in the paper's form."""
-        return boxed(text) if self.paper == "spice" else tag(text, "answer")
-
     def format(self, text: str) -> float:
         """Return the format reward of an answer: of its tags, or 1 for one box that can be read."""
-        return float(boxed(text) is not None) if self.paper == "spice" else format_reward(text, "answer")
+        return float(self.read_answer(text) is not None) if self.paper == "spice" else format_reward(text, "answer")
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How proposing and solving went."""
-        mode, question, rate, r_proposer, rights = outcome.trace
-        valid, right = float(rate is not None), sum(rights) / len(rights)
-        difficulty = None if rate is None else 1 - rate
-        paid = {"valid": valid, "right": right, "reward_proposer": r_proposer, "difficulty": difficulty}
-        return {**paid, "proposal": question, "mode": mode}
+        mode, question, rate, rights = outcome.trace
+        shares = {"valid": float(rate is not None), "right": sum(rights) / len(rights)}
+        return {**shares, "difficulty": None if rate is None else 1 - rate, "proposal": question, "mode": mode}
 
 
 def proposer_reward(rate: float | None, format: float) -> float:

@@ -20,7 +20,7 @@ from coevolve.worlds import World
 
 @dataclass(kw_only=True)
 class AnswerRewards(Method):
-    """CoNL's personas answer one of its questions; what an agent's answer earns is paid for all that it said."""
+    """Agents answer one of CoNL's questions; what an agent's answer earns is paid for all that it said."""
 
     paper: ClassVar[str] = "conl"
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
@@ -47,30 +47,29 @@ class AnswerRewards(Method):
         return Outcome(samples, trace=(question, rounds, answers))
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
-        """Return the rounds that were said and every agent's solution: CoNL's round 0 alone."""
+        """Return the rounds that were said and every agent's solution: one round, each asked plainly (Appendix E).
+
+        The embedded backbones know no prompt without a persona, so compact prompts are CoNL's round 0.
+        """
         table = self.table
-        replies = yield [table.proposal(persona=persona, query=question) for persona in table.personas]
+        asked = [self.solver(query=question)] * self.agents
+        if self.prompt == "compact":
+            asked = [table.proposal(persona=persona, query=question) for persona in table.personas]
+        replies = yield asked
         return [replies], [reply.text for reply in replies]
 
     def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
         """Return what each agent's answer earns; None: nothing, and it is not trained on."""
         raise NotImplementedError
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer line of a reply."""
-        return answer_line(text)
-
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """What was answered, the share of right answers, and mean tokens per turn as CoNL's episodes report them."""
+        """What was answered, whether the majority is right, the share of right answers, and mean tokens per turn."""
         question, rounds, answers = outcome.trace
         right = mean([world.right(question, answer) for answer in answers])
+        voted = number(world.right(question, majority(answers)[0]))
         tokens = mean([len(reply.ids) for replies in rounds for reply in replies])
-        voted = self.voted(question, answers)
-        return {"question": question, "answers": answers, **voted, "right_final": right, "tokens_turn": tokens}
-
-    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
-        """What there is to say about a vote; nothing where nobody votes."""
-        return {}
+        said = {"question": question, "answers": answers, "majority_right": voted}
+        return {**said, "right_final": right, "tokens_turn": tokens}
 
 
 @dataclass(kw_only=True)
@@ -91,11 +90,6 @@ class SRT(AnswerRewards):
         """Pay everybody who is with the majority."""
         winner, _ = majority(answers)
         return [float(answer is not None and answer == winner) for answer in answers]
-
-    def voted(self, question: str, answers: Sequence[str | None]) -> dict[str, float | None]:
-        """How large the majority was and whether it was right."""
-        winner, votes = majority(answers)
-        return {"majority_share": votes / self.agents, "majority_right": number(self.world.right(question, winner))}
 
 
 @dataclass(kw_only=True)

@@ -57,9 +57,7 @@ class RZero(Method):
     rollouts: PositiveInt = 4  # questions to one prompt: a GRPO group (Table 5)
     requests: PositiveInt = 1  # prompts of an episode; their questions together are what repetition is counted among
     answers: PositiveInt = 5  # to one question (Appendix 8)
-    band: Annotated[float, Field(ge=0, le=0.5)] = (
-        0.25  # the Solver learns where |p - 1/2| is at most this (R-Zero's delta)
-    )
+    band: Annotated[float, Field(ge=0, le=0.5)] = 0.25  # delta: the Solver learns where |p - 1/2| is at most this
     similarity: Share = 0.5  # questions nearer than this BLEU distance repeat each other (R-Zero's tau)
     repetition: NonNegativeFloat = 1.0  # weight of the repetition penalty (R-Zero's lambda)
     invalid: float = -1.0  # what an invalid question earns (Table 5)
@@ -81,7 +79,7 @@ class RZero(Method):
         tasks = [read_free(reply.text, kind, self.booleans) for reply, kind in zip(asked, wanted, strict=True)]
         valid = {i: task.text for i, task in enumerate(tasks) if isinstance(task, Question)}  # not the task's answer
         questions = list(valid.values())
-        replies = (yield [self.solver(question=q) for q in questions for _ in range(self.answers)]) if valid else []
+        replies = yield [self.solver(question=q) for q in questions for _ in range(self.answers)]
         groups = [replies[i : i + self.answers] for i in range(0, len(replies), self.answers)]
         votes = [majority([boxed(reply.text) for reply in group]) for group in groups]
         rewards = dict.fromkeys(range(len(asked)), self.invalid)
@@ -104,10 +102,6 @@ class RZero(Method):
         answer = boxed(reply.text)
         agrees = answer is not None and normal(answer) == label
         return self.accuracy_weight * agrees + (1 - self.accuracy_weight) * (answer is not None)
-
-    def read_answer(self, text: str) -> str | None:
-        r"""Return the content of the last \boxed{...}."""
-        return boxed(text)
 
     @property
     def scored(self) -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 import copy
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from coevolve.driver import Batched, play
 from coevolve.method import Method
@@ -29,15 +29,15 @@ Make = Callable[..., Any]
 
 @dataclass(kw_only=True)
 class SFT(Method):
-    """Supervised fine-tuning with LoRA; `fit` takes the place of the training loop.
+    """Supervised fine-tuning, of a LoRA adapter unless `lora` is empty; `fit` takes the place of the training loop.
 
     The only method here that is shown answers of the seed set.
     """
 
     paper: ClassVar[str] = "mae"
+    TRAINING: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}  # the rank: section 5
 
     epochs: PositiveInt = 5  # section 5
-    lora_rank: NonNegativeInt = 128  # section 5; 0: train all weights
     sft_batch: PositiveInt = 16
 
     def __post_init__(self) -> None:
@@ -53,19 +53,13 @@ class SFT(Method):
         return examples
 
     def fit(self, policy: "Policy", run: "Run") -> int:
-        """Fine-tune the policy's model in place (adapters are merged at the end); return the steps taken."""
-        from peft import LoraConfig
+        """Fine-tune the policy in place; return the steps taken."""
         from trl.trainer.sft_config import SFTConfig
         from trl.trainer.sft_trainer import SFTTrainer
 
-        rank, adapter = self.lora_rank, None
-        if rank:
-            adapter = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear", task_type="CAUSAL_LM")
-        make = partial(SFTTrainer, policy.model, peft_config=adapter)
         numbers = {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
-        trainer = tune(policy, run, self.examples(), make, SFTConfig, numbers)
-        if adapter:
-            policy.replace(trainer.model.merge_and_unload())
+        trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, numbers)
+        policy.model.eval()
         return int(trainer.state.global_step)
 
 

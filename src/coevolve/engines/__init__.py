@@ -21,8 +21,8 @@ class Switch(Engine):
 
     def __init__(self, engines: Mapping[str, Engine]):
         self.engines = dict(engines)
-        distinct = dict.fromkeys(engines.values())
-        self.distinct = sorted(distinct, key=lambda engine: engine.remote)  # in-process engines are polled first
+        # In-process engines are polled first.
+        self.distinct = sorted(dict.fromkeys(engines.values()), key=lambda engine: engine.remote)
 
     def submit(self, turn: Turn) -> Ticket:
         """Hand the turn to its policy's engine; ValueError names a policy that nobody answers for."""

@@ -3,22 +3,17 @@
 Its replies carry no tokens, so it can never be trained. A dead server raises; it never becomes a score.
 """
 
-import math
 import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import PositiveFloat, Strict
-
-from coevolve.checks import typed
 from coevolve.driver import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
-SETTINGS = {"COEVOLVE_SERVER_TIMEOUT": "120", "COEVOLVE_SERVER_WORKERS": "16"}  # seconds a request, requests at a time
-POSITIVE = Annotated[PositiveFloat, Strict(False), "a number above 0"]  # not strict: what a text says
+TIMEOUT, WORKERS = 120.0, 16  # seconds a request, requests at a time
 Answer = tuple[Reply, dict[str, int]]  # and what it cost
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what reading an answer of another interface raises
 
@@ -36,10 +31,7 @@ class ServedPolicy(Engine):
     remote = True
 
     def __init__(self, address: str, name: str, *, retries: int = 4):
-        """Check that the server answers and has the model; ValueError in one line where not.
-
-        COEVOLVE_SERVER_TIMEOUT and COEVOLVE_SERVER_WORKERS say how long a request may take and how many run at once.
-        """
+        """Check that the server answers and has the model; ValueError in one line where not."""
         try:
             import openai
         except ImportError:
@@ -48,10 +40,8 @@ class ServedPolicy(Engine):
         if not self.model:
             raise ValueError(f"model {address!r} is a server and must end in #MODEL")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        settings = {field: os.environ.get(field, default) for field, default in SETTINGS.items()}
-        timeout, workers = (typed(field, text, POSITIVE) for field, text in settings.items())
         self.errors = openai.OpenAIError
-        self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=timeout, max_retries=retries)
+        self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=TIMEOUT, max_retries=retries)
         try:
             known = [entry.id for entry in self.client.with_options(timeout=10, max_retries=0).models.list()]
         except (openai.OpenAIError, *MALFORMED) as error:
@@ -59,7 +49,7 @@ class ServedPolicy(Engine):
             raise ValueError(f"model {address!r}: {why}") from None
         if self.model not in known:
             raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {self.model!r}")
-        self.pool = ThreadPoolExecutor(math.ceil(workers), thread_name_prefix=f"server-{name}")
+        self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"server-{name}")
         self.waiting: list[Future[Answer]] = []
         self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
         self.serve(1.0, 64)

@@ -48,7 +48,6 @@ class VLLM(Engine):
     def __init__(self, policies: Mapping[str, Policy], temperature: float, max_tokens: int, engines: int = 1):
         """Start vLLM on the policies' common base, one of `engines` that share the GPU."""
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
-        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         from vllm import LLM
 

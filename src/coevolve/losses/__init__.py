@@ -1,7 +1,6 @@
 """Policy-gradient losses on packed completion tokens. They know tensors only."""
 
-from coevolve.losses.norms import weights
 from coevolve.losses.paths import policy_loss, selective_logprobs
-from coevolve.losses.reference import PolicyLoss
+from coevolve.losses.reference import PolicyLoss, Tokens
 
-__all__ = ["PolicyLoss", "policy_loss", "selective_logprobs", "weights"]
+__all__ = ["PolicyLoss", "Tokens", "policy_loss", "selective_logprobs"]

@@ -124,7 +124,7 @@ class TritonRows(TorchRows):
         """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
         rows, columns = logits_CV.shape
         self.whole_CV[:rows, columns:] = -torch.inf
-        shape, line = launch(columns, logits_CV.element_size()), (logits_CV, columns, tokens.targets_T)
+        shape, line = launch(columns, logits_CV.element_size()), (logits_CV, columns, tokens.targets_T.contiguous())
         row = entropy_C, torch.empty_like(entropy_C), torch.empty_like(entropy_C), 1 / tokens.temperature
         with torch.cuda.device_of(logits_CV):
             _statistics[(rows,)](*line, logprobs_C, *row, **shape)

@@ -7,52 +7,34 @@ environment variable COEVOLVE_LOSS_PATH, forces one; `PolicyLoss.path` says whic
 import os
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from coevolve.checks import among
 from coevolve.losses.chunked import TorchRows, run
-from coevolve.losses.reference import PolicyLoss, Tokens, raised, statistics
+from coevolve.losses.reference import PolicyLoss, Tokens, statistics
 
-VARIABLE = "COEVOLVE_LOSS_PATH"
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
 # 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, about what its caches hold.
 CUDA_BYTES, CPU_BYTES, TILE = 600 * 2**20, 16 * 2**20, 128
 
 
 def policy_loss(
-    hidden_TH: Tensor,
-    head_VH: Tensor,
-    targets_T: Tensor,
-    advantages_T: Tensor,
-    old_logprobs_T: Tensor | None = None,
-    *,
-    temperature: float = 1.0,
-    weights_T: Tensor | None = None,
-    chunk: int | None = None,
-    path: str | None = None,
-    **objective: Any,
+    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, chunk: int | None = None, path: str | None = None
 ) -> PolicyLoss:
-    """Return sum_t weights_t * (term_t - entropy_coef * entropy_t); without weights, the mean over tokens.
+    """Return the loss of `tokens`, as `Tokens.judge` defines it.
 
-    With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
-    -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
-    `objective`: kind ("ppo"), clip (low 0.2, high 0.28; each at least 0) and entropy_coef (0.0).
     Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
     requires a gradient. A weight of 0 masks a token, whatever its advantage and old log-probability are.
     `chunk` is the number of tokens whose logits are held at once (default: what suits the device). What else
     is not finite in the inputs makes the loss not finite. Raises ValueError naming an argument that is not
     allowed.
     """
-    if weights_T is None:
-        weights_T = torch.full_like(advantages_T, 1 / max(len(hidden_TH), 1), dtype=raised(hidden_TH.dtype))
-    tokens = Tokens(targets_T.contiguous(), advantages_T, old_logprobs_T, weights_T, temperature, **objective)
     _check(hidden_TH, head_VH, tokens)
     path = _choose(path, hidden_TH)
     if path == "reference":
-        return tokens.judge(*statistics(hidden_TH, head_VH, targets_T, temperature))
+        return tokens.judge(*statistics(hidden_TH, head_VH, tokens.targets_T, tokens.temperature))
     rows = TorchRows
     if path == "triton":
         from coevolve.losses import kernels  # loads triton, which not every machine has
@@ -69,18 +51,17 @@ def selective_logprobs(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, te
     For old and reference log-probabilities. Arguments and errors as for `policy_loss`.
     """
     nothing_T = torch.zeros_like(targets_T, dtype=hidden_TH.dtype)
-    return policy_loss(hidden_TH, head_VH, targets_T, nothing_T, temperature=temperature).logprobs_T
+    return policy_loss(hidden_TH, head_VH, Tokens(targets_T, nothing_T, None, nothing_T, temperature)).logprobs_T
 
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:
     reason = _no_triton(hidden_TH)
-    name = path or os.environ.get(VARIABLE)
+    name = path or os.environ.get("COEVOLVE_LOSS_PATH")
     if not name:
         return "triton" if hidden_TH.is_cuda and not reason else "chunked"
-    source = "path" if path else VARIABLE
-    among(source, name, ("reference", "chunked", "triton"))
+    among("path of the loss", name, ("reference", "chunked", "triton"))
     if name == "triton" and reason:
-        raise ValueError(f"{source} 'triton' {reason}")
+        raise ValueError(f"path of the loss 'triton' {reason}")
     return name
 
 
@@ -109,17 +90,10 @@ def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
 
 def _check(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens) -> None:
     """Raise ValueError naming the first argument that is not allowed."""
-    if hidden_TH.ndim != 2 or head_VH.ndim != 2 or hidden_TH.shape[1] != head_VH.shape[1]:
-        shapes = f"{tuple(hidden_TH.shape)} and {tuple(head_VH.shape)}"
-        raise ValueError(f"hidden_TH and head_VH must have shapes (T, H) and (V, H), got {shapes}")
     if hidden_TH.dtype not in (torch.bfloat16, torch.float32, torch.float64) or hidden_TH.dtype != head_VH.dtype:
         got = f"{hidden_TH.dtype} and {head_VH.dtype}"
         raise ValueError(f"hidden_TH and head_VH must both be bfloat16, float32 or float64, got {got}")
-    if tokens.targets_T.dtype != torch.long:
-        raise ValueError(f"targets_T must be int64, got {tokens.targets_T.dtype}")
     for name in ("targets_T", "advantages_T", "old_logprobs_T", "weights_T"):
         values_T = getattr(tokens, name)
         if values_T is not None and values_T.shape != hidden_TH.shape[:1]:
             raise ValueError(f"{name} must have shape ({len(hidden_TH)},), got {tuple(values_T.shape)}")
-    if not 0 < tokens.temperature < float("inf"):
-        raise ValueError(f"temperature must be positive, got {tokens.temperature}")

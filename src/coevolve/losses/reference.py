@@ -28,14 +28,18 @@ class PolicyLoss:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip."""
+    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip.
+
+    `targets_T` are the tokens that were sampled, `advantages_T` what they earned. Without `old_logprobs_T` the current
+    log-probabilities stand in for the old ones. `weights_T` say how much each token counts (1 / T each: the mean).
+    """
 
     targets_T: Tensor
     advantages_T: Tensor
     old_logprobs_T: Tensor | None
     weights_T: Tensor
     temperature: float = 1.0
-    kind: str = "ppo"  # or "importance" or "reinforce"
+    kind: str = "ppo"  # or "importance"
     clip: tuple[float, float] = (0.2, 0.28)  # (low, high): how far below and above 1 ratios count, each at least 0
     entropy_coef: float = 0.0
 
@@ -53,8 +57,8 @@ class Tokens:
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
         """Return sum_t weights_t * (term_t - entropy_coef * entropy_t), given the targets' log-probabilities.
 
-        With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, of "reinforce"
-        -A logprob, and of "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
+        With ratio r = exp(logprob - old) and advantage A, the term of "importance" is -r A, and that of
+        "ppo" -min(r A, clip(r, 1 - low, 1 + high) A).
         Without old log-probabilities the current ones stand in (r = 1); one that is not finite makes r nan.
         A weight of 0 masks a token: it counts neither in the loss nor in the ratios' statistics.
         """
@@ -65,14 +69,11 @@ class Tokens:
         gap_T = logprobs_T - old_T.where(old_T.isfinite(), torch.nan)
         ratio_T = torch.where(gap_T > SATURATION, SATURATION, gap_T).exp()
         stopped_T = (gap_T > SATURATION) & (A_T != 0)
-        if self.kind == "reinforce":
-            term_T, stopped_T = -A_T * logprobs_T, torch.zeros_like(stopped_T)
-        elif self.kind == "importance":
-            term_T = -A_T * ratio_T
-        else:
+        term_T = -A_T * ratio_T
+        if self.kind == "ppo":
             low, high = self.clip
             stopped_T |= torch.where(A_T > 0, ratio_T > 1 + high, (A_T < 0) & (ratio_T < 1 - low))
-            term_T = torch.maximum(-A_T * ratio_T, -A_T * ratio_T.clamp(1 - low, 1 + high))
+            term_T = torch.maximum(term_T, -A_T * ratio_T.clamp(1 - low, 1 + high))
         if self.entropy_coef:
             term_T = term_T - self.entropy_coef * entropy_T
         facts_T = ratio_T.detach()[used_T] if used_T.any() else ratio_T.new_ones(1)

@@ -3,33 +3,30 @@
 Knows tokens and text, but neither methods nor rewards.
 """
 
-import codecs
 import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import accumulate
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.decoders import DecodeStream
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies import sampler
-from coevolve.policies.packing import Example, divide_by_temperature, pack
+from coevolve.policies.packing import Example, divide_by_temperature, micro_batches, pack
 from coevolve.policies.qwen2 import Decoder, supports
 from coevolve.policies.sampler import Completion, Request
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
 RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}  # of a byte-level tokenizer's letters
 
 
 class Policy:
@@ -38,23 +35,18 @@ class Policy:
     def __init__(self, model: Any, tokenizer: Any, name: str = "shared"):
         """Wrap a model; raise ValueError when its logits are not just hidden states times output weights."""
         self.tokenizer, self.name = tokenizer, name
-        self._bytes: dict[int, bytes] = {}
-        self.replace(model)
-        self.source: str = self.plain_model.name_or_path  # where the starting weights came from
-        declared = self.plain_model.generation_config.eos_token_id
-        declared = declared if isinstance(declared, list) else [declared]
-        self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
-        if not self.end_ids:
-            raise ValueError("tokenizer: no end token is set (eos_token)")
-
-    def replace(self, model: Any) -> None:
-        """Speak with this model, of the same tokenizer, from now on (merged adapters, say)."""
         self.model = model.eval()
         self.plain_model = plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # without PEFT
         self.head_VH: Tensor = plain.get_output_embeddings().weight  # logits are hidden_TH @ head_VH.T
         rescaled = [field for field in RESCALED if getattr(plain.config, field, None) not in (None, 1.0)]
         if plain.get_output_embeddings().bias is not None or rescaled:
             raise ValueError(f"model {type(plain).__name__} adds a bias to its logits or rescales them {rescaled}")
+        self.source: str = plain.name_or_path  # where the starting weights came from
+        declared = plain.generation_config.eos_token_id
+        declared = declared if isinstance(declared, list) else [declared]
+        self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
+        if not self.end_ids:
+            raise ValueError("tokenizer: no end token is set (eos_token)")
 
     def active(self) -> AbstractContextManager[Any]:
         """Return the context in which the model computes what this policy is; several policies may share a model."""
@@ -146,12 +138,22 @@ class Policy:
             output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
         return output.last_hidden_state.flatten(0, 1)[packed.places_T], packed.targets_T
 
+    def passes(self, replies: Sequence[Reply], micro_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Yield micro-batches of replies: their indices, and what `states` returns for them."""
+        examples = [(reply.prompt_ids, reply.ids) for reply in replies]
+        for indices in micro_batches(examples, micro_tokens, self.shares_prompts):
+            yield indices, *self.states([examples[i] for i in indices])
+
     @torch.no_grad()
-    def logprobs(self, replies: Sequence[Reply]) -> Tensor:
+    def logprobs(self, replies: Sequence[Reply], micro_tokens: int = 16384) -> Tensor:
         """Return the log-probabilities (T,) of the replies' tokens at the temperatures they were sampled at."""
-        hidden_TH, targets_T = self.states([(reply.prompt_ids, reply.ids) for reply in replies])
-        hidden_TH, temperature = divide_by_temperature(hidden_TH, replies)
-        return selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature)
+        found: dict[int, Tensor] = {}
+        for indices, hidden_TH, targets_T in self.passes(replies, micro_tokens):
+            batch = [replies[i] for i in indices]
+            hidden_TH, temperature = divide_by_temperature(hidden_TH, batch)
+            logprobs_T = selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature)
+            found |= zip(indices, logprobs_T.split([len(reply.ids) for reply in batch]), strict=True)
+        return torch.cat([found[i] for i in range(len(replies))])
 
     @property
     def shares_prompts(self) -> bool:
@@ -176,18 +178,6 @@ class Policy:
 
     def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
         """Return how many characters of `text` are settled after each id; after the last one, all of them."""
-        stream = codecs.getincrementaldecoder("utf-8")("replace")
-        parts = [stream.decode(self._spelling(token), i == len(ids) - 1) for i, token in enumerate(ids)]
-        if "".join(parts) == text:
-            return tuple(accumulate(map(len, parts)))
-        # Not a byte-level tokenizer: how far does each decoded prefix agree with the whole?
-        agreed = [len(commonprefix([self._decode(ids[: i + 1]), text])) for i in range(len(ids))]
-        return tuple(accumulate(reversed(agreed), min))[::-1]
-
-    def _spelling(self, token: int) -> bytes:
-        """Return the bytes a byte-level tokenizer writes for a token; none for special and unknown ones."""
-        if token not in self._bytes:
-            letters = "".join(filter(None, self.tokenizer.convert_ids_to_tokens([token], skip_special_tokens=True)))
-            known = all(letter in BYTE_OF for letter in letters)
-            self._bytes[token] = bytes(BYTE_OF[letter] for letter in letters) if known else letters.encode()
-        return self._bytes[token]
+        stream, tokenizer = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
+        settled = list(accumulate(len(stream.step(tokenizer, token) or "") for token in ids))
+        return (*settled[:-1], len(text)) if settled else ()

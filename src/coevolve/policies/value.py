@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from coevolve.credit import token_rewards
 from coevolve.policies.causal import Policy
-from coevolve.policies.packing import micro_batches
 from coevolve.types import Sample
 
 MEMORY = 0.9  # what is left of a step's weight one step later
@@ -40,14 +39,11 @@ class ValueHead(nn.Module):
         found: dict[int, list[float]] = {}
         self.moment_HH *= MEMORY
         self.target_H *= MEMORY
-        spoken = [sample for sample in samples if sample.reply.ids]
-        examples = [(sample.reply.prompt_ids, sample.reply.ids) for sample in spoken]
-        for indices in micro_batches(examples, micro_tokens, self.policy.shares_prompts):
-            batch = [spoken[i] for i in indices]
-            hidden_TH, _ = self.policy.states([examples[i] for i in indices])
+        for indices, hidden_TH, _ in self.policy.passes([sample.reply for sample in samples], micro_tokens):
+            batch = [samples[i] for i in indices]
             state_TH = nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
             values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
-            found |= {id(sample): values_T.tolist() for sample, values_T in zip(batch, values, strict=True)}
+            found |= {i: values_T.tolist() for i, values_T in zip(indices, values, strict=True)}
             rewards = [reward for sample in batch for reward in token_rewards(sample)]
             paid = {t: reward for t, reward in enumerate(rewards) if reward is not None}
             known_TH = state_TH[list(paid)]
@@ -55,4 +51,4 @@ class ValueHead(nn.Module):
             self.target_H += known_TH.T @ state_TH.new_tensor(list(paid.values()))
         ridge_HH = RIDGE * torch.eye(len(self.weight_H)).to(self.moment_HH)
         self.weight_H = torch.linalg.solve(self.moment_HH + ridge_HH, self.target_H)
-        return [found.get(id(sample), []) for sample in samples]
+        return [found[i] for i in range(len(samples))]

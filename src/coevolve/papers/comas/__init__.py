@@ -1,5 +1,3 @@
 """CoMAS, co-evolving multi-agent systems: agents discuss, and a scorer decides between solver and evaluator."""
 
-from coevolve.papers.comas.method import CoMAS
-
-__all__ = ["CoMAS"]
+from coevolve.papers.comas.method import CoMAS as CoMAS

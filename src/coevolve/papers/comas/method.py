@@ -22,6 +22,7 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
 from coevolve.worlds import World
 
 BLOCK = re.compile(r"<(/?(?:question|solution|evaluation)>)")
+Replies = list[list[Reply]]  # to each solution
 MARK = re.compile(r"</?(?:score|judgment)>")
 
 
@@ -50,10 +51,6 @@ class Table1(Method):
         """The training questions with their domains."""
         return self.world.training()
 
-    def read_answer(self, text: str) -> str | None:
-        r"""What a solution answers: the content of the last \boxed{...}."""
-        return boxed(text)
-
 
 @dataclass(kw_only=True)
 class Discussion(Table1):
@@ -70,6 +67,8 @@ class Discussion(Table1):
 @dataclass(kw_only=True)
 class CoMAS(Discussion):
     """Co-evolving multi-agent systems. The defaults are the paper's numbers; each ablation is an argument."""
+
+    PAPER: ClassVar[Mapping[str, Any]] = {"length_norm": "token_sum"}  # Eq. 11; ours is the frameworks' mean
 
     estimator: str = "reinforce_pp"  # or reinforce_pp_by_role: a buffer per interaction type
     rounds_per_agent: PositiveInt = 2  # m = 2 l solution rounds (section 4.1.1)
@@ -117,22 +116,16 @@ class CoMAS(Discussion):
         """Have any agent play a role: u_k ~ Uniform(U), oneself not excluded."""
         return role(policy=rng.choice(self.policies), **fields)
 
-    def evaluate(
-        self, rng: Random, q: str, seen: Sequence[str], solutions: Sequence[Reply]
-    ) -> Dialogue[list[list[Reply]]]:
+    def evaluate(self, rng: Random, q: str, seen: list[str], solutions: list[Reply]) -> Dialogue[Replies]:
         """Return n evaluations per solution, written without sight of each other (Eq. 4)."""
-        if not self.n:
-            return [[] for _ in solutions]
         replies = yield [
             self.ask(rng, self.evaluation, problem=q, discussion=h, solution=quoted(s))
             for h, s in zip(seen, solutions, strict=True)
             for _ in range(self.n)
         ]
-        return [replies[i : i + self.n] for i in range(0, len(replies), self.n)]
+        return [replies[i * self.n : (i + 1) * self.n] for i in range(len(solutions))]
 
-    def score(
-        self, rng: Random, q: str, solutions: Sequence[Reply], evaluations: Sequence[list[Reply]]
-    ) -> Dialogue[list[list[Reply]]]:
+    def score(self, rng: Random, q: str, solutions: list[Reply], evaluations: Replies) -> Dialogue[Replies]:
         """Return one scoring per evaluation, or per solution without evaluations; none without scoring (Eq. 5)."""
         if self.without == "scoring":
             return [[] for _ in solutions]

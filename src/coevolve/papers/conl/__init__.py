@@ -1,5 +1,3 @@
 """CoNL, conversation for non-verifiable learning: personas propose, rank and criticise, revise, and rank again."""
 
-from coevolve.papers.conl.method import CoNL
-
-__all__ = ["CoNL"]
+from coevolve.papers.conl.method import CoNL as CoNL

@@ -16,7 +16,7 @@ from coevolve import prompts
 from coevolve.driver import Engine
 from coevolve.method import Method, training
 from coevolve.papers.conl import observed, reading, rewards
-from coevolve.papers.conl.reading import Critique, Ranking
+from coevolve.papers.conl.reading import Critique, Ranking, Rankings
 from coevolve.parse import answer_line, filled, tag
 from coevolve.prompts import blocks
 from coevolve.record import Recorder
@@ -33,21 +33,13 @@ class Conversation:
     """Four rounds as they were said and read; lists have an entry per agent."""
 
     question: str
-    proposals: list[Reply]
-    reviews: list[Reply]
-    revisions: list[Reply]
-    verdicts: list[Reply]
-    initial: list[Ranking]
+    rounds: list[list[Reply]]  # proposals, reviews, revisions and verdicts
+    initial: Rankings
     critiques: list[list[Critique]]  # by who wrote them
-    final: list[Ranking]
+    final: Rankings
     before: list[float]  # V_init
     after: list[float]  # V_final
     revised: list[str]  # the solutions that the final rankings were about
-
-    @property
-    def rounds(self) -> list[list[Reply]]:
-        """Everything the agents said, round by round."""
-        return [self.proposals, self.reviews, self.revisions, self.verdicts]
 
 
 @dataclass(kw_only=True)
@@ -55,12 +47,19 @@ class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
 
     paper: ClassVar[str] = "conl"
+    gates: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
-    # where our default is another: Appendix G, section 4.1, section 3.2
-    PAPER: ClassVar[dict[str, Any]] = {"estimator": "gae", "test_time": True, "prior_variance": float("inf")}
+    # where our default is another
+    PAPER: ClassVar[dict[str, Any]] = {
+        "estimator": "gae",  # Appendix G
+        "test_time": True,  # section 4.1
+        "prior_variance": float("inf"),  # section 3.2
+        "own_votes": True,  # round 3 evaluates all solutions anew (section 3.1)
+        "revision_reads": "all",  # section 3.1; Algorithm 1, line 10
+    }
 
     agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
     w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
@@ -86,7 +85,8 @@ class CoNL(Method):
         self.verdict = self.role("verdict", temperature=self.judge_temperature)
         self.compress_solution = self.role("compress_solution")
         self.compress_critique = self.role("compress_critique")
-        self.solver = replace(self.proposal, prompt=self.proposal.prompt.replace("{persona}", self.personas[0]))
+        plain = self.proposal if self.prompt == "compact" else self.role("plain", "proposal")  # Appendix E: no persona
+        self.solver = replace(plain, prompt=plain.prompt.replace("{persona}", self.personas[0]))
 
     def episode(self, rng: Random) -> Episode:
         """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
@@ -115,16 +115,13 @@ class CoNL(Method):
         shown = yield from self.remember(self.compress_solution, "solution", revised)
         verdicts, last = yield from self.rank(self.verdict, "final_ranking", question, shown)  # 11
         before, after = self.scores(first), self.scores(last)  # 13-14
-        return Conversation(
-            question, proposals, reviews, revisions, verdicts, first, critiques, last, before, after, revised
-        )
+        rounds = [proposals, reviews, revisions, verdicts]
+        return Conversation(question, rounds, first, critiques, last, before, after, revised)
 
-    def rank(
-        self, role: Role, name: str, question: str, shown: Sequence[str]
-    ) -> Dialogue[tuple[list[Reply], list[Ranking]]]:
+    def rank(self, role: Role, name: str, question: str, shown: list[str]) -> Dialogue[tuple[list[Reply], Rankings]]:
         """Ask everybody for a ranking, all at once or (not blind) in turn; return replies and readable votes."""
         replies: list[Reply] = []
-        votes: list[Ranking] = []
+        votes: Rankings = []
         own = self.own_votes or self.agents == 2  # of two, the only pair includes oneself
         everybody = list(enumerate(self.personas))
         for speakers in [everybody] if self.blind else [[agent] for agent in everybody]:
@@ -144,47 +141,38 @@ class CoNL(Method):
         """The memory buffer (section 4.1): return texts as others will read them, long ones in a condensed version."""
         long = [i for i, text in enumerate(texts) if self.memory and len(text) > self.memory]
         kept = list(texts)
-        if long:
-            replies = yield [compress(**{field: quoted(texts[i])}) for i in long]
-            for i, reply in zip(long, replies, strict=True):
-                kept[i] = condensed(texts[i], reply.text)
+        replies = yield [compress(**{field: quoted(texts[i])}) for i in long]
+        for i, reply in zip(long, replies, strict=True):
+            kept[i] = condensed(texts[i], reply.text)
         return [quoted(text) for text in kept]
 
     def scores(self, votes: Sequence[Ranking]) -> list[float]:
         """The agents' Bradley-Terry qualities by everybody's votes (lines 13 and 14)."""
-        comparisons = [vote for ranking in votes for vote in ranking.comparisons]
-        return rewards.bradley_terry(comparisons, self.agents, self.prior_variance)
+        return rewards.bradley_terry([vote for ranking in votes for vote in ranking], self.agents, self.prior_variance)
 
     def agreement(self, talk: Conversation) -> list[float | None]:
         """How far each agent's final votes agree with the majority (line 19)."""
-        votes = [ranking.comparisons for ranking in talk.final]
-        return [rewards.majority_alignment(mine, votes, self.leave_one_out) for mine in votes]
+        return [rewards.majority_alignment(mine, talk.final, self.leave_one_out) for mine in talk.final]
 
     def paid(self, talk: Conversation) -> list[Sample]:
         """Lines 16 to 20 and Table 1: each segment with its reward; None masks a segment."""
-        samples, siblings = [], talk.proposals[0].siblings
+        samples: list[Sample] = []
         agreement = self.agreement(talk)
-        for i in range(self.agents):
+        for i, (proposal, review, revision, verdict) in enumerate(zip(*talk.rounds, strict=True)):
             solution = _times(self.w_solution, talk.after[i])  # 17
             gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
             diagnostic = _times(self.w_diagnostic, gain)  # 18
             consensus = _times(self.w_consensus, agreement[i])  # 19
-            review, critiques = talk.reviews[i], tuple(critique.span for critique in talk.critiques[i])
+            critiques = tuple(critique.span for critique in talk.critiques[i])
+            spans = {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques}
+            reviewed = {"initial_ranking": None, "critique": diagnostic if critiques else None}
             samples += [
-                talk.proposals[i].earns({"initial_solution": solution}, siblings),
-                review.earns(
-                    {"initial_ranking": None, "critique": diagnostic if critiques else None},
-                    siblings,
-                    {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques},
-                ),
-                _segment(talk.revisions[i], "revised_solution", solution),
-                _segment(talk.verdicts[i], "final_ranking", consensus, self.pay_thought),
+                proposal.earns({"initial_solution": solution}, proposal.siblings),
+                review.earns(reviewed, review.siblings, spans),
+                _segment(revision, "revised_solution", solution),
+                _segment(verdict, "final_ranking", consensus, self.pay_thought),
             ]
         return samples
-
-    def read_answer(self, text: str) -> str | None:
-        """What a solution answers: what follows `ANSWER:` on the last such line."""
-        return answer_line(text)
 
     @cached_property
     def questions(self) -> list[str]:
@@ -212,12 +200,10 @@ class CoNL(Method):
         return replace(role, prompt="\n".join(self._changed.get(line, line) for line in role.prompt.split("\n")))
 
     def after_run(self, engine: Engine, key: tuple[int, ...], log: Recorder) -> dict[str, Any]:
-        """Discuss test items with the trained policy; conversations.jsonl and the summary hold the paper's measures."""
-        if not self.examined:
-            return {}
-        conversations = observed.examine(self, engine, self.examined, key)
-        log.rows("conversations", conversations)
-        return {"conversations": observed.totals(conversations)} if conversations else {}
+        """Discuss test items with the trained policy; conversations.jsonl holds the paper's measures of each."""
+        if self.examined:
+            log.rows("conversations", observed.examine(self, engine, self.examined, key))
+        return {}
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """The oracle's view of the conversation, its scores, and the null level of the diagnostic reward."""
@@ -245,8 +231,8 @@ def condensed(original: str, summary: str) -> str:
 
 def spoken(agent: int, name: str, votes: Ranking) -> str:
     """How a ranking is shown to those who speak later (the ablation without blind ranking)."""
-    lines = [f"Agent {a} > Agent {b}" for a, b, weight in votes.comparisons if weight == 1]
-    lines += [f"Agent {a} = Agent {b}" for a, b, weight in votes.comparisons if weight != 1 and a < b]
+    lines = [f"Agent {a} > Agent {b}" for a, b, weight in votes if weight == 1]
+    lines += [f"Agent {a} = Agent {b}" for a, b, weight in votes if weight != 1 and a < b]
     return "\n".join([f"Agent {agent}<{name}>", *lines, f"</{name}>"])
 
 

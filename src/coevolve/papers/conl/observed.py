@@ -3,13 +3,12 @@
 Pure functions of final scores and of who was right; `examine` plays conversations on test items to get them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coevolve.driver import Engine, play
 from coevolve.papers.conl import rewards
-from coevolve.papers.conl.reading import span
 from coevolve.parse import answer_line
 from coevolve.shares import mean
 from coevolve.worlds import World
@@ -17,9 +16,8 @@ from coevolve.worlds import World
 if TYPE_CHECKING:
     from coevolve.papers.conl.method import CoNL, Conversation
 
-COUNTS = ("wrong_before", "fixed", "right_before", "harmed")
-ANSWERED = ("answers_before", "answers_after", "scores_before", "scores_after")
-FIELDS = (*ANSWERED, "pass_1", "pass_k", "rank_rho", *COUNTS, "r_meta", "r_diag", "r_diag_null")
+Verdicts = Sequence[bool | None]  # of the agents' answers; None: unscored
+MEASURES = ("pass_1", "pass_k", "rank_rho", "wrong_before", "fixed", "right_before", "harmed")
 
 
 def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
@@ -34,9 +32,7 @@ def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
     return float(spearmanr(scores, right).statistic)
 
 
-def measures(
-    scores: Sequence[float], before: Sequence[bool | None], after: Sequence[bool | None]
-) -> dict[str, float | None]:
+def measures(scores: Sequence[float], before: Verdicts, after: Verdicts) -> dict[str, float | None]:
     """All measures of one conversation; `before` and `after` say which agents were right in rounds 0 and 2.
 
     All are None where a single answer could not be scored. Corrections and harm (Table 4) come as counts over the
@@ -44,7 +40,7 @@ def measures(
     """
     pairs = [(b, a) for b, a in zip(before, after, strict=True) if b is not None and a is not None]
     if len(pairs) < len(after):
-        return dict.fromkeys(("pass_1", "pass_k", "rank_rho", *COUNTS))
+        return dict.fromkeys(MEASURES)
     right = [a for _, a in pairs]
     return {
         "pass_1": float(right[scores.index(max(scores))]),  # of equal scores the first counts
@@ -57,32 +53,12 @@ def measures(
     }
 
 
-def totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Pass@1, Pass@K, mean Rank-rho, correction and harm rate over conversations, with what each is a share of.
-
-    Conversations without a Rank-rho are counted (`rho_undefined`), not averaged; those with an answer that could not
-    be scored count in no measure. A rate of nothing is None.
-    """
-    rows = [row for row in rows if row["pass_1"] is not None]
-    total = {name: sum(row[name] for row in rows) for name in COUNTS}
-    return {
-        "n": len(rows),
-        "pass_1": mean([row["pass_1"] for row in rows]),
-        "pass_k": mean([row["pass_k"] for row in rows]),
-        "rank_rho": mean([row["rank_rho"] for row in rows]),
-        "rho_undefined": [row["rank_rho"] for row in rows].count(None),
-        "correction": total["fixed"] / total["wrong_before"] if total["wrong_before"] else None,
-        "harm": total["harmed"] / total["right_before"] if total["right_before"] else None,
-        **total,
-    }
-
-
 def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
     """Return the facts of one conversation, see `Method.observe`.
 
     `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
     """
-    answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.proposals], talk.revised)]
+    answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.rounds[0]], talk.revised)]
     before, after = ([world.right(talk.question, answer) for answer in given] for given in answers)
     targets = [[critique.target for critique in written] for written in talk.critiques]
     coin = Random(f"null {talk.question} {talk.before} {talk.after}")
@@ -104,23 +80,20 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
         "r_diag": mean([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
         "r_diag_null": mean([rewards.expected_diagnostic(to, *null) for to in targets]),
         "critiques": mean([len(to) for to in targets]),
-        "votes": mean([len(ranking.comparisons) for ranking in talk.final]),
-        "dropped_lines": mean([ranking.dropped for ranking in (*talk.initial, *talk.final)]),
-        "unrevised": mean([not span(reply.text, "revised_solution") for reply in talk.revisions]),
+        "votes": mean([len(ranking) for ranking in talk.final]),
         "tokens_turn": mean([len(reply.ids) for said in talk.rounds for reply in said]),
     }
 
 
 def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """Let the method discuss `per_family` test items of each family it trains on; return the measures of each item.
+    """Let the method discuss `per_family` test items of each family it trains on; return the facts of each item.
 
-    Nothing is trained on: only the facts of the episodes are kept.
+    Nothing is trained on.
     """
     items = method.world.items("test", per_family, method.families)
     outcomes = play([method.discuss(item.question) for item in items], engine, key)
     rows = []
     for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
-        facts = method.observe(outcome, method.world)
-        head = {"item": number, "family": item.family, "level": item.level, "question": item.question}
-        rows.append(head | {name: facts[name] for name in FIELDS})
+        head = {"item": number, "family": item.family, "level": item.level}
+        rows.append(head | method.observe(outcome, method.world))
     return rows

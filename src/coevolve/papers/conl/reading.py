@@ -1,6 +1,6 @@
 """CoNL's reply forms: pairwise rankings and critiques with their targets, as values and as character ranges.
 
-Total and linear like `parse`: no text makes them raise, and what cannot be read is dropped and counted.
+Total and linear like `parse`: no text makes them raise, and what cannot be read is dropped.
 Knows neither what a vote is worth nor what a critique earns.
 """
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from coevolve.parse import filled, matched, only
 
 Comparison = tuple[int, int, float]  # winner, loser, how much of a win: 1.0, or 0.5 each way for a tie
+Ranking = list[Comparison]  # an agent's readable votes, one per pair
+Rankings = list[Ranking]  # by who gave them
 Span = tuple[int, int]  # first character and the one after the last
 
 MARKER = r"(?:(?:[-*•]|[0-9]{1,3}[.)])[ \t]+)?"  # of a list; harmless and usual
@@ -18,14 +20,6 @@ NUMBER, RELATION = re.compile(AGENT), re.compile("[<>=]")
 CHAIN = re.compile(rf"{MARKER}{AGENT}(?:[ \t]*[<>=][ \t]*{AGENT})+")
 OPENING = re.compile(f'<critique target="{AGENT}">')
 CRITIQUE = re.compile(r"<critique(?:[ \t\n][^<>]*)?>|</critique>")
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """An agent's readable votes, one per pair; `dropped` counts the lines that added none."""
-
-    comparisons: tuple[Comparison, ...] = ()
-    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,19 +48,15 @@ def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ran
     `author`'s votes on its own solution are left out (None: they count). Without exactly one pair of tags
     there are no votes. Comparisons come in order of appearance.
     """
-    lines = [line for line in map(str.strip, only(text, name).split("\n")) if line]
-    claims: dict[Span, set[str]] = {}  # ordered pair of agents: everything that is said about it
-    first: dict[Span, int] = {}  # and the line where it is said first
-    for number, line in enumerate(lines):
-        for a, mark, b in _votes(line, agents):
+    claims: dict[tuple[int, int], set[str]] = {}  # ordered pair of agents: everything that is said about it
+    for line in only(text, name).split("\n"):
+        for a, mark, b in _votes(line.strip(), agents):
             if author in (a, b):
                 continue
             pair, said = ((a, b), mark) if a < b else ((b, a), {"<": ">", ">": "<"}.get(mark, mark))
             claims.setdefault(pair, set()).add(said)
-            first.setdefault(pair, number)
     sure = {pair: next(iter(said)) for pair, said in claims.items() if len(said) == 1}
-    votes = [vote for pair, said in sure.items() for vote in _comparisons(*pair, said)]
-    return Ranking(tuple(votes), len(lines) - len({first[pair] for pair in sure}))
+    return [vote for pair, said in sure.items() for vote in _comparisons(*pair, said)]
 
 
 def critiques(text: str, agents: int, author: int | None = None) -> list[Critique]:

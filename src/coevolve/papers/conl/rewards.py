@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from coevolve.papers.conl.reading import Comparison
+from coevolve.papers.conl.reading import Comparison, Ranking
 
 TOLERANCE = 1e-12  # of theta
 
@@ -66,9 +66,7 @@ def expected_diagnostic(targets: Collection[int], before: Sequence[float], after
     return sum(abs(after[k] - before[k]) for k in targets) / 2
 
 
-def majority_alignment(
-    mine: Sequence[Comparison], everyone: Sequence[Sequence[Comparison]], leave_one_out: bool = False
-) -> float | None:
+def majority_alignment(mine: Ranking, everyone: Sequence[Ranking], leave_one_out: bool = False) -> float | None:
     """Return r_meta: the share of one's votes that the majority of `everyone` (oneself included) shares.
 
     Ties ('=') are no votes, and a pair on which the votes are split evenly has no majority: both leave the mean.

@@ -1,5 +1,3 @@
 """MAE, Multi-Agent Evolve: one model proposes questions, solves them and judges both."""
 
-from coevolve.papers.mae.method import MAE
-
-__all__ = ["MAE"]
+from coevolve.papers.mae.method import MAE as MAE

@@ -3,7 +3,7 @@
 Straight-line text code: reads replies, never tokens; which engine answers is not its business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -44,7 +44,6 @@ class Played:
     reference: str | None
     assessment: Assessment
     accepted: bool
-    r_proposer: float
     solved: list[Pair]
     scores: list[float | None]  # the Judge's score of each solution
 
@@ -54,6 +53,7 @@ class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper: ClassVar[str] = "mae"
+    gates: ClassVar[Mapping[str, str]] = {"quality filter": "accepted", "format of proposals": "parsed"}
 
     setting: Annotated[str, (*SETTINGS,)] = "half"  # zero, no, half or with reference (section 5)
     attempts: PositiveInt = 5  # N_sample of the difficulty reward (Table 3)
@@ -85,7 +85,7 @@ class MAE(Method):
         question, accepted = assessment.question, self.accepts(assessment)
         if question is not None and accepted and not self.world.held_out(question):
             D.add(question)  # 12-14
-        r_proposer = self.proposer_reward(proposal, assessment)  # 15
+        samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15
 
         questions = [D.sample(rng) for _ in range(self.solves)]  # 16
         replies = yield [self.solver(question=q) for q in questions]  # 17
@@ -95,13 +95,12 @@ class MAE(Method):
                 P.add((q, answer))  # 18
         scores = yield from self.score(solved)  # 19
         drawn = [P.sample(rng) for _ in range(self.solves) if len(P)]  # 20
-        judgements = (yield [self.judge_answer(question=q, answer=a) for q, a in drawn]) if drawn else []  # 21
+        judgements = yield [self.judge_answer(question=q, answer=a) for q, a in drawn]  # 21
 
-        samples = [proposal.earns(r_proposer)]  # 22: what each role earned
-        samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]
+        samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]  # 22
         if self.format_reward and not self.judge_model:  # the Judge is paid for its format alone
             samples += [reply.earns(format_reward(reply.text, "score")) for reply in judgements]
-        played = Played(reference, assessment, accepted, r_proposer, solved, scores)
+        played = Played(reference, assessment, accepted, solved, scores)
         earned = [sample for sample in samples if sample.role in self.train]
         return Outcome(earned, {"questions": D.added, "pairs": P.added}, played)
 
@@ -118,9 +117,8 @@ class MAE(Method):
 
     def score(self, pairs: Sequence[Pair]) -> Dialogue[list[float | None]]:
         """Return the Judge's score of each answer: None where it is unreadable, 0.0 where there is no answer."""
-        asked: list[Any] = [self.scorer(question=q, answer=answer) for q, answer in pairs if answer is not None]
-        verdicts = iter((yield asked) if asked else [])  # an episode may not yield an empty list
-        return [0.0 if answer is None else judge_score(next(verdicts).text) for _, answer in pairs]
+        verdicts = iter((yield [self.scorer(question=q, answer=a) for q, a in pairs if a is not None]))
+        return [0.0 if a is None else judge_score(next(verdicts).text) for _, a in pairs]
 
     def accepts(self, assessment: Assessment) -> bool:
         """Whether a proposal parses and is good enough for the question pool (line 12)."""
@@ -166,7 +164,6 @@ class MAE(Method):
         return {
             **_observed_proposal(played.assessment, world),
             "accepted": float(played.accepted),
-            "reward_proposer": played.r_proposer,
             "proposal": played.assessment.question,
             "reference": played.reference,
             "answered": len(answered) / len(played.solved),

@@ -1,5 +1,3 @@
 """SAGE: Challenger, Planner, Solver and Critic around a verifier that decides what is right."""
 
-from coevolve.papers.sage.method import SAGE
-
-__all__ = ["SAGE"]
+from coevolve.papers.sage.method import SAGE as SAGE

@@ -64,7 +64,6 @@ class Played:
     reference: str
     proposal: Reply
     challenge: Challenge
-    r_challenger: float
     drawn: list[tuple[str, str, str]]
     plans: list[Plan | None]  # None: a run without planning
     replies: list[Reply]
@@ -77,6 +76,11 @@ class SAGE(Method):
     """Self-evolving agents for generalised reasoning. The defaults are the paper's numbers; ablations are arguments."""
 
     paper: ClassVar[str] = "sage"
+    gates: ClassVar[Mapping[str, str]] = {
+        "quality gate": "accepted",
+        "verifier check": "verifier_valid",
+        "plan gate": "plan_used",
+    }
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
 
@@ -116,7 +120,7 @@ class SAGE(Method):
         question = challenge.question
         if question is not None and challenge.accepted and not self.world.held_out(question):
             D.add(challenge.task)  # 10
-        r_challenger = self.challenger_reward(proposal, challenge)  # 10-13
+        samples = [proposal.earns(self.challenger_reward(proposal, challenge))]  # 10-13
 
         drawn = [D.sample(rng) for _ in range(self.solves)]  # 15
         plans = yield from self.plan([question for question, *_ in drawn])  # 15-16
@@ -124,7 +128,6 @@ class SAGE(Method):
         correct = [self.verify(task, reply) for task, reply in zip(drawn, replies, strict=True)]  # 22
         judged = [*challenge.judged, *(plan.verdict for plan in plans if plan and plan.verdict)]
 
-        samples = [proposal.earns(r_challenger)]  # 26: what each role earned
         samples += [plan.reply.earns(self.planner_reward(plan)) for plan in plans if plan]  # 23
         samples += [
             reply.earns(self.solver_reward(reply, task, plan, s_gt))
@@ -132,8 +135,8 @@ class SAGE(Method):
             if s_gt is not None  # what the verifier could not score is not trained on
         ]  # 24
         samples += [reply.earns(self._format(reply, "score")) for reply in judged]  # 25, equation 13
-        played = Played(reference, proposal, challenge, r_challenger, drawn, plans, replies, correct, judged)
-        earned = [sample for sample in samples if sample.role in self.train]
+        played = Played(reference, proposal, challenge, drawn, plans, replies, correct, judged)
+        earned = [sample for sample in samples if sample.role in self.train]  # 26
         return Outcome(earned, {"tasks": D.added}, played)
 
     def read_task(self, text: str) -> Task:
@@ -168,8 +171,7 @@ class SAGE(Method):
         replies = yield [self.planner(question=question) for question in questions]
         texts = [tag(reply.text, "plan") for reply in replies]
         pairs = zip(questions, texts, strict=True)
-        asked: list[Turn] = [self.critic_plan(question=q, plan=text) for q, text in pairs if text is not None]
-        verdicts = iter((yield asked) if asked else [])  # an episode may not yield an empty list
+        verdicts = iter((yield [self.critic_plan(question=q, plan=text) for q, text in pairs if text is not None]))
         plans: list[Plan | None] = []
         for reply, text in zip(replies, texts, strict=True):
             verdict = None if text is None else next(verdicts)
@@ -230,13 +232,12 @@ class SAGE(Method):
         return {"tasks": Pool(self.world.tasks())}
 
     def measure(self) -> dict[str, float | None]:
-        """What the oracle says about D: shares of ill-formed questions, unsound verifiers, code, and level 3."""
+        """What the oracle says about D: shares of ill-formed questions, unsound verifiers, and level 3."""
         items = self.pools["tasks"].items
         sound = [self.world.sound(*task) for task in items]
         return {
             **pool_levels(self.world, [question for question, *_ in items]),
             "pool_unsound": mean([not s for s in sound if s is not None]),
-            "pool_code": mean([kind == "code" for _, kind, _ in items]),
         }
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:

@@ -19,7 +19,6 @@ def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
     return {
         "accepted": float(played.challenge.accepted),
-        "reward_challenger": played.r_challenger,
         "proposal": played.challenge.question,
         "reference": played.reference,
         **_challenge(method, played.challenge, world),

@@ -1,5 +1,3 @@
 """SPICE, self-play in corpus environments: a Challenger with a document asks, a Reasoner without it answers."""
 
-from coevolve.papers.spice.method import SPICE
-
-__all__ = ["SPICE"]
+from coevolve.papers.spice.method import SPICE as SPICE

@@ -15,7 +15,7 @@ from coevolve.method import Method, training
 from coevolve.papers.spice import reading, rewards
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
 from coevolve.parse import boxed
-from coevolve.shares import mean
+from coevolve.shares import mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
@@ -36,7 +36,7 @@ class Form:
 
     form: str  # MCQ or free
     answer_type: str = ""  # of a free task; empty for multiple choice
-    readable: bool | None = None  # whether the choice could be read; None: nobody was asked
+    unreadable: bool | None = None  # whether the choice could not be read; None: nobody was asked
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class SPICE(Method):
     """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper: ClassVar[str] = "spice"
+    gates: ClassVar[Mapping[str, str]] = {"multiple choice": "mcq", "rules of validity": "valid"}
     seeded: ClassVar[bool] = False
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
@@ -108,9 +109,8 @@ class SPICE(Method):
         teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
         chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
         if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group; right ones earn 1, wrong ones 0
-            samples += [
-                reply.earns(float(right), reply.siblings) for reply, right in answers[chosen] if right is not None
-            ]
+            known = [(reply, right) for reply, right in answers[chosen] if right is not None]
+            samples += [reply.earns(float(right), reply.siblings) for reply, right in known]
         return Outcome(samples, trace=Played(document, form, attempts, tasks, answers, rates, chosen))
 
     def challenger_samples(self, taken: Sequence[Attempt], rates: Sequence[float | None]) -> list[Any]:
@@ -136,12 +136,12 @@ class SPICE(Method):
             return Form(MCQ)
         reply = yield self.select(document=document)
         chosen = reading.read_format(reply.text)
-        readable = chosen is not None
+        unreadable = chosen is None
         if chosen is None:
             chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
         if chosen[0] == MCQ and "mcq" in self.task_types:
-            return Form(MCQ, "", readable)
-        return Form(FREE, chosen[1] or "String", readable)  # what suits multiple choice holds names, not numbers
+            return Form(MCQ, "", unreadable)
+        return Form(FREE, chosen[1] or "String", unreadable)  # what suits multiple choice holds names, not numbers
 
     def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[Form, list[Attempt]]]:
         """Line 6: choose a form, then attempt tasks G at a time until one is valid or N is reached."""
@@ -171,8 +171,6 @@ class SPICE(Method):
         With `reuse` equal tasks are asked once and share their answers.
         """
         asked = list(dict.fromkeys(tasks)) if self.reuse else list(tasks)
-        if not asked:  # an episode may not yield an empty list
-            return []
         repeated = [task for task in asked for _ in range(self.group)]
         replies = yield [self.solver(question=task.text) for task in repeated]
         verdicts = self.verify([(task, boxed(reply.text)) for task, reply in zip(repeated, replies, strict=True)])
@@ -193,10 +191,6 @@ class SPICE(Method):
         """Whether a task is a validation or test question: it may measure a Challenger, never train a Reasoner."""
         asked = {text for text in (task.text, stem(task)) if self.world.valid(text) is not False}  # None: nobody knows
         return any(map(self.world.held_out, asked))
-
-    def read_answer(self, text: str) -> str | None:
-        r"""What the Reasoner answers: the content of the last \boxed{...}."""
-        return boxed(text)
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -224,12 +218,9 @@ class SPICE(Method):
         tasks, attempts, document = played.tasks, played.attempts, played.document
         faults = [task for _, task in attempts if isinstance(task, str)]
         verdicts = [correct for group in played.answers for _, correct in group]
-        facts: dict[str, Any] = {}
-        if played.form.readable is not None:
-            facts["format_unreadable"] = float(not played.form.readable)
-        if document is not None:
-            facts["mcq"] = float(played.form.form == MCQ)
-        facts |= {
+        facts: dict[str, Any] = {
+            "format_unreadable": number(played.form.unreadable),
+            "mcq": None if document is None else float(played.form.form == MCQ),
             "attempts": len(attempts),
             "valid": 1 - len(faults) / len(attempts),
             **{f"fault/{name}": faults.count(name) / len(attempts) for name in reading.FAULTS},

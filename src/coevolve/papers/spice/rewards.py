@@ -4,7 +4,6 @@
 """
 
 import math
-from collections.abc import Callable
 
 OPTIMUM = 0.25  # the variance of a task that is solved half the time
 TAU = 0.01  # sharpness of the Gaussian (Equation 5)
@@ -36,12 +35,8 @@ def uncertainty(p: float) -> float:
     return 1 - 2 * abs(p - 0.5)
 
 
-CHALLENGER: dict[str, Callable[[float], float]] = {  # Table 4, by the names of the ablation
-    "variance": gaussian,
-    "absolute_zero": one_minus,
-    "threshold": threshold,
-    "rzero": uncertainty,
-}
+# Table 4, by the names of the ablation.
+CHALLENGER = {"variance": gaussian, "absolute_zero": one_minus, "threshold": threshold, "rzero": uncertainty}
 
 
 def challenger_reward(kind: str, p: float | None, penalty: float = PENALTY) -> float:

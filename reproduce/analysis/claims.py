@@ -1,0 +1,216 @@
+"""The ledger: what each claim of the papers comes to here, by rule, with an interval and what could have been seen.
+
+A side of a claim is a list of strata, S seeds x I items each; strata weigh alike. The interval of a difference holds
+the seed noise of both sides and the noise of the items that they share. Loads no torch.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy
+from numpy.typing import NDArray
+
+from coevolve import alive, record
+from reproduce.analysis import standins, stats, tables
+
+CLAIMS = tomllib.loads((Path(__file__).parents[1] / "claims.toml").read_text(encoding="utf-8"))["claims"]
+AVERAGES = {  # of the papers' tables, by what a claim calls them
+    "all": ("Overall Avg.", "O Avg.", "Overall", "Average"),
+    "in_distribution": ("ID Avg.",),
+    "out_of_distribution": ("OOD Avg.",),
+}
+PARTS = 5  # a trend compares the last fifth of the steps with the first
+LEVEL, POWER = 0.95, 0.8
+Side = list[NDArray[np.float64]]  # of each stratum S seeds x I items
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A difference with its standard error and degrees of freedom; nan where seeds are too few to know."""
+
+    delta: float
+    error: float
+    freedom: float
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of no difference."""
+        return float(2 * scipy.stats.t.sf(abs(self.delta) / self.error, self.freedom)) if self.error > 0 else np.nan
+
+    def reach(self, power: float = 0.5) -> float:
+        """How far an effect has to be from 0 to be seen with this probability; at one half, half the interval."""
+        ask = scipy.stats.t.ppf((1 + LEVEL) / 2, self.freedom) + scipy.stats.t.ppf(power, self.freedom)
+        return float(ask * self.error)
+
+
+def difference(a: Side, b: Side | None, fixed: tuple[bool, bool] = (False, False)) -> Effect:
+    """Return side a less side b, or side a itself; `fixed` sides were not trained, so one seed is all there is."""
+    sides = [a] if b is None else [a, b]
+    means = [np.mean([part_SI.mean(axis=1) for part_SI in side], axis=0) for side in sides]
+    delta = float(means[0].mean() - (means[1].mean() if b is not None else 0.0))
+    trained = [mean_S for mean_S, still in zip(means, fixed, strict=False) if not still]
+    if any(len(mean_S) < 2 for mean_S in trained):
+        return Effect(delta, np.nan, np.nan)
+    noise = [mean_S.var(ddof=1) / len(mean_S) for mean_S in trained]
+    seeds = sum(noise)
+    freedom = seeds**2 / sum(v**2 / (len(m) - 1) for v, m in zip(noise, trained, strict=True)) if seeds else np.inf
+    pairs = [a_SI.mean(axis=0) - b_SI.mean(axis=0) for a_SI, b_SI in zip(a, b, strict=True)] if b else []
+    items = sum(gain_I.var(ddof=1) / len(gain_I) for gain_I in pairs if len(gain_I) > 1) / max(1, len(pairs)) ** 2
+    return Effect(delta, float(np.sqrt(seeds + items)), float(freedom))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Finished runs to weigh claims with."""
+
+    folder: Path
+    runs: Mapping[str, Sequence[int]]  # name: its seeds
+    crossed: pd.DataFrame | None = None  # of `crossplay.every_pair`, with the column seed
+
+    def summary(self, run: str, seed: int) -> dict[str, Any]:
+        """A run's summary.json."""
+        return json.loads((self.folder / f"{run}-s{seed}" / "summary.json").read_bytes())
+
+    def fixed(self, run: str) -> bool:
+        """Whether a run trains nothing, so that every seed of it is alike."""
+        return self.summary(run, self.runs[run][0])["steps"] == 0
+
+    def side(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
+        """What a claim's metric says about a run, in points where it is a share of answers."""
+        if claim["metric"] == "accuracy":
+            return self._accuracy(claim, run, setup)
+        if claim["metric"] == "cross_play":
+            return [self._crossed(claim["setup"])]
+        kind = "conversations" if claim["metric"] == "conversations" else "metrics"
+        frames = [record.read(self.folder / f"{run}-s{seed}", kind) for seed in self.runs[run]]
+        if kind == "conversations":
+            wanted = self._families(claim)
+            return [_column([_total(frame[frame["family"].isin(wanted)], claim["column"]) for frame in frames])]
+        return [_column([_course(frame[frame["step"] > 0], claim) for frame in frames])]
+
+    def _families(self, claim: Mapping[str, Any]) -> list[str]:
+        places = standins.layout(claim["paper"])
+        rows = claim["rows"]
+        if isinstance(rows, str):
+            rows = next(places.groups[name] for name in AVERAGES[rows] if name in places.groups)
+        return [family for row in rows for family in places.families[row]]
+
+    def _accuracy(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
+        frame = standins.scores(self.folder, self.runs, {run: run}, claim["paper"])
+        wanted = set(self._families(claim))
+        frame = frame[(frame["setup"] == setup) & frame["family"].isin(wanted)]
+        matrices = tables.accuracy_matrix(frame, run) if len(frame) else {}
+        return [100 * matrices[name].to_numpy() for name in sorted(matrices)]
+
+    def _crossed(self, kept: str) -> NDArray[np.float64]:
+        """Change in pass rate, of each seed, while one player is kept as it was at its first snapshot."""
+        still, moving = ("reasoner", "challenger") if kept == "fixed_reasoner" else ("challenger", "reasoner")
+        first = sorted(self.crossed[still].unique())[1]
+        mine = self.crossed[self.crossed[still] == first]
+        means = mine.pivot_table(index="seed", columns=moving, values="pass_rate")
+        return _column(100 * (means[means.columns.max()] - means[first]))
+
+
+def _column(values: Sequence[float]) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=float)[:, None]
+
+
+def _total(frame: pd.DataFrame, column: str) -> float:
+    """The mean of a column, or a ratio of sums such as tp / (tp + fp) in percent."""
+    top, slash, bottom = column.partition(" / ")
+    if not slash:
+        return float(frame[column].mean())
+    parts = [sum(frame[name].sum() for name in side.strip("()").split(" + ")) for side in (top, bottom)]
+    return 100 * parts[0] / parts[1] if parts[1] else np.nan
+
+
+def _course(frame: pd.DataFrame, claim: Mapping[str, Any]) -> float:
+    """A column at the end of training; of a trend how far it moved, of a peak how far it fell from its middle."""
+    column, scale = claim["column"], 100 if claim["column"] == "validation" else 1
+    known = frame.dropna(subset=[column]) if " / " not in column else frame
+    parts = [_total(known.iloc[chosen], column) for chosen in np.array_split(np.arange(len(known)), PARTS)]
+    if claim["kind"] == "trend":
+        middle = parts[PARTS // 2]
+        fallen = min(middle - parts[0], middle - parts[-1])
+        return scale * (fallen if claim["direction"] == "peak" else parts[-1] - parts[0])
+    if claim["kind"] == "ratio" and len(claim["arms"]) == 1:
+        return parts[-1] / _total(known.iloc[:1], column)
+    return scale * parts[-1]
+
+
+def weigh(ledger: Ledger, claims: Mapping[str, Mapping[str, Any]] = CLAIMS) -> pd.DataFrame:
+    """Return a row per claim: effect, interval, seeds, smallest effect, p (Holm within the paper) and verdict."""
+    frame = pd.DataFrame([{"claim": name} | _row(ledger, claim) for name, claim in claims.items()])
+    frame["p_holm"] = frame.groupby("paper")["p"].transform(lambda p: stats.holm(p))
+    said = frame["verdict"] == ""
+    clear = frame["p_holm"] < 1 - LEVEL
+    frame.loc[said, "verdict"] = np.where(
+        clear[said], np.where(frame["effect"][said] > 0, "found", "opposite"), "undecided"
+    )
+    return frame
+
+
+def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
+    """A claim and what the runs say about it; the verdict is left empty where it depends on the p of other claims."""
+    row = {name: claim.get(name, "") for name in ("paper", "where", "says", "kind")}
+    row |= {"paper_effect": claim.get("paper_effect", np.nan), "why": "", "seeds": ""}
+    row |= dict.fromkeys(("effect", "low", "high", "smallest", "p"), np.nan)
+    missing = [*claim.get("needs", ()), *(run for run in claim.get("arms", ()) if run not in ledger.runs)]
+    if "cannot" in claim or missing:
+        said = "cannot be tested here" if "cannot" in claim else "not run"
+        return row | {"verdict": said, "why": claim.get("cannot") or f"needs {', '.join(missing)}"}
+    arms = claim["arms"]
+    row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in arms)
+    effect = _effect(ledger, claim)
+    if effect is None:
+        return row | {"verdict": "not run", "why": f"the runs did not play {claim['setup']}"}
+    row |= {"effect": effect.delta, "p": effect.p}
+    if idle := _idle(ledger, claim):
+        return row | {"verdict": "idle", "why": idle, "p": np.nan}
+    if np.isnan(effect.error):
+        return row | {"verdict": "one seed"}
+    limits = {"low": effect.delta - effect.reach(), "high": effect.delta + effect.reach()}
+    if claim["kind"] == "ratio":  # a size is found where the interval holds the printed one
+        held = limits["low"] <= claim["paper_effect"] <= limits["high"]
+        return row | limits | {"verdict": "found" if held else "opposite", "p": np.nan}
+    return row | limits | {"smallest": effect.reach(POWER), "verdict": ""}
+
+
+def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
+    """A claim's effect, positive where the paper's is; of an order the least of its steps.
+
+    None when an arm was not scored in the claim's set-up.
+    """
+    arms, setups = claim["arms"], claim.get("setup", "vanilla")
+    setups = setups if isinstance(setups, list) else [setups] * len(arms)
+    setups = ["vanilla" if setup == "greedy" else setup for setup in setups]
+    sides = [ledger.side(claim, run, setup) for run, setup in zip(arms, setups, strict=True)]
+    if not all(sides):
+        return None
+    fixed = [ledger.fixed(run) for run in arms]
+    if claim["kind"] == "ratio" and len(sides) == 2:
+        sides = [[sides[0][0].mean(axis=1, keepdims=True) / sides[1][0].mean()]]
+    pairs = list(zip(sides, sides[1:], strict=False)) or [(sides[0], None)]
+    found = [
+        difference(a, b, (still, other))
+        for (a, b), still, other in zip(pairs, fixed, [*fixed[1:], False], strict=False)
+    ]
+    least = min(found, key=lambda effect: effect.delta)
+    turn = -1 if claim.get("direction") == "down" and claim["kind"] != "ratio" else 1
+    return Effect(turn * least.delta, least.error, least.freedom)
+
+
+def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
+    """Why a claim about a mechanism says nothing: it hardly ever acted; empty when it did."""
+    name, run = claim.get("mechanism"), claim["arms"][0]
+    if not name:
+        return ""
+    shares = [ledger.summary(run, seed)["acted"].get(name, 0.0) for seed in ledger.runs[run]]
+    share = sum(shares) / len(shares)
+    return f"{name} acted in {share:.0%} of the steps of {run}" if share < alive.LEAST else ""

@@ -1,0 +1,52 @@
+"""Which mechanisms acted, by hand; a run says so in its summary and its last lines."""
+
+import json
+
+import pytest
+
+from coevolve import __main__, alive, config, loop
+
+ROWS = [
+    {"step": 0, "validation": 0.5},
+    {"step": 1, "spread/solver": 0.5, "spread/judge": 0.0, "accepted": 0.5, "parsed": 1.0, "reward/solver": 0.2},
+    {"step": 2, "spread/solver": 0.0, "spread/judge": 0.0, "accepted": 1.0, "parsed": 1.0, "reward/solver": 0.4},
+    {"step": 3, "spread/solver": 0.1, "spread/judge": 0.0, "parsed": 0.0, "reward/solver": 0.9, "validation": 0.25},
+]
+
+
+def test_spreads_are_of_rewards_and_of_known_ones() -> None:
+    earned = [("reward/a/x", 1.0), ("reward/a/x", 0.0), ("reward/a/x", None), ("length/a", 7), ("reward/b", 2.0)]
+    assert alive.spreads(earned) == {"spread/a/x": 0.5, "spread/b": 0.0}
+
+
+def test_a_reward_acts_where_it_varies_and_a_gate_where_it_splits() -> None:
+    shares = alive.acted(ROWS, {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"})
+    assert shares == {"reward of solver": 2 / 3, "reward of judge": 0.0, "quality filter": 0.5, "format": 0.0}
+    assert [alive.silent(row) for row in ROWS] == [True, False, True, False]
+
+
+def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
+    shares = {"reward of judge": 0.0, "quality filter": 0.19, "format": 0.2}
+    idle = ["idle: reward of judge acted in 0% of the steps", "idle: quality filter acted in 19% of the steps"]
+    told = "solver is paid more in the second half (0.200, 0.650) and right less often (0.500, 0.250 of validation)"
+    assert alive.warnings(shares, ROWS, "solver") == [*idle, told]
+    assert alive.warnings({}, ROWS, "reasoner") == alive.warnings({}, ROWS[:2], "solver") == []
+
+
+def test_a_run_reports_what_acted(tmp_path, capsys) -> None:
+    assert __main__.main(["train", "sage", "--preset", "smoke", "--out", str(tmp_path)]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    summary = json.loads(last)
+    assert {"reward of challenger", "reward of solver", "quality gate", "plan gate"} <= summary["acted"].keys()
+    assert summary["warnings"] and lines[-len(summary["warnings"]) :] == summary["warnings"]
+
+
+@pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
+def test_a_run_in_which_no_reward_varies_says_so_once(
+    max_tokens: int, times: int, tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(alive, "SILENCE", 2)
+    cut = {"max_tokens": max_tokens, "steps": 4, "eval_every": 0, "eval_items": 1}  # one token is no answer
+    loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))
+    told = "step 2: for 2 steps no reward has varied, so nothing is learnt"
+    assert capsys.readouterr().out.count(told) == times

@@ -1,0 +1,118 @@
+"""The ledger by hand: differences with the noise of both arms, verdicts by rule, and claims that name what exists."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytest import approx
+
+from coevolve.record import SCORE_FIELDS
+from reproduce import registry
+from reproduce.analysis import claims, standins
+
+ROOT = Path(__file__).parents[2]
+ALLOWED = set(
+    """paper where says kind mechanism arms needs cannot metric rows column direction setup paper_effect
+    paper_numbers""".split()
+)
+GREATER = {"paper": "mae", "where": "", "says": "", "kind": "greater", "metric": "accuracy", "rows": ["GSM8K"]}
+TREND = GREATER | {"kind": "trend", "metric": "column", "direction": "up"}
+
+
+def test_a_difference_holds_the_noise_of_the_seeds_of_both_arms_and_of_the_items() -> None:
+    a, b = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
+    found = claims.difference([a], [b])
+    seeds = [np.var([1, 0.5, 0], ddof=1) / 3, np.var([0.5, 0], ddof=1) / 2]
+    items = np.var([2 / 3 - 0, 1 / 3 - 1 / 2], ddof=1) / 2
+    assert (found.delta, found.error) == approx((0.25, (sum(seeds) + items) ** 0.5))
+    assert found.freedom == approx(sum(seeds) ** 2 / (seeds[0] ** 2 / 2 + seeds[1] ** 2 / 1))  # Welch
+    assert found.reach() < found.reach(0.8)
+    alone = claims.difference([a], [b[:1]], (False, True))
+    assert alone.error == approx(
+        (seeds[0] + np.var([2 / 3, 1 / 3 - 1], ddof=1) / 2) ** 0.5
+    ) and alone.freedom == approx(2)
+    assert np.isnan(claims.difference([a], [b[:1]]).error), "one seed of a trained arm: nobody knows its noise"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> claims.Ledger:
+    """Runs whose word questions are right as often as told, by seed, and whose judge speaks as often as told."""
+    right = {"good": (19, 20, 19), "bad": (2, 1, 2), "like": (18, 20, 20), "lone": (20,), "base": (2,)}
+    for run, counts in right.items():
+        for seed, count in enumerate(counts):
+            folder = tmp_path / f"{run}-s{seed}"
+            folder.mkdir()
+            acted = {"reward of judge": 0.0 if run == "like" else 0.5}
+            (folder / "summary.json").write_text(json.dumps({"steps": 0 if run == "base" else 9, "acted": acted}))
+            rows = [{"step": step, "x": step + seed, "tp": step, "fp": 10 - step} for step in range(11)]
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            with (folder / "scores.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, SCORE_FIELDS)
+                writer.writeheader()
+                same = {"stage": "after", "setup": "vanilla", "split": "test", "family": "word", "level": 1}
+                writer.writerows(same | {"item": i, "question": i, "correct": int(i < count)} for i in range(20))
+    return claims.Ledger(tmp_path, {run: range(len(counts)) for run, counts in right.items()})
+
+
+VERDICTS = {
+    "found": GREATER | {"arms": ["good", "bad"]},
+    "opposite": GREATER | {"arms": ["bad", "good"]},
+    "undecided": GREATER | {"arms": ["good", "like"]},
+    "one seed": GREATER | {"arms": ["good", "lone"]},
+    "idle": GREATER | {"arms": ["like", "bad"], "mechanism": "reward of judge"},
+    "not run": GREATER | {"arms": ["good", "never"]},
+    "not run ": GREATER | {"arms": ["good", "bad"], "setup": "debate"},
+    "cannot be tested here": {"paper": "mae", "kind": "greater", "cannot": "no sound"},
+}
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_a_verdict_follows_by_rule(verdict: str, ledger: claims.Ledger) -> None:
+    (row,) = claims.weigh(ledger, {"x": VERDICTS[verdict]}).to_dict("records")
+    assert row["verdict"] == verdict.strip()
+    assert bool(row["why"]) == (verdict.strip() in ("idle", "not run", "cannot be tested here"))
+    if verdict in ("found", "opposite"):
+        assert row["effect"] == approx(88.333 if verdict == "found" else -88.333, abs=0.01)
+        assert row["low"] < row["effect"] < row["high"] and row["smallest"] < 88
+
+
+def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> None:
+    alone = claims.weigh(ledger, {"a": VERDICTS["one seed"], "b": VERDICTS["cannot be tested here"]})
+    assert alone[["low", "high", "smallest", "p_holm"]].isna().all(axis=None) and list(alone["seeds"]) == ["3 / 1", ""]
+
+
+def test_an_untrained_arm_has_no_seeds_and_an_order_counts_its_smallest_step(ledger: claims.Ledger) -> None:
+    three = {
+        "a": GREATER | {"arms": ["good", "base"]},
+        "b": GREATER | {"kind": "order", "arms": ["like", "good", "bad"]},
+    }
+    untrained, order = claims.weigh(ledger, three).to_dict("records")
+    assert untrained["verdict"] == "found" and order["verdict"] == "undecided" and order["effect"] == approx(0, abs=1)
+
+
+def test_trends_peaks_and_ratios_of_sums(ledger: claims.Ledger) -> None:
+    said = {
+        "up": TREND | {"arms": ["good"], "column": "x"},
+        "down": TREND | {"arms": ["good"], "column": "x", "direction": "down"},
+        "peak": TREND | {"arms": ["good"], "column": "x", "direction": "peak"},
+        "sums": TREND | {"arms": ["good"], "column": "tp / (tp + fp)"},
+    }
+    effects = claims.weigh(ledger, said).set_index("claim")["effect"]
+    assert effects.to_dict() == approx({"up": 8, "down": -8, "peak": -4, "sums": 80})  # steps 1-2 against 9-10
+
+
+def test_every_claim_names_runs_rows_and_numbers_that_exist() -> None:
+    _, runs, artefacts = registry.read(ROOT, "quick")
+    numbers = {path.name for path in (ROOT / "reproduce/paper_numbers").iterdir()}
+    named = set()
+    for name, claim in claims.CLAIMS.items():
+        assert claim.keys() <= ALLOWED and ("cannot" in claim) != ("arms" in claim or "needs" in claim), name
+        assert set(claim.get("arms", ())) <= runs.keys() and not set(claim.get("needs", ())) & runs.keys(), name
+        rows = claim.get("rows", "all")
+        assert rows in (*claims.AVERAGES,) or set(rows) <= standins.layout(claim["paper"]).families.keys(), name
+        printed = claim.get("paper_numbers", "not printed").split(" ")[0].rstrip(":,")
+        assert printed in numbers or not printed.endswith(".csv"), name
+        named |= set(claim.get("arms", ()))
+    assert named == set(artefacts["claims"].runs)
