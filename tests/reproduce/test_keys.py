@@ -61,8 +61,12 @@ EDITS = [
     ("reproduce/analysis/figures.py", end_of, {"mae_fig4"}),
     ("reproduce/analysis/crossplay.py", end_of, set()),
     ("reproduce/keys.py", end_of, set()),
-    ("notebooks/tables/mae_table1.ipynb", lambda text: text.replace("markdown", "raw"), set()),
-    ("notebooks/tables/mae_table1.ipynb", lambda text: text.replace("import ", "import os, "), {"mae_table1"}),
+    ("notebooks/tables/scores.ipynb", lambda text: text.replace("markdown", "raw"), set()),
+    (
+        "notebooks/tables/scores.ipynb",
+        lambda text: text.replace("import ", "import os, "),
+        {"mae_table1", "spice_table1"},
+    ),
 ]
 
 

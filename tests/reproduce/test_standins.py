@@ -20,6 +20,7 @@ MAE, SAGES = standins.layout("mae"), standins.layout("sage")
 ARTEFACTS = {p: tomllib.loads((ROOT / f"reproduce/{p}.toml").read_text("utf-8"))["artefacts"] for p in standins.LAYOUTS}
 SETUPS = ["Vanilla", "Consistency", "AutoGen", "Debate"]
 SHARED = ("comas_setups.ipynb", "comas_averages.ipynb")  # notebooks that several ids share
+SCORES = [id for group in ARTEFACTS.values() for id in group if group[id]["notebook"].endswith("/scores.ipynb")]
 GRIDS = [id for id, table in ARTEFACTS["comas"].items() if table["notebook"].endswith(SHARED)]
 
 
@@ -94,6 +95,17 @@ def test_labels_are_the_paper_s_rows_or_marked_as_ours(id: str) -> None:
     ours = set(given["labels"].values()) - set(given.get("unprinted", ()))
     assert ours == set(printed["method"]) and set(given["setups"]) == set(printed["setup"])
     assert set(given["labels"]) == set(ARTEFACTS["comas"][id]["runs"])
+
+
+@pytest.mark.parametrize("id", SCORES)
+def test_every_printed_row_of_a_score_table_has_a_label(id: str) -> None:
+    table = ARTEFACTS[id.partition("_")[0]][id]
+    given = {"rows": {}} | table["parameters"]
+    printed = tables.paper_numbers(given["table"])
+    for ours, theirs in given["backbones"].items():
+        labels = given["labels"][ours].values()
+        assert {*printed[printed["backbone"] == theirs]["method"]} <= {given["rows"].get(name, name) for name in labels}
+    assert {run for labels in given["labels"].values() for run in labels} == {*table["runs"]}
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
