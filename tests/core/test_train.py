@@ -97,8 +97,8 @@ def test_a_killed_process_resumes_bit_for_bit(straight, tmp_path):
 
 
 def test_a_folder_of_another_run_is_refused_by_field(straight):
-    for name, value in {"learning_rate": 1e-3, "old": "learner"}.items():
-        with pytest.raises(ValueError, match=f"belongs to a run with another {name}"):
+    for field, name, value in (("old", "old", "learner"), ("protocol", "solves", 3), ("protocol", "world", "data")):
+        with pytest.raises(ValueError, match=f"belongs to a run with another {field}"):
             run(straight, **{name: value})
 
 
