@@ -62,7 +62,7 @@ def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None)
     assert {sample.group for sample in steps.outcome.samples} == {None}, "a baseline per role"
     assert steps.outcome.adds == {"questions": ["2+3"], "pairs": [(asked[0], "2")]}
     assert {name: len(pool) for name, pool in mae.pools.items()} == {"questions": 1, "pairs": 0}, (
-        "not before step's end"
+        "the step must end first"
     )
     assert steps.outcome.facts == {
         "parsed": 1.0, "quality": approx(7 / 9), "difficulty": 0.75, "valid": 1.0, "level": 1, "true_difficulty": 0.8,
