@@ -93,9 +93,8 @@ def learn(policy, optimizer, samples, estimator="task_relative", reference=None,
 
 def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):
     """The loss of packed tokens; without weights, the mean over them."""
-    mean_T = torch.full_like(
-        advantages, 1 / max(len(hidden), 1), dtype=torch.promote_types(hidden.dtype, torch.float32)
-    )
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    mean_T = torch.full_like(advantages, 1 / max(len(hidden), 1), dtype=wide)
     tokens = losses.Tokens(targets, advantages, old, mean_T if weights_T is None else weights_T, **judged)
     return losses.policy_loss(hidden, head, tokens, chunk, path)
 

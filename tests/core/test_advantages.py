@@ -37,11 +37,7 @@ def test_equal_rewards_and_single_replies_give_exact_zeros(estimator):
 
 
 def test_group_mean_subtracts_the_siblings_of_the_same_role():
-    samples = [
-        sample("reasoner", 1.0, 2, "doc1"),
-        sample("reasoner", 0.0, 1, "doc1"),
-        sample("reasoner", 1.0, 1, "doc2"),
-    ]
+    samples = [sample("reasoner", *each) for each in ((1.0, 2, "doc1"), (0.0, 1, "doc1"), (1.0, 1, "doc2"))]
     samples += [sample("challenger", reward, 1, "doc1") for reward in (0.5, 0.1)]
     samples += [sample("judge", reward) for reward in (3.0, 1.0)]
     flat = [0.5, 0.5, -0.5, 0.0, 0.2, -0.2, 1.0, -1.0]

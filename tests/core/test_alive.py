@@ -42,9 +42,7 @@ def test_a_run_reports_what_acted(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
-def test_a_run_in_which_no_reward_varies_says_so_once(
-    max_tokens: int, times: int, tmp_path, capsys, monkeypatch
-) -> None:
+def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(alive, "SILENCE", 2)
     cut = {"max_tokens": max_tokens, "steps": 4, "eval_every": 0, "eval_items": 1}  # one token is no answer
     loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))

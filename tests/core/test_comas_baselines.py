@@ -74,14 +74,9 @@ def test_a_question_without_a_verifier_pays_nobody() -> None:
 
 
 def test_the_best_is_preferred_to_the_worst() -> None:
-    pairs = {
-        ((1.0, "a"), (3.0, "b"), (2.0, "c")): ("b", "a"),
-        ((3.0, "a"), (3.0, "b"), (1.0, "c"), (1.0, "d")): ("a", "c"),
-        ((2.0, "a"), (2.0, "b")): None,
-        ((3.0, "a"), (1.0, "a")): None,
-        ((3.0, "a"),): None,
-        (): None,
-    }
+    pairs = {((1.0, "a"), (3.0, "b"), (2.0, "c")): ("b", "a")}
+    pairs |= {((3.0, "a"), (3.0, "b"), (1.0, "c"), (1.0, "d")): ("a", "c")}
+    pairs |= dict.fromkeys([((2.0, "a"), (2.0, "b")), ((3.0, "a"), (1.0, "a")), ((3.0, "a"),), ()])  # no pair
     assert {rated: preference(rated) for rated in pairs} == pairs
 
 

@@ -28,9 +28,8 @@ def test_micro_batches_add_up_to_the_whole_batch(norm, entropy_coef):
 
 def test_the_loss_is_the_weighted_sum_over_all_samples():
     drawn = [sample.reply for sample in batch_of(policy_of(), 6)]
-    told = [
-        tuple(p - 0.1 * row for p in reply.logprobs) for row, reply in enumerate(drawn)
-    ]  # the ratio is e^(row / 10)
+    # the ratio is e^(row / 10)
+    told = [tuple(p - 0.1 * row for p in reply.logprobs) for row, reply in enumerate(drawn)]
     samples = [replace(r, logprobs=p).earns(row**2) for row, (r, p) in enumerate(zip(drawn, told, strict=True))]
     _, metrics = gradient(samples, estimator="group_mean", loss="importance", length_norm="constant", max_tokens=12)
     means = {role: sum(s.reward for s in samples if s.role == role) / 3 for role in ("solver", "judge")}

@@ -69,8 +69,7 @@ def test_on_policy_gradient_is_the_policy_gradient(kind):
 def test_weights_and_entropy_bonus():
     h = -(0.6 * LOG(0.6) + 0.4 * LOG(0.4))
     h2 = -(0.2 * LOG(0.2) + 0.8 * LOG(0.8))
-    token_weights = torch.tensor([2.0, 0.5], dtype=D)
-    settings = {"entropy_coef": 0.1, "weights_T": token_weights, "kind": "importance"}
+    settings = {"entropy_coef": 0.1, "weights_T": torch.tensor([2.0, 0.5], dtype=D), "kind": "importance"}
     result, hidden = loss_of(NOW[:2], [1.0, 1.0], OLD[:2], **settings)
     assert result.loss.item() == pytest.approx(2 * (-1.5 - 0.1 * h) + 0.5 * (-0.5 - 0.1 * h2))
     torch.testing.assert_close(result.entropy_T, torch.tensor([h, h2], dtype=D))

@@ -184,11 +184,7 @@ BASE = problem(9, 4, 5, 3)[:5]
 REFUSED = [
     ({}, {"path": "cuda"}, "path of the loss must be one of.*reference.*chunked.*triton.*'cuda'"),
     ({}, {"path": "triton"}, "path of the loss 'triton' takes bfloat16 or float32, got torch.float64"),
-    (
-        {0: BASE[0].float(), 1: BASE[1].float()},
-        {"path": "triton"},
-        "path of the loss 'triton' needs tensors on a CUDA device",
-    ),
+    ({0: BASE[0].float(), 1: BASE[1].float()}, {"path": "triton"}, "'triton' needs tensors on a CUDA device"),
     ({}, {"kind": "grpo"}, "kind must be one of.*'grpo'"),
     ({}, {"weights_T": torch.ones(3)}, r"weights_T must have shape \(4,\), got \(3,\)"),
     ({1: BASE[1].float()}, {}, "must both be.*float64 and torch.float32"),

@@ -60,16 +60,9 @@ def test_format_rewards_of_the_corpus(entry: dict) -> None:
     assert format_reward(said, name) == expected and (value is not None) == (expected == 1.0)
 
 
-PARSERS = {
-    "tag_pairs": lambda said: parse.tag_pairs(said, "q"),
-    "tag": lambda said: parse.tag(said, "q"),
-    "number": parse.number,
-    "judge_score": parse.judge_score,
-    "boxed": parse.boxed,
-    "answer_line": parse.answer_line,
-    "code_block": parse.code_block,
-    "comas_verdict": comas.extract_verdict,
-}
+PLAIN = (parse.number, parse.judge_score, parse.boxed, parse.answer_line, parse.code_block)
+PARSERS = {parser.__name__: parser for parser in PLAIN} | {"comas_verdict": comas.extract_verdict}
+PARSERS |= {"tag_pairs": lambda said: parse.tag_pairs(said, "q"), "tag": lambda said: parse.tag(said, "q")}
 
 
 @pytest.mark.parametrize("entry", corpus(*PARSERS))

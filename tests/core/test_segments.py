@@ -56,10 +56,8 @@ def test_no_token_outside_its_segment_is_paid_in_8000_generated_replies() -> Non
     for _ in range(8000):
         text = generated(rng)
         pieces = cut(rng, text.encode())
-        spans = {
-            "critique": tuple(c.span for c in rankings.critiques(text, 3, 1)),
-            "initial_ranking": rankings.span(text, "initial_ranking"),
-        }
+        criticised = tuple(critique.span for critique in rankings.critiques(text, 3, 1))
+        spans = {"critique": criticised, "initial_ranking": rankings.span(text, "initial_ranking")}
         sample = reply(text, pieces).earns({"initial_ranking": None, "critique": 0.7}, "g", spans)
         # An independent view: which segments does each single byte of the text lie in?
         inside = {name: bytearray(len(text.encode())) for name in spans}

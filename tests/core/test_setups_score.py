@@ -73,13 +73,9 @@ def test_score_deals_items_to_policies_in_turn() -> None:
 
 
 def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise() -> None:
-    heats = {  # the set-up, the item's own temperature (its paper evaluates it so), the caller's
-        ("vanilla", None, None): 0.0,
-        ("consistency", None, None): 0.7,
-        ("vanilla", 0.6, None): 0.6,
-        ("vanilla", 0.6, 1.0): 1.0,
-        ("debate", None, 0.0): 0.0,
-    }
+    # the set-up, the item's own temperature (its paper evaluates it so), the caller's
+    heats = {("vanilla", None, None): 0.0, ("vanilla", 0.6, None): 0.6, ("vanilla", 0.6, 1.0): 1.0}
+    heats |= {("consistency", None, None): 0.7, ("debate", None, 0.0): 0.0}
     for (setup, own, told), heat in heats.items():
         engine = oracle()
         score(engine, ADDS, [sums("1+0", own)], setup, temperature=told)

@@ -97,9 +97,9 @@ def test_a_killed_process_resumes_bit_for_bit(straight, tmp_path):
 
 
 def test_a_folder_of_another_run_is_refused_by_field(straight):
-    for name, value in {"learning_rate": 1e-3, "old": "learner"}.items():
+    for name, fields in {"learning_rate": {"learning_rate": 1e-3}, "protocol": {"solves": 3}}.items():
         with pytest.raises(ValueError, match=f"belongs to a run with another {name}"):
-            run(straight, **{name: value})
+            run(straight, **fields)
 
 
 def test_summary_counts_every_test_item_and_pools_hold_no_held_out_question(straight):
@@ -179,7 +179,7 @@ def test_masked_segments_have_no_gradient():
 
 
 def test_mae_raises_held_out_accuracy_beyond_its_interval(tmp_path):
-    out = train(config.build("mae", "quick", out=tmp_path / "mae", overrides={"steps": 30, "eval_every": 0}))
+    out = train(config.build("mae", "quick", out=tmp_path / "mae", overrides={"steps": 12, "eval_every": 0}))
     scores = record.read(out, "scores")
     before, after = (scores[scores["stage"] == s].sort_values("item")["correct"].to_list() for s in ("before", "after"))
     gain = stats.bootstrap([[[late - early for early, late in zip(before, after, strict=True)]]])

@@ -1,14 +1,13 @@
 """The judge of MAE's evaluation: four prompts, the last tag counts, failures never become wrong."""
 
 import csv
-import json
 import re
 import shutil
 from pathlib import Path
 
 import mirror
 import pytest
-from core.conftest import Scripted, prompts, text
+from core.conftest import CORPUS, Scripted, prompts, text
 
 from coevolve.__main__ import main
 from coevolve.driver import Batched
@@ -18,7 +17,6 @@ from published.judge import KINDS, read_verdict, summary, verdicts
 from published.rows import Item
 from tinyworld import tasks as tiny
 
-SAMPLES = Path(__file__).parents[1] / "data" / "hostile_strings.jsonl"
 TRUE, FALSE = "<answer>TRUE</answer>", "<answer>FALSE</answer>"
 SAID = {
     TRUE: True,
@@ -43,8 +41,7 @@ def test_the_last_tag_counts(said: str) -> None:
 
 
 def test_no_text_breaks_it() -> None:
-    samples = [json.loads(line)["input"] for line in SAMPLES.open(encoding="utf-8")]
-    assert {read_verdict(said) for said in samples if isinstance(said, str)} == {None}
+    assert {read_verdict(said) for said in (entry["input"] for entry in CORPUS) if isinstance(said, str)} == {None}
 
 
 def item(n: int, kind: str = "math", gold: str | tuple[str, ...] = "7") -> Item:
@@ -73,13 +70,6 @@ def test_failures_are_counted_apart() -> None:
     assert (found["low"], found["high"]) == pytest.approx((0.1500, 0.8500), abs=1e-4)  # Wilson, by hand
     nothing = {"accuracy": None, "low": None, "high": None}
     assert summary([None]) == {"k": 0, "n": 0, "failures": 1, **nothing} and summary([])["n"] == 0
-
-
-def test_a_judge_that_changes_its_mind_when_answer_and_gold_change_places() -> None:
-    partial = Scripted(lambda turn: TRUE if "Ground truth: 7\n" in text(turn) else FALSE)  # 7.0 is 7, and not back
-    golds, answers = ["7", "7", "8"], ["7", "7.0", "9"]
-    assert verdicts(partial, [item(1, gold=gold) for gold in golds], answers) == [True, True, False]
-    assert verdicts(partial, [item(1, gold=answer) for answer in answers], golds) == [True, False, False]
 
 
 class Careful(Batched, ServedPolicy):

@@ -54,9 +54,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("method", RUNS)
-def test_a_run_is_trained_held_out_and_graded_on_the_data(
-    method: str, folder: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_run_is_trained_held_out_and_graded_on_the_data(method, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
     corpus = {"corpus": str(folder / "texts")} if method == "spice" else {}
     run = config.build(method, "smoke", out=tmp_path / "run", overrides=SMALL | RUNS[method] | corpus)
@@ -79,19 +77,6 @@ def test_a_run_is_trained_held_out_and_graded_on_the_data(
         assert asked <= {item.question for _, item in run.protocol.world.seed_rows()}
     if method == "conl":
         assert {*record.read(run.out, "conversations")["question"]} <= {*test}
-
-
-def test_a_run_on_data_resumes_with_its_pools(tmp_path: Path) -> None:
-    fields = SMALL | RUNS["mae"] | {"eval_items": 4, "eval_every": 1}
-    straight, cut = (config.build("mae", "smoke", out=tmp_path / name, overrides=fields) for name in ("one", "two"))
-    train(straight)
-    train(config.build("mae", "smoke", out=tmp_path / "two", overrides=fields | {"steps": 1}))
-    train(cut)
-    assert json.loads((cut.out / "summary.json").read_text())["resumed_at"] == 1
-    for name in ("metrics.jsonl", "episodes.jsonl", "scores.csv"):
-        assert (straight.out / name).read_bytes() == (cut.out / name).read_bytes(), name
-    with pytest.raises(ValueError, match="belongs to a run with another protocol"):
-        train(config.build("mae", "smoke", out=tmp_path / "two", overrides=fields | {"world": "tiny"}))
 
 
 MISTAKES = {

@@ -45,6 +45,11 @@ def other_number(text: str) -> str:
     return text.replace("[quick.mae]\nsteps = 80", "[quick.mae]\nsteps = 81")
 
 
+def other_import(text: str) -> str:
+    """Import one more module."""
+    return text.replace("import ", "import os, ")
+
+
 MAE, SPICE, SFT = RUNS
 EDITS = [
     ("src/coevolve/papers/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
@@ -62,11 +67,7 @@ EDITS = [
     ("reproduce/analysis/crossplay.py", end_of, set()),
     ("reproduce/keys.py", end_of, set()),
     ("notebooks/tables/scores.ipynb", lambda text: text.replace("markdown", "raw"), set()),
-    (
-        "notebooks/tables/scores.ipynb",
-        lambda text: text.replace("import ", "import os, "),
-        {"mae_table1", "spice_table1"},
-    ),
+    ("notebooks/tables/scores.ipynb", other_import, {"mae_table1", "spice_table1"}),
 ]
 
 

@@ -171,14 +171,10 @@ def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
 def test_sage_trains_with_the_settings_of_table_4() -> None:
     printed = tables.paper_numbers("sage_table4").set_index("benchmark")["printed"]
     ours, (rank, alpha, dropout) = SAGE.TRAINING, SAGE.TRAINING["lora"]
-    settings = {
-        "Batch Size": ours["batch_size"],
-        "Training Steps": ours["steps"],
-        "Learning Rate": ours["learning_rate"],
-    }
-    settings |= {"Maximum Response Length": ours["max_tokens"], "LoRA Rank": rank, "LoRA Alpha": alpha}
+    settings = {"Batch Size": ours["batch_size"], "Training Steps": ours["steps"]}
+    settings |= {"Learning Rate": ours["learning_rate"], "Maximum Response Length": ours["max_tokens"]}
+    settings |= {"LoRA Rank": rank, "LoRA Alpha": alpha, "Critic Temperature": SAGE().critic_temperature}
     settings |= {f"{role} Temperature": ours["temperature"] for role in ("Challenger", "Planner", "Solver")}
-    settings |= {"Critic Temperature": SAGE().critic_temperature}
     assert {name: float(printed[name]) for name in settings} == settings
     assert dropout == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
     run = config.build("sage", "gpu", out="x")

@@ -98,15 +98,9 @@ def test_holm_by_hand() -> None:
     assert np.isnan(with_gap[1]) and with_gap[[0, 2]] == pytest.approx([0.02, 0.04])
 
 
-VERDICTS = [
-    ((0.2, 0.1, 0.3), 1, "agrees"),
-    ((-0.2, -0.3, -0.1), -1, "agrees"),
-    ((-0.2, -0.3, -0.1), 1, "disagrees"),
-    ((0.2, 0.1, 0.3), 0, "disagrees"),
-    ((0.2, 0.0, 0.3), 1, "undecided"),
-    ((0.0, 0.0, 0.0), 0, "undecided"),
-    ((float("nan"),) * 3, 1, "undecided"),
-]
+UP, DOWN, UNKNOWN = (0.2, 0.1, 0.3), (-0.2, -0.3, -0.1), (float("nan"),) * 3
+VERDICTS = [(UP, 1, "agrees"), (DOWN, -1, "agrees"), (DOWN, 1, "disagrees"), (UP, 0, "disagrees")]
+VERDICTS += [((0.2, 0.0, 0.3), 1, "undecided"), ((0.0, 0.0, 0.0), 0, "undecided"), (UNKNOWN, 1, "undecided")]
 
 
 @pytest.mark.parametrize(("interval", "sign", "expected"), VERDICTS)

@@ -20,6 +20,7 @@ from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, re
 
 WORLD = TinyWorld()
 
+STATED = {(name, fact) for (name, _), fact in facts.TRUTH.items()}
 UNITS = {"wk d": 7, "m cm": 100, "h min": 60, "doz pcs": 12, "d h": 24, "min s": 60}
 
 
@@ -95,9 +96,7 @@ SOLUTIONS = {
     "count": lambda q: str(sum(letter == q.split()[1] for letter in q.split()[3:])),
     "swap": swapped,
     "fact": lambda q: facts.TRUTH[tuple(q.rstrip("?").split())],
-    "yn": lambda q: (
-        "yes" if any(fact == q[3:-1] and name == q[:2] for (name, _), fact in facts.TRUTH.items()) else "no"
-    ),
+    "yn": lambda q: "yes" if (q[:2], q[3:-1]) in STATED else "no",
     "mc": letter,
 }
 
