@@ -79,6 +79,17 @@ def test_a_run_is_trained_held_out_and_graded_on_the_data(method, folder, tmp_pa
         assert {*record.read(run.out, "conversations")["question"]} <= {*test}
 
 
+def test_a_run_on_data_resumes_with_its_pools(tmp_path: Path) -> None:
+    fields = SMALL | RUNS["mae"] | {"eval_items": 4, "eval_every": 1}
+    straight, cut = (config.build("mae", "smoke", out=tmp_path / name, overrides=fields) for name in ("one", "two"))
+    train(straight)
+    train(config.build("mae", "smoke", out=tmp_path / "two", overrides=fields | {"steps": 1}))
+    train(cut)
+    assert json.loads((cut.out / "summary.json").read_text())["resumed_at"] == 1
+    for name in ("metrics.jsonl", "episodes.jsonl", "scores.csv"):
+        assert (straight.out / name).read_bytes() == (cut.out / name).read_bytes(), name
+
+
 MISTAKES = {
     "data:gsm9k": "KEY of world=data:KEY,KEY must be one of gsm8k, ",
     "date": "world must be one of tiny, data, data:KEY,KEY or package.module:Class, got 'date'",
