@@ -214,7 +214,9 @@ def named(name: str, paper: str, seeds: bool = True) -> DataWorld:
     Raises ValueError, in one line, for an unknown paper or benchmark.
     """
     _, colon, keys = name.partition(":")
-    made = DataWorld(paper, tuple(key.strip() for key in keys.split(",")) if colon else ())
+    if not (paper or colon):
+        raise ValueError("world=data is a paper's data, and this method has no paper: name some, world=data:KEY,KEY")
+    made = DataWorld(paper or "mae", tuple(key.strip() for key in keys.split(",")) if colon else ())
     if seeds and not made.lists.seeds:
         raise ValueError(f"world: the method starts from questions of a train split, and {keys or paper} has none")
     return made

@@ -101,6 +101,14 @@ MISTAKES = {
 }
 
 
+def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:
+    own = f"{Path(__file__).parents[1] / 'core' / 'own_method.py'}:Debate"
+    train(config.build(own, "smoke", out=tmp_path, overrides=SMALL | {"steps": 1, "eval_items": 2}))
+    assert set(record.read(tmp_path, "scores")["family"]) == {"gsm8k"}
+    with pytest.raises(ValueError, match="^world=data is a paper's data, and this method has no paper: name some"):
+        config.build(own, "smoke", out=tmp_path, overrides={"world": "data"})
+
+
 @pytest.mark.parametrize("world", MISTAKES)
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, folder, tmp_path, monkeypatch, capsys):
     refused = Mock(side_effect=ConnectionError("No way.\nMore."))
