@@ -178,7 +178,7 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     limits = {"low": effect.delta - effect.reach(), "high": effect.delta + effect.reach()}
     if claim["kind"] == "ratio":  # a size is found where the interval holds the printed one
         held = limits["low"] <= claim["paper_effect"] <= limits["high"]
-        return row | limits | {"verdict": "found" if held else "opposite", "p": np.nan}
+        return row | limits | {"verdict": "found" if held else "other size", "p": np.nan}
     return row | limits | {"smallest": effect.reach(POWER), "verdict": ""}
 
 

@@ -56,9 +56,12 @@ def ledger(tmp_path: Path) -> claims.Ledger:
     return claims.Ledger(tmp_path, {run: range(len(counts)) for run, counts in right.items()})
 
 
+RATIO = GREATER | {"kind": "ratio", "arms": ["good", "bad"]}
 VERDICTS = {
     "found": GREATER | {"arms": ["good", "bad"]},
     "opposite": GREATER | {"arms": ["bad", "good"]},
+    "found ": RATIO | {"paper_effect": 11.6},
+    "other size": RATIO | {"paper_effect": 2.0},
     "undecided": GREATER | {"arms": ["good", "like"]},
     "one seed": GREATER | {"arms": ["good", "lone"]},
     "idle": GREATER | {"arms": ["like", "bad"], "mechanism": "reward of judge"},
