@@ -92,7 +92,7 @@ class Ledger:
         if kind == "conversations":
             wanted = self._families(claim)
             return [_column([_total(frame[frame["family"].isin(wanted)], claim["column"]) for frame in frames])]
-        return [_column([_course(frame[frame["step"] > 0], claim) for frame in frames])]
+        return [_column([_course(frame, claim) for frame in frames])]
 
     def _families(self, claim: Mapping[str, Any]) -> list[str]:
         places = standins.layout(claim["paper"])
@@ -103,8 +103,8 @@ class Ledger:
 
     def _accuracy(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
         frame = standins.scores(self.folder, self.runs, {run: run}, claim["paper"])
-        wanted = set(self._families(claim))
-        frame = frame[(frame["setup"] == setup) & frame["family"].isin(wanted)]
+        asked = frame["setup"] == ("vanilla" if setup == "greedy" else setup)
+        frame = frame[asked & frame["family"].isin(self._families(claim))]
         matrices = tables.accuracy_matrix(frame, run) if len(frame) else {}
         return [100 * matrices[name].to_numpy() for name in sorted(matrices)]
 
@@ -112,8 +112,7 @@ class Ledger:
         """Change in pass rate, of each seed, while one player is kept as it was at its first snapshot."""
         still, moving = ("reasoner", "challenger") if kept == "fixed_reasoner" else ("challenger", "reasoner")
         first = sorted(self.crossed[still].unique())[1]
-        mine = self.crossed[self.crossed[still] == first]
-        means = mine.pivot_table(index="seed", columns=moving, values="pass_rate")
+        means = self.crossed[self.crossed[still] == first].pivot_table(index="seed", columns=moving, values="pass_rate")
         return _column(100 * (means[means.columns.max()] - means[first]))
 
 
@@ -133,14 +132,16 @@ def _total(frame: pd.DataFrame, column: str) -> float:
 def _course(frame: pd.DataFrame, claim: Mapping[str, Any]) -> float:
     """A column at the end of training; of a trend how far it moved, of a peak how far it fell from its middle."""
     column, scale = claim["column"], 100 if claim["column"] == "validation" else 1
-    known = frame.dropna(subset=[column]) if " / " not in column else frame
-    parts = [_total(known.iloc[chosen], column) for chosen in np.array_split(np.arange(len(known)), PARTS)]
+    names = column.replace("(", "").replace(")", "").split()
+    known = frame.dropna(subset=[name for name in names if name in frame])
+    steps = np.array_split(np.arange(len(known)), min(PARTS, len(known)) or 1)  # validation is looked at now and then
+    parts = [_total(known.iloc[chosen], column) for chosen in steps]
     if claim["kind"] == "trend":
-        middle = parts[PARTS // 2]
+        middle = parts[len(parts) // 2]
         fallen = min(middle - parts[0], middle - parts[-1])
         return scale * (fallen if claim["direction"] == "peak" else parts[-1] - parts[0])
     if claim["kind"] == "ratio" and len(claim["arms"]) == 1:
-        return parts[-1] / _total(known.iloc[:1], column)
+        return _total(known.iloc[-1:], column) / _total(known.iloc[:1], column)
     return scale * parts[-1]
 
 
@@ -148,31 +149,30 @@ def weigh(ledger: Ledger, claims: Mapping[str, Mapping[str, Any]] = CLAIMS) -> p
     """Return a row per claim: effect, interval, seeds, smallest effect, p (Holm within the paper) and verdict."""
     frame = pd.DataFrame([{"claim": name} | _row(ledger, claim) for name, claim in claims.items()])
     frame["p_holm"] = frame.groupby("paper")["p"].transform(lambda p: stats.holm(p))
-    said = frame["verdict"] == ""
-    clear = frame["p_holm"] < 1 - LEVEL
-    frame.loc[said, "verdict"] = np.where(
-        clear[said], np.where(frame["effect"][said] > 0, "found", "opposite"), "undecided"
-    )
-    return frame
+    signs = np.where(frame["effect"] > 0, "found", "opposite")
+    weighed = np.where(frame["p_holm"] < 1 - LEVEL, signs, "undecided")
+    return frame.assign(verdict=frame["verdict"].mask(frame["verdict"] == "", weighed))
 
 
 def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     """A claim and what the runs say about it; the verdict is left empty where it depends on the p of other claims."""
     row = {name: claim.get(name, "") for name in ("paper", "where", "says", "kind")}
-    row |= {"paper_effect": claim.get("paper_effect", np.nan), "why": "", "seeds": ""}
+    printed = claim.get("paper_effect", np.nan)  # of a trend as far as it goes the way that is claimed
+    row |= {"paper_effect": abs(printed) if claim["kind"] == "trend" else printed, "why": "", "seeds": ""}
     row |= dict.fromkeys(("effect", "low", "high", "smallest", "p"), np.nan)
     missing = [*claim.get("needs", ()), *(run for run in claim.get("arms", ()) if run not in ledger.runs)]
     if "cannot" in claim or missing:
         said = "cannot be tested here" if "cannot" in claim else "not run"
         return row | {"verdict": said, "why": claim.get("cannot") or f"needs {', '.join(missing)}"}
-    arms = claim["arms"]
-    row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in arms)
+    row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in claim["arms"])
     effect = _effect(ledger, claim)
     if effect is None:
         return row | {"verdict": "not run", "why": f"the runs did not play {claim['setup']}"}
     row |= {"effect": effect.delta, "p": effect.p}
     if idle := _idle(ledger, claim):
         return row | {"verdict": "idle", "why": idle, "p": np.nan}
+    if not np.isfinite(effect.delta):
+        return row | {"verdict": "not run", "why": "its measure is not defined in these runs"}
     if np.isnan(effect.error):
         return row | {"verdict": "one seed"}
     limits = {"low": effect.delta - effect.reach(), "high": effect.delta + effect.reach()}
@@ -189,21 +189,25 @@ def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
     """
     arms, setups = claim["arms"], claim.get("setup", "vanilla")
     setups = setups if isinstance(setups, list) else [setups] * len(arms)
-    setups = ["vanilla" if setup == "greedy" else setup for setup in setups]
     sides = [ledger.side(claim, run, setup) for run, setup in zip(arms, setups, strict=True)]
     if not all(sides):
         return None
     fixed = [ledger.fixed(run) for run in arms]
-    if claim["kind"] == "ratio" and len(sides) == 2:
-        sides = [[sides[0][0].mean(axis=1, keepdims=True) / sides[1][0].mean()]]
-    pairs = list(zip(sides, sides[1:], strict=False)) or [(sides[0], None)]
-    found = [
-        difference(a, b, (still, other))
-        for (a, b), still, other in zip(pairs, fixed, [*fixed[1:], False], strict=False)
-    ]
-    least = min(found, key=lambda effect: effect.delta)
+    if claim["kind"] == "ratio" and len(sides) > 1:
+        return _share(sides, fixed)
+    steps = [difference(*sides[i : i + 2], (fixed[i], fixed[i + 1])) for i in range(len(sides) - 1)]
+    least = min(steps or [difference(sides[0], None)], key=lambda effect: effect.delta)
     turn = -1 if claim.get("direction") == "down" and claim["kind"] != "ratio" else 1
     return Effect(turn * least.delta, least.error, least.freedom)
+
+
+def _share(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
+    """A ratio of two sides, or of their gains over a third, with the noise of both."""
+    start = sides[2] if len(sides) > 2 else None
+    top, bottom = (difference(side, start, (still, True)) for side, still in zip(sides[:2], fixed, strict=False))
+    ratio = np.divide(top.delta, bottom.delta)
+    error = abs(ratio) * np.hypot(np.divide(top.error, top.delta), np.divide(bottom.error, bottom.delta))
+    return Effect(float(ratio), float(error), min(top.freedom, bottom.freedom))
 
 
 def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
@@ -211,6 +215,5 @@ def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
     name, run = claim.get("mechanism"), claim["arms"][0]
     if not name:
         return ""
-    shares = [ledger.summary(run, seed)["acted"].get(name, 0.0) for seed in ledger.runs[run]]
-    share = sum(shares) / len(shares)
+    share = np.mean([ledger.summary(run, seed)["acted"].get(name, 0.0) for seed in ledger.runs[run]])
     return f"{name} acted in {share:.0%} of the steps of {run}" if share < alive.LEAST else ""

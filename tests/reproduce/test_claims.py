@@ -29,6 +29,8 @@ def test_a_difference_holds_the_noise_of_the_seeds_of_both_arms_and_of_the_items
     assert (found.delta, found.error) == approx((0.25, (sum(seeds) + items) ** 0.5))
     assert found.freedom == approx(sum(seeds) ** 2 / (seeds[0] ** 2 / 2 + seeds[1] ** 2 / 1))  # Welch
     assert found.reach() < found.reach(0.8)
+    gains = claims._share([[a], [b], [np.array([[0.1, 0.1]])]], [False, False, True])
+    assert gains.delta == approx((0.5 - 0.1) / (0.25 - 0.1)) and gains.error > 0
     alone = claims.difference([a], [b[:1]], (False, True))
     assert alone.error == approx(
         (seeds[0] + np.var([2 / 3, 1 / 3 - 1], ddof=1) / 2) ** 0.5
@@ -46,7 +48,8 @@ def ledger(tmp_path: Path) -> claims.Ledger:
             folder.mkdir()
             acted = {"reward of judge": 0.0 if run == "like" else 0.5}
             (folder / "summary.json").write_text(json.dumps({"steps": 0 if run == "base" else 9, "acted": acted}))
-            rows = [{"step": step, "x": step + seed, "tp": step, "fp": 10 - step} for step in range(11)]
+            rows = [{"step": step, "x": step + seed, "tp": step, "fp": 10 - step} for step in range(1, 11)]
+            rows = [{"step": 0, "validation": 0.25}, *rows, {"step": 11, "validation": 0.5}]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             with (folder / "scores.csv").open("w", newline="") as file:
                 writer = csv.DictWriter(file, SCORE_FIELDS)
@@ -61,7 +64,7 @@ VERDICTS = {
     "found": GREATER | {"arms": ["good", "bad"]},
     "opposite": GREATER | {"arms": ["bad", "good"]},
     "found ": RATIO | {"paper_effect": 11.6},
-    "other size": RATIO | {"paper_effect": 2.0},
+    "other size": RATIO | {"paper_effect": 200.0},
     "undecided": GREATER | {"arms": ["good", "like"]},
     "one seed": GREATER | {"arms": ["good", "lone"]},
     "idle": GREATER | {"arms": ["like", "bad"], "mechanism": "reward of judge"},
@@ -100,10 +103,13 @@ def test_trends_peaks_and_ratios_of_sums(ledger: claims.Ledger) -> None:
         "up": TREND | {"arms": ["good"], "column": "x"},
         "down": TREND | {"arms": ["good"], "column": "x", "direction": "down"},
         "peak": TREND | {"arms": ["good"], "column": "x", "direction": "peak"},
+        "rare": TREND | {"arms": ["good"], "column": "validation"},
         "sums": TREND | {"arms": ["good"], "column": "tp / (tp + fp)"},
     }
     effects = claims.weigh(ledger, said).set_index("claim")["effect"]
-    assert effects.to_dict() == approx({"up": 8, "down": -8, "peak": -4, "sums": 80})  # steps 1-2 against 9-10
+    assert effects.to_dict() == approx(
+        {"up": 8, "down": -8, "peak": -4, "rare": 25, "sums": 80}
+    )  # steps 1-2 against 9-10
 
 
 def test_every_claim_names_runs_rows_and_numbers_that_exist() -> None:
