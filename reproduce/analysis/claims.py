@@ -49,7 +49,7 @@ class Effect:
         return float(ask * self.error)
 
 
-def difference(a: Side, b: Side | None, fixed: tuple[bool, bool] = (False, False)) -> Effect:
+def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False, False)) -> Effect:
     """Return side a less side b, or side a itself; `fixed` sides were not trained, so one seed is all there is."""
     sides = [a] if b is None else [a, b]
     means = [np.mean([part_SI.mean(axis=1) for part_SI in side], axis=0) for side in sides]
@@ -141,7 +141,7 @@ def _course(frame: pd.DataFrame, claim: Mapping[str, Any]) -> float:
         fallen = min(middle - parts[0], middle - parts[-1])
         return scale * (fallen if claim["direction"] == "peak" else parts[-1] - parts[0])
     if claim["kind"] == "ratio" and len(claim["arms"]) == 1:
-        return _total(known.iloc[-1:], column) / _total(known.iloc[:1], column)
+        return _total(known.iloc[-1:], column) / (_total(known.iloc[:1], column) or np.nan)
     return scale * parts[-1]
 
 
@@ -196,18 +196,18 @@ def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
     if claim["kind"] == "ratio" and len(sides) > 1:
         return _share(sides, fixed)
     steps = [difference(*sides[i : i + 2], (fixed[i], fixed[i + 1])) for i in range(len(sides) - 1)]
-    least = min(steps or [difference(sides[0], None)], key=lambda effect: effect.delta)
+    least = min(steps or [difference(sides[0])], key=lambda effect: effect.delta)
     turn = -1 if claim.get("direction") == "down" and claim["kind"] != "ratio" else 1
     return Effect(turn * least.delta, least.error, least.freedom)
 
 
 def _share(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
     """A ratio of two sides, or of their gains over a third, with the noise of both."""
-    start = sides[2] if len(sides) > 2 else None
-    top, bottom = (difference(side, start, (still, True)) for side, still in zip(sides[:2], fixed, strict=False))
-    ratio = np.divide(top.delta, bottom.delta)
-    error = abs(ratio) * np.hypot(np.divide(top.error, top.delta), np.divide(bottom.error, bottom.delta))
-    return Effect(float(ratio), float(error), min(top.freedom, bottom.freedom))
+    gains = [difference(side, *sides[2:], fixed=(still, True)) for side, still in zip(sides[:2], fixed, strict=False)]
+    (top, bottom), below = gains, gains[1].delta or np.nan  # over no gain a ratio is not defined
+    ratio = top.delta / below
+    error = np.hypot(top.error, ratio * bottom.error) / abs(below)
+    return Effect(ratio, float(error), min(top.freedom, bottom.freedom))
 
 
 def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ def test_a_difference_holds_the_noise_of_the_seeds_of_both_arms_and_of_the_items
     assert found.reach() < found.reach(0.8)
     gains = claims._share([[a], [b], [np.array([[0.1, 0.1]])]], [False, False, True])
     assert gains.delta == approx((0.5 - 0.1) / (0.25 - 0.1)) and gains.error > 0
+    assert np.isnan(claims._share([[a], [a], [a]], [False, False, True]).delta), "a share of no gain"
     alone = claims.difference([a], [b[:1]], (False, True))
     assert alone.error == approx(
         (seeds[0] + np.var([2 / 3, 1 / 3 - 1], ddof=1) / 2) ** 0.5
