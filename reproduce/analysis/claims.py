@@ -1,10 +1,8 @@
 """The ledger: what each claim of the papers comes to here, by rule, with an interval and what could have been seen.
 
-A side of a claim is a list of strata, S seeds x I items each; strata weigh alike. The interval of a difference holds
-the seed noise of both sides and the noise of the items that they share. Loads no torch.
+A side of a claim is a list of strata, S seeds x I items each, see `stats.difference`. Loads no torch.
 """
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy
 from numpy.typing import NDArray
 
 from coevolve import alive, record
-from reproduce.analysis import standins, stats, tables
+from reproduce.analysis import conversations, standins, stats, tables
+from reproduce.analysis.stats import Effect, Side, difference
 
 CLAIMS = tomllib.loads((Path(__file__).parents[1] / "claims.toml").read_text(encoding="utf-8"))["claims"]
 AVERAGES = {  # of the papers' tables, by what a claim calls them
@@ -26,43 +24,7 @@ AVERAGES = {  # of the papers' tables, by what a claim calls them
     "out_of_distribution": ("OOD Avg.",),
 }
 PARTS = 5  # a trend compares the last fifth of the steps with the first
-LEVEL, POWER = 0.95, 0.8
-Side = list[NDArray[np.float64]]  # of each stratum S seeds x I items
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A difference with its standard error and degrees of freedom; nan where seeds are too few to know."""
-
-    delta: float
-    error: float
-    freedom: float
-
-    @property
-    def p(self) -> float:
-        """Two-sided p of no difference."""
-        return float(2 * scipy.stats.t.sf(abs(self.delta) / self.error, self.freedom)) if self.error > 0 else np.nan
-
-    def reach(self, power: float = 0.5) -> float:
-        """How far an effect has to be from 0 to be seen with this probability; at one half, half the interval."""
-        ask = scipy.stats.t.ppf((1 + LEVEL) / 2, self.freedom) + scipy.stats.t.ppf(power, self.freedom)
-        return float(ask * self.error)
-
-
-def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False, False)) -> Effect:
-    """Return side a less side b, or side a itself; `fixed` sides were not trained, so one seed is all there is."""
-    sides = [a] if b is None else [a, b]
-    means = [np.mean([part_SI.mean(axis=1) for part_SI in side], axis=0) for side in sides]
-    delta = float(means[0].mean() - (means[1].mean() if b is not None else 0.0))
-    trained = [mean_S for mean_S, still in zip(means, fixed, strict=False) if not still]
-    if any(len(mean_S) < 2 for mean_S in trained):
-        return Effect(delta, np.nan, np.nan)
-    noise = [mean_S.var(ddof=1) / len(mean_S) for mean_S in trained]
-    seeds = sum(noise)
-    freedom = seeds**2 / sum(v**2 / (len(m) - 1) for v, m in zip(noise, trained, strict=True)) if seeds else np.inf
-    pairs = [a_SI.mean(axis=0) - b_SI.mean(axis=0) for a_SI, b_SI in zip(a, b, strict=True)] if b else []
-    items = sum(gain_I.var(ddof=1) / len(gain_I) for gain_I in pairs if len(gain_I) > 1) / max(1, len(pairs)) ** 2
-    return Effect(delta, float(np.sqrt(seeds + items)), float(freedom))
+POWER = 0.8  # of the smallest effect that would have been seen
 
 
 @dataclass(frozen=True)
@@ -72,14 +34,6 @@ class Ledger:
     folder: Path
     runs: Mapping[str, Sequence[int]]  # name: its seeds
     crossed: pd.DataFrame | None = None  # of `crossplay.every_pair`, with the column seed
-
-    def summary(self, run: str, seed: int) -> dict[str, Any]:
-        """A run's summary.json."""
-        return json.loads((self.folder / f"{run}-s{seed}" / "summary.json").read_bytes())
-
-    def fixed(self, run: str) -> bool:
-        """Whether a run trains nothing, so that every seed of it is alike."""
-        return self.summary(run, self.runs[run][0])["steps"] == 0
 
     def side(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
         """What a claim's metric says about a run, in points where it is a share of answers."""
@@ -102,9 +56,16 @@ class Ledger:
         return [family for row in rows for family in places.families[row]]
 
     def _accuracy(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
+        """Answers to test questions; top-ranked ones stand in the examined conversations, which hold a part of them."""
         frame = standins.scores(self.folder, self.runs, {run: run}, claim["paper"])
-        asked = frame["setup"] == ("vanilla" if setup == "greedy" else setup)
-        frame = frame[asked & frame["family"].isin(self._families(claim))]
+        frame = frame[frame["setup"] == ("vanilla" if setup == "greedy" else setup)]
+        if "top_ranked" in claim.get("setup", ()):
+            talking = run if setup == "top_ranked" else claim["arms"][0]
+            talks = conversations.read(self.folder, self.runs, {talking: run}, claim["paper"])
+            asked = frame["question"].isin(talks["question"])
+            frame = talks.assign(correct=talks["pass_1"]) if setup == "top_ranked" else frame[asked]
+            frame = frame.assign(item=frame["question"])
+        frame = frame[frame["family"].isin(self._families(claim))]
         matrices = tables.accuracy_matrix(frame, run) if len(frame) else {}
         return [100 * matrices[name].to_numpy() for name in sorted(matrices)]
 
@@ -150,7 +111,7 @@ def weigh(ledger: Ledger, claims: Mapping[str, Mapping[str, Any]] = CLAIMS) -> p
     frame = pd.DataFrame([{"claim": name} | _row(ledger, claim) for name, claim in claims.items()])
     frame["p_holm"] = frame.groupby("paper")["p"].transform(lambda p: stats.holm(p))
     signs = np.where(frame["effect"] > 0, "found", "opposite")
-    weighed = np.where(frame["p_holm"] < 1 - LEVEL, signs, "undecided")
+    weighed = np.where(frame["p_holm"] < 1 - stats.LEVEL, signs, "undecided")
     return frame.assign(verdict=frame["verdict"].mask(frame["verdict"] == "", weighed))
 
 
@@ -175,7 +136,7 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
         return row | {"verdict": "not run", "why": "its measure is not defined in these runs"}
     if np.isnan(effect.error):
         return row | {"verdict": "one seed"}
-    limits = {"low": effect.delta - effect.reach(), "high": effect.delta + effect.reach()}
+    limits = dict(zip(("low", "high"), effect.limits, strict=True))
     if claim["kind"] == "ratio":  # a size is found where the interval holds the printed one
         held = limits["low"] <= claim["paper_effect"] <= limits["high"]
         return row | limits | {"verdict": "found" if held else "other size", "p": np.nan}
@@ -192,7 +153,7 @@ def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
     sides = [ledger.side(claim, run, setup) for run, setup in zip(arms, setups, strict=True)]
     if not all(sides):
         return None
-    fixed = [ledger.fixed(run) for run in arms]
+    fixed = [standins.summary(ledger.folder, run, ledger.runs[run][0])["steps"] == 0 for run in arms]
     if claim["kind"] == "ratio" and len(sides) > 1:
         return _share(sides, fixed)
     steps = [difference(*sides[i : i + 2], (fixed[i], fixed[i + 1])) for i in range(len(sides) - 1)]
@@ -215,5 +176,5 @@ def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
     name, run = claim.get("mechanism"), claim["arms"][0]
     if not name:
         return ""
-    share = np.mean([ledger.summary(run, seed)["acted"].get(name, 0.0) for seed in ledger.runs[run]])
+    share = np.mean([standins.summary(ledger.folder, run, seed)["acted"].get(name, 0.0) for seed in ledger.runs[run]])
     return f"{name} acted in {share:.0%} of the steps of {run}" if share < alive.LEAST else ""

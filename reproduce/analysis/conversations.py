@@ -73,7 +73,7 @@ def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[st
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def ratio_gain(base: Ratio, ours: Ratio, level: float = 0.95, replicates: int = stats.REPLICATES) -> Interval:
+def ratio_gain(base: Ratio, ours: Ratio, level: float = stats.LEVEL, replicates: int = stats.REPLICATES) -> Interval:
     """The difference of two ratios with limits by a paired bootstrap over items.
 
     A seed counts as a repetition on the same items; the base has as many. With several seeds the limits reach at least
@@ -137,8 +137,9 @@ def gains(
         theirs, ours = shared(*(ratio_of(frame, name, measure, stands) for name in (base, method)))
         seeds, known = len(ours[0]), np.count_nonzero(ours[1])
         delta, low, high = ratio_gain(theirs, ours)
-        sign = signs.get((method, group, measure))
-        verdict = "" if sign is None else stats.verdict(delta, low, high, sign)
+        limits = (low, high) if seeds > 1 else (np.nan, np.nan)  # of the items alone they judge nothing
+        sign = signs.get((method, group, measure)) if np.isfinite(delta) else None
+        verdict = stats.verdict(*limits, sign)
         rows.append((method, group, measure, seeds, known, delta, low, high, verdict))
     columns = ["method", "benchmark", "measure", "seeds", "conversations", "delta", "low", "high", "verdict"]
     return pd.DataFrame(rows, columns=columns)

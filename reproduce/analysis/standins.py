@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -26,6 +27,7 @@ class Layout:
     """The rows of one paper's tables: stand-ins in order, and averages over them."""
 
     families: dict[str, list[str]]  # stand-in: its families of the tiny world
+    titles: dict[str, str]  # stand-in: its families in words
     columns: dict[str, list[str]]  # stand-in: the paper's columns that it stands for
     groups: dict[str, list[str]]  # average: its stand-ins
     without: list[str]  # columns that nothing in the tiny world stands in for
@@ -43,10 +45,16 @@ def layout(paper: str) -> Layout:
     rows = table["rows"]
     return Layout(
         {row["name"]: row["families"] for row in rows},
+        {row["name"]: row["title"] for row in rows},
         {row["name"]: row["columns"] for row in rows},
         {average["name"]: average.get("of") or [row["name"] for row in rows] for average in table["averages"]},
         table.get("without", []),
     )
+
+
+def summary(folder: str | Path, run: str, seed: int) -> dict[str, Any]:
+    """The summary.json of a run."""
+    return json.loads((Path(folder) / f"{run}-s{seed}" / "summary.json").read_bytes())
 
 
 def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], kind: str) -> pd.DataFrame:
@@ -78,7 +86,17 @@ def scores(
     """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
     frame = read(folder, runs, labels, "scores")
     frame = frame[frame["stage"] == "after"].reset_index(drop=True)
-    return frame.assign(benchmark=frame["family"].map(layout(paper).benchmark_of))
+    trained = {run: summary(folder, run, runs[run][0])["steps"] > 0 for run in labels}
+    stands = frame["family"].map(layout(paper).benchmark_of)
+    return frame.assign(benchmark=stands, trained=frame["run"].map(trained))
+
+
+def seeds(runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> str:
+    """How many seeds the lines of a table have: "3 seeds: MAE; 1 seed: Base, AZR"."""
+    counts: dict[int, list[str]] = {}
+    for run, label in labels.items():
+        counts.setdefault(len(runs[run]), []).append(label)
+    return "; ".join(f"{n} seed{'s' * (n > 1)}: {', '.join(counts[n])}" for n in sorted(counts, reverse=True))
 
 
 def curves(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
@@ -108,20 +126,33 @@ def printed(
     return pd.DataFrame(rows, columns=["method", "benchmark", "paper"])
 
 
-def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
-    """Lay out `accuracy_table` with a line per stand-in: ours with its interval, then what the paper printed."""
-    merged = accuracy.merge(printed, on=["method", "benchmark"], how="left")
-    ours = [tables.percent(*row) for row in merged[["accuracy", "low", "high"]].itertuples(index=False)]
-    theirs = ["" if pd.isna(value) else f" / {value:.1f}" for value in merged["paper"]]
-    merged["cell"] = [a + b for a, b in zip(ours, theirs, strict=True)]
-    wide = merged.pivot(index="benchmark", columns="method", values="cell")
+def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, gains: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
+    """Lay out `accuracy_table` with a line per stand-in, average and gain in it: ours, and what the paper printed.
+
+    `gains` are those of `gains`, with the base of each in the column `over`. A method that the paper does not print has
+    no second column.
+    """
     places = layout(paper)
-    wide = wide.loc[[*places.families, *places.groups], accuracy["method"].unique()]
-    return wide.reset_index().rename_axis(columns=None)
+    titles = {name: f"{title} (for {name})" if places.columns[name] else title for name, title in places.titles.items()}
+    scored = accuracy.merge(printed, on=["method", "benchmark"], how="left")
+    scored["questions"] = scored["benchmark"].replace(titles)
+    scored["ours"] = [tables.percent(*row) for row in scored[["accuracy", "low", "high"]].itertuples(index=False)]
+    scored["theirs"] = scored["paper"].map("{:.1f}".format, na_action="ignore")
+    won = gains.assign(questions=gains["benchmark"] + ", over " + gains["over"])
+    won["ours"] = [tables.percent(*row, signed=True) for row in won[["delta", "low", "high"]].itertuples(index=False)]
+    won["ours"] += won["verdict"].map(lambda said: f" ({said})" if said else "")
+    won["theirs"] = won["paper delta"].map("{:+.1f}".format, na_action="ignore")
+    columns = {}
+    for method, lines in pd.concat([scored, won]).set_index("questions").groupby("method", sort=False):
+        columns[method] = lines["ours"]
+        if lines["theirs"].notna().any():
+            columns[f"{method}, the paper"] = lines["theirs"]
+    order = [*titles.values(), *places.groups, *won["questions"].unique()]
+    return pd.DataFrame(columns).reindex(order).rename_axis("questions").reset_index()
 
 
 def gains(scored: pd.DataFrame, base: str, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
-    """Every method's gain over `base` in each average, with intervals, and whether the paper's sign is found."""
+    """Every method's difference from `base` in each average, with limits, and whether the paper's sign is found."""
     claims = printed.set_index(["method", "benchmark"])["paper"]
     groups, frames = layout(paper).groups, []
     for method in (method for method in scored["method"].unique() if method != base):
@@ -129,6 +160,6 @@ def gains(scored: pd.DataFrame, base: str, printed: pd.DataFrame, paper: str = "
         signs = {name: 1 if delta > 0 else -1 for name, delta in deltas.items() if delta and not math.isnan(delta)}
         frame = tables.compare_rows(scored, base, method, groups, signs)
         frame = frame[frame["kind"] == "average"].rename(columns={"method": "accuracy"})
-        frames.append(frame.assign(**{"paper delta": frame["benchmark"].map(deltas), "method": method}))
-    columns = ["method", "benchmark", "delta", "low", "high", "paper delta", "verdict"]
+        frames.append(frame.assign(**{"paper delta": frame["benchmark"].map(deltas), "method": method, "over": base}))
+    columns = ["method", "over", "benchmark", "delta", "low", "high", "paper delta", "verdict"]
     return pd.concat(frames, ignore_index=True)[columns]

@@ -5,6 +5,7 @@ Everything random takes a seed and repeats exactly.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 REPLICATES = 10_000
+LEVEL = 0.95
+Side = Sequence[NDArray[np.float64]]  # of each stratum S seeds x I items
 
 
 class Interval(NamedTuple):
@@ -22,25 +25,60 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the Wilson score limits of k successes in n >= 1 trials."""
     limits = scipy.stats.binomtest(int(k), int(n)).proportion_ci(level, method="wilson")
     return float(limits.low), float(limits.high)
 
 
-def mcnemar_midp(a: ArrayLike, b: ArrayLike) -> float:
-    """Return the two-sided exact mid-p of McNemar's test on two 0/1 vectors over the same I items."""
-    a_I, b_I = np.asarray(a), np.asarray(b)
-    lost, won = int((a_I > b_I).sum()), int((b_I > a_I).sum())
-    count = lost + won
-    outcomes = np.arange(count + 1)
-    chance = scipy.stats.binom.pmf(outcomes, count, 0.5)
-    distance, seen = abs(2 * outcomes - count), abs(won - lost)
-    return float(chance[distance > seen].sum() + chance[distance == seen].sum() / 2) if count else 1.0
+@dataclass(frozen=True)
+class Effect:
+    """A difference with its standard error and degrees of freedom; nan where seeds are too few to know."""
+
+    delta: float
+    error: float
+    freedom: float
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of no difference."""
+        if self.error == 0:
+            return float(self.delta == 0)
+        return float(2 * scipy.stats.t.sf(abs(self.delta) / self.error, self.freedom))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The interval that holds the true difference in 95 of 100 cases."""
+        return self.delta - self.reach(), self.delta + self.reach()
+
+    def reach(self, power: float = 0.5) -> float:
+        """How far an effect has to be from 0 to be seen with this probability; at one half, half the interval."""
+        ask = scipy.stats.t.ppf((1 + LEVEL) / 2, self.freedom) + scipy.stats.t.ppf(power, self.freedom)
+        return float(ask * self.error)
+
+
+def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False, False)) -> Effect:
+    """Return side a less side b, or side a itself; strata weigh alike.
+
+    The error holds the seed noise of both sides (Welch) and the noise of the items, which both sides answered. `fixed`
+    sides were not trained, so one seed is all there is; a trained side with one seed leaves the error nan.
+    """
+    sides = [a] if b is None else [a, b]
+    means = [np.mean([part_SI.mean(axis=1) for part_SI in side], axis=0) for side in sides]
+    delta = float(means[0].mean() - (means[1].mean() if b is not None else 0.0))
+    trained = [mean_S for mean_S, still in zip(means, fixed, strict=False) if not still]
+    if any(len(mean_S) < 2 for mean_S in trained):
+        return Effect(delta, np.nan, np.nan)
+    noise = [mean_S.var(ddof=1) / len(mean_S) for mean_S in trained]
+    seeds = sum(noise)
+    freedom = seeds**2 / sum(v**2 / (len(m) - 1) for v, m in zip(noise, trained, strict=True)) if seeds else np.inf
+    pairs = [a_SI.mean(axis=0) - b_SI.mean(axis=0) for a_SI, b_SI in zip(a, b, strict=True)] if b else []
+    items = sum(gain_I.var(ddof=1) / len(gain_I) for gain_I in pairs if len(gain_I) > 1) / max(1, len(pairs)) ** 2
+    return Effect(delta, float(np.sqrt(seeds + items)), float(freedom))
 
 
 def bootstrap(
-    strata: Sequence[ArrayLike], level: float = 0.95, replicates: int = REPLICATES, seed: int = 0
+    strata: Sequence[ArrayLike], level: float = LEVEL, replicates: int = REPLICATES, seed: int = 0
 ) -> Interval:
     """Return the mean over strata of the mean score of each S x I array, with bootstrap limits.
 
@@ -79,35 +117,6 @@ def _reweighted(
     return np.einsum("rs,su,ru->r", weights_RS, distinct_SU, drawn_RU, optimize=True)
 
 
-def stratified_bootstrap(
-    a_BSI: Sequence[ArrayLike],
-    b_BSI: Sequence[ArrayLike],
-    level: float = 0.95,
-    replicates: int = REPLICATES,
-    seed: int = 0,
-) -> Interval:
-    """Return the gain of b over a averaged over B benchmarks of equal weight, each a pair of S x I arrays.
-
-    The arrays of a pair hold the same seeds and items; a single row pairs with every seed.
-    """
-    return bootstrap([_gain(a, b) for a, b in zip(a_BSI, b_BSI, strict=True)], level, replicates, seed)
-
-
-def paired_p(a_SI: ArrayLike, b_SI: ArrayLike) -> float:
-    """Return the two-sided p of b against a on the same S seeds x I items.
-
-    Several seeds: paired t over the seed means. One seed: mid-p McNemar, or paired t over the items when
-    scores are fractions (items answered more than once).
-    """
-    gain_SI = _gain(a_SI, b_SI)
-    if len(gain_SI) == 1 and np.isin(np.concatenate([a_SI, b_SI]), (0, 1)).all():
-        return mcnemar_midp(np.asarray(a_SI)[0], np.asarray(b_SI)[0])
-    gains = gain_SI.mean(axis=1) if len(gain_SI) > 1 else gain_SI[0]
-    if np.ptp(gains) < 1e-12:
-        return 1.0 if abs(gains[0]) < 1e-12 else 0.0
-    return float(scipy.stats.ttest_1samp(gains, 0).pvalue)
-
-
 def holm(p: ArrayLike) -> NDArray[np.float64]:
     """Return Holm's adjusted p-values in the order given; NaN stays NaN and does not count as a test."""
     raw = np.asarray(p, dtype=float)
@@ -117,14 +126,18 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
-def verdict(delta: float, low: float, high: float, paper_sign: int) -> str:
-    """Judge the sign the paper claims (-1, 0 or 1) by our gain: "agrees", "disagrees" or "undecided".
+def verdict(low: float, high: float, paper_sign: int | None) -> str:
+    """Judge the sign (1 or -1) that a paper claims by the limits of our difference; no claim gives no verdict.
 
-    Undecided while the interval holds zero. A clear gain disagrees with a claim of no difference (0).
+    The words are the ledger's: "one seed" without limits, "undecided" while they hold zero, "found" or "opposite".
     """
-    if np.isnan([delta, low, high]).any() or low <= 0 <= high:
+    if paper_sign is None:
+        return ""
+    if np.isnan([low, high]).any():
+        return "one seed"
+    if low <= 0 <= high:
         return "undecided"
-    return "agrees" if np.sign(delta) == paper_sign else "disagrees"
+    return "found" if low * paper_sign > 0 else "opposite"
 
 
 def _scores(scores: ArrayLike) -> NDArray[np.float64]:
@@ -132,10 +145,3 @@ def _scores(scores: ArrayLike) -> NDArray[np.float64]:
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
         raise ValueError(f"scores must be finite, not empty and have 2 axes, got shape {array.shape}")
     return array
-
-
-def _gain(a_SI: ArrayLike, b_SI: ArrayLike) -> NDArray[np.float64]:
-    a, b = _scores(a_SI), _scores(b_SI)
-    if a.shape[1] != b.shape[1] or (len(a) != len(b) and 1 not in (len(a), len(b))):
-        raise ValueError(f"a and b must hold the same seeds x items, got {a.shape} and {b.shape}")
-    return b - a

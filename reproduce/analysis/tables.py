@@ -16,7 +16,6 @@ from reproduce.analysis.writing import save_table as save_table
 
 NUMBERS = Path(__file__).parents[1] / "paper_numbers"
 ROW = ["backbone", "setup", "method"]
-CELL = ["method", "benchmark", "kind"]
 Groups = Mapping[str, Sequence[str]]  # name of an average -> the benchmarks it averages, with equal weight
 
 
@@ -115,7 +114,7 @@ def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
         for name, members in _grouped(groups, matrices, method).items():
             average = stats.bootstrap([matrices[member] for member in members])
             rows.append((method, name, "average", len(matrices[members[0]]), np.nan, np.nan, *average))
-    frame = pd.DataFrame(rows, columns=[*CELL, "seeds", "k", "n", "accuracy", "low", "high"])
+    frame = pd.DataFrame(rows, columns=["method", "benchmark", "kind", "seeds", "k", "n", "accuracy", "low", "high"])
     frame[["low", "high"]] = frame[["low", "high"]].clip(0.0, 1.0)
     frame[["accuracy", "low", "high"]] *= 100
     return frame
@@ -129,48 +128,42 @@ def _grouped(groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str) 
 
 
 def compare_rows(
-    scores: pd.DataFrame, base: str, method: str, groups: Groups, paper_signs: int | Mapping[str, int] = 1
+    scores: pd.DataFrame, base: str, method: str, groups: Groups, paper_signs: Mapping[str, int] | None = None
 ) -> pd.DataFrame:
-    """Return the gain of `method` over `base` per benchmark and average, with 95 % limits, p and a verdict.
+    """Return the difference of `method` from `base` per benchmark and average, with 95 % limits, p and a verdict.
 
-    `paper_signs` is the direction the paper claims (1, 0, -1), for all rows or by name; a name left out
-    has no claim and no verdict. p is raw, p_holm corrected over the benchmarks. A base with one seed
-    (an untrained model) pairs with every seed.
+    `paper_signs` is the direction the paper claims (1 or -1) by name; a name left out has no claim and no verdict. The
+    scores' column `trained` says which seeds are noise (`stats.difference`): a trained method with one seed has no
+    limits. p is raw, p_holm corrected over the benchmarks.
     """
     ours, theirs = accuracy_matrix(scores, method), accuracy_matrix(scores, base)
     if set(ours) != set(theirs):
         raise ValueError(f"{base!r} and {method!r} differ in benchmarks: {sorted(set(ours) ^ set(theirs))}")
     for name, matrix in ours.items():
-        _check_pairs(theirs[name], matrix, f"{base!r} and {method!r} on {name!r}")
+        if not theirs[name].columns.equals(matrix.columns):
+            raise ValueError(f"{base!r} and {method!r} on {name!r} were not scored on the same items")
+    fixed = tuple(not scores.loc[scores["method"] == name, "trained"].any() for name in (method, base))
     rows = [("cell", name, [name]) for name in ours]
     rows += [("average", name, list(members)) for name, members in _grouped(groups, ours, method).items()]
     compared = []
     for kind, name, members in rows:
-        a, b = [theirs[m] for m in members], [ours[m] for m in members]
-        delta, low, high = stats.stratified_bootstrap(a, b)
-        sign = paper_signs if isinstance(paper_signs, int) else paper_signs.get(name)
-        p = stats.paired_p(a[0], b[0]) if kind == "cell" else np.nan
-        said = "" if sign is None else stats.verdict(delta, low, high, sign)
-        means = [np.mean([matrix.to_numpy().mean() for matrix in side]) for side in (a, b)]
-        compared.append((name, kind, *means, delta, low, high, p, said))
-    points = ["base", "method", "delta", "low", "high"]
-    frame = pd.DataFrame(compared, columns=["benchmark", "kind", *points, "p", "verdict"])
-    frame[points] *= 100
+        a, b = ([100 * matrices[m].to_numpy() for m in members] for matrices in (ours, theirs))
+        effect = stats.difference(a, b, fixed)
+        said = stats.verdict(*effect.limits, (paper_signs or {}).get(name))
+        means = [np.mean([matrix.mean() for matrix in side]) for side in (b, a)]
+        p = effect.p if kind == "cell" else np.nan
+        compared.append((name, kind, *means, effect.delta, *effect.limits, p, said))
+    columns = ["benchmark", "kind", "base", "method", "delta", "low", "high", "p", "verdict"]
+    frame = pd.DataFrame(compared, columns=columns)
     frame.insert(frame.columns.get_loc("p") + 1, "p_holm", stats.holm(frame["p"]))
     return frame
 
 
-def _check_pairs(base: pd.DataFrame, ours: pd.DataFrame, where: str) -> None:
-    if not base.columns.equals(ours.columns):
-        raise ValueError(f"{where} were not scored on the same items")
-    if len(base) > 1 and len(ours) > 1 and not base.index.equals(ours.index):
-        raise ValueError(f"{where} have different seeds: {list(base.index)} and {list(ours.index)}")
-
-
 def percent(value: float, low: float, high: float, signed: bool = False) -> str:
-    """Write percent or points with their limits: "56.5 [53.2, 59.8]", signed "+3.1 [-0.2, +6.4]"."""
+    """Write percent or points with their limits, if known: "56.5 [53.2, 59.8]", signed "+3.1 [-0.2, +6.4]"."""
     sign = "+" if signed else ""
-    return f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+    limits = "" if np.isnan(low) else f" [{low:{sign}.1f}, {high:{sign}.1f}]"
+    return f"{value:{sign}.1f}{limits}"
 
 
 def percent_ci(k: int, n: int) -> str:

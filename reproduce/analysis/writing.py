@@ -16,8 +16,8 @@ LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
 }
-# A cell that a spreadsheet would run; signed numbers, alone or with an interval, are none.
-FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.]+( \[[-+\d., ]*\])?)?$)")
+# A cell that a spreadsheet would run; signed numbers, alone or with an interval and a verdict, are none.
+FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.]+( \[[-+\d., ]*\])?( \([a-z ]+\))?)?$)")
 
 
 def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:

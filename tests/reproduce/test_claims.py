@@ -21,22 +21,11 @@ GREATER = {"paper": "mae", "where": "", "says": "", "kind": "greater", "metric":
 TREND = GREATER | {"kind": "trend", "metric": "column", "direction": "up"}
 
 
-def test_a_difference_holds_the_noise_of_the_seeds_of_both_arms_and_of_the_items() -> None:
-    a, b = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
-    found = claims.difference([a], [b])
-    seeds = [np.var([1, 0.5, 0], ddof=1) / 3, np.var([0.5, 0], ddof=1) / 2]
-    items = np.var([2 / 3 - 0, 1 / 3 - 1 / 2], ddof=1) / 2
-    assert (found.delta, found.error) == approx((0.25, (sum(seeds) + items) ** 0.5))
-    assert found.freedom == approx(sum(seeds) ** 2 / (seeds[0] ** 2 / 2 + seeds[1] ** 2 / 1))  # Welch
-    assert found.reach() < found.reach(0.8)
-    gains = claims._share([[a], [b], [np.array([[0.1, 0.1]])]], [False, False, True])
-    assert gains.delta == approx((0.5 - 0.1) / (0.25 - 0.1)) and gains.error > 0
-    assert np.isnan(claims._share([[a], [a], [a]], [False, False, True]).delta), "a share of no gain"
-    alone = claims.difference([a], [b[:1]], (False, True))
-    assert alone.error == approx(
-        (seeds[0] + np.var([2 / 3, 1 / 3 - 1], ddof=1) / 2) ** 0.5
-    ) and alone.freedom == approx(2)
-    assert np.isnan(claims.difference([a], [b[:1]]).error), "one seed of a trained arm: nobody knows its noise"
+def test_a_ratio_of_gains_has_the_noise_of_both_and_none_over_no_gain() -> None:
+    a, b, base = np.array([[1.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.1, 0.1]])
+    gains = claims._share([[a], [b], [base]], [False, False, True])
+    assert gains.delta == approx((0.75 - 0.1) / (0.25 - 0.1)) and gains.error > 0
+    assert np.isnan(claims._share([[a], [a], [a]], [False, False, True]).delta)
 
 
 @pytest.fixture
@@ -97,6 +86,14 @@ def test_an_untrained_arm_has_no_seeds_and_an_order_counts_its_smallest_step(led
     }
     untrained, order = claims.weigh(ledger, three).to_dict("records")
     assert untrained["verdict"] == "found" and order["verdict"] == "undecided" and order["effect"] == approx(0, abs=1)
+
+
+def test_top_ranked_answers_are_compared_on_the_questions_that_were_talked_about(ledger: claims.Ledger) -> None:
+    talks = [{"item": 0, "family": "word", "question": str(i), "pass_1": 1.0, "rank_rho": None} for i in range(4)]
+    for seed in range(3):
+        (ledger.folder / f"good-s{seed}/conversations.jsonl").write_text("".join(json.dumps(t) + "\n" for t in talks))
+    mixed = GREATER | {"arms": ["good", "bad"], "setup": ["top_ranked", "greedy"]}
+    assert claims.weigh(ledger, {"x": mixed}).loc[0, "effect"] == approx(100 * (1 - (2 + 1 + 2) / 12))
 
 
 def test_trends_peaks_and_ratios_of_sums(ledger: claims.Ledger) -> None:

@@ -39,16 +39,20 @@ def test_ratios_pool_items_and_leave_out_what_is_undefined() -> None:
 def test_gains_are_paired_and_judged() -> None:
     rng = Random(0)
     hard = [rng.random() < 0.5 for _ in range(200)]
-    rows = [(name, 0, i, float(not h), None) for i, h in enumerate(hard) for name in ("base", "same")]
-    rows += [("better", 0, i, float(not h or i % 5 == 0), None) for i, h in enumerate(hard)]
-    signs = {("better", "all", "Pass@1"): 1, ("same", "all", "Pass@1"): -1}
+    rows = [(name, s, i, float(not h), None) for i, h in enumerate(hard) for name in ("base", "same") for s in (0, 1)]
+    rows += [
+        (name, s, i, float(not h or i % 5 == 0), None)
+        for i, h in enumerate(hard)
+        for name, s in (("better", 0), ("better", 1), ("lone", 0))
+    ]
+    signs = {("better", "all", "Pass@1"): 1, ("same", "all", "Pass@1"): -1, ("lone", "all", "Pass@1"): 1}
     table = conversations.gains(frame(rows), "base", GROUP, ["Pass@1"], signs).set_index("method")
     expected = np.mean([h and i % 5 == 0 for i, h in enumerate(hard)])
-    assert table["delta"].to_dict() == approx({"better": expected, "same": 0})
-    assert table["verdict"].to_dict() == {"better": "agrees", "same": "undecided"}
+    assert table["delta"].to_dict() == approx({"same": 0, "better": expected, "lone": expected})
+    assert table["verdict"].to_dict() == {"same": "undecided", "better": "found", "lone": "one seed"}
     assert 0 < table.loc["better", "low"] < expected < table.loc["better", "high"] < 2 * expected
     turned = conversations.gains(frame(rows), "better", GROUP, ["Pass@1"], {("base", "all", "Pass@1"): 1})
-    assert turned.set_index("method").loc["base", "verdict"] == "disagrees"
+    assert turned.set_index("method").loc["base", "verdict"] == "opposite"
 
 
 def test_gains_compare_conversations_that_define_the_measure_for_both() -> None:

@@ -152,20 +152,34 @@ def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
     assert teams["models"].to_list() == [["tiny"], ["tiny", "tiny-small", "tiny"]]
 
 
-def answers(method: str, correct: list[int]) -> pd.DataFrame:
-    """The same answers to every stand-in of MAE."""
-    rows = [(name, i, value) for name in MAE.families for i, value in enumerate(correct)]
-    return pd.DataFrame(rows, columns=["benchmark", "item", "correct"]).assign(method=method, seed=0, run=method)
+def answers(method: str, *correct: list[int]) -> pd.DataFrame:
+    """The same answers to every stand-in of MAE, by seed."""
+    rows = [
+        (seed, name, i, v) for seed, mine in enumerate(correct) for name in MAE.families for i, v in enumerate(mine)
+    ]
+    made = pd.DataFrame(rows, columns=["seed", "benchmark", "item", "correct"])
+    return made.assign(method=method, run=method, trained=method != "Base")
 
 
 def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
-    scores = pd.concat([answers("Base", [1, 0] * 20), answers("MAE (zero)", [1] * 40)])
+    right = [1] * 40, [0] + [1] * 39
+    parts = [answers("Base", [1, 0] * 20), answers("MAE (zero)", *right), answers("ours alone", [1, 0] * 20)]
+    scores = pd.concat(parts)
     paper = standins.printed("mae_table1", {"Base": "Base", "MAE (zero)": "MAE (zero)"})
-    overall = standins.gains(scores, "Base", paper).set_index("benchmark").loc["Overall Avg."]
-    assert (overall["delta"], overall["verdict"]) == (50.0, "agrees")
-    assert overall["paper delta"] == pytest.approx(58.51 - 55.33)
-    wide = standins.beside(tables.accuracy_table(scores, MAE.groups), paper).set_index("benchmark")
-    assert wide.loc["GSM8K", "Base"].startswith("50.0 [") and wide.loc["GSM8K", "Base"].endswith("/ 85.2")
+    gains = standins.gains(scores, "Base", paper)
+    overall = gains[gains["benchmark"] == "Overall Avg."].set_index("method")
+    assert overall.loc["MAE (zero)", "delta"] == 48.75 and list(overall["verdict"]) == ["found", ""]
+    assert overall.loc["MAE (zero)", "paper delta"] == pytest.approx(58.51 - 55.33)
+    wide = standins.beside(tables.accuracy_table(scores, MAE.groups), paper, gains).set_index("questions")
+    columns = ["Base", "Base, the paper", "MAE (zero)", "MAE (zero), the paper", "ours alone"]
+    assert list(wide.columns) == columns and list(wide.index[-3:]) == [f"{name}, over Base" for name in MAE.groups]
+    story, gain = wide.loc["stories (for GSM8K)"], wide.loc["Overall Avg., over Base"]
+    assert story["Base"].startswith("50.0 [") and story["Base, the paper"] == "85.2"
+    assert gain["MAE (zero)"].startswith("+48.8 [") and gain["MAE (zero)"].endswith("] (found)")
+    assert gain["MAE (zero), the paper"] == "+3.2" and gain["ours alone"] == "+0.0"
+    assert (
+        standins.seeds({"a": [0], "b": [0, 1], "c": [3]}, {"a": "A", "b": "B", "c": "C"}) == "2 seeds: B; 1 seed: A, C"
+    )
 
 
 def test_sage_trains_with_the_settings_of_table_4() -> None:

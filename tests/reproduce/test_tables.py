@@ -97,24 +97,23 @@ def test_every_cell_is_its_k_over_n_and_averages_are_derived() -> None:
         tables.accuracy_table(scores, {"Average": ["sums", "stories"]})
 
 
-def test_compare_rows_gives_delta_interval_p_and_verdict() -> None:
+def test_compare_rows_gives_delta_limits_p_and_verdict() -> None:
     base = {"sums": [[0] * 30], "facts": [[1, 0] * 10]}
-    ours = {"sums": [[1] * 25 + [0] * 5] * 3, "facts": [[1, 0] * 10] * 3}
-    scores, groups = pd.concat([records("base", base), records("mae", ours)]), {"Average": ["sums", "facts"]}
+    ours = {"sums": [[1] * 25 + [0] * 5] * 2 + [[1] * 20 + [0] * 10], "facts": [[1, 0] * 10] * 3}
+    both = [records("base", base).assign(trained=False), records("mae", ours).assign(trained=True)]
+    scores, groups = pd.concat(both), {"Average": ["sums", "facts"]}
     frame = tables.compare_rows(scores, "base", "mae", groups, {"sums": 1, "Average": -1}).set_index("benchmark")
-    assert frame.loc["sums", ["base", "method", "delta"]].tolist() == pytest.approx([0, 250 / 3, 250 / 3])
-    assert frame.loc["facts", ["delta", "low", "high"]].tolist() == [0, 0, 0]
-    assert frame["verdict"].to_dict() == {"sums": "agrees", "facts": "", "Average": "disagrees"}
-    assert frame.loc["Average", "delta"] == pytest.approx(125 / 3)
-    assert frame.loc["sums", "p_holm"] == 0 and frame.loc["facts", "p_holm"] == 1
-    one = tables.compare_rows(scores[scores["seed"] == 0], "base", "mae", groups).set_index("benchmark")
-    assert one.loc["sums", ["p", "p_holm"]].tolist() == pytest.approx([2.0**-25, 2.0**-24])
+    assert frame.loc["sums", ["base", "method", "delta"]].tolist() == pytest.approx([0, 700 / 9, 700 / 9])
+    assert frame.loc["facts", ["delta", "low", "high", "p_holm"]].tolist() == [0, 0, 0, 1]
+    assert frame["verdict"].to_dict() == {"sums": "found", "facts": "", "Average": "opposite"}
+    assert frame.loc["Average", "delta"] == pytest.approx(350 / 9)
+    one = tables.compare_rows(scores[scores["seed"] == 0], "base", "mae", groups, {"sums": 1}).set_index("benchmark")
+    assert one.loc["sums", "verdict"] == "one seed" and one[["low", "high", "p"]].isna().all(axis=None)
 
 
 UNPAIRED = [
     ({"sums": [[1, 0]]}, {"sums": [[1, 0, 1]]}, "not scored on the same items"),
     ({"sums": [[1, 0]]}, {"facts": [[1, 0]]}, "differ in benchmarks"),
-    ({"sums": [[1, 0]] * 2}, {"sums": [[1, 0]] * 3}, "different seeds"),
 ]
 
 
@@ -128,6 +127,7 @@ def test_percent_formats() -> None:
     assert tables.percent_ci(565, 1000) == "56.5 [53.4, 59.5]"
     assert tables.percent_ci(0, 0) == "no items"
     assert tables.percent(3.14, -0.2, 6.4, signed=True) == "+3.1 [-0.2, +6.4]"
+    assert tables.percent(3.14, float("nan"), float("nan"), signed=True) == "+3.1"
 
 
 def test_saved_table_reads_back(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_saved_table_reads_back(tmp_path: Path) -> None:
 def test_saved_table_disarms_text(tmp_path: Path) -> None:
     nasty = ["=HYPERLINK(1)", "<script>x</script>", r"\input{/etc/passwd}", "a|b\nc"]
     nasty += ["50 % & $x_1$ #{~^}", "\x1b[2J\u202e"]
-    gains = ["+1.5 [-0.1, +3.0]", "-2", "+", "@SUM(A1)", "+cmd|x", "[a](javascript:1)"]
+    gains = ["+1.5 [-0.1, +3.0] (one seed)", "-2", "+", "@SUM(A1)", "+cmd|x", "[a](javascript:1)"]
     frame = pd.DataFrame({"met|hod_": nasty, "delta": gains})
     tables.save_table(frame, tmp_path, "50 % of \\x", "see A_1 & <b>")
     csv, md, tex = ((tmp_path / f"table.{kind}").read_text() for kind in ("csv", "md", "tex"))
