@@ -107,8 +107,7 @@ def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> 
         print(f"failed {id}: {error}" + (f" (see {os.path.relpath(kept)})" if kept.exists() else ""))
     for id, reason in report.blocked.items():
         print(f"blocked {id}: {reason}")
-    groups = {name: getattr(report, name) for name in ("ran", "cached", "failed", "blocked")}
-    groups["skipped"] = skipped
+    groups = {name: getattr(report, name) for name in ("ran", "cached", "failed", "blocked")} | {"skipped": skipped}
     print(", ".join(f"{name} {len(group)}" for name, group in groups.items()), f"in {seconds:.1f}s")
     return 1 if report.failed or report.blocked else 0
 

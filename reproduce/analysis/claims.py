@@ -174,7 +174,6 @@ def _share(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
 def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
     """Why a claim about a mechanism says nothing: it hardly ever acted; empty when it did."""
     name, run = claim.get("mechanism"), claim["arms"][0]
-    if not name:
-        return ""
-    share = np.mean([standins.summary(ledger.folder, run, seed)["acted"].get(name, 0.0) for seed in ledger.runs[run]])
+    summaries = (standins.summary(ledger.folder, run, seed) for seed in ledger.runs[run])
+    share = np.mean([summary["acted"].get(name, 0.0) for summary in summaries]) if name else 1.0
     return f"{name} acted in {share:.0%} of the steps of {run}" if share < alive.LEAST else ""

@@ -21,9 +21,10 @@ from coevolve.types import Role
 
 # The colour-blind palette of seaborn, then five of Paul Tol's; dashes tell curves apart where colours do not.
 COLOURS = [*sns.color_palette("colorblind").as_hex(), "#332288", "#882255", "#999933", "#117733", "#44aa99"]
-METHODS = """mae sage comas conl spice rzero azr base sft ttrl
+METHODS = """mae sage comas conl spice r-zero azr base sft ttrl
     strong_challenger srlm srt maporl verifier""".split()
 METHOD_COLOURS = dict(zip(METHODS, COLOURS, strict=True))
+ALIASES = {"untrained": "base", "base model": "base", "absolute zero": "azr"}  # what the papers call them
 Point = tuple[float, float]
 
 
@@ -45,11 +46,19 @@ def plain(text: object) -> str:
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
-    """Give every name its colour: a method always its own, any other name the next one that is free."""
-    names = list(dict.fromkeys(names))
-    chosen = {name: METHOD_COLOURS[name.lower()] for name in names if name.lower() in METHOD_COLOURS}
-    free = [colour for colour in COLOURS if colour not in chosen.values()] or COLOURS
-    others = [name for name in names if name not in chosen]
+    """Give every name its colour: a method always its own, any other name the next one that is free.
+
+    What stands in brackets, such as "(Ours)", does not count; of several variants of a method the first has its colour.
+    The colours of the five papers are given away last.
+    """
+    chosen: dict[str, str] = {}
+    for name in names:
+        method = name.lower().split(" (")[0]
+        colour = METHOD_COLOURS.get(ALIASES.get(method, method))
+        if colour and colour not in chosen.values():
+            chosen[name] = colour
+    free = [colour for colour in reversed(COLOURS) if colour not in chosen.values()] or COLOURS
+    others = [name for name in dict.fromkeys(names) if name not in chosen]
     return chosen | {name: free[i % len(free)] for i, name in enumerate(others)}
 
 
@@ -60,33 +69,29 @@ def curve(
 
     Rows with equal x and hue are seeds; rows without a y are left out. `labels` are title, xlabel and ylabel.
     """
-    if frame.dropna(subset=[y]).empty:
+    drawn = frame.dropna(subset=[y])
+    if drawn.empty:
         raise ValueError(f"y: the frame has no values of {y!r} to draw")
     ax = ax or plt.subplots()[1]
-    drawn = frame.dropna(subset=[y])
     look: dict[str, object] = {"color": COLOURS[0]}
     if hue is not None:
-        drawn = drawn.assign(**{hue: drawn[hue].astype(str)})
-        shown = {name: plain(name) for name in drawn[hue].unique()}
-        colours = {shown[name]: colour for name, colour in palette(shown).items()}
-        drawn = drawn.assign(**{hue: drawn[hue].map(shown)})
-        look = {"hue": hue, "style": hue, "palette": colours}
+        drawn = drawn.assign(**{hue: drawn[hue].map(plain)})
+        names = drawn[hue].unique()
+        look = {"hue": hue, "style": hue, "palette": palette(names)}
     sns.lineplot(drawn, x=x, y=y, errorbar=("pi", 100), ax=ax, **look)
     if hue is not None:  # many curves leave no room for their names among them
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
-        ax.legend(title=None, **(below if len(shown) > 3 else {}))
+        ax.legend(title=None, **(below if len(names) > 3 else {}))
     return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
 
 
 def bars(table: pd.DataFrame, x: str = "method", y: str = "accuracy", ax: Axes | None = None, **labels: str) -> Axes:
     """Draw a bar per row with the limits in its columns low and high, as `accuracy_table` gives them."""
     ax = ax or plt.subplots()[1]
-    names = [str(name) for name in table[x]]
+    names = [plain(name) for name in table[x]]
     colours = palette(names)
     reach = [(table[y] - table["low"]).clip(lower=0), (table["high"] - table[y]).clip(lower=0)]
-    places = range(len(names))
-    ax.bar(places, table[y], yerr=reach, capsize=4, width=0.7, color=[colours[name] for name in names])
-    ax.set_xticks(places, [plain(name) for name in names])
+    ax.bar(names, table[y], yerr=reach, capsize=4, width=0.7, color=[colours[name] for name in names])
     ax.grid(visible=False, axis="x")
     return _labelled(ax, {"xlabel": "", "ylabel": y} | labels)
 

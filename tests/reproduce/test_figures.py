@@ -42,9 +42,9 @@ def test_labels_from_text_are_no_mathematics(tmp_path: Path) -> None:
 
 
 def test_colours_belong_to_methods() -> None:
-    assert len(set(figures.METHOD_COLOURS.values())) == len(figures.METHOD_COLOURS) == 15
-    chosen = figures.palette(["no judge", "SAGE", "mae", "no solver"])
-    assert chosen["SAGE"] == figures.METHOD_COLOURS["sage"] and len(set(chosen.values())) == 4
+    own, chosen = figures.METHOD_COLOURS, figures.palette(["no judge", "SAGE (Ours)", "Untrained", "SAGE (small)"])
+    assert len(set(own.values())) == len(own) == 15 and len({*chosen.values()}) == 4
+    assert (chosen["SAGE (Ours)"], chosen["Untrained"]) == (own["sage"], own["base"])
 
 
 def test_bars_show_value_and_limits() -> None:
