@@ -45,8 +45,8 @@ lint: $(READY) ## check style, format and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-lab: $(READY) ## open the notebooks in JupyterLab
-	$(PY) -m jupyter lab $(ARGS)
+lab: $(READY) ## open the notebooks in JupyterLab, at the first one
+	$(PY) -m jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS) notebooks/start_here.ipynb
 
 bench: $(READY) ## run every benchmark in benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(PY) "$$file" $(ARGS); done

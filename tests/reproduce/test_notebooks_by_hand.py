@@ -30,6 +30,12 @@ def test_the_gradients_of_the_loss_by_hand_agree(tmp_path: Path) -> None:
     assert len(errors) == 2 and max(errors) < 1e-12
 
 
+def test_the_first_notebook_trains_all_five_methods(tmp_path: Path) -> None:
+    text, shown = outputs("start_here.ipynb", tmp_path, share=0.01, items=1, out=str(tmp_path / "runs"))
+    assert "Warning" not in text and sum("image/png" in data for data in shown) == 3
+    assert len([*tmp_path.glob("runs/*/summary.json")]) == 5
+
+
 def test_six_set_ups_are_asked(tmp_path: Path) -> None:
     text, _ = outputs("evaluate.ipynb", tmp_path, items=1, out=str(tmp_path))
     assert "Warning" not in text
