@@ -16,7 +16,7 @@ from pydantic import NonNegativeFloat
 from coevolve import prompts, worlds
 from coevolve.advantages import ESTIMATORS, WITH_KL
 from coevolve.checks import among, typed
-from coevolve.parse import answer_line, boxed, tag
+from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
 from coevolve.types import Episode, Outcome, Role
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 PAPERS = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
-READERS = {"comas": boxed, "spice": boxed, "conl": answer_line}  # of answers, as the paper's prompts ask for them
 
 
 def training(name: str) -> Mapping[str, Any]:
@@ -102,8 +101,8 @@ class Method:
         return prompts.load(self.paper, prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
 
     def read_answer(self, text: str) -> str | None:
-        """Return what a reply of the solver answers, or None: by READERS, else the content of its one <answer> pair."""
-        return READERS[self.paper](text) if self.paper in READERS else tag(text, "answer")
+        """Return what a reply of the solver answers, here the content of its one <answer> pair; None without one."""
+        return tag(text, "answer")
 
     @property
     def policies(self) -> tuple[str, ...]:

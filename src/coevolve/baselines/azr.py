@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from coevolve import prompts
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
-from coevolve.parse import tag
+from coevolve.parse import boxed, tag
 from coevolve.pools import Pool
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
@@ -89,6 +89,10 @@ class AZR(Method):
         samples = [proposal.earns(reward, f"propose {mode}")]
         samples += [reply.earns(reward, f"solve {mode}") for reply, reward in zip(replies, rewards, strict=True)]
         return Outcome(samples, {mode: buffer.added}, (mode, question, rate, rights))
+
+    def read_answer(self, text: str) -> str | None:
+        """Return what a reply answers, as the paper's prompt asks for it: in tags, or boxed."""
+        return boxed(text) if self.paper == "spice" else tag(text, "answer")
 
     def fits(self, question: str, mode: str) -> bool:
         """Whether a text is a task of a mode."""

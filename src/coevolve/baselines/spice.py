@@ -50,6 +50,7 @@ class RZero(Method):
     """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
 
     paper: ClassVar[str] = "spice"
+    read_answer = staticmethod(boxed)
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
     PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows

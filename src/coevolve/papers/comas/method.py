@@ -40,6 +40,7 @@ class Table1(Method):
     """What the trained methods of CoMAS's Table 1 share: questions, configuration, set-ups and how answers are read."""
 
     paper: ClassVar[str] = "comas"
+    read_answer = staticmethod(boxed)
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
 

@@ -47,6 +47,7 @@ class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
 
     paper: ClassVar[str] = "conl"
+    read_answer = staticmethod(answer_line)
     gates: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
     families: ClassVar[tuple[str, ...]] = FAMILIES
 

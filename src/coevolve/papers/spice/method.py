@@ -57,6 +57,7 @@ class SPICE(Method):
     """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper: ClassVar[str] = "spice"
+    read_answer = staticmethod(boxed)
     gates: ClassVar[Mapping[str, str]] = {"multiple choice": "mcq", "rules of validity": "valid"}
     seeded: ClassVar[bool] = False
 
