@@ -190,11 +190,11 @@ class SAGE(Method):
 
         None when the verifier could not tell; an answer that does not parse is wrong.
         """
-        question, kind, gold = task
+        question, kind, gold = (part or "" for part in task)  # a task that is verified has all three
         answer = self.read_answer(reply.text) if kind == "code" else tag(reply.text, "answer")
         if answer is None:
             return 0.0
-        if kind == "code" and question is not None and gold is not None:
+        if kind == "code":
             return verifier.tested(self.world.program(question, answer), gold)
         return number(verify.verify(self.world.grading, answer, gold).correct)
 
