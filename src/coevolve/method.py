@@ -6,16 +6,16 @@ the algorithm. The loop calls what stands here and probes for nothing else.
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import NonNegativeFloat
 
 from coevolve import prompts, worlds
 from coevolve.advantages import ESTIMATORS, WITH_KL
-from coevolve.checks import among, typed
+from coevolve.checks import among, settle
 from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
@@ -58,9 +58,7 @@ class Method:
 
         A subclass with a `__post_init__` of its own calls this one first.
         """
-        annotations = get_type_hints(type(self), include_extras=True)
-        for field_ in (field_ for field_ in fields(self) if field_.name != "world"):
-            setattr(self, field_.name, typed(field_.name, getattr(self, field_.name), annotations[field_.name]))
+        settle(self, "world")
         if self.kl_coef:
             among("estimator with a kl_coef", self.estimator, WITH_KL)
         for name in self.setups:

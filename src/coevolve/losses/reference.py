@@ -28,7 +28,7 @@ class PolicyLoss:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip.
+    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind.
 
     `targets_T` are the tokens that were sampled, `advantages_T` what they earned. Without `old_logprobs_T` the current
     log-probabilities stand in for the old ones. `weights_T` say how much each token counts (1 / T each: the mean).
@@ -45,8 +45,6 @@ class Tokens:
 
     def __post_init__(self) -> None:
         among("kind", self.kind, LOSSES)
-        if len(self.clip) != 2 or not all(bound >= 0 for bound in self.clip):
-            raise ValueError(f"clip must be (low, high), each at least 0, got {self.clip}")
 
     def part(self, piece: slice) -> "Tokens":
         """Return the tokens of one chunk."""
