@@ -8,7 +8,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -141,20 +141,21 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
     """A step's metrics: mean facts, learner, mean reward and length by role (and by policy, of several), pools."""
     facts = [fact for outcome in outcomes for fact in outcome.facts.items() if isinstance(fact[1], (int, float))]
     several = len(method.policies) > 1
-    earned = [pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, several)]
-    spreads = alive.spreads(
-        pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, False)
-    )
+    earned: list[tuple[str, float | None]] = []
+    by_role: list[tuple[str, float | None]] = []
+    for sample in (sample for outcome in outcomes for sample in outcome.samples):
+        mine = _earned(sample, sample.role)
+        by_role += mine
+        earned += mine + (_earned(sample, sample.policy) if several else [])
     pools = {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
+    spreads = alive.spreads(by_role)
     return {**record.means(facts), **learnt, **record.means(earned), **spreads, **pools, **method.measure()}
 
 
-def _earned(sample: Sample, by_policy: bool) -> Iterator[tuple[str, float | None]]:
-    """Yield a sample's rewards, by segment where segments are paid, and its length, by role and policy."""
-    for name in (sample.role, sample.policy) if by_policy else (sample.role,):
-        for tag, value in segments(sample).items():
-            yield f"reward/{name}/{tag}".rstrip("/"), value
-        yield f"length/{name}", len(sample.reply.ids)
+def _earned(sample: Sample, name: str) -> list[tuple[str, float | None]]:
+    """Return a sample's rewards, by segment where segments are paid, and its length, of a role or a policy."""
+    paid = [(f"reward/{name}/{tag}".rstrip("/"), value) for tag, value in segments(sample).items()]
+    return [*paid, (f"length/{name}", len(sample.reply.ids))]
 
 
 def peak_rss_mb() -> float:
