@@ -5,8 +5,6 @@ Loads torch only when everything else that a run needs is there. Knows no paper.
 
 import gc
 import json
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -69,7 +67,6 @@ def train(run: Run) -> Path:
             "held_out": {stage: tally(scored) for stage, scored in scores.items()},
             "seconds": round(time.perf_counter() - began, 2),
             "seconds_around": {phase: round(seconds, 2) for phase, seconds in around.items()},
-            "peak_rss_mb": round(peak_rss_mb()),
             "steps": run.steps,
             "method": run.method,
             "seed": run.seed,
@@ -156,9 +153,3 @@ def _earned(sample: Sample, name: str) -> list[tuple[str, float | None]]:
     """Return a sample's rewards, by segment where segments are paid, and its length, of a role or a policy."""
     paid = [(f"reward/{name}/{tag}".rstrip("/"), value) for tag, value in segments(sample).items()]
     return [*paid, (f"length/{name}", len(sample.reply.ids))]
-
-
-def peak_rss_mb() -> float:
-    """Peak resident memory of this process in MiB (Linux counts KiB, macOS bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 if sys.platform != "darwin" else 1024**2)
