@@ -164,9 +164,8 @@ def _label(segment: str | None, advantage: float | None) -> str:
     """Return what a run of tokens starts with."""
     if segment is None:
         return "no segment"
-    if advantage is None:
-        return f"{segment} masked".strip()
-    return f"{segment} {signed(advantage)[0] if advantage else '0'}".strip()
+    sign = "masked" if advantage is None else signed(advantage)[0] if advantage else "0"
+    return f"{segment} {sign}".strip()
 
 
 def _heat(advantage: float | None, peak: float) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
-from coevolve.checks import among
+from coevolve.checks import Share, among
 from coevolve.papers.comas.method import Discussion, Table1, quoted
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
@@ -69,7 +69,7 @@ class MAPoRL(Discussion):
 
     agents: PositiveInt = 2  # of the authors' configuration
     turns: PositiveInt = 3  # rounds of the debate, of the authors' configuration
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.3  # how much later rounds count, of the authors' configuration
+    discount: Share = 0.3  # how much later rounds count, of the authors' configuration
     share: bool = True  # later rounds: the mean of all agents ("influence-aware"); False: one's own answers only
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from coevolve import setups
+from coevolve.checks import Share
 from coevolve.method import Method
 from coevolve.papers.spice.method import SPICE, TEMPLATES
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, Question, read_free
@@ -29,7 +30,6 @@ from coevolve.worlds import World
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 ORDERS = 4  # n-grams up to this length
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(kw_only=True)

@@ -9,9 +9,10 @@ from functools import cached_property
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve import verify
+from coevolve.checks import Share
 from coevolve.method import Method, training
 from coevolve.papers.format import KINDS
 from coevolve.papers.sage import rewards, verifier
@@ -23,7 +24,6 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.worlds import World, pool_levels
 
 Roles = tuple[Literal["challenger", "planner", "solver", "critic"], ...]
-Share = Annotated[float, Field(ge=0, le=1)]
 WEIGHTS = "a number from 0 for each term, 1 in all"
 Task = tuple[str | None, str | None, str | None]  # question, kind, verifier: a gold answer or tests
 
