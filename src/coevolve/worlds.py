@@ -15,10 +15,6 @@ class World(Protocol):
         """Name in configurations: tiny, data, data:KEY,KEY or package.module:Class."""
 
     @property
-    def domains(self) -> tuple[str, ...]:
-        """The domains that occur in `training`."""
-
-    @property
     def grading(self) -> str:
         """The verifier that compares a mathematical answer with its gold: math or exact."""
 

@@ -25,16 +25,17 @@ class TTRL(Table1):
     """
 
     votes: PositiveInt = 64  # answers that vote (TTRL's setting)
-    samples: int = 32  # of them are trained on (TTRL's setting)
+    samples: PositiveInt = 32  # of them are trained on (TTRL's setting)
     voting: tuple[str, ...] = ("MATH",)  # domains whose answers can be voted on; code and science cannot (4.1.2)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.samples <= self.votes:
-            raise ValueError(f"samples must be 1 to {self.votes} (the votes), got {self.samples}")
-        for domain in self.voting:
-            among("voting", domain, sorted(self.world.domains))
         self.solver = self.role("solver")
+
+    def before_run(self) -> None:
+        """Raise ValueError in one line for a domain to vote in that no training question has."""
+        for domain in self.voting:
+            among("voting", domain, sorted({domain for domain, _ in self.training}))
 
     def episode(self, rng: Random) -> Episode:
         """Ask one question many times, and pay the first `samples` answers by the vote of all."""
