@@ -32,7 +32,7 @@ PAPERS = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.tom
 
 
 def training(name: str) -> Mapping[str, Any]:
-    """Return a paper's values of the fields of a Run, from papers/training.toml."""
+    """Return a table of papers/training.toml: a paper's values of fields of a Run, or of its method."""
     return {field: tuple(value) if isinstance(value, list) else value for field, value in PAPERS[name].items()}
 
 

@@ -53,14 +53,7 @@ class CoNL(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
-    # where our default is another
-    PAPER: ClassVar[dict[str, Any]] = {
-        "estimator": "gae",  # Appendix G
-        "test_time": True,  # section 4.1
-        "prior_variance": float("inf"),  # section 3.2
-        "own_votes": True,  # round 3 evaluates all solutions anew (section 3.1)
-        "revision_reads": "all",  # section 3.1; Algorithm 1, line 10
-    }
+    PAPER: ClassVar[Mapping[str, Any]] = training("conl-printed")
 
     agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
     w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality

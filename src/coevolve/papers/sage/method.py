@@ -84,7 +84,7 @@ class SAGE(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
 
-    PAPER: ClassVar[dict[str, Any]] = {"lora": (128, 256, 0.95), "literal_norm": True}  # printed; ours is another
+    PAPER: ClassVar[Mapping[str, Any]] = training("sage-printed")
 
     attempts: PositiveInt = 5  # N_s of equation 4, not printed in the paper
     solves: PositiveInt = 1  # how often an episode runs lines 15 to 24; the paper's batch has one per challenge

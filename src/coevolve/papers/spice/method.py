@@ -54,8 +54,7 @@ class SPICE(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
 
-    # section 3.1; our default is the tiny world's
-    PAPER: ClassVar = {"corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning")}
+    PAPER: ClassVar[Mapping[str, Any]] = training("spice-printed")
 
     corpus: str | tuple[str, ...] | Path = "both"  # math, general, both, none; a folder or file; owner/name of the hub
     documents: PositiveInt = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has

@@ -5,15 +5,13 @@
 
 import math
 
-OPTIMUM = 0.25  # the variance of a task that is solved half the time
-TAU = 0.01  # sharpness of the Gaussian (Equation 5)
 PENALTY = -0.1  # rho, for an invalid task (section 3.1)
 
 
-def gaussian(p: float, optimum: float = OPTIMUM, tau: float = TAU) -> float:
+def gaussian(p: float, optimum: float = 0.25, tau: float = 0.01) -> float:
     """Return exp(-(p(1 - p) - optimum)^2 / (2 tau)): 1 at p = 1/2 (Equations 1 and 5).
 
-    p(1 - p) is the population variance of 0/1 verdicts with mean p.
+    p(1 - p) is the population variance of 0/1 verdicts with mean p; `tau` is the sharpness.
     """
     return math.exp(-((p * (1 - p) - optimum) ** 2) / (2 * tau))
 
