@@ -6,6 +6,7 @@ Prints Markdown and writes agents.json beside this file.
 
 import json
 import math
+import resource
 import statistics
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from pathlib import Path
 import torch
 
 from coevolve import config
-from coevolve.loop import peak_rss_mb
 from coevolve.trainer import Trainer
 
 AGENTS = (1, 2, 4, 8)
@@ -24,6 +24,12 @@ STEPS = 4  # the first one warms up and is not timed
 QUESTIONS = 2  # a step
 LORA = [8, 16, 0.0]
 FACTS = ("interactions", "tokens_in", "tokens_out")
+
+
+def peak_rss_mb() -> float:
+    """Peak resident memory of this process in MiB (Linux counts KiB, macOS bytes)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 if sys.platform != "darwin" else 1024**2)
 
 
 def measure(agents: int, lora: list) -> dict[str, float]:

@@ -11,12 +11,13 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
-from codesandbox import level, run_calls, run_many, run_stdio, run_tests
+from codesandbox import level, run_calls, run_stdio, run_tests
 from coevolve.verify import maths, verify
 
 ROUNDS, BATCH, BATCHES = 600, 250, 9
@@ -70,7 +71,8 @@ def programs() -> dict[str, float]:
     rates, passed = [], 0
     for _ in range(BATCHES):
         start = time.perf_counter()
-        found = run_many([partial(run_tests, PROGRAM, TESTS)] * BATCH)
+        with ThreadPoolExecutor(level.programs().size) as threads:
+            found = list(threads.map(lambda tests: run_tests(PROGRAM, tests), [TESTS] * BATCH))
         rates.append(BATCH / (time.perf_counter() - start))
         passed += sum(said.verdict == "pass" for said in found)
     return {

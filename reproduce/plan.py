@@ -174,7 +174,7 @@ def check_items(plan: Plan, items: list[Item]) -> None:
         file, _, attribute = item.protocol.rpartition(":")
         method = f"{plan.root / file}:{attribute}" if file else item.protocol
         try:
-            configuration(plan.root).check(method, dict(item.config))
+            configuration(plan.root).build(method, "none", out=".", overrides=item.config)
         except ValueError as error:
             raise UserError(f"[runs.{name}]: {error}") from None
 

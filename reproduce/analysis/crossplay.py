@@ -49,7 +49,7 @@ def alone(part: Dialogue[T]) -> Episode:
 def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list[Attempt]]:
     """What a Challenger says to each document (line 6 of Algorithm 1): (reply, task or its fault) per attempt."""
     episodes = [alone(protocol.challenge(text, Random(f"{seed}/{i}"))) for i, text in enumerate(texts)]
-    return [outcome.trace[1] for outcome in play(episodes, engine, (seed, POSING))]  # of (form, attempts)
+    return [attempts for *_, attempts in (outcome.trace for outcome in play(episodes, engine, (seed, POSING)))]
 
 
 def answered(

@@ -4,12 +4,12 @@ Expected values never enter the process of the candidate. See docs/verifiers.md 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codesandbox import level, texts
 from codesandbox.guarded import wire
-from codesandbox.pool import Limits, Ran, memory_file, spread
+from codesandbox.pool import Limits, Ran, memory_file
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def _ending(ran: Ran, child: int = 0) -> tuple[str, str]:
     return "", ""
 
 
-def _calls(program: str, calls: list, expected: Sequence, strict: bool, tolerance: float, limits: Limits) -> CodeResult:
+def _calls(program: str, calls: list, expected: Sequence, strict: bool, limits: Limits) -> CodeResult:
     """Judge calls, each a function's name and a tuple of arguments."""
     wanted = [wire.encode(value, not strict) for value in expected]
     questions = [["call", entry, wire.encode((args, {}), carry=True)] for entry, args in calls]
@@ -53,36 +53,25 @@ def _calls(program: str, calls: list, expected: Sequence, strict: bool, toleranc
     ran = pool.run(limits, [["calls", program, not strict], *questions])
     verdict, detail = _ending(ran)
     found = ran.frames[0][1:-1]
-    passed = sum(
-        frame[0] == "v" and len(frame) == 2 and wire.near(want, frame[1], tolerance)
-        for want, frame in zip(wanted, found, strict=False)
-    )
+    passed = sum(frame == ["v", want] for want, frame in zip(wanted, found, strict=False))
     if not verdict:
         verdict = "error" if len(found) != len(wanted) else "pass" if passed == len(wanted) else "wrong"
     return CodeResult(verdict, passed, len(wanted), pool.reported, detail)
 
 
 def run_calls(
-    program: str,
-    entry: str,
-    calls: Sequence[tuple],
-    expected: Sequence,
-    *,
-    strict: bool = True,
-    tolerance: float = 0.0,
-    **limits: float,
+    program: str, entry: str, calls: Sequence[tuple], expected: Sequence, *, strict: bool = True, **limits: float
 ) -> CodeResult:
     """Call the function `entry` of the program with each tuple of arguments; compare with the expected values.
 
-    `strict` asks for the same builtin types all the way down, otherwise Python's == decides; floats may differ by
-    `tolerance`, absolute or relative. `limits` are `cpu_seconds`, `wall_seconds` and `memory_mb` of all calls together
-    (see `Limits`). Raises SandboxError where programs may not run, TypeError when arguments or expected values are not
-    plain data.
+    `strict` asks for the same builtin types all the way down, otherwise Python's == decides. `limits` are
+    `cpu_seconds`, `wall_seconds` and `memory_mb` of all calls together (see `Limits`). Raises SandboxError where
+    programs may not run, TypeError when arguments or expected values are not plain data.
     """
     if len(calls) != len(expected) or not calls:
         raise ValueError(f"{len(calls)} calls and {len(expected)} expected values: allowed is one each, at least one")
     pairs = [(entry, tuple(args)) for args in calls]
-    return _calls(program, pairs, expected, strict, tolerance, Limits(**limits))
+    return _calls(program, pairs, expected, strict, Limits(**limits))
 
 
 def _lines(text: str) -> list[str]:
@@ -144,7 +133,7 @@ def run_tests(program: str, tests: str, *, entry: str | None = None, **limits: f
     if asserts := texts.literal_asserts(tests):
         pairs = [(name, args) for name, args, _ in asserts]
         try:
-            return _calls(program, pairs, [value for *_, value in asserts], False, 0.0, bounds)
+            return _calls(program, pairs, [value for *_, value in asserts], False, bounds)
         except (TypeError, wire.TooLargeError):
             pass  # literals that messages do not carry: complex numbers, a megabyte of text
     names = [entry] if entry else texts.free_names(tests)
@@ -169,11 +158,3 @@ def valid_tests(tests: str, entry: str | None = None) -> bool:
         return False
     empty = "".join(f"def {name}(*args, **kwargs): pass\n" for name in names)
     return run_tests(empty, tests, entry=entry).verdict in ("wrong", "error")
-
-
-def run_many(jobs: Sequence[Callable[[], CodeResult]]) -> list[CodeResult]:
-    """Run many checks at once, as many as there are cores, and return their results in order.
-
-    A job is a call without arguments: `partial(run_tests, program, tests)`. The first exception is raised.
-    """
-    return spread(lambda job: job(), jobs, level.programs().size)

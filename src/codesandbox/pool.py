@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -53,17 +52,6 @@ class Ran:
     def failed(self) -> bool:
         """Whether the machine failed, which says nothing about the job."""
         return self.why in ("lost", "starved", "orphan", "unguarded")
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def spread(check: Callable, items: Iterable, size: int) -> list:
-    """Call `check` on many items, `size` of them at once, and return the results in the items' order."""
-    with ThreadPoolExecutor(size) as threads:
-        return list(threads.map(check, items))
 
 
 @contextlib.contextmanager
@@ -151,7 +139,7 @@ class Pool:
     def __init__(self, level: int, function: str = "", warm: Sequence[tuple] = ()) -> None:
         self.level, self.function, self.warm = level, function, warm
         self.reported = level  # 4 where the operator vouches for the machine
-        self.size = max(2, cores())
+        self.size = max(2, len(os.sched_getaffinity(0)))  # processors that this process may use
         self._renew()
         atexit.register(self.close)
 

@@ -66,7 +66,6 @@ def reinforce_pp(
 
 reinforce_pp_by_role = partial(reinforce_pp, by_role=True)  # no interaction type has a standing advantage
 
-WITH_VALUES = ("gae",)  # these take an estimate of the expected reward per token as well
 WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")  # these take log-ratios to the starting policy as well
 ESTIMATORS: dict[str, Callable[..., Advantages]] = {
     "task_relative": task_relative,
@@ -74,7 +73,7 @@ ESTIMATORS: dict[str, Callable[..., Advantages]] = {
     "reinforce_pp": reinforce_pp,
     "reinforce_pp_by_role": reinforce_pp_by_role,
     "segment_centred": segment_centred,
-    "gae": gae,
+    "gae": gae,  # takes an estimate of the expected reward per token as well
 }
 
 

@@ -5,18 +5,16 @@ What some fields of a run may be is listed here, for the code that checks them a
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_args, get_type_hints
 
-from pydantic import ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 
-ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")  # what samples and what trains
 LOSSES = ("ppo", "importance")
-LENGTH_NORMS = ("token_mean", "constant", "token_sum")
-OLD_LOGPROBS = ("sampler", "learner")  # who computes the old log-probabilities of the importance ratio
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
+Share = Annotated[float, Field(ge=0, le=1)]
 Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each at least 0"]
 
 
@@ -27,11 +25,15 @@ class Learning:
     grad_clip: PositiveFloat = 1.0
     loss: Annotated[str, LOSSES] = "ppo"
     clip: Clip = (0.2, 0.28)  # below and above ratio 1
-    old: Annotated[str, OLD_LOGPROBS] = "sampler"  # source of the old log-probabilities
+    old: Annotated[str, ("sampler", "learner")] = "sampler"  # who computes the ratio's old log-probabilities
     entropy_coef: float = 0.001
-    length_norm: Annotated[str, LENGTH_NORMS] = "token_mean"  # constant divides by max_tokens (DrGRPO)
+    length_norm: Annotated[str, ("token_mean", "constant", "token_sum")] = "token_mean"  # see `learner.token_weight`
     max_tokens: PositiveInt = 8192
     micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
+
+    def __post_init__(self) -> None:
+        """Bring every field into its type; ValueError in one line for a wrong value."""
+        settle(self)
 
 
 def among(name: str, value: object, allowed: Iterable[Any]) -> None:
@@ -42,6 +44,13 @@ def among(name: str, value: object, allowed: Iterable[Any]) -> None:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         names = ", ".join(str(one or repr(one)) for one in allowed)
         raise ValueError(f"{name} must be one of {names}, got {value!r}{hint}")
+
+
+def settle(made: Any, *but: str) -> None:
+    """Bring every field of a dataclass, `but` some, into the type of its annotation; ValueError as for `typed`."""
+    annotations = get_type_hints(type(made), include_extras=True)
+    for name in (field.name for field in fields(made) if field.name not in but):
+        setattr(made, name, typed(name, getattr(made, name), annotations[name]))
 
 
 def typed(name: str, value: Any, annotation: Any) -> Any:

@@ -17,13 +17,12 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from coevolve.checks import ENGINES, VLLM_RANKS, Learning, among, typed
+from coevolve.checks import VLLM_RANKS, Learning, among, settle, typed
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
 UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
 METHODS: dict[str, str] = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
-TRACKERS = ("", "tensorboard", "trackio", "wandb")
 
 Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
@@ -43,7 +42,8 @@ class Run(Learning):
     out: Path
     model: Models = "tiny"  # embedded backbone, model folder, hub id or server; several: the policies' in turn
     lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
-    engine: Annotated[str, ENGINES] = "torch"  # unsloth trains a LoRA adapter, vllm samples
+    # what samples and what trains: vllm samples, unsloth trains a LoRA adapter
+    engine: Annotated[str, ("torch", "vllm", "unsloth", "unsloth+vllm")] = "torch"
     four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)
     seed: NonNegativeInt = 0
     steps: NonNegativeInt = 300
@@ -55,13 +55,11 @@ class Run(Learning):
     eval_items: PositiveInt = 40  # items per family, validation and test
     save_every: PositiveInt = 20
     keep_episodes: NonNegativeInt = 2  # episodes a step that are recorded word for word
-    track: Annotated[str, TRACKERS] = ""  # a sink for metrics beside the files
+    track: Annotated[str, ("", "tensorboard", "trackio", "wandb")] = ""  # a sink for metrics beside the files
 
     def __post_init__(self) -> None:
         """Bring every field into its type. Raises ValueError in one line for a wrong value or combination."""
-        for name, annotation in get_type_hints(Run, include_extras=True).items():
-            if name in settable(Run):
-                setattr(self, name, typed(name, getattr(self, name), annotation))
+        settle(self, "protocol", "out")
         if self.four_bit and not (self.lora and self.engine.startswith("unsloth")):
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
@@ -140,11 +138,6 @@ def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: 
     mine = {key: value for key, value in chosen.items() if key not in theirs}
     protocol = cls(**{key: typed(key, chosen[key], annotations[key]) for key in chosen if key in theirs})
     return Run(method=name, protocol=protocol, out=Path(out), **{**protocol.TRAINING, **mine})
-
-
-def check(name: str, overrides: Mapping[str, Any]) -> None:
-    """Raise ValueError in one line if a method does not take these fields or values."""
-    build(name, "none", out=".", overrides=overrides)
 
 
 def assign(protocol: Method, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:

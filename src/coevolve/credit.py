@@ -26,10 +26,8 @@ def owners(sample: Sample) -> list[str | None]:
     and a token that completes no character (part of a multi-byte one) goes with the character that comes next.
     A segment without spans is the whole reply, its end token included. What two segments claim belongs to none.
     """
-    found: list[list[str]] = [[] for _ in sample.reply.ids]
-    for name in segments(sample):
-        for i in _claimed(sample, name):
-            found[i].append(name)
+    claimed = {name: _claimed(sample, name) for name in segments(sample)}
+    found = [[name for name in claimed if i in claimed[name]] for i in range(len(sample.reply.ids))]
     return [names[0] if len(names) == 1 else None for names in found]
 
 

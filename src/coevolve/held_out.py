@@ -4,19 +4,19 @@ Knows methods, set-ups and a world that grades, not which engine answers.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from coevolve.checks import among
 from coevolve.driver import Engine, play
 from coevolve.method import Method
 from coevolve.setups import SETUPS, TEMPERATURES, Room
 from coevolve.types import Outcome
-from coevolve.worlds import Item
 
 
 def score(
     engine: Engine,
     method: Method,
-    items: Sequence[Item],
+    items: Sequence[Any],
     setup: str = "vanilla",
     *,
     temperature: float | None = None,

@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from coevolve.advantages import ESTIMATORS
-from coevolve.checks import LENGTH_NORMS, OLD_LOGPROBS, Learning, among
+from coevolve.checks import Learning, among
 from coevolve.losses import PolicyLoss, Tokens, policy_loss
 from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy
@@ -45,9 +45,8 @@ def learn(
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
     token's log-ratio of the sampler to it; `value` is the head of a learned baseline. Of several processes each takes
     its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
-    Raises ValueError naming a setting that is not allowed, or a reply without a log-probability for every token.
+    Raises ValueError for an estimator that there is not, or a reply without a log-probability for every token.
     """
-    among("old", settings.old, OLD_LOGPROBS)
     among("advantage", estimator, ESTIMATORS)
     _check(samples)
     known: tuple[Any, ...] = ()
@@ -101,7 +100,6 @@ def token_weight(lengths: Sequence[int], settings: Learning) -> float:
     "token_mean": all tokens sum to 1. "constant": 1 / (sequences * max_tokens), the length-free mean of DrGRPO.
     "token_sum": 1.
     """
-    among("length_norm", settings.length_norm, LENGTH_NORMS)
     divisors = {"token_mean": sum(lengths), "constant": len(lengths) * settings.max_tokens, "token_sum": 1}
     return 1 / max(divisors[settings.length_norm], 1)
 

@@ -5,10 +5,8 @@ Loads torch only when everything else that a run needs is there. Knows no paper.
 
 import gc
 import json
-import resource
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -69,7 +67,6 @@ def train(run: Run) -> Path:
             "held_out": {stage: tally(scored) for stage, scored in scores.items()},
             "seconds": round(time.perf_counter() - began, 2),
             "seconds_around": {phase: round(seconds, 2) for phase, seconds in around.items()},
-            "peak_rss_mb": round(peak_rss_mb()),
             "steps": run.steps,
             "method": run.method,
             "seed": run.seed,
@@ -141,23 +138,18 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
     """A step's metrics: mean facts, learner, mean reward and length by role (and by policy, of several), pools."""
     facts = [fact for outcome in outcomes for fact in outcome.facts.items() if isinstance(fact[1], (int, float))]
     several = len(method.policies) > 1
-    earned = [pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, several)]
-    spreads = alive.spreads(
-        pair for outcome in outcomes for sample in outcome.samples for pair in _earned(sample, False)
-    )
+    earned: list[tuple[str, float | None]] = []
+    by_role: list[tuple[str, float | None]] = []
+    for sample in (sample for outcome in outcomes for sample in outcome.samples):
+        mine = _earned(sample, sample.role)
+        by_role += mine
+        earned += mine + (_earned(sample, sample.policy) if several else [])
     pools = {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
+    spreads = alive.spreads(by_role)
     return {**record.means(facts), **learnt, **record.means(earned), **spreads, **pools, **method.measure()}
 
 
-def _earned(sample: Sample, by_policy: bool) -> Iterator[tuple[str, float | None]]:
-    """Yield a sample's rewards, by segment where segments are paid, and its length, by role and policy."""
-    for name in (sample.role, sample.policy) if by_policy else (sample.role,):
-        for tag, value in segments(sample).items():
-            yield f"reward/{name}/{tag}".rstrip("/"), value
-        yield f"length/{name}", len(sample.reply.ids)
-
-
-def peak_rss_mb() -> float:
-    """Peak resident memory of this process in MiB (Linux counts KiB, macOS bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 if sys.platform != "darwin" else 1024**2)
+def _earned(sample: Sample, name: str) -> list[tuple[str, float | None]]:
+    """Return a sample's rewards, by segment where segments are paid, and its length, of a role or a policy."""
+    paid = [(f"reward/{name}/{tag}".rstrip("/"), value) for tag, value in segments(sample).items()]
+    return [*paid, (f"length/{name}", len(sample.reply.ids))]

@@ -6,17 +6,17 @@ the algorithm. The loop calls what stands here and probes for nothing else.
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import NonNegativeFloat
 
 from coevolve import prompts, worlds
 from coevolve.advantages import ESTIMATORS, WITH_KL
-from coevolve.checks import among, typed
-from coevolve.parse import answer_line, boxed, tag
+from coevolve.checks import among, settle
+from coevolve.parse import tag
 from coevolve.pools import Pool
 from coevolve.setups import SETUPS
 from coevolve.types import Episode, Outcome, Role
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 
 PAPERS = tomllib.loads(Path(__file__).with_name("papers").joinpath("training.toml").read_text(encoding="utf-8"))
-READERS = {"comas": boxed, "spice": boxed, "conl": answer_line}  # of answers, as the paper's prompts ask for them
 
 
 def training(name: str) -> Mapping[str, Any]:
-    """Return a paper's values of the fields of a Run, from papers/training.toml."""
+    """Return a table of papers/training.toml: a paper's values of fields of a Run, or of its method."""
     return {field: tuple(value) if isinstance(value, list) else value for field, value in PAPERS[name].items()}
 
 
@@ -59,9 +58,7 @@ class Method:
 
         A subclass with a `__post_init__` of its own calls this one first.
         """
-        annotations = get_type_hints(type(self), include_extras=True)
-        for field_ in (field_ for field_ in fields(self) if field_.name != "world"):
-            setattr(self, field_.name, typed(field_.name, getattr(self, field_.name), annotations[field_.name]))
+        settle(self, "world")
         if self.kl_coef:
             among("estimator with a kl_coef", self.estimator, WITH_KL)
         for name in self.setups:
@@ -102,8 +99,8 @@ class Method:
         return prompts.load(self.paper, prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
 
     def read_answer(self, text: str) -> str | None:
-        """Return what a reply of the solver answers, or None: by READERS, else the content of its one <answer> pair."""
-        return READERS[self.paper](text) if self.paper in READERS else tag(text, "answer")
+        """Return what a reply of the solver answers, here the content of its one <answer> pair; None without one."""
+        return tag(text, "answer")
 
     @property
     def policies(self) -> tuple[str, ...]:

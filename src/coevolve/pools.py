@@ -3,7 +3,7 @@
 Additions travel in the episodes' outcomes and are committed after the step, in episode order.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from random import Random
 from typing import Any
 
@@ -16,25 +16,22 @@ class Pool:
 
     def __init__(self, items: Iterable = (), *, distinct: bool = True):
         self.distinct = distinct
-        self.items: list[Any] = []
-        self._seen: set[Hashable] = set()
-        self.extend(items)
+        self.reset(items)
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def extend(self, items: Iterable) -> int:
-        """Append the items that are new, in order, and return how many were."""
-        before = len(self.items)
+    def extend(self, items: Iterable) -> None:
+        """Append the items that are new, in order."""
         for item in items:
             if not self.distinct or item not in self._seen:
                 self._seen.add(item)
                 self.items.append(item)
-        return len(self.items) - before
 
     def reset(self, items: Iterable) -> None:
         """Hold exactly these items (a resumed run's)."""
-        self.items, self._seen = [], set()
+        self.items: list[Any] = []
+        self._seen: set[Hashable] = set()
         self.extend(items)
 
     def view(self) -> "View":
@@ -51,10 +48,6 @@ class View:
 
     def __len__(self) -> int:
         return self._size + len(self.added)
-
-    def __iter__(self) -> Iterator:
-        yield from self._items[: self._size]
-        yield from self.added
 
     def add(self, item: Hashable) -> None:
         """Add an item that this episode sees at once and the others after the step, unless the pool holds it."""

@@ -4,11 +4,12 @@ Started by `accelerate launch`; in a process of its own nothing here does anythi
 samples and end every step with the same weights. Knows neither methods nor losses.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object, reduce
 from torch import nn
 
 from coevolve.driver import Engine, play
@@ -21,14 +22,9 @@ class Ranks:
     """This process among those of its run."""
 
     def __init__(self) -> None:
-        """Read from the environment how many there are."""
-        self.count = int(os.environ.get("WORLD_SIZE", "1"))
-        self.index, self.state = 0, None
-        if self.count > 1:
-            from accelerate import PartialState
-
-            self.state = PartialState(cpu=not torch.cuda.is_available())  # joins the process group
-            self.index = self.state.process_index
+        """Join the process group, if the environment names one."""
+        self.state = PartialState(cpu=not torch.cuda.is_available())
+        self.count, self.index = self.state.num_processes, self.state.process_index
         self.first = self.index == 0  # this process writes the run's files
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
@@ -37,10 +33,6 @@ class Ranks:
 
     def gather(self, items: list[T]) -> list[T]:
         """All ranks' items, those of the first rank first."""
-        if self.state is None:
-            return items
-        from accelerate.utils import gather_object
-
         return list(gather_object(items))
 
     def play(self, episodes: Sequence[Episode], engine: Engine, key: tuple[int, ...] = ()) -> list[Outcome]:
@@ -57,10 +49,8 @@ class Ranks:
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over the ranks; a rank without samples of its own adds zeros."""
-        if self.state is None:
+        if self.count == 1:
             return
-        from accelerate.utils import reduce
-
         for parameter in parameters:
             own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             parameter.grad = reduce(own, reduction="sum")
@@ -69,5 +59,4 @@ class Ranks:
         """Let the first rank do something that the others wait for (write files)."""
         if self.first:
             function()
-        if self.state:
-            self.state.wait_for_everyone()
+        self.state.wait_for_everyone()

@@ -130,13 +130,11 @@ def conversation(samples: Sequence[Sample], advantages: Sequence[Sequence[float 
         raise ValueError(f"advantages must hold one list per sample: {len(samples)} samples, {len(advantages)} lists")
     rounds = list(dict.fromkeys(sample.role for sample in samples))
     rows, texts = [["agent", *rounds]], [visible(title)]
-    for number, (sample, values) in enumerate(zip(samples, advantages, strict=True)):
-        agent, column = divmod(number, len(rounds))
-        if column == 0:
-            rows.append([str(agent)])
-        shown = credit(sample, values)
-        rows[-1].append(Markup(shown.html))
-        texts.append(f"agent {agent}, {shown.text}")
+    said = list(map(credit, samples, advantages))
+    for agent, start in enumerate(range(0, len(said), len(rounds) or 1)):
+        mine = said[start : start + len(rounds)]
+        rows.append([str(agent), *(Markup(shown.html) for shown in mine)])
+        texts += [f"agent {agent}, {shown.text}" for shown in mine]
     return Shown(element("p", title) + table(rows), "\n".join(texts).strip())
 
 
@@ -164,9 +162,8 @@ def _label(segment: str | None, advantage: float | None) -> str:
     """Return what a run of tokens starts with."""
     if segment is None:
         return "no segment"
-    if advantage is None:
-        return f"{segment} masked".strip()
-    return f"{segment} {signed(advantage)[0] if advantage else '0'}".strip()
+    sign = "masked" if advantage is None else signed(advantage)[0] if advantage else "0"
+    return f"{segment} {sign}".strip()
 
 
 def _heat(advantage: float | None, peak: float) -> str:

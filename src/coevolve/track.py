@@ -21,10 +21,8 @@ def tracker(run: Run, first: bool = True) -> Iterator[Any]:
     if not (run.track and first):
         yield SimpleNamespace(log=lambda values, step: None)
         return
-    from accelerate import PartialState
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
-    PartialState()  # the sinks ask whether this is the main process
     about = {"name": f"{run.method}-s{run.seed}", "config": run.describe()}
     options = {"logging_dir": run.out / "tensorboard"} if run.track == "tensorboard" else about
     sink = LOGGER_TYPE_TO_CLASS[run.track]("coevolve", **options)

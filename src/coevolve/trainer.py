@@ -13,7 +13,6 @@ import numpy
 import torch
 
 from coevolve import checkpoint, record
-from coevolve.advantages import WITH_VALUES
 from coevolve.config import Run, assign
 from coevolve.engines import connect
 from coevolve.held_out import score
@@ -44,7 +43,7 @@ class Trainer:
         self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
         if method.kl_coef:
             self.team.keep_references()
-        if method.estimator in WITH_VALUES:
+        if method.estimator == "gae":
             self.team.add_value_heads()
         self.team.optimize(run.learning_rate, run.weight_decay)
         self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)

@@ -7,27 +7,12 @@ from typing import Any, Protocol
 from coevolve.shares import mean
 
 
-class Item(Protocol):
-    """A held-out question. `None` stands for what a world does not know."""
-
-    question: str  # text that the solver reads
-    family: str  # group of questions in the tables: a family of the tiny world, or a benchmark
-    level: int | None  # difficulty
-    split: str  # either validation or test
-    temperature: float | None  # that the paper evaluates this question at; None: the set-up's own
-    misconception: str | None  # the answer of a typical mistake
-
-
 class World(Protocol):
     """What a method may ask of a world. The oracle's methods return None where there is no oracle."""
 
     @property
     def name(self) -> str:
         """Name in configurations: tiny, data, data:KEY,KEY or package.module:Class."""
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """The domains that occur in `training`."""
 
     @property
     def grading(self) -> str:
@@ -55,7 +40,12 @@ class World(Protocol):
         """Distinct questions of a split and these families, without answers (CoNL, section 4.1)."""
 
     def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> Sequence[Any]:
-        """Held-out items (see `Item`) of validation or test, at most `per_family` of each family."""
+        """Held-out items of validation or test (their `split`), at most `per_family` of each family.
+
+        An item has a `question`, which the solver reads, and a `family`, which tables group by. None where a world
+        does not know: its `level`, the `temperature` that the paper evaluates it at, and the `misconception`, which
+        is the answer of a typical mistake.
+        """
 
     def grade(self, pairs: Sequence[tuple[Any, str | None]]) -> list[bool | None]:
         """Verdicts on (item, answer) pairs; None where no verifier can tell."""

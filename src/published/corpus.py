@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from os import PathLike, fspath
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
@@ -24,24 +24,10 @@ SHUFFLE = 10_000  # rows that a streamed data set is shuffled through
 Rows = Callable[[], Iterator[dict[str, Any]]]
 
 
-class Corpus(Protocol):
-    """Documents to draw from."""
-
-    @property
-    def unreadable(self) -> int:
-        """How many files and lines hold no readable text."""
-
-    def __len__(self) -> int:
-        """How many documents there are."""
-
-    def sample(self, rng: Random) -> str:
-        """Draw a document uniformly, cut to the corpus's limit."""
-
-
 class Mixture:
     """Several corpora in equal parts (Appendix 8: half mathematics, half general), whatever their sizes."""
 
-    def __init__(self, parts: Sequence[Corpus]):
+    def __init__(self, parts: Sequence[Any]):
         self.parts = parts
 
     def __len__(self) -> int:
@@ -138,8 +124,11 @@ def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
     return text.strip()
 
 
-def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Corpus | None:
+def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Any:
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
+
+    A corpus has a length, `sample(rng)`, which draws a document uniformly and cuts it to its limit, and `unreadable`,
+    how many files and lines hold no readable text.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
     its end says which field of a JSON line or a data set's row is the text (otherwise the first of FIELDS is).
@@ -151,7 +140,7 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
     names = [fspath(one) for one in ([source] if isinstance(source, str | PathLike) else source)]
     if names == ["none"]:  # the ablation of Figure 4(b)
         return None
-    parts: list[Corpus] = []
+    parts: list[Any] = []
     for name in names:
         share = max(1, size // len(names))
         parts += documents.corpus(name, share) if name in documents.HALVES else [_texts(name, share, limit)]

@@ -69,4 +69,4 @@ def _program(gold: Mapping[str, Any], text: str) -> Verdict:
         result = code.run_calls(whole, gold["entry"], calls, gold["expected"], strict=False, **limits)
     if "tests" in gold:
         result = code.run_tests(whole, gold["tests"], entry=gold.get("entry"), **limits)
-    return Verdict(result.verdict, result.detail, result.level) if result else Verdict("unscored", "no tests")
+    return Verdict(result.verdict, result.detail) if result else Verdict("unscored", "no tests")

@@ -45,11 +45,6 @@ class DataWorld:
         """How a configuration names this world."""
         return ":".join(["data", *filter(None, [",".join(self.only)])])
 
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """What the paper calls its sources."""
-        return tuple(self.lists.domains.get(key, key) for key in self.lists.seeds)
-
     @cached_property
     def lists(self) -> Paper:
         """The paper's lists of tests and seeds, limited to `only`."""

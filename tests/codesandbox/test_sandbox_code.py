@@ -1,10 +1,11 @@
 """Programs judged by calls and by standard output: values, verdicts, limits."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
-from codesandbox import run_calls, run_many, run_stdio, run_tests
+from codesandbox import run_calls, run_stdio, run_tests
 
 SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
@@ -25,17 +26,6 @@ VALUES += [("(1, 2)", [1, 2], "wrong", "wrong"), ("0.1 + 0.2", 0.3, "wrong", "wr
 def test_values_come_back_as_data_and_are_compared_here(expression, expected, strict, loose):
     program = f"def f(x): return {expression}"
     assert (judged(program, expected).verdict, judged(program, expected, strict=False).verdict) == (strict, loose)
-
-
-TOLERATED = [(1.0000001, 1.0, 1e-6, True), ([0.1 + 0.2, "a"], [0.3, "a"], 1e-9, True)]
-TOLERATED += [({"k": 2.5000001}, {"k": 2.5}, 1e-6, True), (3, 4, 10.0, False)]
-TOLERATED += [(1e308, float("inf"), 1e-6, False), (["r", "0x1"], ["r", "0x2"], 5.0, False)]
-
-
-@pytest.mark.parametrize(("value", "expected", "tolerance", "right"), TOLERATED)
-def test_floats_within_a_tolerance(value, expected, tolerance, right):
-    program = f"inf = float('inf')\ndef f(x): return {value!r}"
-    assert (judged(program, expected, tolerance=tolerance).verdict == "pass") is right
 
 
 CLASSES = """
@@ -158,4 +148,6 @@ def test_many_at_once_come_back_in_order():
     jobs = [partial(judged, f"def f(x): return {i}", i) for i in range(10)]
     jobs.insert(3, partial(run_tests, SQUARE, "for i in [2]: assert f(i) == 4"))
     jobs.insert(5, partial(judged, "def f(x):\n    while True: pass", 9, cpu_seconds=0.2))
-    assert [said.verdict for said in run_many(jobs)] == ["timeout" if i == 5 else "pass" for i in range(12)]
+    with ThreadPoolExecutor() as threads:
+        found = [said.verdict for said in threads.map(lambda job: job(), jobs)]
+    assert found == ["timeout" if i == 5 else "pass" for i in range(12)]

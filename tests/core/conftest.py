@@ -57,7 +57,7 @@ class Scripted(Batched):
 class Sums:
     """A world of one-digit sums and of one program, whose oracle is these lines."""
 
-    name, domains, grading = "sums", ("sums",), "exact"
+    name, grading = "sums", "exact"
 
     def __init__(self, *questions: str, held: tuple[str, ...] = (), tasks: tuple = (("1+1", "math", "2"),)):
         self.questions, self.held, self.starts = list(questions or ("1+1",)), held, list(tasks)

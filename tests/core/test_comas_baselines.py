@@ -38,6 +38,8 @@ def test_ttrl_pays_the_first_samples_by_the_vote_of_all() -> None:
 
 def test_ttrl_gives_dummy_rewards_where_there_is_no_vote() -> None:
     (outcome,), asked = scripted(TTRL(votes=5, samples=2, voting=(), world=Sums()), boxes(2, 3))
+    with pytest.raises(ValueError, match="^voting must be one of sums, got 'Math'"):
+        TTRL(voting=("Math",), world=Sums()).before_run()
     assert len(asked) == 2, "no votes are bought"
     assert {(s.reward, s.group) for s in outcome.samples} == {(0.0, "dummy")}
     assert (outcome.facts["voted"], outcome.facts["majority_right"]) == (0.0, None)

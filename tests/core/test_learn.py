@@ -135,7 +135,7 @@ def test_a_rewarded_token_becomes_likelier():
     assert rates[0] < 0.6 and rates[-1] > 0.9
 
 
-NAMED = {"estimator": "advantage", "old": "old", "length_norm": "length_norm"}
+NAMED = {"estimator": "advantage", "old": "old", "length_norm": "length_norm", "loss": "loss"}
 
 
 @pytest.mark.parametrize(("field", "named"), NAMED.items())

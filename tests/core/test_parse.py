@@ -76,26 +76,30 @@ def test_a_tag_is_literal_text() -> None:
 
 def test_a_pool_keeps_its_order_and_repeats_only_where_it_may() -> None:
     pool, pair = Pool(["b", "a", "b"]), ("1+1", "2")
-    assert pool.extend(["c", "a", "c", "d"]) == 2 and pool.items == ["b", "a", "c", "d"] and len(pool) == 4
+    pool.extend(["c", "a", "c", "d"])
+    assert pool.items == ["b", "a", "c", "d"] and len(pool) == 4
     pool.reset(["c", "c", "d"])
-    assert pool.extend(["a", "c"]) == 1 and pool.items == ["c", "d", "a"]
+    pool.extend(["a", "c"])
     repeated = Pool([pair], distinct=False)
-    assert repeated.extend([pair, ("1+1", "3")]) == 2 and repeated.items == [pair, pair, ("1+1", "3")]
+    repeated.extend([pair, ("1+1", "3")])
+    assert pool.items == ["c", "d", "a"] and repeated.items == [pair, pair, ("1+1", "3")]
     view, other = pool.view(), repeated.view()
     for item in ("a", "b", "b"):
         view.add(item), other.add(pair)
-    assert view.added == ["b"] and list(view) == ["c", "d", "a", "b"] and other.added == [pair] * 3
+    assert view.added == ["b"] and len(view) == 4 and other.added == [pair] * 3
 
 
 def test_a_view_sees_the_pool_as_it_stood_and_its_own_additions() -> None:
+    def seen() -> tuple[set, set]:
+        return tuple({view.sample(Random(seed)) for seed in range(50)} for view in (early, other))
+
     pool = Pool(["a", "b"])
     early, other = pool.view(), pool.view()
     early.add("mine")
-    assert list(early) == ["a", "b", "mine"] and len(early) == 3 and list(other) == pool.items == ["a", "b"]
+    assert seen() == ({"a", "b", "mine"}, {"a", "b"}) and len(early) == 3 and pool.items == ["a", "b"]
     pool.extend([*early.added, "late"])
-    assert list(early) == ["a", "b", "mine"] and list(other) == ["a", "b"], "what was committed later stays unseen"
     pool.reset(["z"])
-    assert list(other) == ["a", "b"]
+    assert seen() == ({"a", "b", "mine"}, {"a", "b"}), "what was committed later stays unseen"
 
 
 def test_a_view_draws_every_item_equally_often_and_the_same_for_the_same_randomness() -> None:

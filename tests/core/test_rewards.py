@@ -90,11 +90,12 @@ def test_sage_equations_4_to_13() -> None:
     assert [sage.difficulty(values) for values in verified] == [approx(0.4), 0.25, None, None]  # 4
     assert sage.challenger_reward(0.9, 0.6, 1.0) == approx(2.5 / 3)  # 5
     assert sage.challenger_reward(0.6, None, 1.0) == approx(0.8)  # 6
-    assert sage.planner_reward(7 / 9, 1.0) == approx(7 / 18 + 1 / 2)  # 8
+    assert sage.planner_reward(7 / 9, 1.0, (0.5, 0.5)) == approx(7 / 18 + 1 / 2)  # 8
     assert sage.planner_reward(0.2, 1.0, (0.75, 0.25)) == approx(0.4)
     assert [sage.gated(s, 0.3) for s in (0.0, 0.299, 0.3, 0.31, 1.0)] == [0.0, 0.0, 0.3, 0.31, 1.0]  # 10
     terms = [(7 / 9, 1.0, 1.0), (0.0, 1.0, 0.5), (1.0, 0.0, 0.0), (None, 1.0, 0.5), (None, 0.0, 1.0)]
-    assert [sage.solver_reward(*term) for term in terms] == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
+    paid = [sage.solver_reward(*term, (0.2, 0.6, 0.2)) for term in terms]
+    assert paid == approx([0.2 * 7 / 9 + 0.8, 0.7, 0.2, 0.75, 0.5])  # 11
     assert sage.solver_reward(0.5, 1.0, 0.0, (0.5, 0.25, 0.25)) == approx(0.5)
 
 
@@ -107,7 +108,8 @@ def test_spice_rewards() -> None:
     assert spice.gaussian(0.0, tau=0.1) == approx(math.exp(-0.3125))
     for hits in range(9):
         verdicts = [1] * hits + [0] * (8 - hits)
-        assert spice.variance(hits / 8) == approx(sum((v - hits / 8) ** 2 for v in verdicts) / 8), "and not over 7"
+        variance = sum((v - hits / 8) ** 2 for v in verdicts) / 8  # and not over 7
+        assert spice.gaussian(hits / 8) == approx(math.exp(-((variance - 0.25) ** 2) / 0.02))
     assert [spice.one_minus(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.875, 0.5, 0.125, 0.0]
     assert [spice.threshold(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 1.0, 1.0, 1.0, 0.0]
     assert [spice.uncertainty(p) for p in (0.0, 0.125, 0.5, 0.875, 1.0)] == [0.0, 0.25, 1.0, 0.25, 0.0]

@@ -108,7 +108,7 @@ def test_summary_counts_every_test_item_and_pools_hold_no_held_out_question(stra
         rows = scores[scores["stage"] == stage]
         assert said["held_out"][stage] == {"k": int(rows["correct"].sum()), "n": len(rows)}
         assert {*rows["split"]} == {"test"}
-    assert said["seconds"] > 0 and said["peak_rss_mb"] > 0
+    assert said["seconds"] > 0
     assert 0 < sum(said["seconds_around"].values()) < said["seconds"]
     pools = json.loads((max(straight.glob("checkpoints/step-*")) / "pools.json").read_text("utf-8"))
     assert pools["pairs"] and all(tiny.split(question) == "train" for question in pools["questions"])

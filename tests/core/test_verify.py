@@ -26,30 +26,24 @@ JUDGED = [  # kind, gold answer, what is right, what is wrong
     ("math", "7", [r"\boxed{7}"], []),
     ("math", "1/2", [r"\boxed{0.5} = \boxed{\frac{1}{2}}"], []),
     ("math", "42", [], [r"\boxed{42} \boxed{\boxed{42}}", "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10))]),
-    ("math", "42", [42], ["42 or 43", r"\boxed{41}\boxed{42}", "\u0664\u0662", "43=42", r"42\%"]),
+    ("math", "42", ["42"], ["42 or 43", r"\boxed{41}\boxed{42}", "\u0664\u0662", "43=42", r"42\%"]),
     ("math", "0.000000001", [], ["0.000000002"]),  # equal to math-verify, as are the next row and 42%
     ("math", "5 cm", [], ["5 m"]),
     ("math", "(1,2)", [], ["(2,1)"]),
     ("math", "[1,2)", [], ["(1,2]"]),
     ("choice", "B", ["B", "b", "(B)", "B.", " b) ", "**B**", r"\text{B}", "$B$", "(B"], []),
     ("choice", "B", [], ["C", "B) Paris", "A or B", "AB", "", "B" * 10_000, "\u0412"]),
-    ("choice", 2, [], ["2"]),
     ("exact", "paris", ["Paris"], ["Pa\u200bris"]),
     ("exact", "1, 2, 3", ["1,2 , 3"], []),
     ("exact", "yes", ["'Yes'"], []),
-    ("exact", "true", [True], []),
     ("exact", ["Sir Isaac", "newton"], ["Newton"], []),
     ("exact", ["", "x"], [], [""]),
     ("exact", "x" * 5000, [], ["x" * 5000]),
-    ("exact", {4, 5}, ["5"], []),
-    ("exact", (4, 6), [], [5]),
     ("float", "3.14", ["3.1400031"], ["3.1400032"]),  # a millionth is 3.14e-6
-    ("float", 1234, ["1,234"], []),
+    ("float", "1234", ["1,234"], []),
     ("float", "0.3333333", ["1/3"], []),
-    ("float", 3.0, [3], []),
-    ("float", "1", [], ["nan", float("nan"), "1e999999999"]),
+    ("float", "1", [], ["nan", "1e999999999"]),
     ("float", "7", [], ["\u0667"]),
-    ("code", "assert f() == 5", [], [5]),
 ]
 
 
@@ -101,9 +95,7 @@ def test_a_fault_of_the_machine_is_not_the_models(monkeypatch, why, verdict):
 def test_what_can_be_a_gold_answer():
     assert valid("math", "x^2") and valid("math", "-7") and valid("math", "prime") and valid("math", r"\boxed{3}")
     assert not valid("math", "") and not valid("math", "9" * 61) and not valid("math", "9^{9^9}")
-    assert valid("code", "assert f(3) == 9") and not valid("code", "assert f(3) ==")
-    assert valid("choice", "B") and not valid("exact", "") and not valid("exact", [""]) and not valid("exact", None)
-    assert valid("exact", 0) and valid("exact", ["", "x"]) and valid("float", 0.0) and not valid("float", None)
+    assert valid("choice", "B") and not valid("exact", "")
 
 
 def test_plain_numbers():
@@ -114,15 +106,10 @@ def test_plain_numbers():
         assert plain.rational(text) is None
 
 
-@pytest.mark.parametrize("kind", ["math", "float"])
-def test_a_number_too_long_to_write_is_no_answer_and_no_gold(kind):
-    assert verify(kind, 10**5000, 1).correct is False and verify(kind, 1, 10**5000).correct is None
-
-
 def test_no_answer_is_wrong_and_an_unknown_kind_the_users_error():
-    assert [verify(kind, None, "x").verdict for kind in KINDS] == ["wrong"] * 5
+    assert [verify(kind, None, "x").verdict for kind in KINDS] == ["wrong"] * 4
     for ask in (lambda: verify("latex", "1", "1"), lambda: valid("latex", "1")):
-        with pytest.raises(ValueError, match="kind must be one of math, choice, exact, float, code, got 'latex'"):
+        with pytest.raises(ValueError, match="kind must be one of math, choice, exact, float, got 'latex'"):
             ask()
 
 
@@ -131,18 +118,10 @@ def test_only_a_pass_is_correct_and_unscored_is_neither():
     assert [Verdict(name).correct for name in names] == [True, None] + [False] * 5
 
 
-def test_code_behind_the_one_call():
-    program = "def f(x): return x * x"
-    assert verify("code", program, "assert f(3) == 9").correct is True
-    assert verify("code", program, {"entry": "f", "calls": [(3,)], "expected": [8]}).verdict == "wrong"
-    said = verify("code", "print(input())", {"stdin": "a\n", "expected": "a"})
-    assert said.correct is True and said.level >= 1
-
-
 def test_many_come_back_in_order():
     items = [("exact", "a", "a"), ("math", "x+x", "2x"), ("math", "9^{9^9}", "42"), ("choice", "A", "B")]
-    items += [("code", "def f(x): return x", "assert f(1) == 1"), ("math", "x+x", "3x"), ("exact", None, "a")]
-    assert [said.correct for said in verify_many(items)] == [True, True, False, False, True, False, False]
+    items += [("math", "x+x", "3x"), ("exact", None, "a")]
+    assert [said.correct for said in verify_many(items)] == [True, True, False, False, False, False]
 
 
 def test_verifying_loads_neither_the_sandbox_nor_math_verify():

@@ -11,7 +11,7 @@ import pytest
 
 from coevolve.papers.spice import SPICE
 from published import corpus
-from published.corpus import Corpus, Mixture, find
+from published.corpus import Mixture, TextCorpus, find
 
 pytestmark = pytest.mark.filterwarnings("ignore:corpus .* are left out")
 
@@ -44,7 +44,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def draws(source: Corpus, count: int, seed: int = 0) -> Counter:
+def draws(source: TextCorpus, count: int, seed: int = 0) -> Counter:
     rng = Random(seed)
     return Counter(source.sample(rng) for _ in range(count))
 

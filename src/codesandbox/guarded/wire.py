@@ -4,7 +4,6 @@ A value of builtin types becomes a tree: None, bools and strings stand for thems
 """
 
 import json
-import math
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 
 LIMIT = 1 << 20  # bytes of results that one run may send
@@ -87,23 +86,6 @@ def decode(tree: object) -> object:
     if tag == "i":
         return int(body, 16)
     return float.fromhex(body) if tag == "r" else {"b": bytes, "y": bytearray}[tag].fromhex(body)
-
-
-def near(a: object, b: object, tolerance: float) -> bool:
-    """Whether tree `b`, from anywhere, equals `a`; numbers, one a float, up to `tolerance`, absolute or relative."""
-    if a == b or not tolerance or type(a) is not list or type(b) is not list or not len(b) == 2:
-        return a == b
-    (kind, x), (other, y) = a, b
-    if kind in ("i", "r") and other in ("i", "r") and "r" in (kind, other):
-        try:
-            return math.isclose(decode(a), decode(b), rel_tol=tolerance, abs_tol=tolerance)
-        except (ValueError, TypeError, OverflowError):
-            return False
-    if kind != other or type(x) is not list or type(y) is not list or len(x) != len(y):
-        return False
-    if kind == "d":  # pairs line up: the keys are sorted
-        return all(near(["l", pair], ["l", found], tolerance) for pair, found in zip(x, y, strict=True))
-    return all(near(item, found, tolerance) for item, found in zip(x, y, strict=True))
 
 
 def line(*frame: object) -> bytes:

@@ -16,12 +16,13 @@ from pydantic import PositiveInt
 from coevolve import prompts
 from coevolve.method import Method
 from coevolve.papers.format import format_reward
-from coevolve.parse import tag
+from coevolve.parse import boxed, tag
 from coevolve.pools import Pool
 from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
 
 MODES = {"deduction": ("add", "sub", "mul", "prec", "div", "mod"), "abduction": ("eq",), "induction": ("code", "ops")}
+STARTS = 5  # tasks of each mode to begin with
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 
 
@@ -38,7 +39,6 @@ class AZR(Method):
     paper: Annotated[str, (*STEPS,)] = "mae"  # type: ignore[misc]  # answers in tags (mae) or boxed (spice)
     attempts: PositiveInt = 5  # solver samples behind a proposal's learnability
     solves: PositiveInt = 4  # solver samples trained per episode
-    seeds: PositiveInt = 16  # starting tasks, spread over the modes
 
     def __post_init__(self) -> None:
         from tinyworld import tasks
@@ -48,7 +48,6 @@ class AZR(Method):
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
         folder = self.prompt_folder
         self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)
-        self.starts = {mode: self._starts(mode) for mode in MODES}
 
     @property
     def PAPER(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -56,19 +55,18 @@ class AZR(Method):
         return {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
 
     def _starts(self, mode: str) -> list[str]:
-        rng, found, wanted = Random(f"azr {mode}"), dict[str, None](), max(1, self.seeds // len(MODES))
-        for _ in range(1000 * wanted):
+        """Draw easy tasks of a mode."""
+        rng, found = Random(f"azr {mode}"), dict[str, None]()
+        while len(found) < STARTS:
             question = self.executor.draw(rng, rng.choice(MODES[mode]), 1).question
             if self.executor.split(question) == "train":
                 found[question] = None
-            if len(found) == wanted:
-                return list(found)
-        raise ValueError(f"seeds must be at most {len(MODES) * len(found)}, got {self.seeds}: no more easy tasks")
+        return list(found)
 
     @cached_property
     def pools(self) -> dict[str, Pool]:
         """One buffer of verified tasks per mode."""
-        return {mode: Pool(filterfalse(self.world.held_out, starts)) for mode, starts in self.starts.items()}
+        return {mode: Pool(filterfalse(self.world.held_out, self._starts(mode))) for mode in MODES}
 
     def episode(self, rng: Random) -> Episode:
         """Propose a task like one of the buffer's, measure its learnability, then solve tasks of that mode."""
@@ -89,6 +87,10 @@ class AZR(Method):
         samples = [proposal.earns(reward, f"propose {mode}")]
         samples += [reply.earns(reward, f"solve {mode}") for reply, reward in zip(replies, rewards, strict=True)]
         return Outcome(samples, {mode: buffer.added}, (mode, question, rate, rights))
+
+    def read_answer(self, text: str) -> str | None:
+        """Return what a reply answers, as the paper's prompt asks for it: in tags, or boxed."""
+        return boxed(text) if self.paper == "spice" else tag(text, "answer")
 
     def fits(self, question: str, mode: str) -> bool:
         """Whether a text is a task of a mode."""

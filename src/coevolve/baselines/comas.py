@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
-from coevolve.checks import among
+from coevolve.checks import Share, among
 from coevolve.papers.comas.method import Discussion, Table1, quoted
 from coevolve.parse import boxed
 from coevolve.prompts import blocks
@@ -25,16 +25,17 @@ class TTRL(Table1):
     """
 
     votes: PositiveInt = 64  # answers that vote (TTRL's setting)
-    samples: int = 32  # of them are trained on (TTRL's setting)
+    samples: PositiveInt = 32  # of them are trained on (TTRL's setting)
     voting: tuple[str, ...] = ("MATH",)  # domains whose answers can be voted on; code and science cannot (4.1.2)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.samples <= self.votes:
-            raise ValueError(f"samples must be 1 to {self.votes} (the votes), got {self.samples}")
-        for domain in self.voting:
-            among("voting", domain, sorted(self.world.domains))
         self.solver = self.role("solver")
+
+    def before_run(self) -> None:
+        """Raise ValueError in one line for a domain to vote in that no training question has."""
+        for domain in self.voting:
+            among("voting", domain, sorted({domain for domain, _ in self.training}))
 
     def episode(self, rng: Random) -> Episode:
         """Ask one question many times, and pay the first `samples` answers by the vote of all."""
@@ -69,7 +70,7 @@ class MAPoRL(Discussion):
 
     agents: PositiveInt = 2  # of the authors' configuration
     turns: PositiveInt = 3  # rounds of the debate, of the authors' configuration
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.3  # how much later rounds count, of the authors' configuration
+    discount: Share = 0.3  # how much later rounds count, of the authors' configuration
     share: bool = True  # later rounds: the mean of all agents ("influence-aware"); False: one's own answers only
 
     def __post_init__(self) -> None:

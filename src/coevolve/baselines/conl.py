@@ -23,6 +23,7 @@ class AnswerRewards(Method):
     """Agents answer one of CoNL's questions; what an agent's answer earns is paid for all that it said."""
 
     paper: ClassVar[str] = "conl"
+    read_answer = staticmethod(answer_line)
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
 

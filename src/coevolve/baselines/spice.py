@@ -17,6 +17,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from coevolve import setups
+from coevolve.checks import Share
 from coevolve.method import Method
 from coevolve.papers.spice.method import SPICE, TEMPLATES
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, Question, read_free
@@ -29,7 +30,6 @@ from coevolve.worlds import World
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 ORDERS = 4  # n-grams up to this length
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(kw_only=True)
@@ -50,6 +50,7 @@ class RZero(Method):
     """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
 
     paper: ClassVar[str] = "spice"
+    read_answer = staticmethod(boxed)
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
     PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from coevolve.checks import among
+from coevolve.checks import LOSSES, among
 from coevolve.losses.chunked import TorchRows, run
 from coevolve.losses.reference import PolicyLoss, Tokens, statistics
 
@@ -90,6 +90,7 @@ def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
 
 def _check(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens) -> None:
     """Raise ValueError naming the first argument that is not allowed."""
+    among("kind", tokens.kind, LOSSES)
     if hidden_TH.dtype not in (torch.bfloat16, torch.float32, torch.float64) or hidden_TH.dtype != head_VH.dtype:
         got = f"{hidden_TH.dtype} and {head_VH.dtype}"
         raise ValueError(f"hidden_TH and head_VH must both be bfloat16, float32 or float64, got {got}")

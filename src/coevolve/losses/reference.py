@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coevolve.checks import LOSSES, among
-
 SATURATION = 20.0  # the ratio stops growing at e^20: the loss stays finite whatever the policies have become
 
 
@@ -28,7 +26,7 @@ class PolicyLoss:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What is known about each token, and how it is judged. Raises ValueError for a wrong kind or clip.
+    """What is known about each token, and how it is judged.
 
     `targets_T` are the tokens that were sampled, `advantages_T` what they earned. Without `old_logprobs_T` the current
     log-probabilities stand in for the old ones. `weights_T` say how much each token counts (1 / T each: the mean).
@@ -42,11 +40,6 @@ class Tokens:
     kind: str = "ppo"  # or "importance"
     clip: tuple[float, float] = (0.2, 0.28)  # (low, high): how far below and above 1 ratios count, each at least 0
     entropy_coef: float = 0.0
-
-    def __post_init__(self) -> None:
-        among("kind", self.kind, LOSSES)
-        if len(self.clip) != 2 or not all(bound >= 0 for bound in self.clip):
-            raise ValueError(f"clip must be (low, high), each at least 0, got {self.clip}")
 
     def part(self, piece: slice) -> "Tokens":
         """Return the tokens of one chunk."""

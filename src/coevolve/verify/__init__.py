@@ -1,14 +1,16 @@
-"""Exact verifiers behind one call, for answers of each of KINDS. Nothing a model wrote is evaluated here."""
+"""Exact verifiers behind one call, for answers of each of KINDS; programs are `codesandbox`'s business.
 
-from collections.abc import Mapping, Sequence
+Nothing a model wrote is evaluated here.
+"""
+
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from coevolve.checks import among
 from coevolve.verify import maths, plain
 
-KINDS = ("math", "choice", "exact", "float", "code")
+KINDS = ("math", "choice", "exact", "float")
 VERDICTS = {True: "pass", False: "wrong", None: "unscored"}
 
 
@@ -18,7 +20,6 @@ class Verdict:
 
     verdict: str
     detail: str = ""
-    level: int | None = None  # isolation a program ran under; None where none ran
 
     @property
     def correct(self) -> bool | None:
@@ -26,68 +27,33 @@ class Verdict:
         return None if self.verdict == "unscored" else self.verdict == "pass"
 
 
-def _text(value: object) -> str:
-    """Text of an answer or a gold; empty where Python refuses to write it, an integer of thousands of digits."""
-    try:
-        return str(value)
-    except ValueError:
-        return ""
-
-
-def _texts(gold: object) -> list[str]:
-    """Texts that a gold answer accepts: of a collection every one, of anything else its own."""
-    return [_text(one) for one in (gold if isinstance(gold, (list, tuple, set, frozenset)) else [gold])]
-
-
-def _program(answer: str, gold: str | Mapping[str, Any]) -> Verdict:
-    from codesandbox import run_calls, run_stdio, run_tests
-
-    if isinstance(gold, str):
-        result = run_tests(answer, gold)
-    else:
-        result = (run_stdio if "stdin" in gold else run_calls)(answer, **gold)
-    return Verdict(result.verdict, result.detail, result.level)
-
-
-def verify(kind: str, answer: object, gold: Any, *, tolerance: float = 1e-6) -> Verdict:
+def verify(kind: str, answer: str | None, gold: str | Sequence[str], *, tolerance: float = 1e-6) -> Verdict:
     """Compare a model's answer with the gold answer; an answer of None (it did not parse) is wrong.
 
-    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact`: a text or any of a list of
-    them; `float`: a number within `tolerance`, absolute or relative; `code`: a program, with gold as tests (text) or
-    as the arguments of `run_calls` or `run_stdio`. Other types are compared as their str(). Raises ValueError on an
-    unknown kind, SandboxError where programs may not run.
+    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact`: a text; `float`: a number
+    within `tolerance`, absolute or relative. Of several golds `exact` accepts any, the others compare with the first.
+    Raises ValueError on an unknown kind, SandboxError where the guarded process of a formula cannot run.
     """
     among("kind", kind, KINDS)
     if answer is None:
         return Verdict("wrong", "no answer")
-    said = _text(answer)
-    if kind == "code":
-        return _program(said, gold)
+    golds = [gold] if isinstance(gold, str) else gold
     if kind == "math":
-        return Verdict(*maths.compare(said, _text(gold)))
+        return Verdict(*maths.compare(answer, golds[0]))
     if kind == "exact":
-        return Verdict(VERDICTS[plain.exact(said, _texts(gold))])
+        return Verdict(VERDICTS[plain.exact(answer, golds)])
     if kind == "choice":
-        return Verdict(VERDICTS[plain.choice(said, _text(gold))])
-    return Verdict(VERDICTS[plain.near(said, _text(gold), tolerance)])
+        return Verdict(VERDICTS[plain.choice(answer, golds[0])])
+    return Verdict(VERDICTS[plain.near(answer, golds[0], tolerance)])
 
 
-def valid(kind: str, gold: Any) -> bool:
-    """Whether a gold answer can judge anything, SAGE's rule: a formula parses, tests run and fail for an empty program.
-
-    Other kinds only have to be there.
-    """
+def valid(kind: str, gold: str) -> bool:
+    """Whether a gold answer can judge anything (SAGE): a formula has to parse, any other only has to be there."""
     among("kind", kind, KINDS)
-    if kind == "math":
-        return maths.valid(_text(gold))
-    if kind == "code" and isinstance(gold, str):
-        from codesandbox import valid_tests
-
-        return valid_tests(gold)
-    return gold is not None and any(_texts(gold))
+    return maths.valid(gold) if kind == "math" else bool(gold)
 
 
-def verify_many(items: Sequence[tuple[str, object, object]]) -> list[Verdict]:
+def verify_many(items: Sequence[tuple[str, str | None, str | Sequence[str]]]) -> list[Verdict]:
     """Verify many (kind, answer, gold) at once, as many as there are cores; the same order comes back."""
     with ThreadPoolExecutor() as threads:
         return list(threads.map(lambda item: verify(*item), items))

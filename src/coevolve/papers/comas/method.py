@@ -40,6 +40,7 @@ class Table1(Method):
     """What the trained methods of CoMAS's Table 1 share: questions, configuration, set-ups and how answers are read."""
 
     paper: ClassVar[str] = "comas"
+    read_answer = staticmethod(boxed)
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
 
@@ -68,7 +69,7 @@ class Discussion(Table1):
 class CoMAS(Discussion):
     """Co-evolving multi-agent systems. The defaults are the paper's numbers; each ablation is an argument."""
 
-    PAPER: ClassVar[Mapping[str, Any]] = {"length_norm": "token_sum"}  # Eq. 11; ours is the frameworks' mean
+    PAPER: ClassVar[Mapping[str, Any]] = training("comas-printed")
 
     estimator: str = "reinforce_pp"  # or reinforce_pp_by_role: a buffer per interaction type
     rounds_per_agent: PositiveInt = 2  # m = 2 l solution rounds (section 4.1.1)

@@ -47,19 +47,13 @@ class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
 
     paper: ClassVar[str] = "conl"
+    read_answer = staticmethod(answer_line)
     gates: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
 
-    # where our default is another
-    PAPER: ClassVar[dict[str, Any]] = {
-        "estimator": "gae",  # Appendix G
-        "test_time": True,  # section 4.1
-        "prior_variance": float("inf"),  # section 3.2
-        "own_votes": True,  # round 3 evaluates all solutions anew (section 3.1)
-        "revision_reads": "all",  # section 3.1; Algorithm 1, line 10
-    }
+    PAPER: ClassVar[Mapping[str, Any]] = training("conl-printed")
 
     agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
     w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality

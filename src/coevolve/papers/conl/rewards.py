@@ -11,8 +11,6 @@ import numpy as np
 
 from coevolve.papers.conl.reading import Comparison, Ranking
 
-TOLERANCE = 1e-12  # of theta
-
 
 def bradley_terry(comparisons: Sequence[Comparison], n: int, prior_variance: float = 1.0) -> list[float]:
     """Return the quality V of n agents in (0, 1) from pairwise comparisons (section 3.2, Appendix H).
@@ -42,7 +40,7 @@ def _posterior_mode(wins: np.ndarray, variance: float) -> np.ndarray:
         slope = theta / variance - (wins * chance.T - wins.T * chance).sum(1)
         bend = games * chance * chance.T
         step = np.linalg.solve(np.diag(bend.sum(1) + 1 / variance) - bend, slope)
-        if not len(step) or abs(step).max() <= TOLERANCE:
+        if not len(step) or abs(step).max() <= 1e-12:
             break
         here, size = height(theta), 1.0
         while size > 1e-12 and height(theta - size * step) > here - 1e-4 * size * (slope @ step):

@@ -82,7 +82,8 @@ class MAE(Method):
         reference = D.sample(rng) if rng.random() < SETTINGS[self.setting] else None  # 4-5
         proposal = yield self.proposer() if reference is None else self.proposer_reference(reference=reference)  # 6-9
         assessment = yield from self.assess(tag(proposal.text, "question"))  # 10-11
-        question, accepted = assessment.question, self.accepts(assessment)
+        question = assessment.question
+        accepted = question is not None and (assessment.quality >= self.threshold or not self.quality_filter)
         if question is not None and accepted and not self.world.held_out(question):
             D.add(question)  # 12-14
         samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15
@@ -119,11 +120,6 @@ class MAE(Method):
         """Return the Judge's score of each answer: None where it is unreadable, 0.0 where there is no answer."""
         verdicts = iter((yield [self.scorer(question=q, answer=a) for q, a in pairs if a is not None]))
         return [0.0 if a is None else judge_score(next(verdicts).text) for _, a in pairs]
-
-    def accepts(self, assessment: Assessment) -> bool:
-        """Whether a proposal parses and is good enough for the question pool (line 12)."""
-        good = assessment.quality >= self.threshold or not self.quality_filter
-        return assessment.question is not None and good
 
     def proposer_reward(self, proposal: Reply, assessment: Assessment) -> float:
         """Line 15: the reward of section 4.1, or that of the authors' released code."""

@@ -9,9 +9,10 @@ from functools import cached_property
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve import verify
+from coevolve.checks import Share
 from coevolve.method import Method, training
 from coevolve.papers.format import KINDS
 from coevolve.papers.sage import rewards, verifier
@@ -23,7 +24,6 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.worlds import World, pool_levels
 
 Roles = tuple[Literal["challenger", "planner", "solver", "critic"], ...]
-Share = Annotated[float, Field(ge=0, le=1)]
 WEIGHTS = "a number from 0 for each term, 1 in all"
 Task = tuple[str | None, str | None, str | None]  # question, kind, verifier: a gold answer or tests
 
@@ -84,7 +84,7 @@ class SAGE(Method):
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
 
-    PAPER: ClassVar[dict[str, Any]] = {"lora": (128, 256, 0.95), "literal_norm": True}  # printed; ours is another
+    PAPER: ClassVar[Mapping[str, Any]] = training("sage-printed")
 
     attempts: PositiveInt = 5  # N_s of equation 4, not printed in the paper
     solves: PositiveInt = 1  # how often an episode runs lines 15 to 24; the paper's batch has one per challenge
@@ -190,11 +190,11 @@ class SAGE(Method):
 
         None when the verifier could not tell; an answer that does not parse is wrong.
         """
-        question, kind, gold = task
+        question, kind, gold = (part or "" for part in task)  # a task that is verified has all three
         answer = self.read_answer(reply.text) if kind == "code" else tag(reply.text, "answer")
         if answer is None:
             return 0.0
-        if kind == "code" and question is not None and gold is not None:
+        if kind == "code":
             return verifier.tested(self.world.program(question, answer), gold)
         return number(verify.verify(self.world.grading, answer, gold).correct)
 

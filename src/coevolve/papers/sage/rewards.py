@@ -50,7 +50,7 @@ def challenger_reward(quality: float, difficulty: float | None, format: float) -
     return (quality + difficulty + format) / 3
 
 
-def planner_reward(plan: float, format: float, weights: Sequence[float] = (0.5, 0.5)) -> float:
+def planner_reward(plan: float, format: float, weights: Sequence[float]) -> float:
     """Return lambda_plan * s_p + lambda_f * r_f (equation 8)."""
     return weights[0] * plan + weights[1] * format
 
@@ -60,9 +60,7 @@ def gated(plan: float, threshold: float) -> float:
     return plan if plan >= threshold else 0.0
 
 
-def solver_reward(
-    plan: float | None, correct: float, format: float, weights: Sequence[float] = (0.2, 0.6, 0.2)
-) -> float:
+def solver_reward(plan: float | None, correct: float, format: float, weights: Sequence[float]) -> float:
     """Return w_p * gated plan score + w_c * correctness + w_f * format (equation 11).
 
     Without a planning module (`plan` None): half correctness, half format (section 4.4).

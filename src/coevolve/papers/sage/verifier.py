@@ -15,8 +15,10 @@ def valid(kind: str, verifier: str, grading: str) -> bool:
 
     `grading` is the world's kind of verifier for mathematics.
     """
+    from codesandbox import valid_tests
+
     known = (grading if kind == "math" else kind, verifier)
-    if known not in SOUND and verify.valid(*known):
+    if known not in SOUND and (valid_tests(verifier) if kind == "code" else verify.valid(*known)):
         SOUND.add(known)
     return known in SOUND
 

@@ -20,7 +20,6 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
 
-FREE = "free"
 VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in one way only
     "math": dict.fromkeys(("Integer", "Float", "Expression"), "math"),
     "exact": dict.fromkeys(("Integer", "Float"), "float"),
@@ -31,20 +30,12 @@ Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: coul
 
 
 @dataclass(frozen=True)
-class Form:
-    """The form of task that suits a document (Figure 9)."""
-
-    form: str  # MCQ or free
-    answer_type: str = ""  # of a free task; empty for multiple choice
-    unreadable: bool | None = None  # whether the choice could not be read; None: nobody was asked
-
-
-@dataclass(frozen=True)
 class Played:
     """One document, for `SPICE.observe`."""
 
     document: str | None
-    form: Form
+    kind: str  # of task: MCQ or an answer type
+    unreadable: bool | None  # whether the choice of the kind could not be read; None: nobody was asked
     attempts: list[Attempt]
     tasks: list[Question]  # the valid ones among the attempts that were kept
     answers: list[list[Answer]]  # to each task
@@ -57,13 +48,13 @@ class SPICE(Method):
     """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper: ClassVar[str] = "spice"
+    read_answer = staticmethod(boxed)
     gates: ClassVar[Mapping[str, str]] = {"multiple choice": "mcq", "rules of validity": "valid"}
     seeded: ClassVar[bool] = False
 
     TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
 
-    # section 3.1; our default is the tiny world's
-    PAPER: ClassVar = {"corpus": ("nvidia/Nemotron-CC-Math-v1", "the documents behind NaturalReasoning")}
+    PAPER: ClassVar[Mapping[str, Any]] = training("spice-printed")
 
     corpus: str | tuple[str, ...] | Path = "both"  # math, general, both, none; a folder or file; owner/name of the hub
     documents: PositiveInt = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has
@@ -100,7 +91,7 @@ class SPICE(Method):
     def episode(self, rng: Random) -> Episode:
         """Play lines 5 to 20 of Algorithm 1 for one document."""
         document = self.source.sample(rng) if self.source else None  # 5
-        form, attempts = yield from self.challenge(document, rng)  # 6
+        kind, unreadable, attempts = yield from self.challenge(document, rng)  # 6
         taken = subsample(attempts, self.group, rng)  # 7
         tasks = [task for _, task in taken if isinstance(task, Question)]  # 8
         answers = yield from self.answer(tasks)  # 9
@@ -111,7 +102,7 @@ class SPICE(Method):
         if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group; right ones earn 1, wrong ones 0
             known = [(reply, right) for reply, right in answers[chosen] if right is not None]
             samples += [reply.earns(float(right), reply.siblings) for reply, right in known]
-        return Outcome(samples, trace=Played(document, form, attempts, tasks, answers, rates, chosen))
+        return Outcome(samples, trace=Played(document, kind, unreadable, attempts, tasks, answers, rates, chosen))
 
     def challenger_samples(self, taken: Sequence[Attempt], rates: Sequence[float | None]) -> list[Any]:
         """Lines 10 to 13: pay every attempt by its task's pass rate; a task that nothing could score earns nothing."""
@@ -125,45 +116,43 @@ class SPICE(Method):
                 samples.append(reply.earns(reward, reply.siblings))
         return samples
 
-    def choose_form(self, document: str | None, rng: Random) -> Dialogue[Form]:
-        """Choose the form of the task and its answer type (Appendix 11); an unreadable choice is drawn.
+    def choose_kind(self, document: str | None, rng: Random) -> Dialogue[tuple[str, bool | None]]:
+        """Choose the kind of task, MCQ or an answer type (Appendix 11), and say whether the choice was unreadable.
 
-        Without a document the form is free and the answer type random.
+        An unreadable choice is drawn. Without a document the answer type is random; nobody is asked (None).
         """
         if document is None:
-            return Form(FREE, rng.choice(ANSWER_TYPES))
-        if FREE not in self.task_types:
-            return Form(MCQ)
+            return rng.choice(ANSWER_TYPES), None
+        if "free" not in self.task_types:
+            return MCQ, None
         reply = yield self.select(document=document)
         chosen = reading.read_format(reply.text)
-        unreadable = chosen is None
-        if chosen is None:
-            chosen = (MCQ, None) if rng.random() < 0.5 else (FREE, rng.choice(ANSWER_TYPES))
-        if chosen[0] == MCQ and "mcq" in self.task_types:
-            return Form(MCQ, "", unreadable)
-        return Form(FREE, chosen[1] or "String", unreadable)  # what suits multiple choice holds names, not numbers
+        kind = chosen or (MCQ if rng.random() < 0.5 else rng.choice(ANSWER_TYPES))
+        if kind == MCQ and "mcq" not in self.task_types:
+            kind = "String"  # what suits multiple choice holds names, not numbers
+        return kind, chosen is None
 
-    def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[Form, list[Attempt]]]:
-        """Line 6: choose a form, then attempt tasks G at a time until one is valid or N is reached."""
-        form = yield from self.choose_form(document, rng)
-        turn = self.challenger_turn(document, form)
+    def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[str, bool | None, list[Attempt]]]:
+        """Line 6: choose a kind of task, then attempt G at a time until one is valid or N is reached."""
+        kind, unreadable = yield from self.choose_kind(document, rng)
+        turn = self.challenger_turn(document, kind)
         attempts: list[Attempt] = []
         while len(attempts) < self.attempts and not any(isinstance(task, Question) for _, task in attempts):
             replies = yield [turn] * min(self.group, self.attempts - len(attempts))
-            attempts += [(reply, self.read_task(reply.text, form)) for reply in replies]
-        return form, attempts
+            attempts += [(reply, self.read_task(reply.text, kind)) for reply in replies]
+        return kind, unreadable, attempts
 
-    def challenger_turn(self, document: str | None, form: Form) -> Turn:
+    def challenger_turn(self, document: str | None, kind: str) -> Turn:
         """What the Challenger is asked."""
         if document is None:
-            return self.ask_alone(answer_type=form.answer_type)
-        if form.form == MCQ:
+            return self.ask_alone(answer_type=kind)
+        if kind == MCQ:
             return self.ask_mcq(document=document)
-        return self.ask_free(document=document, answer_type=form.answer_type)
+        return self.ask_free(document=document, answer_type=kind)
 
-    def read_task(self, text: str, form: Form) -> Question | str:
+    def read_task(self, text: str, kind: str) -> Question | str:
         """Read a task, or return the name of the rule that it breaks."""
-        return reading.read_mcq(text) if form.form == MCQ else reading.read_free(text, form.answer_type, self.booleans)
+        return reading.read_mcq(text) if kind == MCQ else reading.read_free(text, kind, self.booleans)
 
     def answer(self, tasks: Sequence[Question]) -> Dialogue[list[list[Answer]]]:
         """Line 9: ask the Reasoner each task G times, without the document; return the answers of each task.
@@ -219,8 +208,8 @@ class SPICE(Method):
         faults = [task for _, task in attempts if isinstance(task, str)]
         verdicts = [correct for group in played.answers for _, correct in group]
         facts: dict[str, Any] = {
-            "format_unreadable": number(played.form.unreadable),
-            "mcq": None if document is None else float(played.form.form == MCQ),
+            "format_unreadable": number(played.unreadable),
+            "mcq": None if document is None else float(played.kind == MCQ),
             "attempts": len(attempts),
             "valid": 1 - len(faults) / len(attempts),
             **{f"fault/{name}": faults.count(name) / len(attempts) for name in reading.FAULTS},

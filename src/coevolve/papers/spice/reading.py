@@ -174,10 +174,10 @@ def read_mcq(text: str) -> Question | str:
     return "document" if DOCUMENT.search(question) else Question(question, letter.strip(), MCQ)
 
 
-def read_format(text: str) -> tuple[str, str | None] | None:
-    """Read a format selection (Figure 9): (MCQ, None), or ("free", the answer type or None); None if unreadable.
+def read_format(text: str) -> str | None:
+    """Read a format selection (Figure 9): MCQ, or a free-form task's answer type, String where none is named.
 
-    Exactly one of the two forms must be called suitable.
+    None if unreadable: exactly one of the two forms must be called suitable.
     """
     reply = json_object(text)
     if reply is None:
@@ -186,4 +186,4 @@ def read_format(text: str) -> tuple[str, str | None] | None:
     kind = reply.get("best_answer_type")
     if type(mcq) is not bool or type(free) is not bool or mcq == free or kind not in (None, *ANSWER_TYPES):
         return None
-    return ("free", kind) if free else (MCQ, None)
+    return MCQ if mcq else kind or "String"

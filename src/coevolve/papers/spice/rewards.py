@@ -5,19 +5,15 @@
 
 import math
 
-OPTIMUM = 0.25  # the variance of a task that is solved half the time
-TAU = 0.01  # sharpness of the Gaussian (Equation 5)
 PENALTY = -0.1  # rho, for an invalid task (section 3.1)
 
 
-def variance(p: float) -> float:
-    """Return the population variance p(1 - p) of 0/1 verdicts with mean p (Equation 5)."""
-    return p * (1 - p)
+def gaussian(p: float, optimum: float = 0.25, tau: float = 0.01) -> float:
+    """Return exp(-(p(1 - p) - optimum)^2 / (2 tau)): 1 at p = 1/2 (Equations 1 and 5).
 
-
-def gaussian(p: float, optimum: float = OPTIMUM, tau: float = TAU) -> float:
-    """Return exp(-(p(1 - p) - optimum)^2 / (2 tau)): 1 at p = 1/2 (Equations 1 and 5)."""
-    return math.exp(-((variance(p) - optimum) ** 2) / (2 * tau))
+    p(1 - p) is the population variance of 0/1 verdicts with mean p; `tau` is the sharpness.
+    """
+    return math.exp(-((p * (1 - p) - optimum) ** 2) / (2 * tau))
 
 
 def one_minus(p: float) -> float:

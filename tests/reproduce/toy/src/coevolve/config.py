@@ -3,7 +3,7 @@
 METHODS = {"toy": "coevolve.toy:Toy"}
 
 
-def check(protocol: str, overrides: dict) -> None:
+def build(protocol: str, preset: str, *, out: str, overrides: dict) -> None:
     if protocol not in METHODS and not protocol.endswith(".py:Own"):
         raise ValueError(f"unknown protocol {protocol!r}; allowed: toy")
     for name in overrides:
