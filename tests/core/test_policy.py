@@ -7,13 +7,13 @@ import pytest
 import torch
 from tensors import END, qwen, ragged, teacher_forced
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, CohereForCausalLM, GPT2LMHeadModel, GraniteForCausalLM, PreTrainedTokenizerFast
 
 import tinyworld
 from coevolve.policies import find, sampler
 from coevolve.policies.causal import Policy
+from coevolve.policies.decoder import MODELS, supports
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
-from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
 
 VOCABULARY = 520  # a few more than the tokenizer knows
@@ -94,7 +94,9 @@ def test_states_predict_each_completion_token(policy):
         policy.states([([], [4])])
 
 
-def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(policy):
+@pytest.mark.parametrize("kind", MODELS)
+def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(kind, tokenizer):
+    policy = Policy(qwen(kind=kind), tokenizer)
     prompts = ragged(3)
     completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6, [7, 8, 3]]
     examples = [(prompts[i], ids) for i, ids in zip([0, 1, 0, 2, 0, 1, 0], completions, strict=True)]
@@ -109,7 +111,6 @@ def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_
         grads = [part.grad.flatten().clone() for part in policy.parameters() if part.grad is not None]
         found.append((states.detach(), torch.cat(grads)))
     torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=1e-4)
-    policy.model.zero_grad(set_to_none=True)
 
 
 def test_micro_batches_take_every_example_once_and_long_groups_in_several_sequences():
@@ -135,15 +136,30 @@ def test_a_prompt_that_fills_the_context_is_refused(policy):
 
 def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
     model = qwen(tied=False)
-    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
-    with pytest.raises(ValueError, match="bias"):
+    model.config.final_logit_softcapping = 30.0
+    with pytest.raises(ValueError, match="Qwen2ForCausalLM adds a bias to its logits or caps them"):
         Policy(model, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"), [(CohereForCausalLM, {"logit_scale": 0.3}), (GraniteForCausalLM, {"logits_scaling": 4.0})]
+)
+def test_logits_that_are_scaled_are_sampled_and_learnt_as_they_are(kind, scale, tokenizer):
+    scaled = Policy(qwen(kind=kind, vocabulary=VOCABULARY, **scale), tokenizer)
+    for reply in scaled.generate(
+        [turn("solve 1", (i,), temperature=(1.0, 0.5)[i % 2]) for i in range(4)], max_tokens=8
+    ):
+        expected = teacher_forced(scaled.model, reply.prompt_ids, reply.ids, reply.temperature)
+        for found in (torch.tensor(reply.logprobs), scaled.logprobs([reply])):
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
 def test_other_architectures_go_through_transformers(tokenizer, monkeypatch):
     torch.manual_seed(1)
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 96, "vocab_size": VOCABULARY}
-    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=END, initializer_range=0.3))
+    model = GPT2LMHeadModel(
+        GPT2LMHeadModel.config_class(**sizes, bos_token_id=1, eos_token_id=END, initializer_range=0.3)
+    )
     model.generation_config.repetition_penalty = 5.0  # a penalty the log-probabilities would not know about
     stranger = Policy(model, tokenizer)
     assert not supports(stranger.model)
