@@ -41,7 +41,7 @@ class Run(Learning):
     method: str  # as it was asked for: a name in METHODS, path/file.py:Class or package.module:Class
     protocol: Method = field(repr=False)
     out: Path
-    model: Models = "tiny"  # embedded backbone, model folder, hub id or server; several: the policies' in turn
+    model: Models = "tiny"  # embedded backbone, smollm2, model folder, hub id or server; several: the policies' in turn
     lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
     engine: Annotated[str, ENGINES] = "torch"  # unsloth trains a LoRA adapter, vllm samples
     four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)

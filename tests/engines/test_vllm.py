@@ -5,8 +5,6 @@ Run by `make test-engines`; skipped where vLLM is not installed.
 
 import json
 import os
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from core.tensors import learn
+from core.test_ranks import start
 from widen import widen
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; what vLLM takes by itself is too much for a small machine
@@ -149,11 +148,7 @@ def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path)
     script.write_text(TWICE)
     base = str(widen("tiny", tmp_path / "wide"))
     fields = FIELDS | {"model": base, "steps": 2, "batch_size": 6, "eval_items": 2, "learning_rate": 3e-3}
-    quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
-    run = "-m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2".split()
-    command = [sys.executable, *run, script, json.dumps(fields), tmp_path / "one", tmp_path / "two"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={**os.environ, **quiet})
-    assert done.returncode == 0, done.stderr[-3000:]
+    start(2, str(script), json.dumps(fields), str(tmp_path / "one"), str(tmp_path / "two"))
     one, two = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two"))
     rows = [json.loads(line) for line in one.splitlines()]
     gaps = [row["logprob_gap"] for row in rows if "logprob_gap" in row]
