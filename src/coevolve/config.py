@@ -31,7 +31,7 @@ Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
     "[] or [rank at least 1, alpha, dropout below 1]",
 ]
-World = Annotated[str, "tiny, data, data:KEY,KEY or package.module:Class"]
+World = Annotated[str, "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"]
 
 
 @dataclass(kw_only=True)
