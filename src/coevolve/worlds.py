@@ -12,7 +12,7 @@ class World(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in configurations: tiny, data, data:KEY,KEY or package.module:Class."""
+        """Name in configurations: tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class."""
 
     @property
     def grading(self) -> str:
@@ -87,8 +87,8 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
     """
     if not isinstance(name, str):
         return name
-    if name.partition(":")[0] == "data":
-        from published.world import named
+    if name.partition(":")[0] in ("data", "gym"):
+        from published import named
 
         return named(name, paper, seeds)
     if name == "tiny":
@@ -99,7 +99,7 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
     try:
         kind = getattr(import_module(module), wanted)
     except (ImportError, AttributeError, ValueError):
-        known = "tiny, data, data:KEY,KEY or package.module:Class"
+        known = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
         raise ValueError(f"world must be one of {known}, got {name!r}") from None
     made: World = kind()
     return made

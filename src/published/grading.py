@@ -1,6 +1,6 @@
-"""Answers to published questions, scored: five scorers of `coevolve.verify`, and a sixth, a judge, that is not here.
+"""Answers to published questions, scored: the verifiers of `coevolve.verify`, and a judge, that is not here.
 
-Formulas, letters, texts, numbers within a margin, programs with tests. Nothing but verdicts comes out.
+Formulas, letters, texts, numbers (equal, or within a margin), programs with tests. Nothing but verdicts comes out.
 """
 
 import re
@@ -25,7 +25,7 @@ def grade(item: Item, answer: str | None) -> Verdict:
         return Verdict("unscored", "only a judge can say")
     if item.scorer == "code":
         return _program(item.gold, program(answer))
-    tolerance = _tolerance(item)
+    tolerance = 0.0 if item.scorer == "number" else _tolerance(item)
     if tolerance is None:
         return verify(item.scorer, answer, item.gold)
     return verify("float", _number(answer), _number(item.gold), tolerance=tolerance)

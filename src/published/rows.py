@@ -45,7 +45,7 @@ class Item:
     id: str
     question: str  # as it stands in the solver's prompt
     gold: Any
-    scorer: str  # math, choice, exact, float, code or judge
+    scorer: str  # math, choice, exact, number, float, code or judge
     judge: str = ""  # which of MAE's four prompts a judge gets
     stem: str = ""  # the question without options, passage and instructions
     origin: str = ""  # the benchmark that numbers the same questions

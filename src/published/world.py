@@ -1,4 +1,4 @@
-"""A paper's published tests and seeds as a world for the methods, in which no oracle knows everything.
+"""Questions with golds, a paper's published tests and seeds, as a world for the methods; no oracle knows everything.
 
 Seeds, validation and test items never share a question; where a benchmark has one split only, what was drawn as a
 seed leaves the test and is counted.
@@ -21,77 +21,14 @@ from published.rows import Item, normal
 VALIDATION = 20  # one row in so many of a train split is for validation, by the hash of its question
 
 
-@dataclass
-class DataWorld:
-    """A paper's tests and seeds for the methods. Nothing is loaded before it is asked for.
+class ItemWorld:
+    """Questions with golds as a world, in which what an oracle would say of an invented question is None throughout.
 
-    `only` limits both to these benchmarks; one that the paper does not use is tested whole and, where it has a train
-    split, gives seeds out of it. When the paper's use leaves no seeds, or no tests, these benchmarks give them too.
-    What an oracle would say of an invented question is None throughout.
+    A subclass has a `name`, a `paper` (by which items are drawn), the `lists` of what is tested and what gives seeds,
+    and `_parts`: all items as `seeds`, `validation`, `test` and `asked` (every test item, also one that is a seed).
     """
 
-    paper: str
-    only: tuple[str, ...] = ()
-
     grading: ClassVar[str] = "math"  # how SAGE's verifier compares a math answer with its gold
-
-    def __post_init__(self) -> None:
-        among("paper", self.paper, PAPERS)
-        for key in self.only:
-            among("KEY of world=data:KEY,KEY", key, BENCHMARKS)
-
-    @property
-    def name(self) -> str:
-        """How a configuration names this world."""
-        return ":".join(["data", *filter(None, [",".join(self.only)])])
-
-    @cached_property
-    def lists(self) -> Paper:
-        """The paper's lists of tests and seeds, limited to `only`."""
-        whole = PAPERS[self.paper]
-        if not self.only:
-            return whole
-        divided = {key: 0 for key in self.only if BENCHMARKS[key].trains}
-        new = {key: 0 for key in self.only if key not in (*whole.tests, *whole.seeds)}
-        tests = {key: cap for key, cap in whole.tests.items() if key in self.only} | new
-        seeds = {key: count for key, count in whole.seeds.items() if key in self.only}
-        seeds |= {key: 0 for key in new if key in divided}
-        return replace(whole, tests=tests or dict.fromkeys(self.only, 0), seeds=seeds or divided)
-
-    def check(self) -> None:
-        """Raise ValueError, in one line, when a data set can be had neither here nor from the hub; loads none."""
-        for key in dict.fromkeys([*self.lists.tests, *self.lists.seeds]):
-            check(key)
-
-    @cached_property
-    def _parts(self) -> dict[str, list[Item]]:
-        """All items: `asked` (every test item, also one that is a seed), `seeds`, `test` and `validation`."""
-        asked = [item for key in self.lists.tests for item in items(key)]
-        evaluated = _marks(asked)
-        seeds = [item for key, count in self.lists.seeds.items() for item in self._draw(key, count, evaluated)]
-        if self.lists.seeds and not seeds:
-            raise ValueError(f"world: no row of {', '.join(self.lists.seeds)} is left to start from (docs/data.md)")
-        started = _marks(seeds)
-        trained = [item for key in self.lists.tests if BENCHMARKS[key].trains for item in items(key, "train")]
-        return {
-            "asked": asked,
-            "seeds": seeds,
-            "test": [item for item in asked if started.isdisjoint(item.marks)],
-            "validation": [item for item in trained if share(item, VALIDATION) and evaluated.isdisjoint(item.marks)],
-        }
-
-    def _draw(self, key: str, count: int, evaluated: set[str]) -> list[Item]:
-        """Seeds out of a benchmark: none of validation, and none that is evaluated unless it is forced."""
-        where = self.lists.where.get(key, {}).items()
-        rows = items(key, "train" if BENCHMARKS[key].trains else "test")
-        fits = (item for item in rows if all(fullmatch(wanted, str(item.meta.get(name))) for name, wanted in where))
-        found = {item.question: item for item in fits}
-        free = [
-            item
-            for item in found.values()
-            if key in self.lists.forced or not share(item, VALIDATION) and evaluated.isdisjoint(item.marks)
-        ]
-        return draw(free, count, f"seeds {self.paper} {key}")
 
     @cached_property
     def _known(self) -> dict[str, Item]:
@@ -101,21 +38,6 @@ class DataWorld:
     def _held(self) -> set[str]:
         held = self._parts["asked"] + self._parts["validation"]
         return {normal(text) for item in held for text in (item.question, item.stem)}
-
-    def composition(self) -> list[dict[str, object]]:
-        """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""
-        counts = {name: Counter(item.family for item in found) for name, found in self._parts.items()}
-        return [
-            {
-                "benchmark": key,
-                "licence": BENCHMARKS[key].licence,
-                "seeds wanted": self.lists.seeds.get(key, 0),
-                "seeds": counts["seeds"][key],
-                "test": counts["test"][key],
-                "overlap": counts["asked"][key] - counts["test"][key],
-            }
-            for key in {**self.lists.seeds, **self.lists.tests}
-        ]
 
     def items(self, split: str, per_family: int = 40, families: Sequence[str] | None = None) -> list[Item]:
         """Evaluation items, at most `per_family` a benchmark and at most the paper's own cap; AIME comes 32 times.
@@ -196,6 +118,91 @@ class DataWorld:
 
     def fits(self, question: str, plan: str) -> None:
         """Nobody knows which plan a published question wants."""
+
+
+@dataclass
+class DataWorld(ItemWorld):
+    """A paper's tests and seeds for the methods. Nothing is loaded before it is asked for.
+
+    `only` limits both to these benchmarks; one that the paper does not use is tested whole and, where it has a train
+    split, gives seeds out of it. When the paper's use leaves no seeds, or no tests, these benchmarks give them too.
+    """
+
+    paper: str
+    only: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        among("paper", self.paper, PAPERS)
+        for key in self.only:
+            among("KEY of world=data:KEY,KEY", key, BENCHMARKS)
+
+    @property
+    def name(self) -> str:
+        """How a configuration names this world."""
+        return ":".join(["data", *filter(None, [",".join(self.only)])])
+
+    @cached_property
+    def lists(self) -> Paper:
+        """The paper's lists of tests and seeds, limited to `only`."""
+        whole = PAPERS[self.paper]
+        if not self.only:
+            return whole
+        divided = {key: 0 for key in self.only if BENCHMARKS[key].trains}
+        new = {key: 0 for key in self.only if key not in (*whole.tests, *whole.seeds)}
+        tests = {key: cap for key, cap in whole.tests.items() if key in self.only} | new
+        seeds = {key: count for key, count in whole.seeds.items() if key in self.only}
+        seeds |= {key: 0 for key in new if key in divided}
+        return replace(whole, tests=tests or dict.fromkeys(self.only, 0), seeds=seeds or divided)
+
+    def check(self) -> None:
+        """Raise ValueError, in one line, when a data set can be had neither here nor from the hub; loads none."""
+        for key in dict.fromkeys([*self.lists.tests, *self.lists.seeds]):
+            check(key)
+
+    @cached_property
+    def _parts(self) -> dict[str, list[Item]]:
+        """All items: `asked` (every test item, also one that is a seed), `seeds`, `test` and `validation`."""
+        asked = [item for key in self.lists.tests for item in items(key)]
+        evaluated = _marks(asked)
+        seeds = [item for key, count in self.lists.seeds.items() for item in self._draw(key, count, evaluated)]
+        if self.lists.seeds and not seeds:
+            raise ValueError(f"world: no row of {', '.join(self.lists.seeds)} is left to start from (docs/data.md)")
+        started = _marks(seeds)
+        trained = [item for key in self.lists.tests if BENCHMARKS[key].trains for item in items(key, "train")]
+        return {
+            "asked": asked,
+            "seeds": seeds,
+            "test": [item for item in asked if started.isdisjoint(item.marks)],
+            "validation": [item for item in trained if share(item, VALIDATION) and evaluated.isdisjoint(item.marks)],
+        }
+
+    def _draw(self, key: str, count: int, evaluated: set[str]) -> list[Item]:
+        """Seeds out of a benchmark: none of validation, and none that is evaluated unless it is forced."""
+        where = self.lists.where.get(key, {}).items()
+        rows = items(key, "train" if BENCHMARKS[key].trains else "test")
+        fits = (item for item in rows if all(fullmatch(wanted, str(item.meta.get(name))) for name, wanted in where))
+        found = {item.question: item for item in fits}
+        free = [
+            item
+            for item in found.values()
+            if key in self.lists.forced or not share(item, VALIDATION) and evaluated.isdisjoint(item.marks)
+        ]
+        return draw(free, count, f"seeds {self.paper} {key}")
+
+    def composition(self) -> list[dict[str, object]]:
+        """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""
+        counts = {name: Counter(item.family for item in found) for name, found in self._parts.items()}
+        return [
+            {
+                "benchmark": key,
+                "licence": BENCHMARKS[key].licence,
+                "seeds wanted": self.lists.seeds.get(key, 0),
+                "seeds": counts["seeds"][key],
+                "test": counts["test"][key],
+                "overlap": counts["asked"][key] - counts["test"][key],
+            }
+            for key in {**self.lists.seeds, **self.lists.tests}
+        ]
 
 
 def _marks(found: Sequence[Item]) -> set[str]:

@@ -1,16 +1,16 @@
-"""A small random Qwen2, what it samples, and batches of samples: shared by the tests of policies and learning."""
+"""A small random Qwen2 (or another), what it samples, and batches of samples: shared by the tests of policies and learning."""
 
 import random
 from dataclasses import replace
 from functools import partial
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2ForCausalLM
 
 from coevolve import learner, losses, prompts
 from coevolve.checks import Learning
 from coevolve.policies.causal import Policy
-from coevolve.policies.qwen2 import Decoder
+from coevolve.policies.decoder import Decoder
 from coevolve.policies.sampler import Request, decode, sample
 from coevolve.types import Reply, Turn
 
@@ -18,14 +18,14 @@ END = 3
 SOLVER = prompts.load("mae", "solver", "compact")
 
 
-def qwen(tied=True, kv=1, scale=0.2, vocabulary=320):
+def qwen(tied=True, kv=1, scale=0.2, vocabulary=320, kind=Qwen2ForCausalLM, **other):
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     tokens = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": END, "pad_token_id": 0}
     more = {"num_key_value_heads": kv, "tie_word_embeddings": tied, "initializer_range": scale}
-    model = Qwen2ForCausalLM(Qwen2Config(**sizes, **tokens, **more, max_position_embeddings=128)).eval()
-    for name, parameter in model.named_parameters():  # zero biases would hide a forgotten one
-        if name.endswith("bias"):
+    model = kind(kind.config_class(**sizes, **tokens, **more, max_position_embeddings=128, **other)).eval()
+    for name, parameter in model.named_parameters():  # zero biases and plain norms would hide forgotten ones
+        if name.endswith(("bias", "q_norm.weight", "k_norm.weight")):
             torch.nn.init.normal_(parameter, std=0.3)
     return model
 

@@ -29,9 +29,11 @@ def vllm(monkeypatch):
     return package.LLM
 
 
-def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
-    team = Team({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (4, 8, 0.0))
+@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
+def test_vllm_has_room_for_the_rank_and_of_an_adapter_only_the_version_that_is_served_is_on_the_disk(vllm, rank, room):
+    team = Team({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (rank, 8, 0.0))
     engine = VLLM(team.policies, 1.0, 8)
+    assert vllm.call_args.kwargs["max_lora_rank"] == room
     for update in range(3):
         folders = sorted(path.name for path in Path(engine.folder.name).iterdir())
         assert folders == ["left", "right"]
@@ -39,13 +41,6 @@ def test_of_an_adapter_only_the_version_that_is_served_stays_on_the_disk(vllm):
         assert all((Path(lora.lora_path) / "adapter_config.json").is_file() for lora in engine.loras.values())
         engine.sync()
     assert engine.llm.llm_engine.remove_lora.mock_calls == [call(version) for version in range(1, 7)]
-
-
-@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
-def test_vllm_is_asked_for_the_next_rank_that_it_has_room_for(vllm, rank, room):
-    team = Team({"shared": "tiny-small"}, ("shared",), (rank, 8, 0.0))
-    VLLM(team.policies, 1.0, 8)
-    assert vllm.call_args.kwargs["max_lora_rank"] == room
 
 
 @pytest.fixture

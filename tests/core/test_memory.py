@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from coevolve import config, policies
 from coevolve.__main__ import main
-from coevolve.policies import adapters, memory, team
+from coevolve.policies import memory
 
 LORA = [8, 16, 0.0]
 
@@ -38,17 +38,6 @@ def test_a_gpu_that_is_too_small_is_named_before_anything_loads(monkeypatch):
         memory.check(run)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**37, 2**37))
     memory.check(run)
-
-
-@pytest.mark.parametrize("unsloth", [False, True])
-def test_large_models_compute_layers_twice_unless_unsloth_does_it(unsloth, monkeypatch):
-    def load(model, names, lora, four_bit):
-        return adapters.attach(policies.load(model), names, lora, model)
-
-    monkeypatch.setattr(team, "LARGE", 0)
-    monkeypatch.setattr(team, "load_unsloth", load)
-    found = team.Team({"shared": "tiny"}, ("shared",), (4, 8, 0.0), unsloth=unsloth)
-    assert found.first.model.is_gradient_checkpointing is not unsloth
 
 
 def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsys, monkeypatch):

@@ -1,19 +1,18 @@
 """The policy: what a reply holds, where characters end, states, saving, and models other than Qwen2."""
 
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 from tensors import END, qwen, ragged, teacher_forced
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, CohereForCausalLM, GPT2LMHeadModel, GraniteForCausalLM, PreTrainedTokenizerFast
 
 import tinyworld
-from coevolve.policies import find, sampler
+from coevolve.policies import find
 from coevolve.policies.causal import Policy
+from coevolve.policies.decoder import MODELS, supports
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
-from coevolve.policies.qwen2 import supports
 from coevolve.types import Turn
 
 VOCABULARY = 520  # a few more than the tokenizer knows
@@ -54,9 +53,6 @@ def test_generate_fills_every_field_of_a_reply(policy):
 def test_ends_of_a_split_character_wait_for_its_last_byte(policy, tokenizer):
     pieces = tokenizer.convert_tokens_to_ids(["ð", "Ł", "Ļ", "Ĥ", "A"])  # F0 9F 99 82 is one emoji
     assert policy._ends(pieces, policy._decode(pieces)) == (0, 0, 0, 1, 2)
-    cut = pieces[:3]
-    text = policy._decode(cut)
-    assert policy._ends(cut, text)[:2] == (0, 0) and policy._ends(cut, text)[-1] == len(text)
 
 
 def test_ends_hold_for_any_bytes(policy):
@@ -81,20 +77,17 @@ def test_ends_without_a_byte_level_tokenizer(policy):
 
 
 def test_states_predict_each_completion_token(policy):
-    completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6]
-    examples = list(zip(ragged(6), completions, strict=True))
+    examples = list(zip(ragged(6), [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6], strict=True))
     hidden_TH, targets_T = policy.states(examples)
-    assert targets_T.tolist() == [token for _, ids in examples for token in ids]
-    logprobs = (hidden_TH @ policy.head_VH.T).log_softmax(-1).gather(-1, targets_T[:, None])[:, 0]
-    expected = torch.cat([teacher_forced(policy.model, prompt, ids) for prompt, ids in examples if ids])
-    torch.testing.assert_close(logprobs, expected, atol=1e-5, rtol=0)
-    assert hidden_TH.requires_grad
+    assert targets_T.tolist() == [token for _, ids in examples for token in ids] and hidden_TH.requires_grad
     assert policy.states([([5], [])])[0].shape == (0, 32)
     with pytest.raises(ValueError, match="prompt"):
         policy.states([([], [4])])
 
 
-def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(policy):
+@pytest.mark.parametrize("kind", MODELS)
+def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_give_alone(kind, tokenizer):
+    policy = Policy(qwen(kind=kind), tokenizer)
     prompts = ragged(3)
     completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6, [7, 8, 3]]
     examples = [(prompts[i], ids) for i, ids in zip([0, 1, 0, 2, 0, 1, 0], completions, strict=True)]
@@ -109,7 +102,6 @@ def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_
         grads = [part.grad.flatten().clone() for part in policy.parameters() if part.grad is not None]
         found.append((states.detach(), torch.cat(grads)))
     torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=1e-4)
-    policy.model.zero_grad(set_to_none=True)
 
 
 def test_micro_batches_take_every_example_once_and_long_groups_in_several_sequences():
@@ -135,39 +127,28 @@ def test_a_prompt_that_fills_the_context_is_refused(policy):
 
 def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
     model = qwen(tied=False)
-    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
-    with pytest.raises(ValueError, match="bias"):
+    model.config.final_logit_softcapping = 30.0
+    with pytest.raises(ValueError, match="Qwen2ForCausalLM adds a bias to its logits or caps them"):
         Policy(model, tokenizer)
 
 
-def test_other_architectures_go_through_transformers(tokenizer, monkeypatch):
-    torch.manual_seed(1)
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 96, "vocab_size": VOCABULARY}
-    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=END, initializer_range=0.3))
-    model.generation_config.repetition_penalty = 5.0  # a penalty the log-probabilities would not know about
-    stranger = Policy(model, tokenizer)
+SCALED = [(GPT2LMHeadModel, {}), (CohereForCausalLM, {"logit_scale": 0.3}), (GraniteForCausalLM, {"logits_scaling": 4})]
+
+
+@pytest.mark.parametrize(("kind", "scale"), SCALED)
+def test_other_architectures_go_through_transformers_and_scales_count(kind, scale, tokenizer):
+    stranger = Policy(qwen(kind=kind, vocabulary=VOCABULARY, **scale), tokenizer)
     assert not supports(stranger.model)
-    turns = [turn("propose a question"[: 3 + i], (0, i), temperature=(1.0, 0.0)[i % 2]) for i in range(10)]
-    replies = stranger.generate(turns, max_tokens=12)
+    stranger.model.generation_config.repetition_penalty = 5.0  # a penalty the log-probabilities would not know about
+    turns = [turn("propose"[: 3 + i], (0, i), temperature=(1.0, 0.5, 0.0)[i % 3], max_tokens=3 + i) for i in range(8)]
+    replies = stranger.generate(turns)
     for reply in replies:
-        heat = reply.turn.temperature or 1.0
-        expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, heat)
-        torch.testing.assert_close(torch.tensor(reply.logprobs), expected, atol=1e-4, rtol=0)
-    monkeypatch.setattr(sampler, "POSITIONS", 40)
-    sizes, whole = [], sampler.generate
-    monkeypatch.setattr(sampler, "generate", lambda *asked: sizes.append(len(asked[-1])) or whole(*asked))
-    assert [r.ids for r in stranger.generate(turns, max_tokens=12)] == [r.ids for r in replies]
-    assert len(sizes) > 1, "in batches that fit into memory"
-    short = stranger.generate([replace(turns[0], max_tokens=3), turns[1]], max_tokens=12)
-    assert short[0].ids == replies[0].ids[:3] and short[1].ids == replies[1].ids
+        expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, reply.temperature)
+        for found in (torch.tensor(reply.logprobs), stranger.logprobs([reply])):
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+        assert reply.finished or len(reply.ids) == reply.turn.max_tokens
+    assert [reply.ids for reply in stranger.generate(turns[::-1])[::-1]] == [reply.ids for reply in replies]
     assert stranger.model.generation_config.repetition_penalty == 5.0
-
-
-def test_both_paths_draw_the_same_sample(policy, monkeypatch):
-    turns = [turn("solve 1"[: 2 + i], (0, i)) for i in range(6)]
-    fast = policy.generate(turns, max_tokens=10)
-    monkeypatch.setattr("coevolve.policies.causal.supports", lambda model: False)
-    assert [r.ids for r in policy.generate(turns, max_tokens=10)] == [r.ids for r in fast]
 
 
 def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):

@@ -10,7 +10,6 @@ from huggingface_hub import constants, errors
 
 from coevolve import config, preflight
 from coevolve.policies import find
-from tinyworld.oracle import TinyWorld
 
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 
@@ -83,16 +82,6 @@ def test_a_package_that_is_not_installed(field: str, value: str, tmp_path: Path,
     monkeypatch.setattr(preflight, "find_spec", lambda package: None if package == missing else package)
     line = f"{field} {value!r} needs the package {missing}, which is not installed"
     assert refused(tmp_path, model="no such model", **{field: value}) == line
-
-
-def test_a_server_that_nobody_keeps(tmp_path: Path) -> None:
-    line = refused(tmp_path, "mae", judge_model="http://127.0.0.1:1/v1#judge-1")
-    assert "model 'http://127.0.0.1:1/v1#judge-1': no server answers at http://127.0.0.1:1/v1" in line
-
-
-def test_a_worlds_own_check_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TinyWorld, "check", Mock(side_effect=ValueError("gsm8k cannot be had")))
-    assert refused(tmp_path) == "gsm8k cannot be had"
 
 
 def test_a_folder_that_cannot_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

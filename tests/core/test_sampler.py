@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from tensors import draw, qwen, ragged, teacher_forced
+from transformers import LlamaForCausalLM, Qwen3ForCausalLM
 
 from coevolve.policies import sampler
-from coevolve.policies.qwen2 import Decoder, supports
+from coevolve.policies.decoder import Decoder, supports
 from coevolve.policies.sampler import Request, choose, noise
 
 
@@ -19,9 +20,15 @@ def assert_exact(model, prompts, done, temperatures, atol=1e-4):
         torch.testing.assert_close(torch.tensor(logprobs), expected, atol=atol, rtol=0)
 
 
-@pytest.mark.parametrize(("tied", "kv"), [(True, 1), (False, 1), (True, 2)])
-def test_greedy_equals_transformers_on_ragged_prompts(tied, kv):
-    model, prompts = qwen(tied, kv), ragged(64)
+ROPE = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA = {"kind": LlamaForCausalLM, "rope_parameters": ROPE | {"original_max_position_embeddings": 16}}
+KINDS = [{}, {"kind": Qwen3ForCausalLM, "head_dim": 24}, LLAMA]  # two heads of 24 are wider than the model
+
+
+@pytest.mark.parametrize("settings", [{"tied": False}, {"kv": 2}, *KINDS], ids=str)
+def test_greedy_equals_transformers_on_ragged_prompts(settings):
+    model, prompts = qwen(**settings), ragged(64)
+    assert supports(model)
     ours = draw(model, prompts, temperatures=0.0)
     for prompt, (ids, _) in zip(prompts, ours, strict=True):
         theirs = model.generate(torch.tensor([prompt]), max_new_tokens=16, do_sample=False)[0, len(prompt) :]
@@ -29,8 +36,9 @@ def test_greedy_equals_transformers_on_ragged_prompts(tied, kv):
     assert_exact(model, prompts, ours, [0.0] * 64)
 
 
-def test_sampled_logprobs_are_those_of_a_teacher_forced_forward():
-    model, prompts = qwen(), ragged(40)
+@pytest.mark.parametrize("settings", KINDS, ids=str)
+def test_sampled_logprobs_are_those_of_a_teacher_forced_forward(settings):
+    model, prompts = qwen(**settings), ragged(40)
     heats = [(1.0, 0.6, 2.5)[row % 3] for row in range(40)]
     assert_exact(model, prompts, draw(model, prompts, temperatures=heats, limits=20), heats)
     limits = [200, 150, 70]  # the cache grows
@@ -106,6 +114,8 @@ def test_bad_arguments_are_named(got, prompt, change):
 
 
 def test_what_the_decoder_cannot_compute_is_refused():
+    for changed in ({"attention_bias": True}, {"mlp_bias": True}, {"hidden_act": "gelu"}):
+        assert not supports(qwen(kind=LlamaForCausalLM, **changed)), changed
     model = qwen()
     assert supports(model)
     with torch.no_grad():

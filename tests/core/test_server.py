@@ -98,19 +98,15 @@ def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
         ServedPolicy(server.address, "judge")
 
 
-def test_a_server_that_hangs_is_given_up_after_the_time_that_was_set(server, monkeypatch):
+def test_as_many_requests_as_are_set_run_side_by_side_and_one_that_hangs_is_given_up(server, monkeypatch):
+    server.together = threading.Barrier(3)  # an answer comes only when three are there at once
+    monkeypatch.setattr("coevolve.engines.server.WORKERS", 3)
+    replies = ServedPolicy(server.address, "judge").generate([turn()] * 6)
+    assert [reply.text for reply in replies] == ["<score>8</score>"] * 6
     monkeypatch.setattr("coevolve.engines.server.TIMEOUT", 0.2)
-    server.together = threading.Barrier(2)  # nobody else comes
     with pytest.raises(ServerError, match="gave no answer: Request timed out"):
         ServedPolicy(server.address, "judge", retries=0).generate([turn()])
     server.together.abort()
-
-
-def test_requests_run_side_by_side_as_many_as_are_set(server, monkeypatch):
-    server.together = threading.Barrier(3)  # an answer comes only when three are there at once
-    monkeypatch.setattr("coevolve.engines.server.WORKERS", 3)
-    judge = ServedPolicy(server.address, "judge")
-    assert [reply.text for reply in judge.generate([turn()] * 6)] == ["<score>8</score>"] * 6
 
 
 ADDRESSES = [  # what is written for what, and the line

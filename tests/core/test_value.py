@@ -1,7 +1,7 @@
 """The value head: what it learns, that it changes no policy, and the literal GAE step with it."""
 
 import torch
-from tensors import draw, learn, policy_of, weights_of
+from tensors import draw, learn, policy_of
 
 from coevolve.policies.value import ValueHead
 from coevolve.types import Reply, Sample, Turn
@@ -48,13 +48,6 @@ def test_masked_tokens_teach_nothing_and_batching_changes_nothing() -> None:
     one.observe(samples, 10_000), other.observe(samples[::-1], 16), loud.observe(paid, 10_000)
     assert torch.allclose(one.weight_H, other.weight_H, atol=1e-5)
     assert not torch.allclose(loud.weight_H, one.weight_H), "unless they are paid"
-
-
-def test_it_changes_no_weight_of_the_policy() -> None:
-    policy = policy_of()
-    before, samples = weights_of(policy), samples_of(policy)
-    ValueHead(policy).observe(samples, 64)
-    assert torch.equal(before, weights_of(policy)) and all(part.grad is None for part in policy.parameters())
 
 
 def test_gae_raises_what_is_paid_above_expectation() -> None:

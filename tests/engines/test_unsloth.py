@@ -9,15 +9,14 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-import torch
 from widen import widen
 
 from coevolve import policies, prompts
-from coevolve.types import Turn
+from coevolve.types import Reply, Turn
 
 pytestmark = pytest.mark.skipif(not find_spec("unsloth"), reason="Unsloth is not installed: see make test-engines")
 SCRIPT = """
-import json, sys, torch
+import json, sys
 from coevolve import policies, prompts
 from coevolve.policies.team import Team
 from coevolve.types import Turn
@@ -32,9 +31,7 @@ from coevolve.learner import learn
 metrics = learn(team.first, team.optimizers["shared"], [r.earns(float(i % 2)) for i, r in enumerate(replies)],
                 Learning(entropy_coef=0.0), estimator="task_relative")
 team.save(__import__("pathlib").Path(sys.argv[1]))
-with torch.no_grad():
-    hidden, targets = team.first.states([(replies[0].prompt_ids, replies[0].ids)])
-    after = (hidden @ team.first.head_VH.T).log_softmax(-1).gather(-1, targets[:, None])[:, 0].tolist()
+after = team.first.logprobs(replies[:1]).tolist()
 print("RESULT" + json.dumps({"texts": [r.text for r in replies], "logprobs": [r.logprobs for r in replies],
       "metrics": metrics, "prompt": replies[0].prompt_ids, "ids": replies[0].ids, "after": after}))
 """
@@ -60,9 +57,7 @@ def test_its_adapter_learns_and_plain_transformers_reads_it(said):
     result, folder = said
     assert result["metrics"]["grad_norm"] > 0 and result["metrics"]["logprob_gap"] < 1e-3
     policy = policies.load(str(folder))
-    with torch.no_grad():
-        hidden, targets = policy.states([(result["prompt"], result["ids"])])
-        logprobs = (hidden @ policy.head_VH.T).log_softmax(-1).gather(-1, targets[:, None])[:, 0].tolist()
+    logprobs = policy.logprobs([Reply(Turn("solver", ()), "", result["prompt"], result["ids"])]).tolist()
     assert logprobs == pytest.approx(result["after"], abs=1e-3)
     assert logprobs != pytest.approx(result["logprobs"][0], abs=1e-3), "training moved them"
 

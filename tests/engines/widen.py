@@ -20,8 +20,6 @@ def widen(name: str, folder: Path) -> Path:
     config, narrow = model.config, model.state_dict()
     dim = config.hidden_size // config.num_attention_heads
     config.hidden_size, config.rms_norm_eps = 2 * config.hidden_size, config.rms_norm_eps / 2
-    if getattr(config, "head_dim", None):
-        config.head_dim = 2 * dim
     # The rows of a head go to every other row of a wide one, so that rotary frequencies stay what they were.
     half = 2 * torch.arange(dim // 2)
     first = 2 * dim * torch.arange(config.num_attention_heads)

@@ -92,8 +92,11 @@ def test_a_run_on_data_resumes_with_its_pools(tmp_path: Path) -> None:
 
 MISTAKES = {
     "data:gsm9k": "KEY of world=data:KEY,KEY must be one of gsm8k, ",
-    "date": "world must be one of tiny, data, data:KEY,KEY or package.module:Class, got 'date'",
-    "3": "world must be tiny, data, data:KEY,KEY or package.module:Class, got 3",
+    "date": "world must be one of tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class, got 'date'",
+    "3": "world must be tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class, got 3",
+    "gym:nope": "FAMILY of world=gym:FAMILY,FAMILY must be one of base_conversion, ",
+    "gym:word_ladder": "world: gym:word_ladder is refused: its items change from process to process",
+    "gym:gcd:max_value": "expected field=value, got 'max_value'",
     "data:aime24": "world: the method starts from questions of a train split, and aime24 has none",
     "data:math": "math: no test.jsonl or .parquet in ",  # half a mirror
     "data:gsm8k,gpqa_main": "gpqa_main cannot be had from the hub: ConnectionError at https://huggingface.co/datasets/",

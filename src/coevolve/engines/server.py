@@ -14,7 +14,6 @@ from coevolve.types import Reply, Turn
 
 KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
 TIMEOUT, WORKERS = 120.0, 16  # seconds a request, requests at a time
-Answer = tuple[Reply, dict[str, int]]  # and what it cost
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what reading an answer of another interface raises
 
 
@@ -50,7 +49,7 @@ class ServedPolicy(Engine):
         if self.model not in known:
             raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {self.model!r}")
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"server-{name}")
-        self.waiting: list[Future[Answer]] = []
+        self.waiting: set[Future[tuple[Reply, dict[str, int]]]] = set()
         self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
         self.serve(1.0, 64)
 
@@ -63,7 +62,7 @@ class ServedPolicy(Engine):
         """Answer turns and wait for all of them."""
         return self.serve(temperature, max_tokens).answer(turns)
 
-    def complete(self, turn: Turn) -> Answer:
+    def complete(self, turn: Turn) -> tuple[Reply, dict[str, int]]:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
@@ -87,23 +86,20 @@ class ServedPolicy(Engine):
 
     def submit(self, turn: Turn) -> Ticket:
         """Ask in a thread of its own."""
-        self.waiting.append(self.pool.submit(self.complete, turn))
-        return self.waiting[-1]
+        ticket = self.pool.submit(self.complete, turn)
+        self.waiting.add(ticket)
+        return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
         """Wait for the next replies; raises ServerError as soon as one request has failed for good."""
-        finished, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
-        ordered = [future for future in self.waiting if future in finished]
-        self.waiting = [future for future in self.waiting if future not in finished]
-        if any(future.exception() for future in ordered):
+        finished, self.waiting = wait(self.waiting, return_when=FIRST_COMPLETED)
+        if any(future.exception() for future in finished):
             while self.waiting:
                 self.waiting.pop().cancel()
-        done: list[tuple[Ticket, Reply]] = []
-        for future in ordered:
-            reply, cost = future.result()
+        done = [(future, *future.result()) for future in finished]
+        for _, _, cost in done:
             self.used.update(cost)
-            done.append((future, reply))
-        return done
+        return [(future, reply) for future, reply, _ in done]
 
     def costs(self) -> dict[str, float]:
         """Return the requests and tokens used since the last call, as NUMBER/POLICY."""

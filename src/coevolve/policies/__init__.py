@@ -14,25 +14,26 @@ SERVERS = ("http://", "https://")
 
 
 def find(model: str | Path) -> Path | str:
-    """Return the folder of an embedded backbone or of a model of your own, or a hub's model id as it is.
+    """Return the folder of an embedded backbone, of SmolLM2 or of a model of your own, or a hub's model id as it is.
 
-    Raises ValueError in one line when `model` is none of them.
+    SmolLM2's is made on first use. Raises ValueError in one line when `model` is none of them.
     """
     import tinyworld
+    from published import smollm2
 
-    folder = tinyworld.backbone(str(model)) or Path(model)
+    folder = smollm2.folder() if model == smollm2.NAME else tinyworld.backbone(str(model)) or Path(model)
     if (folder / "config.json").is_file():
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
     kinds = "a folder with a transformers checkpoint, a model id of the hub (ORG/NAME), or a server"
-    names = ", ".join(tinyworld.NAMES)
+    names = ", ".join((*tinyworld.NAMES, smollm2.NAME))
     raise ValueError(f"model must be one of {names}, {kinds} (http://HOST/v1#MODEL), got {str(model)!r}")
 
 
 def load(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy | ServedPolicy":
-    """Load an embedded backbone by name, a model folder, a folder with a LoRA adapter (merged into its base), a
-    model id of the hub (ORG/NAME), or a server's model (http://HOST/v1#MODEL).
+    """Load an embedded backbone or smollm2 by name, a model folder, a folder with a LoRA adapter (merged into its
+    base), a model id of the hub (ORG/NAME), or a server's model (http://HOST/v1#MODEL).
 
     Raises ValueError in one line when `model` is none of them.
     """

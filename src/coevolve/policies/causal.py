@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +21,27 @@ from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
 from coevolve.policies import sampler
+from coevolve.policies.decoder import Decoder, supports
 from coevolve.policies.packing import Example, divide_by_temperature, micro_batches, pack
-from coevolve.policies.qwen2 import Decoder, supports
 from coevolve.policies.sampler import Completion, Request
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
-RESCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+SCALES = {"logit_scale": 1, "lm_head_multiplier": 1, "logits_scaling": -1}  # field of a configuration: power
 
 
 class Policy:
     """A causal language model, its tokenizer and the name that turns address it by."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str = "shared"):
-        """Wrap a model; raise ValueError when its logits are not just hidden states times output weights."""
+        """Wrap a model; raise ValueError when its logits are not hidden states times output weights and a scale."""
         self.tokenizer, self.name = tokenizer, name
         self.model = model.eval()
         self.plain_model = plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # without PEFT
-        self.head_VH: Tensor = plain.get_output_embeddings().weight  # logits are hidden_TH @ head_VH.T
-        rescaled = [field for field in RESCALED if getattr(plain.config, field, None) not in (None, 1.0)]
-        if plain.get_output_embeddings().bias is not None or rescaled:
-            raise ValueError(f"model {type(plain).__name__} adds a bias to its logits or rescales them {rescaled}")
+        self.head_VH: Tensor = plain.get_output_embeddings().weight  # logits are scale * hidden_TH @ head_VH.T
+        self.scale = prod((getattr(plain.config, field, None) or 1.0) ** power for field, power in SCALES.items())
+        if plain.get_output_embeddings().bias is not None or getattr(plain.config, "final_logit_softcapping", None):
+            raise ValueError(f"model {type(plain).__name__} adds a bias to its logits or caps them")
         self.source: str = plain.name_or_path  # where the starting weights came from
         declared = plain.generation_config.eos_token_id
         declared = declared if isinstance(declared, list) else [declared]
@@ -127,8 +128,8 @@ class Policy:
     def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) examples, in order.
 
-        hidden_TH[t] is the differentiable state that predicts targets_T[t]. Examples of one prompt share it where
-        the model can; see `packing`.
+        hidden_TH[t] is the differentiable state that predicts targets_T[t], times the scale of the model's logits.
+        Examples of one prompt share it where the model can; see `packing`.
         """
         if any(not len(prompt) for prompt, _ in examples):
             raise ValueError("examples: every prompt needs at least one token")
@@ -136,7 +137,7 @@ class Policy:
         packed = pack(examples, self.shares_prompts, device)
         with self.active(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
-        return output.last_hidden_state.flatten(0, 1)[packed.places_T], packed.targets_T
+        return output.last_hidden_state.flatten(0, 1)[packed.places_T] * self.scale, packed.targets_T
 
     def passes(self, replies: Sequence[Reply], micro_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield micro-batches of replies: their indices, and what `states` returns for them."""

@@ -1,24 +1,24 @@
-"""Samples completions: of a Qwen2 model fast on a CPU, of any other model by its own `generate`.
+"""Samples completions: fast on a CPU where `Decoder` computes the model, of any other by its own `generate`.
 
-A completion's noise depends on its request's key alone. Equal prompts of a Qwen2 are prefilled once, and finished rows
-leave the batch. Knows token ids and keys, but neither text nor turns.
+A completion's noise depends on its request's key alone. For a decoder equal prompts are prefilled once, and finished
+rows leave the batch. Knows token ids and keys, but neither text nor turns.
 """
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList
 
+from coevolve.policies.decoder import Decoder
 from coevolve.policies.packing import micro_batches, runs
-from coevolve.policies.qwen2 import Decoder
 
 ROWS = 512  # most rows decoded together
 POSITIONS = 2**18  # most cache positions (rows x length) held together
@@ -29,7 +29,7 @@ DENSE = 0.75  # the batch is compacted when fewer of its rows than this share ar
 Completion = tuple[list[int], list[float]]  # ids and their log-probabilities
 
 
-def noise(key: Hashable, count: int) -> npt.NDArray[np.float64]:
+def noise(key: Hashable, count: int) -> np.ndarray:
     """Return `count` uniform numbers in [0, 1) that depend on `key` alone; fewer are a prefix of more."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little"))).random(count)
@@ -111,12 +111,9 @@ def generate(model: Any, ends: Collection[int], requests: Sequence[Request]) -> 
     ids_NS = pad_sequence(prompts, batch_first=True, padding_side="left")
     mask_NS = pad_sequence([torch.ones_like(ids) for ids in prompts], batch_first=True, padding_side="left")
     settings = GenerationConfig(max_new_tokens=room, eos_token_id=sorted(ends), pad_token_id=0, do_sample=False)
-    processors: Any = LogitsProcessorList([keyed])
-    own, model.generation_config = model.generation_config, settings
-    try:  # the model's own generation settings may hold penalties that the log-probabilities do not know
-        whole = model.generate(ids_NS, attention_mask=mask_NS, logits_processor=processors, generation_config=settings)
-    finally:
-        model.generation_config = own
+    bare = copy.copy(model)  # its own generation settings may hold penalties that the log-probabilities do not know
+    bare.generation_config = settings
+    whole = bare.generate(ids_NS, attention_mask=mask_NS, logits_processor=LogitsProcessorList([keyed]))
     done = []
     rows = zip(requests, whole[:, ids_NS.shape[1] :].tolist(), torch.stack(chosen, 1).tolist(), strict=True)
     for request, ids, logprobs in rows:
@@ -126,7 +123,7 @@ def generate(model: Any, ends: Collection[int], requests: Sequence[Request]) -> 
 
 
 def decode(decoder: Decoder, ends: Collection[int], requests: Sequence[Request]) -> list[Completion]:
-    """Sample one batch of a Qwen2; completions end with a token of `ends` or at their limit, and then leave it."""
+    """Sample one batch; completions end with a token of `ends` or at their limit, and then leave it."""
     device = decoder.head_HV.device
     width, room = len(requests[-1].prompt), max(request.limit for request in requests)
     rotary, ends_E = decoder.rotary(width + room), torch.tensor([*ends], dtype=torch.long, device=device)

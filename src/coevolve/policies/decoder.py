@@ -1,4 +1,4 @@
-"""Qwen2 as plain functions over the modules' own weights, with a key and value cache of fixed shape.
+"""Llama, Qwen2 and Qwen3 as plain functions over the modules' own weights, with a key and value cache of fixed shape.
 
 The numbers are those of `transformers`, with fewer calls per token, which take most of a small model's time. Knows
 tensors only.
@@ -10,20 +10,26 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import Qwen2ForCausalLM
+from transformers import LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
+
+MODELS = (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
 
 
 def supports(model: Any) -> bool:
-    """Say whether `Decoder` computes this model: Qwen2, with LoRA or not, without quantisation or windows."""
-    if type(model) is not Qwen2ForCausalLM:
+    """Say whether `Decoder` computes this model: one of MODELS, with LoRA or not, without quantisation or windows.
+
+    Biases may stand on queries, keys and values alone, as in Qwen2.
+    """
+    if type(model) not in MODELS:
         return False
-    config: Any = model.config
-    parts = [part for layer in model.model.layers for part in _projections(layer)]
-    linear = all(type(getattr(part, "base_layer", part)) is nn.Linear for part in parts)  # of LoRA: what it adapts
-    variants = any(getattr(part, "lora_variant", {}) for part in parts)  # DoRA, say
-    windows = any(kind != "full_attention" for kind in config.layer_types)
-    static_rope = config.rope_parameters["rope_type"] == "default"
-    return linear and not variants and not windows and static_rope and config.hidden_act == "silu"
+    config, layers = model.config, [_projections(layer) for layer in model.model.layers]
+    # What a LoRA adapter adapts is its base layer; a variant of it is DoRA, say.
+    linear = all(type(getattr(part, "base_layer", part)) is nn.Linear for layer in layers for part in layer)
+    variants = any(getattr(part, "lora_variant", {}) for layer in layers for part in layer)
+    biases = any(part.bias is not None for layer in layers for part in layer[3:])
+    windows = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
+    varying = config.rope_parameters["rope_type"] in ("dynamic", "longrope")  # with the length of the text
+    return linear and not (variants or biases or windows or varying) and config.hidden_act == "silu"
 
 
 def _projections(layer: Any) -> list[Any]:
@@ -41,12 +47,14 @@ def _weight(part: Any) -> Tensor:
     return (weight + delta).to(weight.dtype)  # float32 adapters on a bfloat16 base: the sum is rounded once
 
 
-def _joined(layer: Any) -> tuple[Tensor, ...]:
+def _joined(layer: Any) -> tuple[Any, ...]:
     """Return one decoder layer's weights, those that read the same input joined; matrices are inputs x outputs."""
     q, k, v, out, gate, up, down = _projections(layer)
     qkv, gate_up = torch.cat([_weight(q), _weight(k), _weight(v)]).T, torch.cat([_weight(gate), _weight(up)]).T
-    qkv_bias, norms = torch.cat([q.bias, k.bias, v.bias]), (layer.input_layernorm, layer.post_attention_layernorm)
-    return norms[0].weight, qkv, qkv_bias, _weight(out).T, norms[1].weight, gate_up, _weight(down).T
+    qkv_bias = qkv.new_zeros(qkv.shape[1]) if q.bias is None else torch.cat([q.bias, k.bias, v.bias])
+    # Qwen3's norms of query and key heads come before those of the layer.
+    *norm_heads, norm, norm_mlp = (part.weight for name, part in layer.named_modules() if name.endswith("norm"))
+    return norm, qkv, qkv_bias, norm_heads, _weight(out).T, norm_mlp, gate_up, _weight(down).T
 
 
 class Decoder:
@@ -101,7 +109,7 @@ class Decoder:
         caches = list(zip(*cache.flatten(2, 3).unbind(1), strict=True))
 
         def attend(index: int, qkv: Tensor) -> Tensor:
-            qkv, (keys, values) = qkv.view(N, queries + 2 * kv, size), caches[index]
+            keys, values = caches[index]
             turned = _rotate(qkv[:, : queries + kv], cos, sin)
             keys.select(1, at).view(N, kv, size).copy_(turned[:, queries:])
             values.select(1, at).view(N, kv, size).copy_(qkv[:, queries + kv :])
@@ -117,9 +125,12 @@ class Decoder:
 
     def _run(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last_N: Tensor | None = None) -> Tensor:
         """Run all layers on the tokens, of which only those at `last_N` go through the last one's end."""
-        x = F.embedding(ids.flatten(), self.embedding)
-        for index, (norm, qkv, qkv_bias, out, norm_mlp, gate_up, down) in enumerate(self.layers):
-            mixed = attend(index, torch.addmm(qkv_bias, self._norm(x, norm), qkv))
+        x, (queries, kv, size) = F.embedding(ids.flatten(), self.embedding), self.heads
+        for index, (norm, qkv, qkv_bias, norm_heads, out, norm_mlp, gate_up, down) in enumerate(self.layers):
+            heads = torch.addmm(qkv_bias, self._norm(x, norm), qkv).unflatten(-1, (-1, size))
+            for weight, own in zip(norm_heads, (slice(queries), slice(queries, queries + kv)), strict=False):
+                heads[:, own] = self._norm(heads[:, own], weight)
+            mixed = attend(index, heads)
             if last_N is not None and index == len(self.layers) - 1:  # nobody asks for the other tokens any more
                 x, mixed = x[last_N], mixed[last_N]
             x = torch.addmm(x, mixed, out)
