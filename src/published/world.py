@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among
+from coevolve.worlds import World
 from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
 from published.grading import grade, program
 from published.rows import Item, normal
@@ -22,12 +23,12 @@ VALIDATION = 20  # one row in so many of a train split is for validation, by the
 
 
 @dataclass
-class DataWorld:
+class DataWorld(World):
     """A paper's tests and seeds for the methods. Nothing is loaded before it is asked for.
 
     `only` limits both to these benchmarks; one that the paper does not use is tested whole and, where it has a train
     split, gives seeds out of it. When the paper's use leaves no seeds, or no tests, these benchmarks give them too.
-    What an oracle would say of an invented question is None throughout.
+    What an oracle would say of an invented question is None throughout, as `World` has it.
     """
 
     paper: str
@@ -85,13 +86,10 @@ class DataWorld:
         where = self.lists.where.get(key, {}).items()
         rows = items(key, "train" if BENCHMARKS[key].trains else "test")
         fits = (item for item in rows if all(fullmatch(wanted, str(item.meta.get(name))) for name, wanted in where))
-        found = {item.question: item for item in fits}
-        free = [
-            item
-            for item in found.values()
-            if key in self.lists.forced or not share(item, VALIDATION) and evaluated.isdisjoint(item.marks)
-        ]
-        return draw(free, count, f"seeds {self.paper} {key}")
+        found = list({item.question: item for item in fits}.values())
+        if key not in self.lists.forced:
+            found = [one for one in found if not share(one, VALIDATION) and evaluated.isdisjoint(one.marks)]
+        return draw(found, count, f"seeds {self.paper} {key}")
 
     @cached_property
     def _known(self) -> dict[str, Item]:
@@ -184,18 +182,6 @@ class DataWorld:
         """Return the scorer's verdict on an answer to a published question; None for any other question."""
         known = self._known.get(question)
         return None if known is None else self.grade([(known, answer)])[0]
-
-    def valid(self, question: str) -> None:
-        """Nobody knows whether an invented question is well formed."""
-
-    def level(self, question: str) -> None:
-        """Published questions have no common scale of difficulty."""
-
-    def sound(self, question: str, kind: str, verifier: str) -> None:
-        """Nobody knows whether an invented verifier is right."""
-
-    def fits(self, question: str, plan: str) -> None:
-        """Nobody knows which plan a published question wants."""
 
 
 def _marks(found: Sequence[Item]) -> set[str]:
