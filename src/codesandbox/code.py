@@ -148,13 +148,13 @@ def _unscored(why: str) -> CodeResult:
     return CodeResult("unscored", 0, 1, level.programs().reported, why)
 
 
-def valid_tests(tests: str, entry: str | None = None) -> bool:
+def valid_tests(tests: str) -> bool:
     """SAGE's rule for a Challenger's tests: they parse, run in the sandbox, and fail for an empty solution.
 
     The empty solution has every function that the tests use, and each returns None.
     """
     names = texts.free_names(tests)
-    if not names or (entry and entry not in names):
+    if not names:
         return False
     empty = "".join(f"def {name}(*args, **kwargs): pass\n" for name in names)
-    return run_tests(empty, tests, entry=entry).verdict in ("wrong", "error")
+    return run_tests(empty, tests).verdict in ("wrong", "error")

@@ -134,9 +134,14 @@ class Server:
 
 
 class Pool:
-    """Servers of one level, at most one a core, started when needed; `function` is what they are warm with."""
+    """Servers of one level, at most one a core, started when needed; `function` is what they are warm with.
+
+    Raises SandboxError where there is no Linux.
+    """
 
     def __init__(self, level: int, function: str = "", warm: Sequence[tuple] = ()) -> None:
+        if not sys.platform.startswith("linux"):
+            raise SandboxError("guarded processes exist on Linux only: they are made of Landlock and seccomp")
         self.level, self.function, self.warm = level, function, warm
         self.reported = level  # 4 where the operator vouches for the machine
         self.size = max(2, len(os.sched_getaffinity(0)))  # processors that this process may use

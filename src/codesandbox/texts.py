@@ -10,7 +10,6 @@ METHODS = {name for kind in PLAIN for name in dir(kind)}
 CLASS = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 LAZY = ("next", "islice", "run")  # what is done with an endless iterator, and with a coroutine
 KINDS = ("isinstance", "issubclass", "raises", "assertRaises", "assertIsInstance")
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _parsed(text: str) -> ast.Module:
@@ -66,9 +65,9 @@ class _Uses:
     def __init__(self, tree: ast.Module, names: list[str]) -> None:
         self.nodes, self.names = list(ast.walk(tree)), set(names)
         self.classes = {node.name for node in self.nodes if isinstance(node, ast.ClassDef)}
-        own = {node.name for node in self.nodes if isinstance(node, DEFINITIONS)}
+        functions = {node.name for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         variables = {_defined(node) for node in self.nodes if isinstance(node, (ast.Name, ast.arg))}
-        self.live = self.names | own | (set(dir(builtins)) - variables)  # functions and classes
+        self.live = self.names | self.classes | functions | (set(dir(builtins)) - variables)  # functions and classes
         self.kept: dict[str, str] = {}  # variables and attributes that hold an answer: who gave it
         for node in self.nodes:
             giver = self.giver(getattr(node, "value", None) or getattr(node, "iter", None))

@@ -10,7 +10,6 @@ NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
 PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-DEPTH = {"{": 1, "}": -1}
 BOX = "\\boxed{"
 PROGRAM = re.compile(r"^```py(?:thon)?[^\S\n]*\n", re.MULTILINE)
 FENCE = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
@@ -90,7 +89,7 @@ def boxed(text: str) -> str | None:
         return None
     start, depth = start + len(BOX), 1
     for match in BRACE.finditer(text, start):
-        depth += DEPTH.get(match[0], 0)
+        depth += {"{": 1, "}": -1}.get(match[0], 0)  # an escaped brace counts nothing
         if depth == 0:
             return _committed(text[start : match.start()])
     return None

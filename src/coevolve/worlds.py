@@ -8,7 +8,7 @@ from coevolve.shares import mean
 
 
 class World(Protocol):
-    """What a method may ask of a world. The oracle's methods return None where there is no oracle."""
+    """What a method may ask of a world. The oracle's methods return None where there is no oracle, as they do here."""
 
     @property
     def name(self) -> str:

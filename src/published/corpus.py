@@ -86,10 +86,8 @@ class TextCorpus:
             raise (error.__cause__ or error) from None
         texts = found.data.column("text")
         if (lost := texts[-1].as_py()) != "0":
-            line = (
-                f"{lost} files or lines are left out, which are not UTF-8 or have no text in {', '.join(self.fields)}"
-            )
-            warnings.warn(f"corpus {self.name!r}: {line}", stacklevel=1)
+            told = f"corpus {self.name!r}: {lost} files or lines are left out, which are not UTF-8 or have no text in "
+            warnings.warn(told + ", ".join(self.fields), stacklevel=1)
         return texts
 
     @property

@@ -94,16 +94,23 @@ def draw(found: Sequence[Item], count: int, why: str) -> list[Item]:
 
 @lru_cache(maxsize=64)
 def _loaded(key: str, split: str, mirror: str | None) -> tuple[Item, ...]:
-    """All items of a split; ValueError naming data set, file and row when a row is not what the reader expects."""
-    found = []
-    for where, config, row in _rows(BENCHMARKS[key], split):
-        try:
-            columns = json.loads(row) if isinstance(row, str) else row
-            found.append(item(key, {"subset": config} | columns))
-        except KeyError as error:
-            raise ValueError(f"{where} has no column {error}") from None
-        except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
-            raise ValueError(f"{where} does not read as {key}'s rows do ({_line(error)})") from None
+    """All items of a split, in the original order.
+
+    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and when a row is not what
+    the reader expects (data set, file and row).
+    """
+    found, known = [], BENCHMARKS[key]
+    place = _mirrored(known)
+    for where, config, rows in _local(known, place, split) if place else _remote(known, split):
+        for number, row in enumerate(rows, 1):
+            try:
+                columns = json.loads(row) if isinstance(row, str) else row
+                found.append(item(key, {"subset": config} | columns))
+            except KeyError as error:
+                raise ValueError(f"{where} row {number} has no column {error}") from None
+            except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
+                why = f"does not read as {key}'s rows do ({_line(error)})"
+                raise ValueError(f"{where} row {number} {why}") from None
     return tuple(filter(None, found))
 
 
@@ -149,19 +156,11 @@ def _mirrored(known: Benchmark) -> Path | None:
     return None
 
 
-def _rows(known: Benchmark, split: str) -> Iterator[tuple[str, str | None, Any]]:
-    """(where it stands, its configuration, row) of a split in the original schema and order; text is a line of JSON.
-
-    Raises ValueError, in one line, when the data set is neither in the mirror nor to be had, and why.
-    """
-    place = _mirrored(known)
-    for where, config, rows in _local(known, place, split) if place else _remote(known, split):
-        for number, row in enumerate(rows, 1):
-            yield f"{where} row {number}", config, row
-
-
 def _local(known: Benchmark, place: Path, split: str) -> Iterator[tuple[str, str | None, list[Any]]]:
-    """The files of the mirror: SPLIT.jsonl, or parts as the hub names them (SPLIT-00000-of-00002.parquet)."""
+    """(where they stand, their configuration, rows) of each file of the mirror; text is a line of JSON.
+
+    Files are SPLIT.jsonl, or parts as the hub names them (SPLIT-00000-of-00002.parquet).
+    """
     name = re.compile(rf"{re.escape(split)}(-\d+-of-\d+)?\.(jsonl|parquet)")
     for config in known.configs or (None,):
         folder = place / config if config and len(known.configs) > 1 else place

@@ -27,12 +27,14 @@ TEMPERATURE = 1.0  # of the judge in the authors' evaluation
 FIELDS = ["stage", "setup", "split", "family", "item", "question", "answer", "gold", "kind", "correct"]  # of grades.csv
 
 
-def summary(correct: Sequence[bool | None]) -> dict[str, float | int | None]:
-    """Count right and scored answers, and failures (None) apart; accuracy with its 95 % Wilson interval."""
+def summary(correct: Sequence[bool | None]) -> str:
+    """Say how many answers are right of those scored, with the 95 % Wilson interval, and failures (None) apart."""
     k, failures = list(correct).count(True), list(correct).count(None)
-    n = len(correct) - failures
-    low, high = map(float, binomtest(k, n).proportion_ci(method="wilson")) if n else (None, None)
-    return {"k": k, "n": n, "failures": failures, "accuracy": k / n if n else None, "low": low, "high": high}
+    n, share = len(correct) - failures, ""
+    if n:
+        low, high = binomtest(k, n).proportion_ci(method="wilson")
+        share = f" ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"
+    return f"{k} of {n} right{share}, {failures} without a verdict"
 
 
 def read_verdict(text: str) -> bool | None:
@@ -68,10 +70,8 @@ def verdicts(
 def unscored(run: Path) -> pandas.DataFrame:
     """Return the scores of a finished run without a verdict, but not of programs: only tests can judge those.
 
-    Raises ValueError, in one line, when the folder is no finished run or every answer has its verdict.
+    Raises ValueError, in one line, when the folder has no scores or every answer has its verdict.
     """
-    if not (run / "summary.json").is_file():
-        raise ValueError(f"{run} is no finished run: it has no summary.json")
     scores = record.read(run, "scores")
     judged = [key for key, known in BENCHMARKS.items() if known.scorer != "code"]
     found = scores[scores["correct"].isna() & scores["family"].isin(judged)]
@@ -121,11 +121,5 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
     scores["correct"] = pandas.array(correct, "boolean").astype("Int64")
     record.write_atomically(run / "grades.csv", scores.to_csv(columns=FIELDS, index=False, lineterminator="\n"))
     used = ", ".join(f"{count:,} {what.partition('/')[0]}" for what, count in engine.costs().items())
-    groups = scores.groupby(["family", "stage", "setup"], sort=False)["correct"]
-    return [*(_line(" ".join(group), found) for group, found in groups), *filter(None, [used])]
-
-
-def _line(name: str, correct: pandas.Series) -> str:
-    found = summary([None if pandas.isna(right) else bool(right) for right in correct])
-    share = " ({accuracy:.1%}, 95 % {low:.1%} to {high:.1%})".format(**found) if found["n"] else ""
-    return f"{name}: {found['k']} of {found['n']} right{share}, {found['failures']} without a verdict"
+    said = scores.assign(correct=correct).groupby(["family", "stage", "setup"], sort=False)["correct"]
+    return [*(f"{' '.join(group)}: {summary(list(found))}" for group, found in said), *filter(None, [used])]

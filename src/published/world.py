@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from coevolve import prompts
 from coevolve.checks import among
+from coevolve.worlds import World
 from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
 from published.grading import grade, program
 from published.rows import Item, normal
@@ -21,7 +22,7 @@ from published.rows import Item, normal
 VALIDATION = 20  # one row in so many of a train split is for validation, by the hash of its question
 
 
-class ItemWorld:
+class ItemWorld(World):
     """Questions with golds as a world, in which what an oracle would say of an invented question is None throughout.
 
     A subclass has a `name`, a `paper` (by which items are drawn), the `lists` of what is tested and what gives seeds,
@@ -107,18 +108,6 @@ class ItemWorld:
         known = self._known.get(question)
         return None if known is None else self.grade([(known, answer)])[0]
 
-    def valid(self, question: str) -> None:
-        """Nobody knows whether an invented question is well formed."""
-
-    def level(self, question: str) -> None:
-        """Published questions have no common scale of difficulty."""
-
-    def sound(self, question: str, kind: str, verifier: str) -> None:
-        """Nobody knows whether an invented verifier is right."""
-
-    def fits(self, question: str, plan: str) -> None:
-        """Nobody knows which plan a published question wants."""
-
 
 @dataclass
 class DataWorld(ItemWorld):
@@ -181,13 +170,10 @@ class DataWorld(ItemWorld):
         where = self.lists.where.get(key, {}).items()
         rows = items(key, "train" if BENCHMARKS[key].trains else "test")
         fits = (item for item in rows if all(fullmatch(wanted, str(item.meta.get(name))) for name, wanted in where))
-        found = {item.question: item for item in fits}
-        free = [
-            item
-            for item in found.values()
-            if key in self.lists.forced or not share(item, VALIDATION) and evaluated.isdisjoint(item.marks)
-        ]
-        return draw(free, count, f"seeds {self.paper} {key}")
+        found = list({item.question: item for item in fits}.values())
+        if key not in self.lists.forced:
+            found = [one for one in found if not share(one, VALIDATION) and evaluated.isdisjoint(one.marks)]
+        return draw(found, count, f"seeds {self.paper} {key}")
 
     def composition(self) -> list[dict[str, object]]:
         """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""

@@ -65,11 +65,8 @@ def test_failures_are_counted_apart() -> None:
     judge = Scripted([TRUE, FALSE, "I cannot say", TRUE])
     correct = verdicts(judge, [item(n) for n in range(1, 6)], ["a", "b", "c", "d", None])
     assert correct == [True, False, None, True, False]  # nothing in the answer tags is wrong, and not asked
-    found = summary(correct)
-    assert (found["k"], found["n"], found["failures"], found["accuracy"]) == (2, 4, 1, 0.5)
-    assert (found["low"], found["high"]) == pytest.approx((0.1500, 0.8500), abs=1e-4)  # Wilson, by hand
-    nothing = {"accuracy": None, "low": None, "high": None}
-    assert summary([None]) == {"k": 0, "n": 0, "failures": 1, **nothing} and summary([])["n"] == 0
+    assert summary(correct) == "2 of 4 right (50.0%, 95 % 15.0% to 85.0%), 1 without a verdict"  # Wilson, by hand
+    assert summary([None]) == "0 of 0 right, 1 without a verdict"
 
 
 class Careful(Batched, ServedPolicy):
@@ -162,7 +159,7 @@ FAULTS = {  # arguments behind the run, what to replace in its scores, and what 
     "model": (["--judge", "nope"], None, "model must be one of tiny-small"),
     "kind": (["--judge", "tiny", "--kind", "maths"], None, "kind must be one of "),
     "server": (["--judge", "tiny"], None, "no more; nothing was written"),
-    "unfinished": (["--judge", "tiny"], "summary.json", "is no finished run: it has no summary.json"),
+    "unfinished": (["--judge", "tiny"], None, "has the run finished?"),
     "scored": (["--judge", "tiny"], (b"truthfulqa", b"gone"), "has nothing for a judge"),
     "other data": (["--judge", "tiny"], (b"A sum:", b"A sum!"), "questions of the run are not in the data sets"),
 }
@@ -172,9 +169,9 @@ FAULTS = {  # arguments behind the run, what to replace in its scores, and what 
 def test_what_cannot_be_graded_is_one_line(name: str, careful: Careful, run: Path, capsys) -> None:
     arguments, change, line = FAULTS[name]
     careful.fails = True
-    if change == "summary.json":
-        (run / change).unlink()
-    elif change:
+    if name == "unfinished":
+        (run / "scores.csv").unlink()
+    if change:
         (run / "scores.csv").write_bytes((run / "scores.csv").read_bytes().replace(*change))
     assert main(["grade", str(run), *arguments]) == 2
     captured = capsys.readouterr()

@@ -29,7 +29,6 @@ from coevolve.verify.plain import normal
 from coevolve.worlds import World
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
-ORDERS = 4  # n-grams up to this length
 
 
 @dataclass(kw_only=True)
@@ -133,7 +132,7 @@ def bleu(text: str, reference: str) -> float:
     if not a or not b:
         return float(a == b)
     logs = []
-    for n in range(1, min(ORDERS, len(a), len(b)) + 1):
+    for n in range(1, min(4, len(a), len(b)) + 1):
         mine, theirs = (Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1)) for words in (a, b))
         logs.append(math.log(((mine & theirs).total() or 0.1) / mine.total()))
     return math.exp(sum(logs) / len(logs)) * min(1.0, math.exp(1 - len(b) / len(a)))
