@@ -28,11 +28,16 @@ REFUSED = {family: reason for reason, families in _TABLES["refused"].items() for
 class GymWorld(ItemWorld):
     """Families with their settings. A question is in the same split whatever the seed, the settings and the company."""
 
-    name: str
+    written: str  # as the configuration names this world
     families: Mapping[str, Mapping[str, Any]]
 
     paper: ClassVar[str] = "gym"
     grading: ClassVar[str] = "exact"  # equal formulas would let a question like 3 + 4 be its own answer
+
+    @property
+    def name(self) -> str:
+        """How a configuration names this world."""
+        return self.written
 
     @property
     def lists(self) -> Paper:
