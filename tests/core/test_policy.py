@@ -126,10 +126,8 @@ def test_a_prompt_that_fills_the_context_is_refused(policy):
 
 
 def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
-    model = qwen(tied=False)
-    model.config.final_logit_softcapping = 30.0
     with pytest.raises(ValueError, match="Qwen2ForCausalLM adds a bias to its logits or caps them"):
-        Policy(model, tokenizer)
+        Policy(qwen(final_logit_softcapping=30.0), tokenizer)
 
 
 SCALED = [(GPT2LMHeadModel, {}), (CohereForCausalLM, {"logit_scale": 0.3}), (GraniteForCausalLM, {"logits_scaling": 4})]

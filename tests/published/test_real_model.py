@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -99,10 +100,10 @@ def test_the_real_model_speaks_and_learns(tmp_path):
             pytest.skip(f"{package} is not installed: make real")
     policy = policies.load("smollm2")  # in the user's own cache: it takes ten seconds to make
     assert policy.shares_prompts and policy.tokenizer.eos_token == "<|im_end|>" != policy.tokenizer.pad_token
-    asked = Turn("solver", ({"role": "user", "content": "What is the capital of France?"},))
-    (reply,) = policy.generate([asked], temperature=0.0)
+    (reply,) = policy.generate([Turn("solver", ({"role": "user", "content": "What is the capital of France?"},))], 0.0)
     assert "Paris" in reply.text and reply.finished
     fields = {"model": "smollm2", "world": "gym:chain_sum,gcd", "lora": [4, 8, 0.0], "steps": 1, "entropy_coef": 0.01}
-    fields |= {"prompt": "full", "batch_size": 1, "agents": 2, "max_tokens": 8, "eval_items": 1, "eval_every": 0}
-    out = train(config.build("ground_truth", "none", out=tmp_path / "run", overrides=fields))
+    fields |= {"batch_size": 1, "answers": 2, "max_tokens": 8, "eval_items": 1, "eval_every": 0}
+    method = f"{Path(__file__).parents[2]}/docs/answers.py:Answers"
+    out = train(config.build(method, "none", out=tmp_path / "run", overrides=fields))
     assert record.read(out)["logprob_gap"].max() < 1e-3 and (out / "policy" / "adapter_config.json").is_file()

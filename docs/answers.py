@@ -1,0 +1,35 @@
+"""Verifiable rewards for a model that keeps to no answer form yet: a reply's last number is its answer.
+
+docs/real-model.md has the command.
+"""
+
+import re
+from dataclasses import dataclass
+from random import Random
+
+from coevolve.method import Method
+from coevolve.types import Episode, Outcome, Role
+
+
+@dataclass(kw_only=True)
+class Answers(Method):
+    """Several answers to one question share a baseline; a right one earns 1."""
+
+    answers: int = 8
+    estimator: str = "group_mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.solver = Role("solver", "{question}\nReply with the answer only.")
+
+    def read_answer(self, text: str) -> str | None:
+        """Return the last number of a reply, or None."""
+        numbers = re.findall(r"-?\d+", text)
+        return numbers[-1] if numbers else None
+
+    def episode(self, rng: Random) -> Episode:
+        """Ask one question of the world and pay by its verifier."""
+        question = rng.choice(self.world.seeds())
+        replies = yield [self.solver(question=question)] * self.answers
+        rights = [float(self.world.right(question, self.read_answer(reply.text)) or 0) for reply in replies]
+        return Outcome([reply.earns(right, reply.siblings) for reply, right in zip(replies, rights, strict=True)])
