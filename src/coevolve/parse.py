@@ -9,8 +9,10 @@ import re
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
 PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
+INEQUALITY = re.compile(r"[<>≤≥]|\\(?:lt|gt|leq?|geq?)(?![a-z])")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 BOX = "\\boxed{"
+OPENS = "```"  # a program that is handed in as an answer
 PROGRAM = re.compile(r"^```py(?:thon)?[^\S\n]*\n", re.MULTILINE)
 FENCE = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
 ANSWER = re.compile(r"^[^\S\n]*ANSWER:(.*)$", re.MULTILINE)
@@ -80,18 +82,18 @@ def judge_score(text: str) -> float | None:
 
 
 def boxed(text: str) -> str | None:
-    r"""Return the content of the last \boxed{...}.
+    r"""Return the content of the last \boxed{...}; of a text without a box the program in the one code block.
 
     None when that one is missing, unclosed, unfilled, or hedges ("1 or 2"); earlier boxes do not count.
     """
     start = text.rfind(BOX)
     if start < 0:
-        return None
+        return code_block(text)
     start, depth = start + len(BOX), 1
     for match in BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)  # an escaped brace counts nothing
         if depth == 0:
-            return _committed(text[start : match.start()])
+            return _handed_in(text[start : match.start()])
     return None
 
 
@@ -109,15 +111,24 @@ def code_block(text: str) -> str | None:
 
 
 def answer_line(text: str) -> str | None:
-    """Return what follows `ANSWER:` on the last line that begins with it.
+    """Return what follows `ANSWER:` on the last line that begins with it, or the program in the block behind it.
 
     None without such a line, or when that line is unfilled or hedges.
     """
-    lines = ANSWER.findall(text)
-    return _committed(lines[-1]) if lines else None
+    lines = list(ANSWER.finditer(text))
+    if not lines:
+        return None
+    behind = text[lines[-1].start(1) :].lstrip()
+    return _handed_in(behind if behind.startswith(OPENS) else lines[-1][1])
 
 
-def _committed(content: str) -> str | None:
-    """Return the filled content unless it offers alternatives."""
+def _handed_in(content: str) -> str | None:
+    """Return the filled content unless it offers alternatives; of a code block the program in it.
+
+    Inequalities joined by "or" are one answer, a set.
+    """
+    if content.lstrip().startswith(OPENS):
+        return code_block(content.lstrip())
     said = filled(content)
-    return None if said is None or HEDGE.search(said) else said
+    parts = HEDGE.split(said or "")
+    return said if len(parts) == 1 or all(map(INEQUALITY.search, parts)) else None
