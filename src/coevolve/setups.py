@@ -104,6 +104,12 @@ class Room:
         answer, votes = majority(answers)
         return self.outcome(answer, answers=answers, votes=votes)
 
+    def summed(self, replies: Sequence[Reply]) -> Episode:
+        """End with what a model writes that reads all solutions (MASLab)."""
+        solutions = blocks.discussion([(self.shown(reply), ()) for reply in replies])
+        (final,) = yield from self.hear(self.speak(0, "summary", discussion=solutions))
+        return self.outcome(self.answer(final), answers=[self.answer(reply) for reply in replies])
+
 
 def vanilla(room: Room) -> Episode:
     """Ask once."""
@@ -117,11 +123,25 @@ def consistency(room: Room, samples: int = 5) -> Episode:
     return room.voted([room.method.read_answer(reply.text) for reply in replies])
 
 
-def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
-    """Debate: everybody solves, then reads the others and solves again; majority of the last round.
+def consistency_summed(room: Room, samples: int = 5) -> Episode:
+    """Self-Consistency as in the public code of MASLab, which CoMAS uses: a model reads the samples and answers."""
+    replies = yield from room.hear(*map(room.solve, range(samples)))
+    return (yield from room.summed(replies))
 
-    CoNL, appendix E: 4 agents, 3 rounds. (MASLab, which CoMAS uses: 3 agents, 2 rounds, a model sums up.)
-    """
+
+def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
+    """Debate (CoNL, appendix E): everybody solves, then reads the others and solves again; the last round votes."""
+    replies = yield from _argued(room, seats, rounds)
+    return room.voted([room.answer(reply) for reply in replies])
+
+
+def debate_summed(room: Room, seats: int = 3, rounds: int = 2) -> Episode:
+    """Debate as in the public code of MASLab, which CoMAS uses: 3 agents, 2 rounds, and a model sums up."""
+    return (yield from room.summed((yield from _argued(room, seats, rounds))))
+
+
+def _argued(room: Room, seats: int, rounds: int) -> Dialogue[list[Reply]]:
+    """Return everybody's last solution of a debate."""
     replies = yield from room.hear(*map(room.solve, range(seats)))
     for _ in range(rounds - 1):
         shown = [blocks.discussion([(room.shown(reply), ())]) for reply in replies]
@@ -130,7 +150,7 @@ def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
             others = "\n".join(shown[:seat] + shown[seat + 1 :])
             turns.append(room.speak(seat, "debate", own=own, others=others))
         replies = yield from room.hear(*turns)
-    return room.voted([room.answer(reply) for reply in replies])
+    return replies
 
 
 def self_refine(room: Room, iterations: int = 3) -> Episode:
@@ -176,10 +196,20 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
 
 
 SETUPS: dict[str, Callable[..., Episode]] = {
-    play_out.__name__: play_out for play_out in (vanilla, consistency, autogen, debate, self_refine, top_ranked)
+    play_out.__name__: play_out
+    for play_out in (
+        vanilla,
+        consistency,
+        consistency_summed,
+        autogen,
+        debate,
+        debate_summed,
+        self_refine,
+        top_ranked,
+    )
 }
 TEMPERATURES = {  # 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2)
-    name: 0.7 if name in ("consistency", "debate", "top_ranked") else 0.0 for name in SETUPS
+    name: 0.0 if name in ("vanilla", "autogen", "self_refine") else 0.7 for name in SETUPS
 }
 
 

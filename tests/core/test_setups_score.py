@@ -82,6 +82,12 @@ def test_score_is_greedy_unless_setup_item_or_caller_say_otherwise() -> None:
         assert {turn.temperature for turn in engine.asked} == {heat}, (setup, own, told)
 
 
+def test_maslabs_set_ups_end_with_a_solution_that_sums_up() -> None:
+    for setup, turns in (("consistency_summed", 5 + 1), ("debate_summed", 3 + 3 + 1)):
+        engine = oracle(lambda turn: "solution>" not in turn.messages[0]["content"])  # right once it reads solutions
+        assert ask(engine, "3+4", setup)["answer"] == "3" and len(engine.asked) == turns
+
+
 def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> None:
     one = ask(oracle(), "3+4", setup="debate")
     assert one["answer"] == "3" and one["votes"] == 4
