@@ -30,10 +30,13 @@ class Learning:
     length_norm: Annotated[str, ("token_mean", "constant", "token_sum")] = "token_mean"  # see `learner.token_weight`
     max_tokens: PositiveInt = 8192
     micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
+    minibatches: PositiveInt = 1  # optimiser steps a batch of samples is shared out over, as in PPO
 
     def __post_init__(self) -> None:
-        """Bring every field into its type; ValueError in one line for a wrong value."""
+        """Bring every field into its type; ValueError in one line for a wrong value or combination."""
         settle(self)
+        if self.minibatches > 1 and self.old == "learner":  # the ratio would be 1 in every step
+            raise ValueError(f"minibatches must be 1 with old=learner, got {self.minibatches}")
 
 
 def among(name: str, value: object, allowed: Iterable[Any]) -> None:

@@ -4,6 +4,7 @@ Knows tokens and rewards. It does not know which method earned them, and reads n
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
@@ -23,6 +24,7 @@ from coevolve.policies.value import ValueHead
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
+PER_TOKEN = ("entropy", "ratio_mean", "clip_fraction", "logprob_gap")  # metrics that are means over tokens
 Ready = tuple[Reply, Sequence[float | None]]  # a reply and the advantage of each of its tokens, None where masked
 
 
@@ -37,9 +39,9 @@ def learn(
     kl_coef: float = 0.0,
     value: ValueHead | None = None,
 ) -> dict[str, float]:
-    """Take one step on `samples` (all of this policy) and return the step's metrics.
+    """Take one step, or one of each of `minibatches` shares, on `samples` (all of this policy); return the metrics.
 
-    The loss is normalised over the whole batch, so micro-batches of at most `micro_tokens` padded tokens
+    The loss is normalised over the whole step, so micro-batches of at most `micro_tokens` padded tokens
     leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
     learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
@@ -57,34 +59,50 @@ def learn(
     elif value is not None:
         known = (value.observe(samples, settings.micro_tokens),)
     advantages = ESTIMATORS[estimator](samples, *known)
-    weight = token_weight([sum(a is not None for a in row) for row in advantages], settings)
     # An entropy bonus moves every token that is not masked, otherwise only an advantage does.
     moved = [any(a is not None for a in row) if settings.entropy_coef else any(row) for row in advantages]
-    each = zip(samples, advantages, moved, strict=True)
-    ready = [(sample.reply, row) for sample, row, moves in each if moves]
-    ranks, parameters = Ranks(), list(policy.parameters())
-    optimizer.zero_grad(set_to_none=True)
-    sums, ratio_max = _accumulate(policy, ranks.share(ready), weight, settings)
-    sums = ranks.totals(sums)
-    loss, tokens = sums.pop("loss"), sums.pop("tokens")
-    ranks.add_gradients(parameters)
-    norm = float(clip_grad_norm_(parameters, settings.grad_clip)) if tokens else 0.0
-    skipped = not (math.isfinite(norm) and math.isfinite(loss))
-    if tokens and not skipped:
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    each = [*zip(samples, advantages, moved, strict=True)]
+    steps, sums = settings.minibatches, Counter[str]()
+    ratio_max = 0.0
+    for part in (each[i::steps] for i in range(steps)):
+        weight = token_weight([sum(a is not None for a in row) for _, row, _ in part], settings)
+        ready = [(sample.reply, row) for sample, row, moves in part if moves]
+        done, highest = _update(policy, optimizer, ready, weight, settings)
+        sums.update(done)
+        ratio_max = max(ratio_max, highest)
+    tokens = sums["tokens"]
     return {
-        "loss": loss,
+        "loss": sums["loss"] / steps,
         "tokens": tokens,
-        "ratio_max": max(ranks.gather([ratio_max])),
-        **{name: total / tokens if tokens else math.nan for name, total in sums.items()},
-        "grad_norm": norm,
-        "skipped_update": float(skipped),
+        "ratio_max": ratio_max,
+        **{name: sums[name] / tokens if tokens else math.nan for name in PER_TOKEN},
+        "grad_norm": sums["grad_norm"] / steps,
+        "skipped_update": sums["skipped_update"],
         "sequences": float(len(samples)),
-        "sequences_used": float(len(ready)),
+        "sequences_used": float(sum(moved)),
         "surprisal": -_mean((sample.reply.logprobs for sample in samples), math.nan),
         **facts,
     }
+
+
+def _update(
+    policy: Policy, optimizer: Optimizer, ready: Sequence[Ready], weight: float, settings: Learning
+) -> tuple[dict[str, float], float]:
+    """Take one optimiser step, unless no token is trained on or the gradient is not finite.
+
+    Returns the sums of `_accumulate` with the gradient's norm and whether the step was skipped, and the highest ratio.
+    """
+    ranks, parameters = Ranks(), list(policy.parameters())
+    optimizer.zero_grad(set_to_none=True)
+    mine, ratio_max = _accumulate(policy, ranks.share(ready), weight, settings)
+    sums = ranks.totals(mine)
+    ranks.add_gradients(parameters)
+    norm = float(clip_grad_norm_(parameters, settings.grad_clip)) if sums["tokens"] else 0.0
+    skipped = not (math.isfinite(norm) and math.isfinite(sums["loss"]))
+    if sums["tokens"] and not skipped:
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return sums | {"grad_norm": norm, "skipped_update": float(skipped)}, max(ranks.gather([ratio_max]))
 
 
 def _log_ratios(samples: Sequence[Sample], reference: Policy, micro_tokens: int) -> list[list[float]]:
@@ -116,7 +134,7 @@ def _accumulate(
     policy: Policy, ready: Sequence[Ready], weight: float, settings: Learning
 ) -> tuple[dict[str, float], float]:
     """Add every micro-batch to the gradient; return the sums of their metrics over tokens, and the highest ratio."""
-    sums = dict.fromkeys(("loss", "tokens", "entropy", "ratio_mean", "clip_fraction", "logprob_gap"), 0.0)
+    sums = dict.fromkeys(("loss", "tokens", *PER_TOKEN), 0.0)
     ratio_max = 0.0
     policy.model.train()  # adapters may have dropout
     for indices, hidden_TH, targets_T in policy.passes([reply for reply, _ in ready], settings.micro_tokens):
