@@ -111,7 +111,7 @@ class Steps:
         except StopIteration as stop:
             if not isinstance(stop.value, Outcome):
                 raise TypeError(f"episode {self.index} returned {stop.value!r}: return an Outcome") from None
-            self.outcome = stop.value
+            self.outcome = replace(stop.value, generated=sum(len(reply.ids) for reply in self.replies))
             return
         self._many = isinstance(asked, list)  # a list of turns is answered by a list of replies
         turns = asked if isinstance(asked, list) else [asked]

@@ -135,7 +135,7 @@ def _validate(trainer: "Trainer", clock: dict[str, float]) -> dict[str, float]:
 
 
 def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method: Method) -> dict[str, Any]:
-    """A step's metrics: mean facts, learner, mean reward and length by role (and by policy, of several), pools."""
+    """A step's metrics: mean facts, learner, mean reward and length by role (and by policy, of several), counts."""
     facts = [fact for outcome in outcomes for fact in outcome.facts.items() if isinstance(fact[1], (int, float))]
     several = len(method.policies) > 1
     earned: list[tuple[str, float | None]] = []
@@ -144,9 +144,10 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
         mine = _earned(sample, sample.role)
         by_role += mine
         earned += mine + (_earned(sample, sample.policy) if several else [])
-    pools = {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
+    counts = {"generated": sum(outcome.generated for outcome in outcomes)}
+    counts |= {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
     spreads = alive.spreads(by_role)
-    return {**record.means(facts), **learnt, **record.means(earned), **spreads, **pools, **method.measure()}
+    return {**record.means(facts), **learnt, **record.means(earned), **spreads, **counts, **method.measure()}
 
 
 def _earned(sample: Sample, name: str) -> list[tuple[str, float | None]]:

@@ -89,6 +89,7 @@ class Outcome:
     adds: dict[str, list[Any]] = field(default_factory=dict)  # pool name: items, committed after the step
     trace: Any = None
     facts: dict[str, Any] = field(default_factory=dict)
+    generated: int = 0  # tokens of all replies of the episode, unpaid ones too; the driver counts them
 
 
 @dataclass(frozen=True)

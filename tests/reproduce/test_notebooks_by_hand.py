@@ -36,10 +36,10 @@ def test_the_first_notebook_trains_all_five_methods(tmp_path: Path) -> None:
     assert len([*tmp_path.glob("runs/*/summary.json")]) == 5
 
 
-def test_six_set_ups_are_asked(tmp_path: Path) -> None:
+def test_eight_set_ups_are_asked(tmp_path: Path) -> None:
     text, _ = outputs("evaluate.ipynb", tmp_path, items=1, out=str(tmp_path))
     assert "Warning" not in text
-    assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 6
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 8
 
 
 TRAINED = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
