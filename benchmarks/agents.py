@@ -27,9 +27,8 @@ FACTS = ("interactions", "tokens_in", "tokens_out")
 
 
 def peak_rss_mb() -> float:
-    """Peak resident memory of this process in MiB (Linux counts KiB, macOS bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 if sys.platform != "darwin" else 1024**2)
+    """Peak resident memory of this process in MiB (Linux counts KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure(agents: int, lora: list) -> dict[str, float]:

@@ -7,6 +7,7 @@ end a reply or write a tag: replies are as long as they may be, and the Judge is
 import argparse
 import json
 import platform
+import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +18,6 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from coevolve import config
-from coevolve.loop import peak_rss_mb
 from coevolve.policies import find
 from coevolve.trainer import Trainer
 
@@ -81,7 +81,8 @@ class Phases:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         count = tokens(result) if tokens else self.said - before
-        peak = torch.cuda.max_memory_allocated() / MIB if on_gpu else peak_rss_mb()
+        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts KiB
+        peak = torch.cuda.max_memory_allocated() / MIB if on_gpu else host
         self.rows.append(
             {
                 "phase": name,

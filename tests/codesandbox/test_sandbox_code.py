@@ -1,12 +1,15 @@
 """Programs judged by calls and by standard output: values, verdicts, limits."""
 
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from codesandbox import run_calls, run_stdio, run_tests
 
+CASES = tomllib.loads((Path(__file__).parents[1] / "data" / "sandbox.toml").read_text("utf-8"))
 SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
 
@@ -28,21 +31,6 @@ def test_values_come_back_as_data_and_are_compared_here(expression, expected, st
     assert (judged(program, expected).verdict, judged(program, expected, strict=False).verdict) == (strict, loose)
 
 
-CLASSES = """
-from collections import Counter, namedtuple
-from enum import IntEnum
-Pair, Size = namedtuple("Pair", "a b"), IntEnum("Size", "SMALL LARGE")
-class Liar:
-    def lie(self, *args): return 9
-    __eq__ = __ne__ = __lt__ = lambda self, other: True
-    __len__ = __index__ = __int__ = __hash__ = bit_length = lie
-    __iter__ = items = keys = lambda self: iter([9])
-    __getitem__ = copy = __str__ = __repr__ = __float__ = hex = lie
-I, F, S, B, L, T, E, D = (type("Liar", (Liar, base), {})
-                          for base in (int, float, str, bytes, list, tuple, set, dict))
-"""
-
-
 DATA_CLASSES = [
     ("Counter('aab')", {"a": 2, "b": 1}, {"a": 2}),
     ("Pair(1, [2])", (1, [2]), [1, [2]]),
@@ -58,7 +46,7 @@ DATA_CLASSES = [
 
 @pytest.mark.parametrize(("expression", "expected", "other"), DATA_CLASSES)
 def test_classes_of_plain_data_count_as_the_data_in_them(expression, expected, other):
-    program = f"{CLASSES}def f(x): return {expression}"
+    program = f"{CASES['CLASSES']}def f(x): return {expression}"
     assert run_tests(program, f"assert f(3) == {expected!r}").verdict == "pass"
     assert run_tests(program, f"assert f(3) == {other!r}").verdict == "wrong"
     assert judged(program, expected).verdict == ("wrong" if "bytearray" in expression else "error")
@@ -87,24 +75,8 @@ def test_the_callers_errors_are_raised():
         run_stdio("", "", "", seconds=3)
 
 
-VERDICTS = [
-    ("def f(x):\n    while True: pass", "timeout"),
-    ("import time\ndef f(x): time.sleep(60)", "timeout"),
-    ("def f(x): return [0] * 10**9", "memory"),
-    ("def f(x): return 'a' * 2_000_000", "output"),
-    ("def f(x): a = []; a.append(a); return a", "output"),
-    ("def f(x): return object()", "error"),
-    ("raise SystemExit(0)", "error"),
-    ("import os\nos._exit(0)", "error"),
-    ("def f(x): raise KeyboardInterrupt", "error"),
-    ("def f(x):\n    return f(x)", "error"),
-    ("import os\ndef f(x): os.kill(os.getpid(), 9)", "error"),
-    # classes of plain data are as bounded as the data
-    (f"{CLASSES}def f(x): return S('a' * 2_000_000)", "output"),
-    (f"{CLASSES}def f(x): return I(1 << 9_000_000)", "output"),
-    (f"{CLASSES}def f(x): return Liar()", "error"),
-    ("def f(x): return type('C', (), {'__class__': dict})()", "error"),
-]
+VERDICTS = [(program, verdict) for verdict, programs in CASES["verdicts"].items() for program in programs]
+VERDICTS += [(CASES["CLASSES"] + end, verdict) for verdict, ends in CASES["classes"].items() for end in ends]
 
 
 @pytest.mark.parametrize(("program", "verdict"), VERDICTS)
@@ -118,23 +90,10 @@ def test_details_are_short_and_printable():
     assert said.detail.isprintable() and said.detail.startswith("ValueError") and len(said.detail) <= 400
 
 
-SCRIPTS = [
-    ("print(int(input()) + 1)", "4", True),
-    ("print('4  ')", "4\n", True),
-    ("print(4); print()", "4", False),
-    ("print(4)\nraise ValueError", "4", False),
-    ("print(4)\nimport os; os._exit(0)", "4", False),
-    ("import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print(4))).start()", "4", True),
-    ("import atexit\natexit.register(print, 4)", "4", True),
-    ("import io, sys\na, sys.stdout = sys.stdout, io.StringIO()\na.write('4')", "4", True),
-    ("print(sum(int(line) for line in open(0)) + 1)", "4", True),
-]
-
-
-@pytest.mark.parametrize(("program", "expected", "right"), SCRIPTS)
-def test_scripts(program, expected, right):
-    said = run_stdio(program, "3\n", expected)
-    assert (said.verdict == "pass") is right, said
+@pytest.mark.parametrize("case", CASES["scripts"])
+def test_scripts(case):
+    said = run_stdio(case["program"], "3\n", case["expected"])
+    assert (said.verdict == "pass") is case["right"], said
 
 
 def test_a_script_may_print_as_much_as_is_expected_and_little_more():
