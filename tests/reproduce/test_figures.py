@@ -41,12 +41,6 @@ def test_labels_from_text_are_no_mathematics(tmp_path: Path) -> None:
         figures.curve(runs("MAE").assign(reward=None), "step", "reward")
 
 
-def test_colours_belong_to_methods() -> None:
-    assert len(set(figures.METHOD_COLOURS.values())) == len(figures.METHOD_COLOURS) == 15
-    chosen = figures.palette(["no judge", "SAGE", "mae", "no solver"])
-    assert chosen["SAGE"] == figures.METHOD_COLOURS["sage"] and len(set(chosen.values())) == 4
-
-
 def test_bars_show_value_and_limits() -> None:
     table = pd.DataFrame({"method": ["mae", "a$b$"], "accuracy": [50.0, 40], "low": [45.0, 38], "high": [58.0, 44]})
     ax = figures.bars(table, ylabel="accuracy, %")

@@ -124,12 +124,6 @@ def test_compare_rows_refuses_what_is_not_paired(base: dict, ours: dict, message
         tables.compare_rows(pd.concat([records("base", base), records("mae", ours)]), "base", "mae", ONE)
 
 
-def test_percent_formats() -> None:
-    assert tables.percent_ci(565, 1000) == "56.5 [53.4, 59.5]"
-    assert tables.percent_ci(0, 0) == "no items"
-    assert tables.percent(3.14, -0.2, 6.4, signed=True) == "+3.1 [-0.2, +6.4]"
-
-
 def test_saved_table_reads_back(tmp_path: Path) -> None:
     frame = pd.DataFrame({"method": ["a", "b"], "value": [1 / 3, 0.0001], "n": [10, 12], "clear": [True, False]})
     tables.save_table(frame, tmp_path / "mae_table1", "Caption", "Note")
