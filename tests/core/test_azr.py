@@ -97,8 +97,3 @@ def test_buffers_start_with_easy_tasks_of_their_mode() -> None:
         assert all(task.level == 1 and task.family in MODES[mode] for task in tasks)
         assert all(tiny.split(task.question) == "train" for task in tasks)
     assert AZR().pools["induction"].items == pools["induction"].items
-
-
-def test_the_papers_numbers() -> None:
-    assert AZR().PAPER == {"paper": "mae", "steps": 100, "attempts": 8, "solves": 1}
-    assert AZR(paper="spice").PAPER["steps"] == 640 and AZR.TRAINING == {"steps": 100}

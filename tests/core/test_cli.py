@@ -23,9 +23,7 @@ MISTAKES = {  # arguments after `train`, and what the line has to name
     "method": (["nope", "--out", "run"], ["method must be one of", "mae,", "'nope'"]),
     "file": (["./nope.py:Debate", "--out", "run"], ["method './nope.py:Debate' cannot be loaded", "No such file"]),
     "field": (["mae", "--out", "run", "stps=3"], ["field must be one of", "'stps'", "did you mean 'steps'?"]),
-    "seed": (["mae", "--out", "run", "--seed", "-1"], ["seed must be greater than or equal to 0, got -1"]),
     "pair": (["mae", "--out", "run", "fast"], ["expected field=value, got 'fast'"]),
-    "own field": ([OWN, "--out", "run", "rounds=x"], ["rounds must be a valid integer, got 'x'"]),
 }
 
 

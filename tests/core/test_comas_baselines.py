@@ -16,10 +16,7 @@ from coevolve.types import Reply
 
 
 @pytest.mark.parametrize("method", [TTRL, MAPoRL, SRLM])
-def test_all_train_with_reinforce_on_comas_s_questions_and_read_boxes(method: type) -> None:
-    ours = config.method("comas")
-    assert method.TRAINING == ours.TRAINING and method.paper == ours.paper == "comas"
-    assert method().setups == ours().setups == ("vanilla", "consistency", "autogen", "debate")
+def test_all_train_with_reinforce_and_ask_for_boxes(method: type) -> None:
     baseline = method()
     assert baseline.read_answer(r"\boxed{7}") == "7" and baseline.estimator == "reinforce_pp"
     assert prompts([baseline.solver(question="q")]) == ["solve box<question>q</question>"]

@@ -3,14 +3,11 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
-from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, prompts, scripted, text
 from pytest import approx
 
-from coevolve import config
 from coevolve.papers.conl.method import FAMILIES, CoNL, condensed, quoted
 from coevolve.papers.conl.rewards import bradley_terry
 from coevolve.prompts import load
@@ -195,19 +192,6 @@ def test_own_votes_and_leave_one_out_are_fields() -> None:
     alone = one(say, agents=3, own_votes=True, leave_one_out=True)
     assert paid(alone, "verdict", "final_ranking") == [None] * 3
     assert (own.facts["decided"], alone.facts["decided"], alone.facts["r_meta"]) == (1.0, 0.0, None)
-
-
-def test_rankings_move_the_consensus_reward_of_preset_gpu() -> None:
-    fields = vars(config.build("conl", "gpu", out=".").protocol)
-    coin = Random(0)
-
-    def say(turn: Turn, i: int) -> str:
-        lines = (f"Agent {a} {coin.choice('<>')} Agent {b}" for a, b in combinations(range(4), 2))
-        return ranked("final_ranking", *lines) if turn.role == "verdict" else "ANSWER: 6"
-
-    chosen = {name: fields[name] for name in ("agents", "own_votes", "leave_one_out", "w_consensus")}
-    values = {value for one in run(say, 50, **chosen)[0] for value in paid(one, "verdict", "final_ranking")}
-    assert len(values - {None}) > 2
 
 
 def test_the_memory_buffer_compresses_long_texts_in_turns_that_earn_nothing() -> None:

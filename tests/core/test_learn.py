@@ -148,13 +148,10 @@ def test_a_rewarded_token_becomes_likelier():
     assert rates[0] < 0.6 and rates[-1] > 0.9
 
 
-NAMED = {"estimator": "advantage", "old": "old", "length_norm": "length_norm", "loss": "loss"}
-
-
-@pytest.mark.parametrize(("field", "named"), NAMED.items())
-def test_wrong_settings_are_named(field, named):
-    with pytest.raises(ValueError, match=f"^{named} must be one of .*got 'nope'"):
-        gradient(batch_of(policy_of(), 4), **{field: "nope"})
+def test_wrong_settings_are_named():
+    for field, named in {"estimator": "advantage", "length_norm": "length_norm"}.items():
+        with pytest.raises(ValueError, match=f"^{named} must be one of .*got 'nope'"):
+            gradient(batch_of(policy_of(), 4), **{field: "nope"})
 
 
 def test_a_reply_without_log_probabilities_is_named():

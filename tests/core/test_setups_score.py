@@ -13,7 +13,7 @@ from coevolve.held_out import score, tally
 from coevolve.papers.mae import MAE
 from coevolve.policies.team import Team
 from coevolve.record import SCORE_FIELDS
-from coevolve.setups import LIMITS, SETUPS, ask, limit
+from coevolve.setups import SETUPS, ask
 from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
 
@@ -103,9 +103,7 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
 
 
 def test_the_limit_of_compact_prompts_grows_with_the_seats() -> None:
-    assert [limit(seats=seats) for seats in (1, 2, 4, 5, 8)] == [64, 64, 64, 128, 320]
-    assert limit("full", 8) == LIMITS["full"] == 4096
-    limits = (({}, 64), ({"seats": 8}, 320), ({"seats": 8, "max_tokens": 9}, 9), ({"prompt": "full"}, 4096))
+    limits = (({}, 64), ({"seats": 8}, 320), ({"seats": 8, "max_tokens": 9}, 9), ({"prompt": "full", "seats": 8}, 4096))
     for options, most in limits:
         engine = Scripted(lambda turn: "")
         ask(engine, "3+4", "top_ranked", **options)

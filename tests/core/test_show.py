@@ -144,8 +144,5 @@ def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
     assert "id 0, credit +0.5" in shown.html and "id 0, credit -0.5" in shown.html
     assert shown.text.splitlines()[0] == "two & two"
     assert "agent 1, verdict" in shown.text and "10 tokens · reward critique +1, initial_ranking masked" in shown.text
-
-
-def test_every_sample_of_a_conversation_needs_its_advantages() -> None:
-    with pytest.raises(ValueError, match="1 samples, 0 lists"):
-        show.conversation([sample()], [])
+    with pytest.raises(ValueError, match="4 samples, 0 lists"):
+        show.conversation(samples, [])

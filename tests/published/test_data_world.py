@@ -126,11 +126,8 @@ def test_worlds_by_name_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert named("data:gsm8k, math", "mae") == DataWorld("mae", ("gsm8k", "math"))
     assert named("data:gsm8k,math", "mae").name == "data:gsm8k,math"
     assert named("data:aime24", "spice", seeds=False).lists.tests == {"aime24": 0}
-    for keys in ("", "gsm8k,,math"):
-        with pytest.raises(ValueError, match="^KEY of world=data:KEY,KEY must be one of .*, got ''$"):
-            named(f"data:{keys}", "mae")
-    with pytest.raises(ValueError, match=r"^paper must be one of mae, .*, got 'azr'$"):
-        named("data", "azr")
+    with pytest.raises(ValueError, match="^KEY of world=data:KEY,KEY must be one of .*, got ''$"):
+        named("data:gsm8k,,math", "mae")
     for ask in (DataWorld("mae").seeds, DataWorld("mae").check):
         with pytest.raises(ValueError, match="^COEVOLVE_DATA"):
             ask()

@@ -98,9 +98,7 @@ MISTAKES = {
     "gym:word_ladder": "world: gym:word_ladder is refused: its items change from process to process",
     "gym:gcd:max_value": "expected field=value, got 'max_value'",
     "data:aime24": "world: the method starts from questions of a train split, and aime24 has none",
-    "data:math": "math: no test.jsonl or .parquet in ",  # half a mirror
     "data:gsm8k,gpqa_main": "gpqa_main cannot be had from the hub: ConnectionError at https://huggingface.co/datasets/",
-    "data:gsm8k,usaco": "usaco cannot be downloaded (",
 }
 
 
@@ -116,7 +114,6 @@ def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, folder, tmp_path, monkeypatch, capsys):
     refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
-    (folder / "math").mkdir(exist_ok=True)
     monkeypatch.setattr("coevolve.trainer.Team", None)  # no model may load
     assert main(["train", "mae", "--preset", "smoke", "--out", str(tmp_path / "run"), f"world={world}"]) == 2
     said = capsys.readouterr().err
