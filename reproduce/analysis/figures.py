@@ -5,39 +5,37 @@ from is not known here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill, wrap
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.offsetbox import AnnotationBbox, TextArea, VPacker
+from matplotlib.patches import FancyArrowPatch, Patch
+from matplotlib.transforms import Bbox
 
 from coevolve.show import visible
 from coevolve.types import Role
 
 # The colour-blind palette of seaborn, then five of Paul Tol's; dashes tell curves apart where colours do not.
 COLOURS = [*sns.color_palette("colorblind").as_hex(), "#332288", "#882255", "#999933", "#117733", "#44aa99"]
-METHODS = """mae sage comas conl spice r-zero azr base sft ttrl
-    strong_challenger srlm srt maporl verifier""".split()
+METHODS = "mae sage comas conl spice r-zero azr base sft ttrl strong_challenger srlm srt maporl verifier".split()
 METHOD_COLOURS = dict(zip(METHODS, COLOURS, strict=True))
 ALIASES = {"untrained": "base", "base model": "base", "absolute zero": "azr"}  # what the papers call them
-Point = tuple[float, float]
+SOLID = {"facecolor": "#edf3f9", "edgecolor": COLOURS[0], "linewidth": 1.5}
+DASHED = {"facecolor": "white", "edgecolor": "0.45", "linewidth": 1.5, "linestyle": "--"}
 
 
 def style() -> None:
     """Set the house style for every figure drawn from now on."""
-    fixed = {
-        "figure.facecolor": "white",
-        "savefig.facecolor": "white",
-        "figure.figsize": (6.4, 4.0),
-        "axes.titlesize": "medium",
-        "legend.frameon": False,
-    }
-    sns.set_theme(style="whitegrid", palette="colorblind", font="DejaVu Sans", rc=fixed)
+    sns.set_theme(style="whitegrid", palette="colorblind", font="DejaVu Sans")
+    plt.style.use(Path(__file__).with_suffix(".mplstyle"))
 
 
 def plain(text: object) -> str:
@@ -103,58 +101,64 @@ def _labelled(ax: Axes, labels: dict[str, str]) -> Axes:
 
 def save_figure(fig: Figure, out: Path) -> None:
     """Write figure.png (150 dpi) and figure.svg to the folder `out`; equal figures give equal bytes."""
-    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "coevolve"}):
         fig.savefig(out / "figure.png", dpi=150, bbox_inches="tight", metadata={"Software": None})
         fig.savefig(out / "figure.svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
 
 
-def diagram(
-    roles: Sequence[Role], edges: Sequence[tuple[str, str, str]], out: Path, places: Mapping[str, Point]
-) -> Figure:
-    """Draw who passes what to whom and save it to `out`.
+def diagram(title: str, caption: str, places: Mapping, roles: Mapping[str, Role], edges: Sequence) -> Figure:
+    """Draw who passes what to whom, large enough to be read in a column of 8 cm.
 
-    `places` are the boxes' centres within -1.6..1.6 by -1.3..1.3. The box of a role shows its policy and the fields
-    that its prompt reads; the box of another name, such as a pool or a verifier, is dashed. An edge is
-    (from, to, label), between two different boxes.
+    `places` are the boxes' centres (x, y) in hundredths of the width, from the lower left. The box of a name in `roles`
+    shows what that role's prompt reads; every other box, such as a pool or a verifier, is dashed.
+
+    An edge is (from, to, label), and perhaps {"bend": corners, "at": place of the label}. Its arrow goes level or
+    upright from box to corner to box, wherever these face each other. The label is at the middle of the first line: on
+    an upright one, above a level one. Where two boxes exchange something, each arrow has a line of its own, with the
+    label below a level one to the left, and on an upright one nearer to who sends.
     """
-    fig, ax = plt.subplots(figsize=(8.0, 6.4))
-    ax.set(xlim=(-1.6, 1.6), ylim=(-1.3, 1.3), aspect="equal")
+    height = max(y for _, y in places.values()) + 12
+    fig = plt.figure(figsize=(6.1, 0.061 * height))
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(0, 100), ylim=(0, height))
     ax.axis("off")
-    known = {role.name: role for role in roles}
-    boxes = {name: _box(ax, at, name, known.get(name)) for name, at in places.items()}
-    for source, target, label in edges:
-        _arrow(ax, (boxes[source], boxes[target]), places[source], places[target], label)
-    save_figure(fig, out)
+    boxes = {name: _box(ax, at, name, roles.get(name)) for name, at in places.items()}
+    ways = {(source, target) for source, target, *_ in edges}
+    for source, target, label, *more in edges:
+        _arrow(ax, boxes[source], boxes[target], label, (target, source) in ways, **dict(*more))  # bend and at, if any
+    ax.set_title(plain(title), loc="left", weight="bold")
+    key = [Patch(**SOLID, label="role, and what it reads"), Patch(**DASHED, label="data or a rule")]
+    below = {"loc": "upper left", "bbox_to_anchor": (0, -0.02), "alignment": "left", "borderpad": 0, "borderaxespad": 0}
+    ax.legend(handles=key, ncols=2, title=fill(plain(caption), 66), **below)
     return fig
 
 
-def _box(ax: Axes, at: Point, name: str, role: Role | None) -> FancyBboxPatch:
-    lines = [plain(name)]
+def _box(ax: Axes, at: Sequence[float], name: str, role: Role | None) -> Bbox:
+    """Draw a box and return its limits."""
+    text = [TextArea(plain(name), textprops={"weight": "bold" if role else "normal", "multialignment": "center"})]
     if role is not None:
-        lines += [plain(f"policy {role.policy}")]
-        lines += wrap(plain(f"reads {', '.join(sorted(role.fields))}"), 28) if role.fields else []
-    shape = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": COLOURS[0], "linewidth": 1.6}
-    if role is None:
-        shape |= {"edgecolor": "0.45", "linestyle": "--"}
-    return ax.text(*at, "\n".join(lines), ha="center", va="center", fontsize=9, bbox=shape).get_bbox_patch()
+        text += [TextArea(plain(line)) for line in wrap(f"reads {', '.join(sorted(role.fields))}", 13)]
+    look = {"boxstyle": "round,pad=0.4", **(SOLID if role else DASHED)}
+    box = ax.add_artist(AnnotationBbox(VPacker(children=text, align="center", sep=2), at, bboxprops=look))
+    return box.get_window_extent().transformed(ax.transData.inverted())
 
 
-def _arrow(ax: Axes, boxes: tuple[FancyBboxPatch, FancyBboxPatch], start: Point, end: Point, label: str) -> None:
-    bend, near = 0.15, 0.45  # a label sits nearer to the sender: a pair of opposite arrows stays readable
-    ends = {"patchA": boxes[0], "patchB": boxes[1]}
-    # Arrows lie above the boxes: where a box ends is known only once its text is drawn.
-    look = {"arrowstyle": "-|>", "mutation_scale": 14, "color": "0.3", "linewidth": 1.2, "zorder": 4}
-    ax.add_patch(FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bend}", **ends, **look))
-    paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-    at = _on_arc(start, end, bend, near)
-    ax.text(*at, plain(label), fontsize=8, ha="center", va="center", zorder=5, bbox=paper)
+def _arrow(ax: Axes, start: Bbox, end: Bbox, label: str, paired: bool, bend: Sequence = (), at: Sequence = ()) -> None:
+    stops = [start, *(Bbox([corner, corner]) for corner in bend), end]
+    lines = [_line(*pair, paired) for pair in pairwise(stops)]
+    path = mpl.path.Path([lines[0][0], *(last for _, last in lines)])
+    ax.add_patch(FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=12, color="0.3", linewidth=1.2))
+    first, last = lines[0]
+    way = int(np.sign(last[0] - first[0]))  # 1: to the right, -1: to the left, 0: upright
+    side = way if paired else abs(way)
+    at = at or first + (0.35 if paired and not way else 0.5) * (last - first) + (0, side)
+    paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+    ax.text(*at, plain(label), ha="center", va=("center", "bottom", "top")[side], bbox=paper)
 
 
-def _on_arc(start: Point, end: Point, bend: float, share: float) -> Point:
-    """The point at a share of matplotlib's arc3: a quadratic curve, its control point off by the bend."""
-    (x0, y0), (x1, y1) = start, end
-    control = ((x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0))
-    weights = (1 - share) ** 2, 2 * share * (1 - share), share**2
-    return tuple(sum(w * p[i] for w, p in zip(weights, (start, control, end), strict=True)) for i in (0, 1))
+def _line(start: Bbox, end: Bbox, paired: bool) -> tuple:
+    """Return the ends of the line between two boxes; a pair shares the width in which the boxes face each other."""
+    low, high = np.maximum(start.min, end.min), np.minimum(start.max, end.max)  # facing: where both are, else the gap
+    forward, facing = end.max > start.max, low <= high
+    shared = low + (high - low) * (np.where(forward[::-1], 0.75, 0.25) if paired else 0.5)
+    return tuple(np.where(facing, shared, np.where(ahead, high, low)) for ahead in (forward, ~forward))

@@ -25,7 +25,6 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
 
     An index that means something becomes a column. Text is written so that no format interprets it.
     """
-    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     flat = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     names = [

@@ -61,9 +61,7 @@ def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None)
     assert earned(steps.outcome)[3:] == [("judge", 1.0), ("judge", 0.5)]
     assert {sample.group for sample in steps.outcome.samples} == {None}, "a baseline per role"
     assert steps.outcome.adds == {"questions": ["2+3"], "pairs": [(asked[0], "2")]}
-    assert {name: len(pool) for name, pool in mae.pools.items()} == {"questions": 1, "pairs": 0}, (
-        "the step must end first"
-    )
+    assert {name: len(pool) for name, pool in mae.pools.items()} == {"questions": 1, "pairs": 0}, "before the step ends"
     assert steps.outcome.facts == {
         "parsed": 1.0, "quality": approx(7 / 9), "difficulty": 0.75, "valid": 1.0, "level": 1, "true_difficulty": 0.8,
         "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0,

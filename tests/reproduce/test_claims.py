@@ -13,10 +13,8 @@ from reproduce import registry
 from reproduce.analysis import claims, standins
 
 ROOT = Path(__file__).parents[2]
-ALLOWED = set(
-    """paper where says kind mechanism arms needs cannot metric rows column direction setup paper_effect
+ALLOWED = """paper where says kind mechanism arms needs cannot metric rows column direction setup paper_effect
     paper_numbers""".split()
-)
 GREATER = {"paper": "mae", "where": "", "says": "", "kind": "greater", "metric": "accuracy", "rows": ["GSM8K"]}
 TREND = GREATER | {"kind": "trend", "metric": "column", "direction": "up"}
 
@@ -80,11 +78,8 @@ def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> Non
 
 
 def test_an_untrained_arm_has_no_seeds_and_an_order_counts_its_smallest_step(ledger: claims.Ledger) -> None:
-    three = {
-        "a": GREATER | {"arms": ["good", "base"]},
-        "b": GREATER | {"kind": "order", "arms": ["like", "good", "bad"]},
-    }
-    untrained, order = claims.weigh(ledger, three).to_dict("records")
+    two = {"a": GREATER | {"arms": ["good", "base"]}, "b": GREATER | {"kind": "order", "arms": ["like", "good", "bad"]}}
+    untrained, order = claims.weigh(ledger, two).to_dict("records")
     assert untrained["verdict"] == "found" and order["verdict"] == "undecided" and order["effect"] == approx(0, abs=1)
 
 
@@ -105,9 +100,8 @@ def test_trends_peaks_and_ratios_of_sums(ledger: claims.Ledger) -> None:
         "sums": TREND | {"arms": ["good"], "column": "tp / (tp + fp)"},
     }
     effects = claims.weigh(ledger, said).set_index("claim")["effect"]
-    assert effects.to_dict() == approx(
-        {"up": 8, "down": -8, "peak": -4, "rare": 25, "sums": 80}
-    )  # steps 1-2 against 9-10
+    # steps 1-2 against 9-10
+    assert effects.to_dict() == approx({"up": 8, "down": -8, "peak": -4, "rare": 25, "sums": 80})
 
 
 def test_every_claim_names_runs_rows_and_numbers_that_exist() -> None:
@@ -116,7 +110,7 @@ def test_every_claim_names_runs_rows_and_numbers_that_exist() -> None:
     numbers = {path.name for path in (ROOT / "reproduce/paper_numbers").iterdir()}
     named = set()
     for name, claim in claims.CLAIMS.items():
-        assert claim.keys() <= ALLOWED and ("cannot" in claim) != ("arms" in claim or "needs" in claim), name
+        assert claim.keys() <= {*ALLOWED} and ("cannot" in claim) != ("arms" in claim or "needs" in claim), name
         assert set(claim.get("arms", ())) <= runs and not set(claim.get("needs", ())) & runs, name
         rows = claim.get("rows", "all")
         assert rows in (*claims.AVERAGES,) or set(rows) <= standins.layout(claim["paper"]).families.keys(), name

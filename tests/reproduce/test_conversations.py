@@ -40,11 +40,8 @@ def test_gains_are_paired_and_judged() -> None:
     rng = Random(0)
     hard = [rng.random() < 0.5 for _ in range(200)]
     rows = [(name, s, i, float(not h), None) for i, h in enumerate(hard) for name in ("base", "same") for s in (0, 1)]
-    rows += [
-        (name, s, i, float(not h or i % 5 == 0), None)
-        for i, h in enumerate(hard)
-        for name, s in (("better", 0), ("better", 1), ("lone", 0))
-    ]
+    more = [("better", 0), ("better", 1), ("lone", 0)]
+    rows += [(name, s, i, float(not h or i % 5 == 0), None) for i, h in enumerate(hard) for name, s in more]
     signs = {("better", "all", "Pass@1"): 1, ("same", "all", "Pass@1"): -1, ("lone", "all", "Pass@1"): 1}
     table = conversations.gains(frame(rows), "base", GROUP, ["Pass@1"], signs).set_index("method")
     expected = np.mean([h and i % 5 == 0 for i, h in enumerate(hard)])

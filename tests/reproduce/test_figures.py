@@ -1,13 +1,22 @@
 """Figures: views of their frames, byte-stable files, text drawn literally."""
 
+import runpy
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.transforms import Bbox
 
-from coevolve.types import Role
+from coevolve.papers.comas import CoMAS
+from reproduce import HOME, registry
 from reproduce.analysis import figures
+from reproduce.notebooks import code_cells
+
+FOUND = registry.read(HOME, "quick")[1].artefacts
+CELLS = [(id, text) for id, one in FOUND.items() if one.notebook for text, _ in code_cells(HOME / one.notebook)]
+DIAGRAMS = {id: text for id, text in CELLS if "figures.diagram(" in text}
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +38,7 @@ def test_curve_draws_the_mean_and_the_band_of_seeds() -> None:
     assert ax.lines[0].get_color() == figures.METHOD_COLOURS["mae"]
     band = ax.collections[0].get_paths()[0].vertices
     assert (band[:, 1].min(), band[:, 1].max()) == (0, 4)
-    assert ax.get_title() == r"costs \$5 to \$6"
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "reward")
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == (r"costs \$5 to \$6", "step", "reward")
 
 
 def test_labels_from_text_are_no_mathematics(tmp_path: Path) -> None:
@@ -59,18 +67,43 @@ def test_bars_show_value_and_limits() -> None:
 def test_files_repeat_byte_for_byte(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         figures.save_figure(figures.curve(runs("MAE", "SAGE"), "step", "reward").figure, tmp_path / folder)
-    for name in ("figure.png", "figure.svg"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    made = [[(file.name, file.read_bytes()) for file in sorted((tmp_path / name).iterdir())] for name in ("a", "b")]
+    assert made[0] == made[1] and [name for name, _ in made[0]] == ["figure.png", "figure.svg"]
     assert b"<dc:date>" not in (tmp_path / "a" / "figure.svg").read_bytes()
 
 
+def drawn(id: str, folder: Path, **changed: object):
+    """A diagram as its notebook draws it, with what the registry says."""
+    (folder / "cell.py").write_text(DIAGRAMS[id], "utf-8")
+    given = {"out": folder, "Path": Path, "protocol": CoMAS(), **FOUND[id].parameters, **changed}
+    return runpy.run_path(str(folder / "cell.py"), given)["fig"].axes[0]
+
+
+def faults(ax) -> list[object]:
+    """Boxes, labels and lines that touch what is not theirs, lines that are slanted, and what leaves the canvas."""
+    found: list[object] = []
+    parts = [(box, box.get_window_extent().padded(-1)) for box in ax.artists]  # a line touches its two boxes
+    for arrow, label in zip(ax.patches, ax.texts, strict=True):
+        corners = arrow.get_path().to_polygons(ax.transData, closed_only=False)[0]
+        lines = [Bbox(ends) for ends in pairwise(corners)]
+        parts += [(arrow, part) for part in (label.get_window_extent(), *lines)]
+        found += [line for line in lines if min(abs(line.size)) > 1]
+    found += [(a, b) for (owner, a), (other, b) in combinations(parts, 2) if owner is not other and a.overlaps(b)]
+    found += [part for _, part in parts if Bbox.union([part, ax.bbox]).bounds != ax.bbox.bounds]
+    return found
+
+
+@pytest.mark.parametrize("id", DIAGRAMS)
+def test_no_diagram_has_parts_that_touch_or_are_cut_off(id: str, tmp_path: Path) -> None:
+    ax = drawn(id, tmp_path)
+    # the title, the caption and the key are no wider than the canvas
+    assert not faults(ax) and ax.figure.get_tightbbox().width < ax.figure.get_figwidth() + 0.01
+    ax.artists[0].xybox = ax.artists[1].xybox
+    assert faults(ax), "of a box that was moved"
+
+
 def test_a_diagram_shows_what_its_roles_read(tmp_path: Path) -> None:
-    roles = [Role("proposer", "write like {reference}"), Role("judge", "grade {answer} to {question}", "judge")]
-    edges = [("pool", "proposer", "reference"), ("proposer", "judge", "question $1")]
-    places = {"pool": (-1, 1), "proposer": (0, 0), "judge": (1, -1)}
-    fig = figures.diagram(roles, edges, tmp_path, places)
-    texts = {text.get_text() for text in fig.axes[0].texts}
-    roles = {"proposer\npolicy shared\nreads reference", "judge\npolicy judge\nreads answer, question"}
-    assert texts == roles | {"pool", "reference", r"question \$1"}
-    assert len(fig.axes[0].patches) == 2
-    assert (tmp_path / "figure.png").exists() and (tmp_path / "figure.svg").exists()
+    ax = drawn("mae_fig1", tmp_path, edges=[["Judge", "Solver", "costs $1"]])
+    judge = [part.get_text() for part in ax.artists[2].offsetbox.get_children()]
+    assert judge == ["Judge", "reads answer,", "question"]
+    assert [text.get_text() for text in ax.texts] == [r"costs \$1"]

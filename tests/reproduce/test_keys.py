@@ -39,25 +39,15 @@ def prose(text: str) -> str:
     return text.replace('"""', '"""Another word. ', 1) + '\n# a comment\n"""A string."""\n'
 
 
-def other_number(text: str) -> str:
-    """Change what quick sets for MAE."""
-    assert "[quick.mae]\nsteps = 80" in text
-    return text.replace("[quick.mae]\nsteps = 80", "[quick.mae]\nsteps = 81")
-
-
-def other_import(text: str) -> str:
-    """Import one more module."""
-    return text.replace("import ", "import os, ")
-
-
 MAE, SPICE, SFT = RUNS
+SCORES = "notebooks/tables/scores.ipynb"
 EDITS = [
     ("src/coevolve/papers/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
     ("src/coevolve/papers/mae/rewards.py", prose, set()),
     ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE}),
     ("src/coevolve/baselines/tuned.py", end_of, {SFT}),
     ("src/coevolve/loop.py", end_of, {*RUNS}),
-    ("src/coevolve/presets.toml", other_number, {MAE}),
+    ("src/coevolve/presets.toml", lambda text: text.replace("[quick.mae]\nsteps = 8", "[quick.mae]\nsteps = 7"), {MAE}),
     ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
     ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE}),
     ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1"}),
@@ -66,8 +56,8 @@ EDITS = [
     ("reproduce/analysis/figures.py", end_of, {"mae_fig4"}),
     ("reproduce/analysis/crossplay.py", end_of, set()),
     ("reproduce/keys.py", end_of, set()),
-    ("notebooks/tables/scores.ipynb", lambda text: text.replace("markdown", "raw"), set()),
-    ("notebooks/tables/scores.ipynb", other_import, {"mae_table1", "spice_table1"}),
+    (SCORES, lambda text: text.replace("markdown", "raw"), set()),
+    (SCORES, lambda text: text.replace("import ", "import os, "), {"mae_table1", "spice_table1"}),
 ]
 
 

@@ -154,9 +154,7 @@ def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
 
 def answers(method: str, *correct: list[int]) -> pd.DataFrame:
     """The same answers to every stand-in of MAE, by seed."""
-    rows = [
-        (seed, name, i, v) for seed, mine in enumerate(correct) for name in MAE.families for i, v in enumerate(mine)
-    ]
+    rows = [(s, name, i, v) for s, mine in enumerate(correct) for name in MAE.families for i, v in enumerate(mine)]
     made = pd.DataFrame(rows, columns=["seed", "benchmark", "item", "correct"])
     return made.assign(method=method, run=method, trained=method != "Base")
 
@@ -177,9 +175,8 @@ def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
     assert story["Base"].startswith("50.0 [") and story["Base, the paper"] == "85.2"
     assert gain["MAE (zero)"].startswith("+48.8 [") and gain["MAE (zero)"].endswith("] (found)")
     assert gain["MAE (zero), the paper"] == "+3.2" and gain["ours alone"] == "+0.0"
-    assert (
-        standins.seeds({"a": [0], "b": [0, 1], "c": [3]}, {"a": "A", "b": "B", "c": "C"}) == "2 seeds: B; 1 seed: A, C"
-    )
+    seeds = standins.seeds({"a": [0], "b": [0, 1], "c": [3]}, {"a": "A", "b": "B", "c": "C"})
+    assert seeds == "2 seeds: B; 1 seed: A, C"
 
 
 def test_sage_trains_with_the_settings_of_table_4() -> None:

@@ -51,10 +51,7 @@ def test_the_interval_of_a_difference_covers_the_truth(seeds: tuple[int, int], s
     rng, hits = np.random.default_rng(7), []
     for _ in range(400):
         hard_I = rng.random(80) + 0.3 * rng.standard_normal(80)
-        a, b = (
-            hard_I + spread * rng.standard_normal((count, 1)) + 0.3 * rng.standard_normal((count, 80))
-            for count in seeds
-        )
+        a, b = (hard_I + spread * rng.standard_normal((n, 1)) + 0.3 * rng.standard_normal((n, 80)) for n in seeds)
         low, high = stats.difference([a + 0.1], [b]).limits
         hits.append(low <= 0.1 <= high)
     assert np.mean(hits) >= 0.93
@@ -69,9 +66,8 @@ def test_a_difference_holds_the_noise_of_the_seeds_of_both_arms_and_of_the_items
     assert found.freedom == pytest.approx(sum(seeds) ** 2 / (seeds[0] ** 2 / 2 + seeds[1] ** 2 / 1))  # Welch
     assert found.reach() < found.reach(0.8)
     alone = stats.difference([a], [b[:1]], (False, True))
-    assert alone.error == pytest.approx(
-        (seeds[0] + np.var([2 / 3, 1 / 3 - 1], ddof=1) / 2) ** 0.5
-    ) and alone.freedom == pytest.approx(2)
+    error = (seeds[0] + np.var([2 / 3, 1 / 3 - 1], ddof=1) / 2) ** 0.5
+    assert (alone.error, alone.freedom) == pytest.approx((error, 2))
     assert np.isnan(stats.difference([a], [b[:1]]).error), "one seed of a trained arm: nobody knows its noise"
 
 
