@@ -46,12 +46,12 @@ def plain(text: object) -> str:
 def palette(names: Iterable[str]) -> dict[str, str]:
     """Give every name its colour: a method always its own, any other name the next one that is free.
 
-    What stands in brackets, such as "(Ours)", does not count; of several variants of a method the first has its colour.
-    The colours of the five papers are given away last.
+    What stands in brackets, such as "(Ours)", or on a second line does not count. Of several variants of a method the
+    first has its colour. The colours of the five papers are given away last.
     """
     chosen: dict[str, str] = {}
     for name in names:
-        method = name.lower().split(" (")[0]
+        method = name.lower().partition("\n")[0].partition(" (")[0]
         colour = METHOD_COLOURS.get(ALIASES.get(method, method))
         if colour and colour not in chosen.values():
             chosen[name] = colour
@@ -83,15 +83,20 @@ def curve(
     return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
 
 
-def bars(table: pd.DataFrame, x: str = "method", y: str = "accuracy", ax: Axes | None = None, **labels: str) -> Axes:
-    """Draw a bar per row with the limits in its columns low and high, as `accuracy_table` gives them."""
+def bars(table: pd.DataFrame, ax: Axes | None = None, **labels: str) -> Axes:
+    """Draw a level bar per method: its accuracy with the limits low and high, as `accuracy_table` gives them.
+
+    Where the table has a column `paper`, a diamond marks what the paper prints.
+    """
     ax = ax or plt.subplots()[1]
-    names = [plain(name) for name in table[x]]
-    colours = palette(names)
-    reach = [(table[y] - table["low"]).clip(lower=0), (table["high"] - table[y]).clip(lower=0)]
-    ax.bar(names, table[y], yerr=reach, capsize=4, width=0.7, color=[colours[name] for name in names])
-    ax.grid(visible=False, axis="x")
-    return _labelled(ax, {"xlabel": "", "ylabel": y} | labels)
+    names = [plain(name) for name in table["method"]]
+    reach = table[["low", "high"]].sub(table["accuracy"], axis=0).abs().to_numpy().T
+    ax.barh(names, table["accuracy"], xerr=reach, capsize=4, height=0.7, color=list(map(palette(names).get, names)))
+    if "paper" in table:
+        ax.plot(table["paper"], names, "D", color="black", markersize=6, label="printed by the paper")
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(visible=False, axis="y")
+    return _labelled(ax, {"xlabel": "accuracy, %", "ylabel": ""} | labels)
 
 
 def _labelled(ax: Axes, labels: dict[str, str]) -> Axes:

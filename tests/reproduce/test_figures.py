@@ -55,13 +55,13 @@ def test_colours_belong_to_methods() -> None:
     assert (chosen["SAGE (Ours)"], chosen["Untrained"]) == (own["sage"], own["base"])
 
 
-def test_bars_show_value_and_limits() -> None:
+def test_bars_show_value_limits_and_what_the_paper_prints() -> None:
     table = pd.DataFrame({"method": ["mae", "a$b$"], "accuracy": [50.0, 40], "low": [45.0, 38], "high": [58.0, 44]})
-    ax = figures.bars(table, ylabel="accuracy, %")
-    assert [bar.get_height() for bar in ax.patches] == [50, 40]
-    segments = [segment[:, 1].tolist() for segment in ax.collections[0].get_segments()]
-    assert segments == [[45, 58], [38, 44]]
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["mae", r"a\$b\$"]
+    ax = figures.bars(table.assign(paper=[60.0, float("nan")]))
+    assert [bar.get_width() for bar in ax.patches] == [50, 40]
+    segments = [segment[:, 0].tolist() for segment in ax.collections[0].get_segments()]
+    assert segments == [[45, 58], [38, 44]] and ax.lines[-1].get_xdata()[0] == 60
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mae", r"a\$b\$"]
 
 
 def test_files_repeat_byte_for_byte(tmp_path: Path) -> None:
