@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
+from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, prompts, scripted, text
 from pytest import approx
 
+from coevolve import config
 from coevolve.papers.conl.method import FAMILIES, CoNL, condensed, quoted
 from coevolve.papers.conl.rewards import bradley_terry
 from coevolve.prompts import load
@@ -180,6 +183,19 @@ def test_any_number_of_agents(agents: int) -> None:
     assert len(set(started)) == min(agents, 8), "personas come round again after eight"
     voters = agents if agents == 2 else agents - 2  # of two agents the only pair includes oneself
     assert outcome.facts["scores_after"] == approx(bradley_terry([(0, 1, 1.0)] * voters, agents))
+
+
+def test_rankings_move_the_consensus_reward_of_preset_gpu() -> None:
+    fields = vars(config.build("conl", "gpu", out=".").protocol)
+    coin = Random(0)
+
+    def say(turn: Turn, i: int) -> str:
+        lines = (f"Agent {a} {coin.choice('<>')} Agent {b}" for a, b in combinations(range(4), 2))
+        return ranked("final_ranking", *lines) if turn.role == "verdict" else "ANSWER: 6"
+
+    chosen = {name: fields[name] for name in ("agents", "own_votes", "leave_one_out", "w_consensus")}
+    values = {value for one in run(say, 50, **chosen)[0] for value in paid(one, "verdict", "final_ranking")}
+    assert len(values - {None}) > 2
 
 
 def test_own_votes_and_leave_one_out_are_fields() -> None:

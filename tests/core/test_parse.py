@@ -29,6 +29,27 @@ READERS = [  # every reader of replies, and the text around what a model may rep
 ]  # fmt: skip
 
 
+PROGRAM = "def f(x):\n    return x or {}\n"
+BLOCK = f"```python\n{PROGRAM}```"
+HANDED_IN = [
+    (parse.boxed, r"\boxed{x<1 or x \ge 2}", r"x<1 or x \ge 2"),
+    (parse.boxed, r"\boxed{x<1 or 3}", None),
+    (parse.boxed, f"It is\n{BLOCK}", PROGRAM),
+    (parse.boxed, f"\\boxed{{{BLOCK}}}", PROGRAM),
+    (parse.boxed, f"{BLOCK}\n\\boxed{{7}}", "7"),
+    (parse.boxed, f"{BLOCK}\n{BLOCK}", None),
+    (parse.answer_line, f"ANSWER: {BLOCK}\n", PROGRAM),
+    (parse.answer_line, f"ANSWER:\n{BLOCK}", PROGRAM),
+    (parse.answer_line, f"{BLOCK}\nANSWER: 42", "42"),
+    (parse.answer_line, BLOCK, None),
+]
+
+
+@pytest.mark.parametrize(("read", "text", "answer"), HANDED_IN)
+def test_programs_and_joined_inequalities_are_answers(read, text: str, answer: str | None) -> None:
+    assert read(text) == answer
+
+
 ENDLESS = ["x", "<", "9", "0.", "<question></question>", "\\boxed{}", "ANSWER:\n", "(A", "(", "A) ", "[", '{"']
 ENDLESS += [*PIECES, '{"a": ', '{"a":{}']
 

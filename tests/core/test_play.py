@@ -1,5 +1,6 @@
 """The driver: order of completion does not matter, keys are stable, mistakes of a method are named."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -137,3 +138,8 @@ def test_steps_by_hand() -> None:
     assert [s.reply for s in steps.outcome.samples] == steps.replies and steps.replies[2:] == [machine, last]
     with pytest.raises(ValueError, match="0 turns are asked"):
         steps.answer(["more"])
+
+
+def test_the_tokens_of_all_replies_are_counted() -> None:
+    steps = Steps(conversation(1), Batched(lambda turns: [replace(spoken(turn), ids=(1, 2, 3)) for turn in turns]))
+    assert [*steps] and steps.outcome.generated == 3 * len(steps.replies) > 0
