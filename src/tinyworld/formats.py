@@ -17,7 +17,7 @@ JUDGMENT = r"[^<:]+: <judgment>(?:correct|incorrect)</judgment>"
 SOLUTION = r"(?:<think>[^<]+</think>\n)?ANSWER: [^<]+"
 CRITIQUES = r'(?:<critique target="Agent \d">[^<]+</critique>)+'
 REVIEW = rf"{THOUGHT}<initial_ranking>{LINES}</initial_ranking>{CRITIQUES}"
-REVISION = rf"<revised_solution>ANSWER: [^<]+</revised_solution>"
+REVISION = r"<revised_solution>ANSWER: [^<]+</revised_solution>"
 VERDICT = rf"{THOUGHT}<final_ranking>{LINES}</final_ranking>"
 POINT = r"[^<]+"
 SUITABLE = (

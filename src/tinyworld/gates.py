@@ -72,7 +72,7 @@ def proposing(generate: Generate, count: int, seed: int = 0) -> dict[str, float]
 
 
 def planning(generate: Generate, count: int, seed: int = 0) -> dict[str, float]:
-    """Share of right ones among readable plans, and what a right and a wrong plan change in the share of right solutions."""
+    """Share of right ones among readable plans; how a right and a wrong plan change the share of right solutions."""
     rng = Demonstrator(f"planning {seed}")
     asked = [pick(rng) for _ in range(count)]
     plain = [{"question": task.question} for task in asked]
@@ -103,7 +103,7 @@ def discussing(generate: Generate, count: int, seed: int = 0) -> float:
 
 
 def judging(generate: Generate, count: int, temperature: float, seed: int = 0) -> tuple[float, int]:
-    """Share of its readable verdicts on answers, most of them wrong, in which a judge is right; how many scores it gives."""
+    """How often a judge's readable verdicts on answers, most of them wrong, are right; how many scores it gives."""
     rng = Demonstrator(f"judging {seed}")
     asked = [pick(rng) for _ in range(count)]
     fields = [{"question": task.question, "answer": claim(rng, task)} for task in asked]
