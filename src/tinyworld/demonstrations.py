@@ -150,14 +150,14 @@ def _challenger_mcq(rng: Demonstrator) -> Pair:
 
 Show = Callable[[Demonstrator], Pair]
 ROLES: dict[str, tuple[float, str, Show]] = {  # paper/role: share of the mix, form of a reply, demonstration
-    "mae/solver": (18, formats.ANSWER, _solver),
-    "mae/proposer": (4, formats.QUESTION, _proposer),
-    "mae/proposer_reference": (4, formats.QUESTION, _proposer_reference),
+    "mae/solver": (14, formats.ANSWER, _solver),
+    "mae/proposer": (2.5, formats.QUESTION, _proposer),
+    "mae/proposer_reference": (3, formats.QUESTION, _proposer_reference),
     "mae/judge_question": (4, formats.SCORE, _judge_question),
-    "mae/judge_answer": (22, formats.THOUGHT + formats.SCORE, _judge_answer),
-    "sage/challenger": (5, formats.VERIFIED, _challenger),
+    "mae/judge_answer": (16, formats.THOUGHT + formats.SCORE, _judge_answer),
+    "sage/challenger": (3.5, formats.VERIFIED, _challenger),
     "sage/planner": (2.5, formats.PLAN, _planner),
-    "sage/solver": (9, formats.ANSWER, _planned),
+    "sage/solver": (5, formats.ANSWER, _planned),
     "sage/critic_plan": (3, formats.SCORE, _critic_plan),
     "comas/solution": (3, formats.BOXED, conversations.solution),
     "comas/evaluation": (5, formats.EVALUATION, conversations.evaluate),
@@ -165,15 +165,15 @@ ROLES: dict[str, tuple[float, str, Show]] = {  # paper/role: share of the mix, f
     "comas/scoring_alone": (2, formats.SCORING, partial(conversations.scoring, alone=True)),
     "comas/judgment": (2, formats.JUDGMENT, partial(conversations.evaluate, ends_in_judgment=True)),
     "conl/proposal": (3, formats.SOLUTION, conversations.proposal),
-    "conl/review": (6, formats.REVIEW, conversations.review),
+    "conl/review": (10, formats.REVIEW, conversations.review),
     "conl/revision": (5, formats.REVISION, conversations.revision),
-    "conl/verdict": (8, formats.VERDICT, conversations.verdict),
+    "conl/verdict": (10, formats.VERDICT, conversations.verdict),
     "conl/compress_solution": (0.5, formats.SOLUTION, partial(conversations.kept, field="solution", form="ANSWER: {}")),
     "conl/compress_critique": (0.5, formats.POINT, partial(conversations.kept, field="critique", form="it is {}")),
     "spice/reasoner": (4, formats.BOXED, partial(_solver, form="\\boxed{{{}}}")),
     "spice/format": (2, formats.SUITABLE, _format),
-    "spice/challenger_mcq": (9, formats.MCQ, _challenger_mcq),
-    "spice/challenger_free": (9, formats.FREE, _challenger_free),
+    "spice/challenger_mcq": (8, formats.MCQ, _challenger_mcq),
+    "spice/challenger_free": (14, formats.FREE, _challenger_free),
     "spice/challenger_alone": (1.5, formats.FREE, _challenger_alone),
 }
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
@@ -185,7 +185,8 @@ PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
     """Draw one demonstration: (paper/role, prompt text, completion text)."""
     if role is None:
-        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, (share, *_) in ROLES.items()]
+        mix = {name: share for name, (share, *_) in ROLES.items()} | rng.shares
+        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, share in mix.items()]
         role = rng.choices(list(ROLES), shares)[0]
     rng.about = None
     fields, completion = ROLES[role][-1](rng)

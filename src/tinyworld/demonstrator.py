@@ -42,9 +42,10 @@ HEAVY = {"add": 1.3, "sub": 1.3, "ops": 1.5, "code": 1.3, "word2": 1.3, "rev": 1
 
 
 class Demonstrator(Random):
-    """A source of randomness that also knows how often its solutions are right, and which roles it favours."""
+    """A source of randomness that also knows how often its solutions are right, and which roles it shows how often."""
 
     skill: Skill = HABITS
+    shares: Mapping[str, float] = {}  # of paper/role names in the mix, where they differ from those of ROLES
     favoured: tuple[str, ...] = ()  # paper/role names that come `favour` times as often
     favour = 3.0
     about: Task | None = None  # what the demonstration at hand is about

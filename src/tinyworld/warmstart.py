@@ -5,8 +5,8 @@ One thread, fp32, a fixed number of steps: the same seed gives the same weights 
 """
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class Cycle:
     truthful: float = 0.0  # share of the steps that show the truth and favour solvers, before the habits
     inventing: bool = False  # favour the roles that invent questions
     batch: int = 24
+    shares: Mapping[str, float] = field(default_factory=dict)  # of roles in the mix, instead of those in ROLES
 
     def learning_rate(self, step: int) -> float:
         """Linear warm-up, constant, then linear decay to 1 %."""
@@ -54,7 +55,7 @@ def make_model(config: Qwen2Config, seed: int = 0) -> Qwen2ForCausalLM:
 def batches(tokenizer: PreTrainedTokenizerFast, cycle: Cycle, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield length-bucketed batches of demonstrations: ids_BT, right padded, and weights_BT (0 outside completions)."""
     rng = Demonstrator(f"warm start {seed}")
-    favoured = INVENTORS if cycle.inventing else ()
+    rng.shares, favoured = cycle.shares, INVENTORS if cycle.inventing else ()
     vocabulary = tokenizer.get_vocab()
     after = torch.tensor([vocabulary[text] for text in DECISIVE_AFTER])
     spelled = [tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE]
