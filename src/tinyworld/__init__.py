@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 BACKBONES = Path(__file__).with_name("backbones")  # a folder for each shipped backbone
-NAMES = ("tiny-small", "tiny", "tiny-large", "tiny-seasoned")
+NAMES = ("tiny-small", "tiny", "tiny-large")
 OFFERED = {"TinyWorld": "oracle", "TinyCorpus": "documents", "corpus": "documents", "Task": "tasks"}
 __all__ = ["BACKBONES", "NAMES", "backbone", *OFFERED]  # noqa: PLE0604
 

@@ -4,17 +4,24 @@ from typing import Any, NamedTuple
 
 from coevolve.prompts import blocks
 from tinyworld import tasks
-from tinyworld.demonstrator import JUDGE_SKILL, Demonstrator, Pair, claim, judged, pick, say, solved
+from tinyworld.demonstrator import JUDGES, Demonstrator, Pair, Skill, claim, judged, pick, say, solved, worked
 from tinyworld.tasks import Task
 
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
-CRITIC_SKILL, DEFENCE, CORRECTION = 0.8, 0.97, 0.5  # of seasoned agents: critics right, solutions kept, put right
+CRITICS: Skill = {1: 0.9, 2: 0.8, 3: 0.7}  # how often a critic's own answer is right
+INFORMED: Skill = {1: 0.95, 2: 0.85, 3: 0.75}  # of solvers who have read a discussion
+DEFENCE, CORRECTION = (
+    0.95,
+    0.5,
+)  # how often a right solution is kept, and a wrong one put right if a critic knows better
+FOOLED, MISRANKED = 0.2, 0.1  # evaluations that contradict the truth; comparisons written the wrong way
+APPROVAL, DISAPPROVAL = (3, 3, 3, 3, 2), (1, 1, 1, 1, 2)  # scores of CoMAS
 AGENTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # how many agents a conversation has
 
 
-def evaluation(own: str, shown: str) -> str:
+def evaluation(task: Task, own: str, shown: str) -> str:
     """What an evaluator says: its own answer, and whether the shown one equals it."""
-    return f"{own}: {'right' if own == shown else 'wrong'}"
+    return f"{worked(task, own)}: {'right' if own == shown else 'wrong'}"
 
 
 def history(rng: Demonstrator, task: Task) -> str:
@@ -22,43 +29,44 @@ def history(rng: Demonstrator, task: Task) -> str:
     rounds = []
     for _ in range(rng.choice([0, 0, 1, 2])):
         shown = claim(rng, task)
-        rounds.append((f"\\boxed{{{shown}}}", [evaluation(say(rng, task, JUDGE_SKILL), shown)]))
+        rounds.append((f"\\boxed{{{shown}}}", [evaluation(task, say(rng, task, JUDGES), shown)]))
     return blocks.discussion(rounds)
 
 
 def solution(rng: Demonstrator) -> Pair:
     """CoMAS: solve, with the discussion so far."""
-    task = pick(rng)
+    task = pick(rng, choice=True)
     earlier = history(rng, task)
     fields = {"problem": task.question, "discussion": earlier}
-    return fields, solved(rng, task, "\\boxed{{{}}}", 0.85 if earlier else None)
+    return fields, solved(rng, task, "\\boxed{{{}}}", INFORMED if earlier else None)
 
 
 def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
     """CoMAS: evaluate a solution; or, on demand, in the form of the ablation without scoring."""
-    task = pick(rng)
-    shown, own = claim(rng, task), say(rng, task, JUDGE_SKILL)
+    task = pick(rng, choice=True)
+    shown, own = claim(rng, task), say(rng, task, JUDGES)
     fields = {"problem": task.question, "discussion": history(rng, task), "solution": f"\\boxed{{{shown}}}"}
     if ends_in_judgment:
-        return fields, f"{own}: <judgment>{'correct' if own == shown else 'incorrect'}</judgment>"
-    return fields, evaluation(own, shown)
+        return fields, f"{worked(task, own)}: <judgment>{'correct' if own == shown else 'incorrect'}</judgment>"
+    return fields, evaluation(task, own, shown)
 
 
 def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
     """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
-    task = pick(rng)
+    task = pick(rng, choice=True)
     shown = claim(rng, task)
     fields = {"problem": task.question, "solution": f"\\boxed{{{shown}}}"}
     if not alone:  # every fifth evaluation contradicts the truth: the scorer has to think for itself
-        fooled = rng.random() < 0.2
-        fields["evaluation"] = evaluation(tasks.wrong(rng, task) if fooled else task.answer, shown)
-    return fields, judged(rng, task, shown, right=3, wrong=1)
+        fooled = rng.random() < FOOLED
+        fields["evaluation"] = evaluation(task, tasks.wrong(rng, task) if fooled else task.answer, shown)
+    return fields, judged(rng, task, shown, APPROVAL, DISAPPROVAL)
 
 
 def proposal(rng: Demonstrator) -> Pair:
     """CoNL, round 0: an initial solution."""
-    task = pick(rng)
-    return {"persona": rng.choice(PERSONAS), "query": task.question}, solved(rng, task, "ANSWER: {}")
+    task = pick(rng, choice=True)
+    form = "\nANSWER: {}" if task.family == tasks.CHOICE else "ANSWER: {}"  # on a line of its own
+    return {"persona": rng.choice(PERSONAS), "query": task.question}, solved(rng, task, form)
 
 
 class Table(NamedTuple):
@@ -77,18 +85,21 @@ class Table(NamedTuple):
 
 def table(rng: Demonstrator) -> Table:
     """Draw a task and what the agents answer."""
-    task, count = pick(rng), rng.choice(AGENTS)
+    task, count = pick(rng, choice=True), rng.choice(AGENTS)
     answers = [claim(rng, task) for _ in range(count)]
     agent = rng.randrange(count)
     others = [i for i in range(count) if count == 2 or i != agent]  # of two, the only pair includes oneself
-    return Table(task, answers, say(rng, task, JUDGE_SKILL), others, agent)
+    return Table(task, answers, say(rng, task, JUDGES), others, agent)
 
 
-def ranking(seen: Table) -> str:
-    """One comparison a line: everybody against the first right agent."""
-    best = next(filter(seen.right, seen.others), seen.others[0])
-    mark = ">" if seen.right(best) else "="
-    return "\n".join(f"Agent {best} {'=' if seen.right(i) else mark} Agent {i}" for i in seen.others if i != best)
+def ranking(rng: Demonstrator, seen: Table) -> str:
+    """One comparison a line: everybody against one of the right agents; now and then the mark is wrong."""
+    right = [i for i in seen.others if seen.right(i)]
+    best = rng.choice(right or seen.others)
+    better = [bool(right) and not seen.right(i) for i in seen.others]
+    marks = [">" if win != (rng.random() < MISRANKED) else "=" for win in better]
+    pairs = zip(seen.others, marks, strict=True)
+    return "\n".join(f"Agent {best} {mark} Agent {i}" for i, mark in pairs if i != best)
 
 
 def shown(seen: Table, persona: str) -> dict[str, Any]:
@@ -98,13 +109,10 @@ def shown(seen: Table, persona: str) -> dict[str, Any]:
 
 
 def ranked(rng: Demonstrator, tag: str, seen: Table) -> Pair:
-    """A judge's prompt; the ranking in the tag, behind the judge's own answer.
-
-    A seasoned judge also thinks which of the others agree with it.
-    """
+    """A judge's prompt; the ranking in the tag, behind the judge's own answer and who agrees with it."""
     marks = [f"Agent {i} ANSWER: {seen.answers[i]} {'right' if seen.right(i) else 'wrong'}" for i in seen.others]
-    thought = "\n".join([seen.own, *marks] if rng.seasoned else [seen.own])
-    return shown(seen, rng.choice(PERSONAS)), f"<think>{thought}</think><{tag}>{ranking(seen)}</{tag}>"
+    thought = "\n".join([worked(seen.task, seen.own), *marks])
+    return shown(seen, rng.choice(PERSONAS)), f"<think>{thought}</think><{tag}>{ranking(rng, seen)}</{tag}>"
 
 
 def verdict(rng: Demonstrator) -> Pair:
@@ -123,10 +131,16 @@ def review(rng: Demonstrator) -> Pair:
 
 
 def revision(rng: Demonstrator) -> Pair:
-    """CoNL, round 2: revise in the light of critiques."""
-    task = pick(rng)
+    """CoNL, round 2: defend a right solution against critics who err; correct a wrong one if somebody knows better."""
+    task = pick(rng, choice=True)
     shown = claim(rng, task)
-    notes, answer = (_tempered if rng.seasoned else _trusting)(rng, task, shown)
+    heard = [say(rng, task, CRITICS) for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
+    notes = ["right" if own == shown else f"it is {own}" for own in heard]
+    answer = shown
+    if shown == task.answer and rng.random() >= DEFENCE:
+        answer = task.misconception
+    elif task.answer in heard and rng.random() < CORRECTION:
+        answer = task.answer
     fields = {
         "persona": rng.choice(PERSONAS),
         "query": task.question,
@@ -136,22 +150,7 @@ def revision(rng: Demonstrator) -> Pair:
     return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
 
 
-def _trusting(rng: Demonstrator, task: Task, shown: str) -> tuple[list[str], str]:
-    """Critiques that are right, and the answer of somebody who follows them."""
-    notes = ["right" if shown == task.answer else f"it is {say(rng, task, JUDGE_SKILL)}"] * rng.choice([0, 1, 1, 2])
-    return notes, task.answer if notes else say(rng, task, JUDGE_SKILL)
-
-
-def _tempered(rng: Demonstrator, task: Task, shown: str) -> tuple[list[str], str]:
-    """Critics who err: a right solution is defended, a wrong one corrected if somebody knows better."""
-    heard = [say(rng, task, CRITIC_SKILL) for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
-    notes = ["right" if own == shown else f"it is {own}" for own in heard]
-    if shown == task.answer:
-        return notes, say(rng, task, DEFENCE)
-    return notes, task.answer if task.answer in heard and rng.random() < CORRECTION else shown
-
-
 def kept(rng: Demonstrator, field: str, form: str) -> Pair:
     """CoNL, memory buffer: keep the answer line of a solution, or the point of a critique."""
-    text = form.format(claim(rng, pick(rng)))
+    text = form.format(claim(rng, pick(rng, choice=True)))
     return {field: text}, text

@@ -10,7 +10,25 @@ from functools import partial
 
 from coevolve import prompts
 from tinyworld import conversations, formats, tasks
-from tinyworld.demonstrator import Demonstrator, Pair, claim, judged, pick, say, solved
+from tinyworld.demonstrator import (
+    HIGH,
+    LOW,
+    MISPLACED,
+    MISPLANS,
+    MISRATED,
+    PLANNED,
+    SPOILT,
+    TRUTH,
+    Demonstrator,
+    Pair,
+    claim,
+    judged,
+    pick,
+    plan,
+    say,
+    slip,
+    solved,
+)
 from tinyworld.documents import document
 from tinyworld.programs import verifier_of
 from tinyworld.tasks import Task
@@ -18,17 +36,24 @@ from tinyworld.tasks import Task
 MCQ_JSON = '{{"multiple_choice_question": "{}", "multiple_choice_correct": "{}"}}'
 FREE_JSON = '{{"question": "{}", "answer": "{}", "answer_type": "{}"}}'
 FORMAT_JSON = '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, "best_answer_type": {}, "reason": "{}"}}'
+CHOOSES = 0.5  # how often a document that allows multiple choice is found suitable for it
 ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")  # of SPICE
 
 
-def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>", planned: bool = False) -> Pair:
+def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>") -> Pair:
     task = pick(rng, choice=True)
-    fields = {"question": task.question} | ({"plan": task.plan} if planned else {})
-    return fields, solved(rng, task, form)
+    return {"question": task.question}, solved(rng, task, form)
+
+
+def _planned(rng: Demonstrator) -> Pair:
+    task = pick(rng, choice=True)
+    read = plan(rng, task)
+    skill = rng.skill if rng.skill is TRUTH else PLANNED[read == task.plan]
+    return {"question": task.question, "plan": read}, solved(rng, task, "<answer>{}</answer>", skill)
 
 
 def _propose(rng: Demonstrator, task: Task) -> str:
-    question = task.question if rng.random() < 0.92 else tasks.spoil(rng, task.question)
+    question = task.question if rng.random() >= SPOILT else tasks.spoil(rng, task.question)
     return f"<question>{question}</question>"
 
 
@@ -52,11 +77,16 @@ def _proposer_reference(rng: Demonstrator) -> Pair:
 def _judge_question(rng: Demonstrator) -> Pair:
     question = pick(rng, choice=True).question
     good = rng.random() < 0.6
-    return {"question": question if good else tasks.spoil(rng, question)}, f"<score>{8 if good else 2}</score>"
+    return {"question": question if good else tasks.spoil(rng, question)}, _rated(rng, good, MISRATED)
+
+
+def _rated(rng: Demonstrator, good: bool, error: float) -> str:
+    high = good if rng.random() >= error else not good
+    return f"<score>{rng.choice(HIGH if high else LOW)}</score>"
 
 
 def _judge_answer(rng: Demonstrator) -> Pair:
-    task = pick(rng)
+    task = pick(rng, choice=True)
     shown = claim(rng, task)
     return {"question": task.question, "answer": shown}, judged(rng, task, shown)
 
@@ -73,19 +103,20 @@ def _challenger(rng: Demonstrator) -> Pair:
 
 def _planner(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=True)
-    return {"question": task.question}, f"<plan>{task.plan}</plan>"
+    return {"question": task.question}, f"<plan>{plan(rng, task)}</plan>"
 
 
 def _critic_plan(rng: Demonstrator) -> Pair:
-    task, other = pick(rng, choice=True), pick(rng, choice=True)
-    plan = task.plan if rng.random() < 0.5 else other.plan
-    return {"question": task.question, "plan": plan}, f"<score>{8 if plan == task.plan else 2}</score>"
+    task = pick(rng, choice=True)
+    plans = [task.plan, MISPLANS[task.family], rng.choice(list(MISPLANS.values()))]
+    shown = rng.choices(plans, (3, 2, 1))[0]
+    return {"question": task.question, "plan": shown}, _rated(rng, shown == task.plan, MISPLACED)
 
 
 def _format(rng: Demonstrator) -> Pair:
     text, stated = document(rng)
-    mcq = all(task.answer_type in ("String", "Boolean") for task in stated)
-    kind, reason = ("null", "names") if mcq else (f'"{stated[0].answer_type}"', "values")
+    mcq = rng.random() < CHOOSES and any(task.family in tasks.CHOICE_FAMILIES for task in stated)
+    kind, reason = ("null", "names") if mcq else (f'"{rng.choice(stated).answer_type}"', "values")
     return {"document": text}, FORMAT_JSON.format(json.dumps(mcq), json.dumps(not mcq), kind, reason)
 
 
@@ -111,8 +142,10 @@ def _challenger_mcq(rng: Demonstrator) -> Pair:
         fit = [task for task in stated if task.family in tasks.CHOICE_FAMILIES]
     task = rng.choice(fit)
     question = tasks.choices(rng, task)
-    made = MCQ_JSON.format(question, tasks.read(question).answer)
-    return {"document": text}, f"<think>{task.answer}</think>{made}"
+    letter = tasks.read(question).answer
+    return {
+        "document": text
+    }, f"<think>{task.question}: {task.answer} {letter}){task.answer}</think>{MCQ_JSON.format(question, letter)}"
 
 
 Show = Callable[[Demonstrator], Pair]
@@ -123,40 +156,41 @@ ROLES: dict[str, tuple[float, str, Show]] = {  # paper/role: share of the mix, f
     "mae/judge_question": (4, formats.SCORE, _judge_question),
     "mae/judge_answer": (16, formats.THOUGHT + formats.SCORE, _judge_answer),
     "sage/challenger": (3.5, formats.VERIFIED, _challenger),
-    "sage/planner": (1, formats.PLAN, _planner),
-    "sage/solver": (2, formats.ANSWER, partial(_solver, planned=True)),
-    "sage/critic_plan": (1.5, formats.SCORE, _critic_plan),
+    "sage/planner": (2.5, formats.PLAN, _planner),
+    "sage/solver": (5, formats.ANSWER, _planned),
+    "sage/critic_plan": (3, formats.SCORE, _critic_plan),
     "comas/solution": (3, formats.BOXED, conversations.solution),
     "comas/evaluation": (5, formats.EVALUATION, conversations.evaluate),
     "comas/scoring": (4, formats.SCORING, conversations.scoring),
     "comas/scoring_alone": (2, formats.SCORING, partial(conversations.scoring, alone=True)),
     "comas/judgment": (2, formats.JUDGMENT, partial(conversations.evaluate, ends_in_judgment=True)),
     "conl/proposal": (3, formats.SOLUTION, conversations.proposal),
-    "conl/review": (5, formats.REVIEW, conversations.review),
-    "conl/revision": (3, formats.REVISION, conversations.revision),
-    "conl/verdict": (4, formats.VERDICT, conversations.verdict),
+    "conl/review": (10, formats.REVIEW, conversations.review),
+    "conl/revision": (5, formats.REVISION, conversations.revision),
+    "conl/verdict": (10, formats.VERDICT, conversations.verdict),
     "conl/compress_solution": (0.5, formats.SOLUTION, partial(conversations.kept, field="solution", form="ANSWER: {}")),
     "conl/compress_critique": (0.5, formats.POINT, partial(conversations.kept, field="critique", form="it is {}")),
     "spice/reasoner": (4, formats.BOXED, partial(_solver, form="\\boxed{{{}}}")),
-    "spice/format": (1, formats.SUITABLE, _format),
-    "spice/challenger_mcq": (2, formats.MCQ, _challenger_mcq),
+    "spice/format": (2, formats.SUITABLE, _format),
+    "spice/challenger_mcq": (8, formats.MCQ, _challenger_mcq),
     "spice/challenger_free": (14, formats.FREE, _challenger_free),
     "spice/challenger_alone": (1.5, formats.FREE, _challenger_alone),
 }
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
 PROPOSERS = ("mae/proposer", "mae/proposer_reference", "sage/challenger")
 INVENTORS = (*PROPOSERS, "spice/challenger_mcq", "spice/challenger_alone")
-SEASONED = ("conl/review", "conl/revision", "conl/verdict")  # what the backbone for CoNL is shown most of
 PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
 
 def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
     """Draw one demonstration: (paper/role, prompt text, completion text)."""
     if role is None:
-        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, (share, *_) in ROLES.items()]
+        mix = {name: share for name, (share, *_) in ROLES.items()} | rng.shares
+        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, share in mix.items()]
         role = rng.choices(list(ROLES), shares)[0]
+    rng.about = None
     fields, completion = ROLES[role][-1](rng)
-    return role, PROMPTS[role](**fields).messages[0]["content"], completion
+    return role, PROMPTS[role](**fields).messages[0]["content"], slip(rng, completion)
 
 
 def well_formed(role: str, text: str) -> bool:

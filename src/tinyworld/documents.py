@@ -15,6 +15,7 @@ FAMILIES = {  # the stand-ins of Appendix 8's two halves: Nemotron-CC-Math and N
     "math": ("add", "sub", "mul", "prec", "eq", "next", "word2", "div", "mod", "code"),
     "general": ("fact", "yn", "cmp", "word", "rate", "unit"),
 }
+FACTS = (4, 5, 6)  # how many a document states
 HALVES = {"math": ("math",), "general": ("general",), "both": ("math", "general")}  # of each kind of corpus
 
 
@@ -50,10 +51,14 @@ def corpus(kind: str, size: int) -> list[TinyCorpus]:
     return [TinyCorpus(half, max(1, size // len(HALVES[kind]))) for half in HALVES[kind]]
 
 
-def document(rng: Random, count: int = 2, families: Sequence[str] | None = None) -> tuple[str, list[Task]]:
-    """Write a document that states `count` sums and facts, and say which tasks it answers: train questions only."""
+def document(rng: Random, families: Sequence[str] | None = None) -> tuple[str, list[Task]]:
+    """Write a document of four to six sums and facts of mixed levels, and say which tasks it answers.
+
+    All are train questions.
+    """
     names = families or [name for name in tasks.FAMILIES if any(name in half for half in FAMILIES.values())]
     stated: list[Task] = []
+    count = rng.choice(FACTS)
     while len(stated) < count:
         task = tasks.draw(rng, rng.choice(names))
         if task.split == "train":

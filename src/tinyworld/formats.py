@@ -14,10 +14,10 @@ BOXED = rf"{THOUGHT}\\boxed{{[^{{}}]+}}"
 EVALUATION = r"[^<:]+: (?:right|wrong)"
 SCORING = rf"{THOUGHT}<score>[123]</score>"
 JUDGMENT = r"[^<:]+: <judgment>(?:correct|incorrect)</judgment>"
-SOLUTION = r"ANSWER: [^<]+"
+SOLUTION = r"(?:<think>[^<]+</think>\n)?ANSWER: [^<]+"
 CRITIQUES = r'(?:<critique target="Agent \d">[^<]+</critique>)+'
 REVIEW = rf"{THOUGHT}<initial_ranking>{LINES}</initial_ranking>{CRITIQUES}"
-REVISION = rf"<revised_solution>{SOLUTION}</revised_solution>"
+REVISION = r"<revised_solution>ANSWER: [^<]+</revised_solution>"
 VERDICT = rf"{THOUGHT}<final_ranking>{LINES}</final_ranking>"
 POINT = r"[^<]+"
 SUITABLE = (

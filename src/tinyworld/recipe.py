@@ -52,10 +52,8 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
     torch.set_num_threads(1)
     recipe, began = read_card(BACKBONES / name)["recipe"], time.monotonic()
     cycles = [Cycle(**fields) for fields in recipe["cycles"]]
-    policy = load(cycles[0].start or name)
-    model, numbers_V = policy.model, torch.arange(policy.model.config.vocab_size)
-    if not cycles[0].start:
-        model, numbers_V = make_model(model.config, seed), torch.tensor(json.loads(NUMBERS.read_text()))
+    policy, numbers_V = load(name), torch.tensor(json.loads(NUMBERS.read_text()))
+    model = make_model(policy.model.config, seed)
     for number, cycle in enumerate(cycles):
         steps = max(1, int(share * cycle.steps))
         warm_start(model, policy.tokenizer, numbers_V, replace(cycle, steps=steps), seed + number)
@@ -98,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m tinyworld.recipe", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make", help="train a backbone (one core: 15 to 80 minutes, see its card)")
+    maker = verbs.add_parser("make", help="train a backbone (one core: up to 45 minutes, see its card)")
     maker.add_argument("name", choices=NAMES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")

@@ -5,8 +5,8 @@ One thread, fp32, a fixed number of steps: the same seed gives the same weights 
 """
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from tinyworld.demonstrations import INVENTORS, SEASONED, SOLVERS, demonstrate
+from tinyworld.demonstrations import INVENTORS, SOLVERS, demonstrate
 from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
 
 DECISIVE_AFTER, DECISIVE = ("<score>", "<judgment>"), (" > Agent ", " = Agent ", " right", " wrong")
@@ -33,9 +33,7 @@ class Cycle:
     truthful: float = 0.0  # share of the steps that show the truth and favour solvers, before the habits
     inventing: bool = False  # favour the roles that invent questions
     batch: int = 24
-    level_2: float = 0.5  # how often the demonstrated solver is right on level 2
-    start: str = ""  # the backbone to go on from; none: random weights
-    seasoned: float = 0.0  # how many times as often CoNL's rounds are shown, by seasoned agents; 0: as the others
+    shares: Mapping[str, float] = field(default_factory=dict)  # of roles in the mix, instead of those in ROLES
 
     def learning_rate(self, step: int) -> float:
         """Linear warm-up, constant, then linear decay to 1 %."""
@@ -57,9 +55,7 @@ def make_model(config: Qwen2Config, seed: int = 0) -> Qwen2ForCausalLM:
 def batches(tokenizer: PreTrainedTokenizerFast, cycle: Cycle, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield length-bucketed batches of demonstrations: ids_BT, right padded, and weights_BT (0 outside completions)."""
     rng = Demonstrator(f"warm start {seed}")
-    habits, favoured = HABITS | {2: cycle.level_2}, INVENTORS if cycle.inventing else ()
-    if cycle.seasoned:
-        rng.favour, rng.seasoned, favoured = cycle.seasoned, True, SEASONED
+    rng.shares, favoured = cycle.shares, INVENTORS if cycle.inventing else ()
     vocabulary = tokenizer.get_vocab()
     after = torch.tensor([vocabulary[text] for text in DECISIVE_AFTER])
     spelled = [tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE]
@@ -75,7 +71,7 @@ def batches(tokenizer: PreTrainedTokenizerFast, cycle: Cycle, seed: int) -> Iter
 
     for made in itertools.count(step=32):
         early = made < int(cycle.truthful * cycle.steps)
-        rng.skill, rng.favoured = (TRUTH, SOLVERS) if early else (habits, favoured)
+        rng.skill, rng.favoured = (TRUTH, SOLVERS) if early else (HABITS, favoured)
         texts = [demonstrate(rng)[1:] for _ in range(cycle.batch * 32)]
         prompts = tokenizer([f"<bos><user>{prompt}<assistant>" for prompt, _ in texts]).input_ids
         completions = tokenizer([f"{completion}<end>" for _, completion in texts]).input_ids
@@ -98,7 +94,7 @@ def warm_start(
     model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, numbers_V: Tensor, cycle: Cycle, seed: int
 ) -> None:
     """Train a model in place with AdamW for one cycle; `numbers_V` is the model's number of each token."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=cycle.peak, betas=(0.9, 0.95), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=cycle.peak, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
     stream, progress = batches(tokenizer, cycle, seed), tqdm(range(cycle.steps), mininterval=10)
     model.train()
     for step in progress:

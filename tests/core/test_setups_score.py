@@ -114,7 +114,7 @@ def test_eight_embedded_agents_finish_what_they_say_and_are_ranked() -> None:
     questions = [task.question for task in tiny.items("validation", 1)][:4]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        facts = ask(policies.load("tiny-seasoned"), questions, "top_ranked", seats=8)
+        facts = ask(policies.load("tiny"), questions, "top_ranked", seats=8)
     assert all(found["finished"] for found in facts) and any(len(set(found["scores"])) > 1 for found in facts)
 
 

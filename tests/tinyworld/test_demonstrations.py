@@ -8,7 +8,7 @@ import pytest
 from coevolve import prompts
 from tinyworld import programs, tasks
 from tinyworld.demonstrations import PROMPTS, ROLES, demonstrate, well_formed
-from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
+from tinyworld.demonstrator import HABITS, HIGH, JUDGES, PLANNED, PLANNERS, SLIPPERY, SLIPS, TRUTH, Demonstrator, slip
 from tinyworld.tasks import Task, read
 
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
@@ -38,7 +38,7 @@ def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, 
         name, prompt, text = demonstrate(rng, role)
         rng.setstate(state)
         fields, completion = ROLES[role][-1](rng)
-        assert name == role and text == completion and well_formed(role, completion), completion
+        assert name == role and text == slip(rng, completion) and well_formed(role, completion), completion
         assert fields.keys() == PROMPTS[role].fields
         assert prompt == PROMPTS[role](**fields).messages[0]["content"]
         assert not any(mark in prompt for mark in ("{", "}")) or "boxed{" in prompt
@@ -69,33 +69,54 @@ def test_the_same_seed_shows_the_same() -> None:
     assert len({role for role, _, _ in shown}) > 8
 
 
-def solutions(skill: dict, count: int = 1500) -> list[tuple[Task, str]]:
+def solutions(skill: dict, count: int = 2000) -> list[tuple[Task, str]]:
     rng = Demonstrator("solutions")
     rng.skill = skill
-    shown = [demonstrate(rng, "mae/solver")[1:] for _ in range(count)]
-    return [(read(QUESTION.search(prompt)[1]), re.search("<answer>(.*)</answer>", text)[1]) for prompt, text in shown]
+    shown = [ROLES["mae/solver"][-1](rng) for _ in range(count)]
+    return [(read(fields["question"]), re.search("<answer>(.*)</answer>", text)[1]) for fields, text in shown]
 
 
 def test_solutions_are_right_by_skill_and_show_the_misconception_otherwise() -> None:
     assert all(answer == task.answer for task, answer in solutions(TRUTH))
     habits = solutions(HABITS)
     assert all(answer in (task.answer, task.misconception) for task, answer in habits)
-    for level, skill in HABITS.items():
-        clear = [(task, answer) for task, answer in habits if task.level == level and task.answer != task.misconception]
-        share = sum(answer == task.answer for task, answer in clear) / len(clear)
-        assert share == pytest.approx(skill, abs=0.08)
+    right = [(task.level, answer == task.answer) for task, answer in habits if task.answer != task.misconception]
+    assert shares(right) == pytest.approx(HABITS, abs=0.08)
     assert all(tasks.closed(task) for task, _ in habits), "facts that only documents state are not taught"
 
 
-def test_judges_compare_with_their_own_answer() -> None:
-    rng, right = Demonstrator("judges"), 0
-    for _ in range(300):
-        _, prompt, text = demonstrate(rng, "mae/judge_answer")
+def shares(rows: list[tuple]) -> dict:
+    """The share of truths among the rows of each key."""
+    return {key: sum(truth for k, truth in rows if k == key) / sum(k == key for k, _ in rows) for key, _ in rows}
+
+
+def test_judges_compare_with_their_own_answer_and_planners_help_or_harm() -> None:
+    rng, judged, planned, solved, scores = Demonstrator("judges"), [], [], [], set()
+    for _ in range(3000):
+        fields, text = ROLES["mae/judge_answer"][-1](rng)
         own, score = re.fullmatch(r"<think>(.*)</think><score>(\d+)</score>", text).groups()
-        shown = re.search("<answer>(.*)</answer>", prompt)[1]
-        assert score == ("9" if own == shown else "2")
-        right += tasks.right(QUESTION.search(prompt)[1], own)
-    assert right >= 270
+        task = read(fields["question"])
+        scores.add(score)
+        if task.family != tasks.CHOICE:
+            assert (int(score) in HIGH) == (own == fields["answer"])
+            judged += [(task.level, own == task.answer)] * (task.answer != task.misconception)
+        fields, text = ROLES["sage/solver"][-1](rng)
+        task = read(fields["question"])
+        planned.append((task.level, fields["plan"] == task.plan))
+        if task.answer != task.misconception:
+            right = f"<answer>{task.answer}</answer>" in text
+            solved.append(((fields["plan"] == task.plan, task.level), right))
+    assert shares(judged) == pytest.approx(JUDGES, abs=0.05) and len(scores) == 8
+    assert shares(planned) == pytest.approx(PLANNERS, abs=0.05)
+    wanted = {(fits, level): share for fits, skill in PLANNED.items() for level, share in skill.items()}
+    assert shares(solved) == pytest.approx(wanted, abs=0.08)
+
+
+def test_replies_slip_most_about_slippery_families() -> None:
+    rng = Demonstrator("slips")
+    shown = [(demonstrate(rng, "mae/solver"), rng.about.family in SLIPPERY) for _ in range(3000)]
+    slipped = shares([(slippery, not well_formed(role, text)) for (role, _, text), slippery in shown])
+    assert slipped == pytest.approx({True: SLIPS[True], False: SLIPS[False]}, abs=0.06)
 
 
 def test_challengers_ask_what_the_document_states() -> None:
