@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from statistics import fmean
 
-from coevolve.credit import gae, mean_reward, segment_centred
+from coevolve.credit import gae, mean_reward, role_conditioned, segment_centred
 from coevolve.types import Sample
 
 Advantages = Sequence[Sequence[float | None]]
@@ -73,7 +73,8 @@ ESTIMATORS: dict[str, Callable[..., Advantages]] = {
     "reinforce_pp": reinforce_pp,
     "reinforce_pp_by_role": reinforce_pp_by_role,
     "segment_centred": segment_centred,
-    "gae": gae,  # takes an estimate of the expected reward per token as well
+    "gae": gae,  # this and the next take an estimate of the expected reward per token as well
+    "rae": role_conditioned,
 }
 
 

@@ -100,3 +100,12 @@ def gae(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[li
                 row[i], reward, following = tail, 0.0, estimates[i]
         advantages.append(row)
     return advantages
+
+
+def role_conditioned(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[list[float | None]]:
+    """Give every token its segment's reward minus the moving mean of what the role earned before (RAE, SPIRAL).
+
+    `values` holds that mean per token of each sample. No standard deviation; masked tokens get None.
+    """
+    pairs = [zip(token_rewards(sample), means, strict=True) for sample, means in zip(samples, values, strict=True)]
+    return [[None if reward is None else reward - mean for reward, mean in row] for row in pairs]

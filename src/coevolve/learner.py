@@ -20,7 +20,7 @@ from coevolve.losses import PolicyLoss, Tokens, policy_loss
 from coevolve.losses.reference import raised
 from coevolve.policies.causal import Policy
 from coevolve.policies.packing import divide_by_temperature
-from coevolve.policies.value import ValueHead
+from coevolve.policies.value import Baseline
 from coevolve.ranks import Ranks
 from coevolve.types import Reply, Sample
 
@@ -37,7 +37,7 @@ def learn(
     estimator: str,
     reference: Policy | None = None,
     kl_coef: float = 0.0,
-    value: ValueHead | None = None,
+    baseline: Baseline | None = None,
 ) -> dict[str, float]:
     """Take one step, or one of each of `minibatches` shares, on `samples` (all of this policy); return the metrics.
 
@@ -45,8 +45,8 @@ def learn(
     leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
     learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
-    token's log-ratio of the sampler to it; `value` is the head of a learned baseline. Of several processes each takes
-    its share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
+    token's log-ratio of the sampler to it; `baseline` says what reward to expect. Of several processes each takes its
+    share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
     Raises ValueError for an estimator that there is not, or a reply without a log-probability for every token.
     """
     among("advantage", estimator, ESTIMATORS)
@@ -56,8 +56,8 @@ def learn(
     if reference is not None:
         ratios = _log_ratios(samples, reference, settings.micro_tokens)
         known, facts = (ratios, kl_coef), {"kl": _mean(ratios, 0.0)}
-    elif value is not None:
-        known = (value.observe(samples, settings.micro_tokens),)
+    elif baseline is not None:
+        known = (baseline.observe(samples, settings.micro_tokens),)
     advantages = ESTIMATORS[estimator](samples, *known)
     # An entropy bonus moves every token that is not masked, otherwise only an advantage does.
     moved = [any(a is not None for a in row) if settings.entropy_coef else any(row) for row in advantages]

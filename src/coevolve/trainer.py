@@ -43,8 +43,7 @@ class Trainer:
         self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
         if method.kl_coef:
             self.team.keep_references()
-        if method.estimator == "gae":
-            self.team.add_value_heads()
+        self.team.add_baselines(method.estimator)
         self.team.optimize(run.learning_rate, run.weight_decay)
         self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
 
@@ -79,7 +78,7 @@ class Trainer:
                 estimator=self.method.estimator,
                 reference=self.team.references.get(name),
                 kl_coef=self.method.kl_coef,
-                value=self.team.values.get(name),
+                baseline=self.team.baselines.get(name),
             )
         if not self.team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")

@@ -84,9 +84,11 @@ class Keep(torch.optim.SGD):
         self.seen = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
 
 
-def learn(policy, optimizer, samples, estimator="task_relative", reference=None, kl_coef=0.0, value=None, **settings):
+def learn(
+    policy, optimizer, samples, estimator="task_relative", reference=None, kl_coef=0.0, baseline=None, **settings
+):
     """Take a step of the learner, without an entropy bonus unless it is asked for."""
-    known = {"estimator": estimator, "reference": reference, "kl_coef": kl_coef, "value": value}
+    known = {"estimator": estimator, "reference": reference, "kl_coef": kl_coef, "baseline": baseline}
     return learner.learn(policy, optimizer, samples, Learning(**{"entropy_coef": 0.0, **settings}), **known)
 
 

@@ -44,7 +44,10 @@ def test_group_mean_subtracts_the_siblings_of_the_same_role():
     assert [value for values in group_mean(samples) for value in values] == pytest.approx(flat)
 
 
-@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"segment_centred", "gae"}))  # which take rewards by segment
+BY_SEGMENT = {"segment_centred", "gae", "rae"}  # these take rewards by segment
+
+
+@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - BY_SEGMENT))
 @pytest.mark.parametrize("reward", [{"critique": 1.0}, math.nan, math.inf, None])
 def test_a_reward_that_is_no_number_is_named(name, reward):
     with pytest.raises(ValueError, match="one finite number per reply, 'critic' earned"):

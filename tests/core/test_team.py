@@ -19,14 +19,14 @@ LORA = (4, 8, 0.0)
 def made(names="pq", lora=(), **models):
     torch.manual_seed(0)
     team = Team({name: models.get(name, "tiny-small") for name in names}, tuple(names), lora)
-    team.optimize(1e-3, 0.0)
+    team.optimize(1e-3, 0.0), team.add_baselines("rae")
     return team
 
 
 def teach(team, name):
     replies = team.generate([ask(name, key, max_tokens=8) for key in range(6)])
     samples = [reply.earns(float(i % 2)) for i, reply in enumerate(replies)]
-    return learn(team.learners[name], team.optimizers[name], samples, estimator="task_relative")
+    return learn(team.learners[name], team.optimizers[name], samples, "rae", baseline=team.baselines[name])
 
 
 @pytest.mark.parametrize("lora", [(), LORA])

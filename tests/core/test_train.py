@@ -59,7 +59,8 @@ def test_the_same_run_twice_writes_the_same_bytes_and_another_seed_differs(strai
     assert (other / "metrics.jsonl").read_bytes() != (straight / "metrics.jsonl").read_bytes()
 
 
-RESUMED = [("mae", {}), ("conl", {"estimator": "gae"}), ("comas", {"lora": []}), ("comas", {"lora": [4, 8, 0.1]})]
+RESUMED = [("mae", {"estimator": "rae"}), ("conl", {"estimator": "gae"})]
+RESUMED += [("comas", {"lora": lora}) for lora in ([], [4, 8, 0.1])]
 
 
 @pytest.mark.parametrize(("method", "fields"), RESUMED)

@@ -1,9 +1,11 @@
-"""The value head: what it learns, that it changes no policy, and the literal GAE step with it."""
+"""Learned baselines: what the value head and the means of roles learn, and the literal GAE step."""
 
+import pytest
 import torch
 from tensors import draw, learn, policy_of
 
-from coevolve.policies.value import ValueHead
+from coevolve.credit import role_conditioned
+from coevolve.policies.value import RoleMeans, ValueHead
 from coevolve.types import Reply, Sample, Turn
 
 
@@ -65,5 +67,20 @@ def test_gae_raises_what_is_paid_above_expectation() -> None:
 
     before = odd()
     for _ in range(5):
-        metrics = learn(policy, optimizer, samples, value=head, **settings)
+        metrics = learn(policy, optimizer, samples, baseline=head, **settings)
     assert metrics["skipped_update"] == 0 and odd() > before + 0.005
+
+
+def test_a_role_is_measured_by_what_it_earned_before() -> None:
+    """By hand: a mean of 0, after a reward of 1 of 0.05, after one of 0 of 0.0475; segments have means of their own."""
+    solver, judge, review = (Reply(Turn(role, ()), "ab", (0,), (1, 2), (0.0, 0.0), (1, 2)) for role in "sjr")
+    spans = {"s": ((0, 1),), "t": ((1, 2),)}
+    paid = [review.earns({"s": 2.0, "t": None}, None, spans), review.earns({"s": 0.0, "t": 1.0}, None, spans)]
+    batch = [solver.earns(1.0), judge.earns(-4.0), solver.earns(0.0), solver.earns(1.0), *paid]
+    means = RoleMeans()
+    advantages = role_conditioned(batch, means.observe(batch, 64))
+    assert advantages[:4] == [pytest.approx([one] * 2) for one in (1.0, -4.0, -0.05, 0.9525)]
+    assert advantages[4:] == [[2.0, None], pytest.approx([-0.1, 1.0])]
+    again = RoleMeans()
+    again.load_state_dict(means.state_dict())
+    assert again.observe(batch[:2], 64) == [pytest.approx([0.095125] * 2), pytest.approx([-0.2] * 2)], "kept"

@@ -16,7 +16,7 @@ from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
 from coevolve.policies.adapters import attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
-from coevolve.policies.value import ValueHead
+from coevolve.policies.value import Baseline, RoleMeans, ValueHead
 from coevolve.types import Reply, Turn
 
 LARGE = 2 * 10**8  # parameters from which on layers are computed twice rather than remembered
@@ -59,7 +59,7 @@ class Team:
                 policy.checkpoint_activations()
         self.optimizers: dict[str, AdamW] = {}
         self.references: dict[str, Policy] = {}
-        self.values: dict[str, ValueHead] = {}
+        self.baselines: dict[str, Baseline] = {}
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
         """Give every trained policy a fresh AdamW."""
@@ -70,9 +70,12 @@ class Team:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
         self.references = {name: policy.reference() for name, policy in self.learners.items()}
 
-    def add_value_heads(self) -> None:
-        """Give every trained policy a value head, which learns what its states are worth."""
-        self.values = {name: ValueHead(policy) for name, policy in self.learners.items()}
+    def add_baselines(self, estimator: str) -> None:
+        """Give every trained policy what learns the reward to expect, if the estimator takes that."""
+        if estimator == "gae":
+            self.baselines = {name: ValueHead(policy) for name, policy in self.learners.items()}
+        if estimator == "rae":
+            self.baselines = {name: RoleMeans() for name in self.learners}
 
     @property
     def first(self) -> Policy:
@@ -100,19 +103,19 @@ class Team:
             self.learners[name].restore(place)
 
     def save_optimizers(self, folder: Path) -> None:
-        """Write one file per optimiser, and one per value head."""
+        """Write one file per optimiser, and one per learned baseline."""
         folder.mkdir(parents=True, exist_ok=True)
         for file, part in self._states().items():
             torch.save(part.state_dict(), folder / file)
 
     def restore_optimizers(self, folder: Path) -> None:
-        """Restore the optimisers and value heads bit for bit."""
+        """Restore the optimisers and baselines bit for bit."""
         for file, part in self._states().items():
             part.load_state_dict(torch.load(folder / file, map_location="cpu", weights_only=True))
 
-    def _states(self) -> dict[str, AdamW | ValueHead]:
-        heads = {f"{name}.value.pt": value for name, value in self.values.items()}
-        return {**{f"{name}.pt": optimizer for name, optimizer in self.optimizers.items()}, **heads}
+    def _states(self) -> dict[str, AdamW | Baseline]:
+        baselines = {f"{name}.value.pt": baseline for name, baseline in self.baselines.items()}
+        return {**{f"{name}.pt": optimizer for name, optimizer in self.optimizers.items()}, **baselines}
 
     def places(self, folder: Path) -> dict[str, Path]:
         """The folder of each trained policy below `folder`."""

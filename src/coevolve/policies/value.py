@@ -1,24 +1,28 @@
-"""A value head: what reward a policy's state promises, for advantages with a learned baseline (CoNL, Appendix G).
+"""Baselines that learn over a run what reward to expect: of a policy's state, or of a role (estimators gae and rae).
 
-Linear in the last hidden state, which it never changes; fitted by least squares over recent steps, so it has no
-learning rate. Knows tokens and segment rewards.
+Neither changes the policy or has a learning rate. Their state is part of a checkpoint. Knows tokens and segment
+rewards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from coevolve.credit import token_rewards
+from coevolve.credit import owners, segments, token_rewards
 from coevolve.policies.causal import Policy
 from coevolve.types import Sample
 
 MEMORY = 0.9  # what is left of a step's weight one step later
 RIDGE = 1.0  # in units of one token
+DECAY = 0.95  # what is left of a role's mean after one more reward (SPIRAL's value)
 
 
 class ValueHead(nn.Module):
-    """V(state) = weight . [hidden, 1]; zero until something has been observed."""
+    """V(state) = weight . [hidden, 1], fitted by least squares to recent steps (CoNL, Appendix G).
+
+    Zero until something has been observed.
+    """
 
     def __init__(self, policy: Policy):
         """Make a head for the policy's width."""
@@ -52,3 +56,39 @@ class ValueHead(nn.Module):
         ridge_HH = RIDGE * torch.eye(len(self.weight_H)).to(self.moment_HH)
         self.weight_H = torch.linalg.solve(self.moment_HH + ridge_HH, self.target_H)
         return [found[i] for i in range(len(samples))]
+
+
+class RoleMeans:
+    """V = the moving mean of what a role has earned so far, a mean for each segment where segments are paid.
+
+    Role-conditioned advantage estimation (RAE), as SPIRAL has it for self-play: mean <- 0.95 mean + 0.05 reward, reply
+    by reply in the order of episodes, zero before the first one.
+    """
+
+    def __init__(self) -> None:
+        self.means: dict[str, float] = {}
+
+    def observe(self, samples: Sequence[Sample], micro_tokens: int) -> list[list[float]]:
+        """Return V of every token of every sample, from earlier rewards alone; then add its own to the mean.
+
+        Masked segments teach nothing. `micro_tokens` is not needed: no model is asked.
+        """
+        values = []
+        for sample in samples:
+            expected = {name: self.means.get(f"{sample.role}/{name}", 0.0) for name in segments(sample)}
+            values.append([0.0 if name is None else expected[name] for name in owners(sample)])
+            for name, reward in segments(sample).items():
+                if reward is not None:
+                    self.means[f"{sample.role}/{name}"] = DECAY * expected[name] + (1 - DECAY) * reward
+        return values
+
+    def state_dict(self) -> dict[str, float]:
+        """The means, for a checkpoint."""
+        return self.means
+
+    def load_state_dict(self, means: Mapping[str, float]) -> None:
+        """Take over what `state_dict` gave."""
+        self.means = dict(means)
+
+
+Baseline = ValueHead | RoleMeans
