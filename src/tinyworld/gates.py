@@ -168,7 +168,7 @@ def challenging(generate: Generate, count: int, seed: int = 0) -> dict[str, floa
         except (ValueError, KeyError, TypeError):
             continue
     return {
-        "multiple_choice": sum(form[0] == MCQ for form in readable) / max(1, len(readable)),
+        "multiple_choice": sum(form == MCQ for form in readable) / max(1, len(readable)),
         "multiple_choice_gold": sum(tasks.right(task.text, task.gold) for task in offered) / max(1, len(offered)),
         "gold_with_document": gold / count,
         "grounded": grounded / count,
