@@ -316,5 +316,3 @@ def test_the_package_offers_names_without_loading_a_model_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
     assert {path.name for path in tinyworld.BACKBONES.iterdir() if path.is_dir()} == set(tinyworld.NAMES)
     assert tinyworld.backbone("tiny") == tinyworld.BACKBONES / "tiny" and tinyworld.backbone("../tiny") is None
-    with pytest.raises(AttributeError, match="no attribute 'TinyWorlds'"):
-        tinyworld.TinyWorlds  # noqa: B018
