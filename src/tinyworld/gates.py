@@ -4,8 +4,10 @@ Every role of every paper is played on demonstrations it has not seen; the oracl
 """
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas
@@ -27,22 +29,7 @@ Generate = Callable[[list[Turn]], list[Reply]]
 Fields = Mapping[str, Any]  # of a prompt
 FORMAT_GATE = (0.88, 0.95)
 ALWAYS_FORMED = ("conl/compress_critique",)  # any text is one
-GATES = {  # figure: (lowest, highest)
-    "solve_greedy": (0.42, 0.60),
-    "proposals_valid": (0.60, 0.75),
-    "proposals_scarcest_level": (0.20, 1.0),
-    "judge_answer_sampled": (0.78, 0.88),
-    "judge_scores": (6, 10),
-    "judge_question": (0.75, 0.95),
-    "plans_right": (0.60, 0.75),
-    "right_plan_gain": (0.10, 1.0),
-    "wrong_plan_gain": (-1.0, -0.10),
-    "ranking": (0.65, 0.80),
-    "multiple_choice": (0.35, 0.60),
-    "multiple_choice_gold": (0.85, 1.0),
-    "gold_with_document": (0.60, 1.0),
-    "discussed_choice": (0.40, 1.0),
-}
+GATES = tomllib.loads(Path(__file__).with_name("gates.toml").read_text(encoding="utf-8"))  # figure: [lowest, highest]
 
 
 def ask(generate: Generate, role: str, fields: Sequence[Fields], seed: int, temperature: float = 1.0) -> list[Reply]:
