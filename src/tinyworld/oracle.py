@@ -46,13 +46,7 @@ class TinyWorld:
 
     def zero(self) -> list[str]:
         """Sixteen easy questions of in-distribution families, ours: the paper does not print its own."""
-        rng, questions = Random("zero questions"), []
-        names = tasks.IN_DISTRIBUTION
-        while len(questions) < 16:
-            task = tasks.draw(rng, names[len(questions) % len(names)], 1)
-            if task.split == "train" and task.question not in questions:
-                questions.append(task.question)
-        return questions
+        return list(SOURCES["zero"])
 
     def training(self) -> list[tuple[str, str]]:
         """2,000 rows in the proportions of CoMAS's training set, all of the train split."""

@@ -303,6 +303,7 @@ def test_seed_questions() -> None:
     assert {task.family for _, task in rows} == seeded == set(tasks.IN_DISTRIBUTION)
     assert WORLD.seeds() == list(dict.fromkeys(task.question for _, task in rows))
     assert len(zero) == len(set(zero)) == 16 and all(WORLD.level(question) == 1 for question in zero)
+    assert {read(question).family for question in zero} == set(tasks.IN_DISTRIBUTION)
     assert not any(WORLD.held_out(question) for question in [*WORLD.seeds(), *zero])
 
 
