@@ -69,6 +69,7 @@ VERIFIERS = {  # question and kind: whether each verifier is sound
         "assert f(3)==6\nassert f(9)==18": True,
         "assert f(3)==6\nassert f(9)==19": False,
         **{"assert f(3)==6": True, "assert f(3)==7": False, 'assert g("381")=="138"': False, "": False},
+        f"assert f({'9' * 5000})==1": False,
     },
     (SORTED, "code"): {'assert g("381")=="138"': True, 'assert g("381")=="831"': False, "assert True": False},
     ("how many", "math"): {"3": None},
