@@ -4,7 +4,7 @@ Oracle verdicts go into facts, not into rewards (AZR's verifier excepted); answe
 """
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,15 +16,15 @@ from tinyworld.tasks import NAMES, Task
 SOURCES = tomllib.loads(Path(__file__).with_name("oracle.toml").read_text(encoding="utf-8"))  # of each paper
 
 
-def _drawn(seed: str, paper: str, fits: Callable[[Task], bool]) -> list[tuple[str, Task]]:
-    """(source, task) rows of the train split that fit: of each of a paper's sources as many as SOURCES says."""
+def _drawn(seed: str, paper: str) -> list[tuple[str, Task]]:
+    """(source, task) rows of the train split, none of an open fact: as many of each source as SOURCES says."""
     rng = Random(seed)
     rows: list[tuple[str, Task]] = []
     for source, (count, families, *rest) in SOURCES[paper].items():
         levels, wanted = rest[0] if rest else tasks.LEVELS, len(rows) + count
         while len(rows) < wanted:
             task = tasks.draw(rng, rng.choice(families), rng.choice(levels))
-            if task.level in levels and fits(task) and task.split == "train":
+            if task.level in levels and tasks.closed(task) and task.split == "train":
                 rows.append((source, task))
     return rows
 
@@ -38,7 +38,7 @@ class TinyWorld:
 
     def seed_rows(self) -> list[tuple[str, Task]]:
         """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
-        return _drawn("seed questions", "mae", tasks.closed)
+        return _drawn("seed questions", "mae")
 
     def seeds(self) -> list[str]:
         """The questions of `seed_rows`, repeats left out: no answer ever leaves this method."""
@@ -50,11 +50,11 @@ class TinyWorld:
 
     def training(self) -> list[tuple[str, str]]:
         """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
-        return [(domain, task.question) for domain, task in _drawn("training questions", "comas", tasks.closed)]
+        return [(domain, task.question) for domain, task in _drawn("training questions", "comas")]
 
     def task_rows(self) -> list[tuple[str, Task]]:
         """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
-        return _drawn("seed tasks", "sage", lambda task: True)
+        return _drawn("seed tasks", "sage")
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """The tasks of `task_rows` with their verifiers, repeats left out."""
