@@ -87,9 +87,9 @@ def run_stdio(program: str, stdin: str, expected: str, **limits: float) -> CodeR
     pool = level.programs()
     with memory_file(stdin.encode()) as given, memory_file() as printed:
         ran = pool.run(Limits(**limits), [["stdio", program]], files=(given, printed))
-        size = os.fstat(printed).st_size
+        size = os.fstat(printed.fileno()).st_size
         room = (64 << 10) + 2 * len(expected.encode())
-        text = os.pread(printed, room, 0).decode(errors="replace")
+        text = os.pread(printed.fileno(), room, 0).decode(errors="replace")
     verdict, detail = _ending(ran)
     if verdict != "unscored" and size > room:
         verdict, detail = "output", f"{size} bytes on standard output"

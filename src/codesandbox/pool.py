@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 
 from codesandbox.guarded import folders, wire
@@ -54,15 +55,11 @@ class Ran:
         return self.why in ("lost", "starved", "orphan", "unguarded")
 
 
-@contextlib.contextmanager
-def memory_file(data: bytes = b"") -> Iterator[int]:
+def memory_file(data: bytes = b"") -> FileIO:
     """A file in memory that holds the data, open at its start."""
-    fd = os.memfd_create("codesandbox")
-    try:
-        os.pwrite(fd, data, 0)
-        yield fd
-    finally:
-        os.close(fd)
+    file = open(os.memfd_create("codesandbox"), "w+b", buffering=0)
+    os.pwrite(file.fileno(), data, 0)
+    return file
 
 
 def _namespaces() -> list[str]:
@@ -172,7 +169,7 @@ class Pool:
             if server.process.returncode is None:
                 self.idle.append(server)
 
-    def run(self, limits: Limits, *jobs: list[list], files: tuple[int, ...] = ()) -> Ran:
+    def run(self, limits: Limits, *jobs: list[list], files: tuple[FileIO, ...] = ()) -> Ran:
         """Run one job to its end, in one process or in two that are linked: lists of frames, see `child.play`.
 
         `files` become the standard input and output of a script.
@@ -181,11 +178,11 @@ class Pool:
             given = [stack.enter_context(memory_file(b"".join(wire.line(*frame) for frame in job))) for job in jobs]
             results = [stack.enter_context(memory_file()) for _ in jobs]
             with self._server() as server:
-                report = server.run(limits, len(jobs), [*given, *results, *files])
-            sizes = [os.fstat(fd).st_size for fd in results]
+                report = server.run(limits, len(jobs), [file.fileno() for file in (*given, *results, *files)])
+            sizes = [os.fstat(file.fileno()).st_size for file in results]
             if max(sizes) > wire.LIMIT and not report["why"]:
                 report |= {"why": "output", "child": sizes.index(max(sizes))}
-            return Ran(**report, frames=[wire.frames(os.pread(fd, wire.LIMIT, 0)) for fd in results])
+            return Ran(**report, frames=[wire.frames(os.pread(file.fileno(), wire.LIMIT, 0)) for file in results])
 
     def close(self) -> None:
         """Stop the idle servers."""

@@ -5,7 +5,7 @@ The package makes questions and golds and nothing else: its scorers, some of whi
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,25 +24,19 @@ ADMITTED: dict[str, dict[str, Any]] = _TABLES["admitted"]  # {family: settings}
 REFUSED = {family: reason for reason, families in _TABLES["refused"].items() for family in families}
 
 
-@dataclass
 class GymWorld(ItemWorld):
-    """Families with their settings. A question is in the same split whatever the seed, the settings and the company."""
+    """Families with their settings. A question is in the same split whatever the seed, the settings and the company.
 
-    written: str  # as the configuration names this world
-    families: Mapping[str, Mapping[str, Any]]
+    `name` is how a configuration names this world. Every family is trained on and tested.
+    """
 
+    name = ""
     paper: ClassVar[str] = "gym"
     grading: ClassVar[str] = "exact"  # equal formulas would let a question like 3 + 4 be its own answer
 
-    @property
-    def name(self) -> str:
-        """How a configuration names this world."""
-        return self.written
-
-    @property
-    def lists(self) -> Paper:
-        """Every family is trained on and tested."""
-        return Paper(tests=dict.fromkeys(self.families, 0), seeds=dict.fromkeys(self.families, 0))
+    def __init__(self, name: str, families: Mapping[str, Mapping[str, Any]]):
+        self.name, self.families = name, families
+        self.lists = Paper(tests=dict.fromkeys(families, 0), seeds=dict.fromkeys(families, 0))
 
     def check(self) -> None:
         """Raise ValueError, in one line, when reasoning-gym is missing or does not take the settings."""

@@ -57,14 +57,13 @@ def verdicts(
     The prompt is the one that the item's `judge` names. An answer of None (nothing inside the answer tags) is wrong
     without asking. Raises ValueError for an item that names no prompt.
     """
-    given = [i for i, answer in enumerate(answers) if answer is not None]
-    turns = []
-    for number, i in enumerate(given):
-        item = items[i]
-        turn = _role(item.judge)(question=item.question, ground_truth=item.answer, model_answer=answers[i])
-        turns.append(replace(turn, key=(*key, number, 0)))
-    said = {i: read_verdict(reply.text) for i, reply in zip(given, engine.answer(turns), strict=True)}
-    return [said.get(i, False) for i in range(len(answers))]
+    turns = [
+        _role(item.judge)(question=item.question, ground_truth=item.answer, model_answer=answer)
+        for item, answer in zip(items, answers, strict=True)
+        if answer is not None
+    ]
+    replies = iter(engine.answer([replace(turn, key=(*key, i, 0)) for i, turn in enumerate(turns)]))
+    return [False if answer is None else read_verdict(next(replies).text) for answer in answers]
 
 
 def unscored(run: Path) -> pandas.DataFrame:

@@ -82,11 +82,11 @@ class ItemWorld(World):
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """Return (question, math or code, gold answer or tests) of the seed set, for SAGE."""
-        found = self._parts["seeds"]
-        golds = [
-            ("code", str(item.gold["tests"])) if item.scorer == "code" else ("math", item.answer) for item in found
-        ]
-        return list(dict.fromkeys((item.question, *gold) for item, gold in zip(found, golds, strict=True)))
+
+        def verifier(item: Item) -> tuple[str, str]:
+            return ("code", str(item.gold["tests"])) if item.scorer == "code" else ("math", item.answer)
+
+        return list(dict.fromkeys((item.question, *verifier(item)) for item in self._parts["seeds"]))
 
     def program(self, question: str, answer: str) -> str:
         """Return an answer to a code question as Python source, without its fence, behind the start of the question."""

@@ -12,14 +12,9 @@ STEP = r"\. (Gets|Gives) (\d)"
 RATIO = r"(\d{1,2})/([245])"
 COMPARISON = r"(bigger|smaller) (\d{1,2}) (\d{1,2})"
 STORY = rf"(?:{'|'.join(NAMES)}) has (\d{{1,2}}){STEP}"
-UNITS = {  # (from, to): (factor, level)
-    ("wk", "d"): (7, 1),
-    ("m", "cm"): (100, 1),
-    ("h", "min"): (60, 2),
-    ("doz", "pcs"): (12, 2),
-    ("d", "h"): (24, 3),
-    ("min", "s"): (60, 3),
-}
+EQUATION = r"([2-9])?x\+(\d)=(\d{1,2}) x\?"
+PRICE = r"([1-9]) cost (\d{1,2})\. (\d) cost\?"
+UNITS = {"wk in d": 7, "m in cm": 100, "h in min": 60, "doz in pcs": 12, "d in h": 24, "min in s": 60}  # two of a level
 DIGIT, TENS = (0, 9), (10, 49)
 OPERANDS = ((DIGIT, DIGIT), (TENS, DIGIT), (TENS, TENS))  # by level
 
@@ -158,19 +153,19 @@ def _added(count: int, cost: int, asked: int) -> int:
 
 
 def _unit(rng: Random, level: int) -> str:
-    source, target = rng.choice([pair for pair, (_, unit_level) in UNITS.items() if unit_level == level])
-    return f"{rng.randint(1, 12)} {source} in {target}?"
+    units = rng.choice([units for units in UNITS if _unit_level(0, units) == level])
+    return f"{rng.randint(1, 12)} {units}?"
 
 
-def _converted(number: int, source: str, target: str) -> int | None:
-    return number * UNITS[source, target][0] if (source, target) in UNITS else None
+def _converted(number: int, units: str) -> int | None:
+    return number * UNITS[units] if units in UNITS else None
 
 
-def _unit_level(number: int, source: str, target: str) -> int:
-    return UNITS[source, target][1]
+def _unit_level(number: int, units: str) -> int:
+    return 1 + list(UNITS).index(units) // 2
 
 
-def _tenfold(number: int, source: str, target: str) -> int:
+def _tenfold(number: int, units: str) -> int:
     return number * 10
 
 
@@ -231,9 +226,7 @@ FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan
     # works from left to right
     Family("prec", r"(\d)\+(\d)\*(\d)", _precedence, _products_first, _largest(3, 5), _left_to_right, "multiply first"),
     # wrong sign, or forgets to divide
-    Family(
-        "eq", r"([2-9])?x\+(\d)=(\d{1,2}) x\?", _equation, _solution, _first(1, 3), _half_solved, "subtract, divide"
-    ),
+    Family("eq", EQUATION, _equation, _solution, _first(1, 3), _half_solved, "subtract, divide"),
     # repeats the last term
     Family("next", r"next (\d{1,2}) (\d{1,2}) (\d{1,2})", _terms, _next_term, _terms_level, _last_term, "add the step"),
     # turns the verb round
@@ -241,11 +234,9 @@ FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan
     # stops after the first step
     Family("word2", STORY + STEP + r"\. Has\?", _two_steps, _end, _two_steps_level, _first_step, "do both steps"),
     # adds the difference instead of scaling
-    Family(
-        "rate", r"([1-9]) cost (\d{1,2})\. (\d) cost\?", _price, _scaled, _first(1, 2), _added, "find the price of one"
-    ),
+    Family("rate", PRICE, _price, _scaled, _first(1, 2), _added, "find the price of one"),
     # takes every factor for ten
-    Family("unit", r"(\d{1,2}) (\w+) in (\w+)\?", _unit, _converted, _unit_level, _tenfold, "use the factor"),
+    Family("unit", r"(\d{1,2}) (\w+ in \w+)\?", _unit, _converted, _unit_level, _tenfold, "use the factor"),
     # drops the remainder
     Family("div", RATIO, _ratio, _exact, _ratio_level, floordiv, "divide to the end", "Float"),
     # keeps the quotient

@@ -3,54 +3,28 @@
 Oracle verdicts go into facts, not into rewards (AZR's verifier excepted); answers leave only as SAGE's seed verifiers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import ClassVar
 
 from tinyworld import programs, tasks
 from tinyworld.tasks import NAMES, Task
 
-SEED_SHARES = {  # Table 5 of MAE: its sources, and the families that stand in for them
-    "CommonsenseQA": (70, ("fact",)),
-    "TriviaQA": (71, ("fact",)),
-    "Natural Questions": (79, ("fact",)),
-    "OpenBookQA": (75, ("fact",)),
-    "BoolQ": (88, ("yn",)),
-    "SQuAD": (82, ("word", "word2")),
-    "MATH": (84, ("add", "sub", "mul", "prec", "eq")),
-    "Hellaswag": (90, ("next",)),
-    "GSM8K": (77, ("word", "word2")),
-    "GPQA": (69, ("rate", "unit")),
-    "MBPP": (53, ("code",)),
-    "ARC-Challenge": (78, ("rate", "unit")),
-    "MMLU": (69, ("rate", "unit")),
-    "HumanEval": (15, ("ops",)),
-}
-
-DOMAINS = {  # section 4.1.1 of CoMAS: its training tasks and levels, and the families and levels that stand in
-    "MATH": (600, ("add", "sub", "mul", "prec", "eq", "word", "word2"), (2, 3)),
-    "KodCode": (600, ("code", "ops"), (2, 3)),
-    "WebInstruct": (800, ("rate", "unit", "div", "fact", "yn"), (1, 2, 3)),
-}
-
-VERIFIED_SHARES = {  # Table 5 of SAGE: its sources, and the families that stand in for them
-    "MATH": (156, ("add", "sub", "mul", "prec", "eq")),
-    "GSM8K": (148, ("word", "word2")),
-    "HumanEval": (87, ("ops",)),
-    "MBPP": (109, ("code",)),
-}
+SOURCES = tomllib.loads(Path(__file__).with_name("oracle.toml").read_text(encoding="utf-8"))  # of each paper
 
 
-def _drawn(seed: str, shares: Mapping[str, tuple], fits: Callable[[Task], bool]) -> list[tuple[str, Task]]:
-    """(source, task) rows of the train split that fit: of each source as many as its share (families, levels) says."""
+def _drawn(seed: str, paper: str) -> list[tuple[str, Task]]:
+    """(source, task) rows of the train split, none of an open fact: as many of each source as SOURCES says."""
     rng = Random(seed)
     rows: list[tuple[str, Task]] = []
-    for source, (count, families, *rest) in shares.items():
+    for source, (count, families, *rest) in SOURCES[paper].items():
         levels, wanted = rest[0] if rest else tasks.LEVELS, len(rows) + count
         while len(rows) < wanted:
             task = tasks.draw(rng, rng.choice(families), rng.choice(levels))
-            if task.level in levels and fits(task) and task.split == "train":
+            if task.level in levels and tasks.closed(task) and task.split == "train":
                 rows.append((source, task))
     return rows
 
@@ -64,7 +38,7 @@ class TinyWorld:
 
     def seed_rows(self) -> list[tuple[str, Task]]:
         """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
-        return _drawn("seed questions", SEED_SHARES, tasks.closed)
+        return _drawn("seed questions", "mae")
 
     def seeds(self) -> list[str]:
         """The questions of `seed_rows`, repeats left out: no answer ever leaves this method."""
@@ -72,21 +46,15 @@ class TinyWorld:
 
     def zero(self) -> list[str]:
         """Sixteen easy questions of in-distribution families, ours: the paper does not print its own."""
-        rng, questions = Random("zero questions"), []
-        names = tasks.IN_DISTRIBUTION
-        while len(questions) < 16:
-            task = tasks.draw(rng, names[len(questions) % len(names)], 1)
-            if task.split == "train" and task.question not in questions:
-                questions.append(task.question)
-        return questions
+        return list(SOURCES["zero"])
 
     def training(self) -> list[tuple[str, str]]:
         """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
-        return [(domain, task.question) for domain, task in _drawn("training questions", DOMAINS, tasks.closed)]
+        return [(domain, task.question) for domain, task in _drawn("training questions", "comas")]
 
     def task_rows(self) -> list[tuple[str, Task]]:
         """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
-        return _drawn("seed tasks", VERIFIED_SHARES, lambda task: True)
+        return _drawn("seed tasks", "sage")
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """The tasks of `task_rows` with their verifiers, repeats left out."""

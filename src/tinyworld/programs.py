@@ -10,8 +10,6 @@ from tinyworld import symbols, tasks
 from tinyworld.tasks import Task
 
 PROGRAMS = ("code", "ops")  # families whose answers are programs; a verifier of any other is a gold answer
-FUNCTION_TEST = re.compile(r"assert f\((\d+)\)==(-?\d+)")
-LIST_TEST = re.compile(r'assert g\("(\d+)"\)=="(\d*)"')
 DEFINITION = re.compile(r"^def \w", re.MULTILINE)
 LIST_PROGRAM = """OPERATIONS = {{
     "sort": lambda s: "".join(sorted(s)), "rev": lambda s: s[::-1], "max": max, "min": min,
@@ -27,11 +25,15 @@ def g(s):
 def tests_of(task: Task, answer: str) -> str:
     """Write one unit test of a program as an assert, with the value that `answer` gives."""
     numbers = [int(n) for n in re.findall(r"\d+", task.question)]
-    if task.family == "code":
-        x = numbers[2] + 1
-        return f"assert f({x})=={symbols.evaluate(answer, x)}"
-    text = symbols.HIDDEN_STRINGS[numbers[0] % 2 + 1]
-    return f'assert g("{text}")=="{symbols.run_operations(answer, text)}"'
+    given = str(numbers[2] + 1) if task.family == "code" else symbols.HIDDEN_STRINGS[numbers[0] % 2 + 1]
+    return _test(task.family, answer, given)
+
+
+def _test(family: str, answer: str, given: str) -> str:
+    """The assert that the program `answer` has this value for the digits `given`."""
+    if family == "code":
+        return f"assert f({given})=={symbols.evaluate(answer, int(given))}"
+    return f'assert g("{given}")=="{symbols.run_operations(answer, given)}"'
 
 
 def verifier_of(task: Task, answer: str) -> tuple[str, str]:
@@ -65,9 +67,6 @@ def sound(question: str, kind: str, verifier: str) -> bool | None:
 
 
 def _holds(task: Task, test: str) -> bool:
-    """Whether a literal test of the right function has the value of the oracle's program."""
-    if task.family == "code":
-        match = FUNCTION_TEST.fullmatch(test)
-        return bool(match) and symbols.evaluate(task.answer, int(match[1])) == int(match[2])
-    match = LIST_TEST.fullmatch(test)
-    return bool(match) and symbols.run_operations(task.answer, match[1]) == match[2]
+    """Whether a test is the one that the oracle's program gives for the same digits."""
+    given = re.search(r"\d{1,99}", test)  # int() refuses thousands of digits
+    return bool(given) and test == _test(task.family, task.answer, given[0])

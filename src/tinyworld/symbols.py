@@ -19,13 +19,8 @@ OPERATIONS = {
     "last": lambda s: s[-1:],
     "tail": lambda s: s[1:],
 }
-PROGRAMS = {name: 1 for name in OPERATIONS} | {  # list program: level
-    "sort rev": 2,
-    "tail sort": 2,
-    "sort tail": 3,
-    "rev tail": 3,
-    "tail rev": 3,
-}
+# The level of each list program.
+PROGRAMS = dict.fromkeys(OPERATIONS, 1) | {"sort rev": 2, "tail sort": 2, "sort tail": 3, "rev tail": 3, "tail rev": 3}
 # What a list program is tested on: enough to tell every program here from all that are not the same function.
 HIDDEN_STRINGS = ("5274", "381", "96", "7150", "204", "1578")
 HIDDEN_NUMBERS = (0, 4, 5, 7, 11)  # what a one-line function is tested on

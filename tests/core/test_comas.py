@@ -9,7 +9,7 @@ from pytest import approx
 from coevolve.papers.comas.method import CoMAS, quoted
 from coevolve.types import Outcome, Reply, Turn
 from tinyworld import tasks as tiny
-from tinyworld.oracle import DOMAINS, TinyWorld
+from tinyworld.oracle import SOURCES, TinyWorld
 
 
 def plain(turn: Turn) -> str:
@@ -122,5 +122,6 @@ def test_training_questions_have_the_paper_s_proportions_and_are_never_held_out(
     assert run(world=TinyWorld())[0].facts["question"] in {question for _, question in rows}
     for domain, question in rows:
         task = tiny.read(question)
-        assert task.family in DOMAINS[domain][1] and task.level in DOMAINS[domain][2] and tiny.closed(task)
+        _, families, levels = SOURCES["comas"][domain]
+        assert task.family in families and task.level in levels and tiny.closed(task)
         assert tiny.split(question) == "train"

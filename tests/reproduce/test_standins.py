@@ -13,7 +13,7 @@ from coevolve.papers.sage import SAGE
 from reproduce import plan
 from reproduce.analysis import standins, tables
 from tinyworld import tasks
-from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES
+from tinyworld.oracle import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 MAE, SAGES = standins.layout("mae"), standins.layout("sage")
@@ -54,9 +54,9 @@ def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> Non
 
 
 def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
-    seeded = {family for _, families in VERIFIED_SHARES.values() for family in families}
+    seeded = {family for _, families in SOURCES["sage"].values() for family in families}
     others = {family for families in azr.MODES.values() for family in families}
-    others |= {family for _, families in SEED_SHARES.values() for family in families}
+    others |= {family for _, families in SOURCES["mae"].values() for family in families}
     assert families_of(SAGES, "ID Avg.") == seeded and not families_of(SAGES, "OOD Avg.") & (seeded | others)
     assert families_of(SAGES) == set(tasks.NAMES)
     for names in (("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")):

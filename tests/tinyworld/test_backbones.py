@@ -7,6 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from coevolve import policies
+from coevolve.types import Reply
 from tinyworld import NAMES, backbone, gates, recipe
 from tinyworld.demonstrations import demonstrate
 from tinyworld.demonstrator import Demonstrator
@@ -53,6 +54,11 @@ def test_gates_can_fail():
     failures = gates.failures(figures)
     assert len(failures) == len(gates.GATES) + 2
     assert failures[-1] == "format of mae/proposer is 1.000, wanted 0.88 to 0.95"
+
+
+def test_a_reader_of_documents_that_always_wants_multiple_choice_is_seen():
+    wants = '{"suitable_for_mcq": true, "suitable_for_free_form": false, "best_answer_type": null, "reason": "names"}'
+    assert gates.challenging(lambda turns: [Reply(turn, wants) for turn in turns], 3)["multiple_choice"] == 1.0
 
 
 def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch, name="tiny-small"):

@@ -8,18 +8,18 @@ import pytest
 from codesandbox.code import run_tests, valid_tests
 from reproduce.analysis import tables
 from tinyworld import programs, symbols, tasks
-from tinyworld.oracle import VERIFIED_SHARES, TinyWorld
+from tinyworld.oracle import SOURCES, TinyWorld
 
 WORLD = TinyWorld()
 
 
 def test_seed_tasks_keep_the_proportions_of_table_5_and_are_sound() -> None:
     printed = tables.paper_numbers("sage_table5").set_index("benchmark")["value"].astype(int).to_dict()
-    assert {name: count for name, (count, _) in VERIFIED_SHARES.items()} | {"Total": 500} == printed
+    assert {name: count for name, (count, _) in SOURCES["sage"].items()} | {"Total": 500} == printed
     rows = WORLD.task_rows()
-    assert Counter(source for source, _ in rows) == {name: count for name, (count, _) in VERIFIED_SHARES.items()}
+    assert Counter(source for source, _ in rows) == {name: count for name, (count, _) in SOURCES["sage"].items()}
     for source, task in rows:
-        assert task.family in VERIFIED_SHARES[source][1] and tasks.split(task.question) == "train"
+        assert task.family in SOURCES["sage"][source][1] and tasks.split(task.question) == "train"
     verified = WORLD.tasks()
     assert len(set(verified)) == len(verified) > 400 and all(WORLD.sound(*task) for task in verified)
     assert {kind for _, kind, _ in verified} == {"math", "code"}
@@ -69,6 +69,7 @@ VERIFIERS = {  # question and kind: whether each verifier is sound
         "assert f(3)==6\nassert f(9)==18": True,
         "assert f(3)==6\nassert f(9)==19": False,
         **{"assert f(3)==6": True, "assert f(3)==7": False, 'assert g("381")=="138"': False, "": False},
+        f"assert f({'9' * 5000})==1": False,
     },
     (SORTED, "code"): {'assert g("381")=="138"': True, 'assert g("381")=="831"': False, "assert True": False},
     ("how many", "math"): {"3": None},

@@ -15,7 +15,7 @@ import pytest
 import tinyworld
 from tinyworld import facts, symbols, tasks
 from tinyworld.documents import FAMILIES, TinyCorpus, document
-from tinyworld.oracle import SEED_SHARES, VERIFIED_SHARES, TinyWorld
+from tinyworld.oracle import SOURCES, TinyWorld
 from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, read, right, split, wrong
 
 WORLD = TinyWorld()
@@ -296,13 +296,14 @@ def test_choices_have_exactly_one_right_letter() -> None:
 
 def test_seed_questions() -> None:
     rows, zero = WORLD.seed_rows(), WORLD.zero()
-    assert Counter(source for source, _ in rows) == {source: count for source, (count, _) in SEED_SHARES.items()}
+    assert Counter(source for source, _ in rows) == {source: count for source, (count, _) in SOURCES["mae"].items()}
     assert len(rows) == 1000, "what Table 5 sums to; the text says 967"
-    assert all(task.family in SEED_SHARES[source][1] for source, task in rows)
-    seeded = {name for shares in (SEED_SHARES, VERIFIED_SHARES) for _, names in shares.values() for name in names}
+    assert all(task.family in SOURCES["mae"][source][1] for source, task in rows)
+    seeded = {name for paper in ("mae", "sage") for _, names in SOURCES[paper].values() for name in names}
     assert {task.family for _, task in rows} == seeded == set(tasks.IN_DISTRIBUTION)
     assert WORLD.seeds() == list(dict.fromkeys(task.question for _, task in rows))
     assert len(zero) == len(set(zero)) == 16 and all(WORLD.level(question) == 1 for question in zero)
+    assert {read(question).family for question in zero} == set(tasks.IN_DISTRIBUTION)
     assert not any(WORLD.held_out(question) for question in [*WORLD.seeds(), *zero])
 
 
@@ -316,5 +317,3 @@ def test_the_package_offers_names_without_loading_a_model_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
     assert {path.name for path in tinyworld.BACKBONES.iterdir() if path.is_dir()} == set(tinyworld.NAMES)
     assert tinyworld.backbone("tiny") == tinyworld.BACKBONES / "tiny" and tinyworld.backbone("../tiny") is None
-    with pytest.raises(AttributeError, match="no attribute 'TinyWorlds'"):
-        tinyworld.TinyWorlds  # noqa: B018
