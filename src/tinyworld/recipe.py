@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make, measure or verify embedded backbones."""
     parser = argparse.ArgumentParser(prog="python -m tinyworld.recipe", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make", help="train a backbone (one core: up to 45 minutes, see its card)")
+    maker = verbs.add_parser("make", help="train a backbone (one core: about an hour, see its card)")
     maker.add_argument("name", choices=NAMES)
     maker.add_argument("--out", type=Path, required=True)
     maker.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
