@@ -52,7 +52,7 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
         print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
         raise SystemExit(130) from None
     except OSError as error:  # a full disk, or a server that died
-        raise type(error)(f"{error}; once that is mended, the same command goes on in {out}") from error
+        raise type(error)(f"{error}; later --out {out} goes on from the last checkpoint") from error
     if speaks:
         print(*report(out), sep="\n")
 
@@ -89,7 +89,8 @@ def fields(method: Name, pairs: Pairs = None, preset: Preset = "quick") -> None:
 def differences(method: Annotated[str | None, Argument()] = None, pairs: Pairs = None, preset: Preset = "gpu") -> None:
     """Print a Markdown table of what differs from the papers, for one method or all: field, paper's value, ours."""
     print("| method | field | paper | here |\n|---|---|---|---|")
-    for name in [method] if method else config.METHODS:
+    names = [method] if method else config.METHODS
+    for name in (name for name in names if config.method(name).paper):  # not for a method of your own
         run = config.build(name, preset, out=".", overrides=config.parse_overrides(pairs or ()))
         for field, paper, here in config.differences(run):
             print(f"| {name} | `{field}` | {plain(paper)} | {plain(here)} |")

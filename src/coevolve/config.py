@@ -28,9 +28,8 @@ METHODS: dict[str, str] = tomllib.loads(Path(__file__).with_name("methods.toml")
 MEANING = re.compile(r"    (\w+): [^#]*(?:# type: ignore\S* +)?# (.+)")  # a field and the comment behind it
 
 Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
-Dropout = Annotated[float, Field(ge=0, lt=1)]
 Lora = Annotated[
-    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
+    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Annotated[float, Field(ge=0, lt=1)]],
     "[] or [rank at least 1, alpha, dropout below 1]",
 ]
 World = Annotated[str, "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"]
