@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
-from coevolve import config
+from coevolve import checkpoint, config
 
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 Name = Annotated[str, Argument(help=f"{', '.join(config.METHODS)}, or your own: path/file.py:Class")]
@@ -25,48 +26,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(arguments, prog_name="coevolve")
     except SystemExit as end:
         return int(end.code or 0)
-    except (ValueError, FileNotFoundError, PermissionError) as error:
+    except (ValueError, OSError) as error:
         print(f"coevolve: {error}", file=sys.stderr)
-        return 2
-    except ConnectionError as error:  # a server that died on the way
-        print(f"coevolve: {error}; the same command goes on from the last checkpoint", file=sys.stderr)
-    return 1
+        return 2 if isinstance(error, (ValueError, FileNotFoundError, PermissionError)) else 1
+    return 0
 
 
 @app.command()
 def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick", seed: int = 0) -> None:
-    """Train one method; an interrupted run goes on where it stopped."""
+    """Train one method; an interrupted run goes on where it stopped, and a finished one is left as it is."""
     run = config.build(method, preset, seed=seed, out=out, overrides=config.parse_overrides(pairs or ()))
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first
-    if speaks:
-        for field, paper, here in config.differences(run):
-            print(f"differs from the paper: {field} {plain(paper)} -> {plain(here)}", flush=True)
-    from coevolve import loop
+    from coevolve import loop, preflight
 
-    loop.train(run)
+    if preflight.finished(run):
+        print(f"{out} is finished: another --out makes another run, and a larger steps=N goes on with this one")
+        return
+    for field, paper, here in config.differences(run) if speaks else ():
+        print(f"differs from the paper: {field} {plain(paper)} -> {plain(here)}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it is a Ctrl-C
+    try:
+        loop.train(run)
+    except KeyboardInterrupt:
+        step, _ = checkpoint.newest(out / "checkpoints") or (0, out)
+        print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
+        raise SystemExit(130) from None
+    except OSError as error:  # a full disk, or a server that died
+        raise type(error)(f"{error}; later --out {out} goes on from the last checkpoint") from error
     if speaks:
-        summary = json.loads((run.out / "summary.json").read_bytes())
-        print(*summary["warnings"], json.dumps(summary), sep="\n")
+        print(*report(out), sep="\n")
+
+
+def report(out: Path) -> list[str]:
+    """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
+    from published.judge import summary
+
+    run = json.loads((out / "summary.json").read_bytes())
+    counts = {stage: (found["k"], found["n"]) for stage, found in run["held_out"].items()}
+    gain = 100 * (counts["after"][0] - counts["before"][0]) / max(counts["after"][1], 1)
+    return [
+        *run["warnings"],
+        *(f"test questions {stage}: {summary([True] * k + [False] * (n - k))}" for stage, (k, n) in counts.items()),
+        f"gain: {gain:+.1f} points, steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
+        f"all is in {out}; python -m coevolve runs {out.parent} compares runs, notebooks/evaluate.ipynb asks the model",
+    ]
 
 
 @app.command()
 def fields(method: Name, pairs: Pairs = None, preset: Preset = "quick") -> None:
-    """List a method's fields: the default, and the preset's value where it differs."""
+    """List a method's fields: the paper's value (without a paper the default), the preset's if another, the meaning."""
     run = config.build(method, preset, out=".", overrides=config.parse_overrides(pairs or ()))
-    mine = run.describe()
+    mine, means = run.describe(), config.meanings(type(run.protocol))
     mine |= mine.pop("protocol")
-    own = config.settable(type(run.protocol))
-    for name, default in {**own, **config.settable(config.Run), **run.protocol.TRAINING}.items():
-        print(f"{name:20} {default!r:24} {repr(mine[name]) if mine[name] != default else ''}".rstrip())
+    own = {**config.settable(type(run.protocol)), **config.settable(config.Run), **run.protocol.TRAINING}
+    theirs = {name: paper for name, paper, _ in config.differences(run)} if run.protocol.paper else own
+    for name in own:
+        paper, here = theirs.get(name, mine[name]), mine[name]
+        print(f"{name:20} {paper!r:24} {repr(here) if here != paper else '':24} {means.get(name, '')}".rstrip())
 
 
 @app.command()
 def differences(method: Annotated[str | None, Argument()] = None, pairs: Pairs = None, preset: Preset = "gpu") -> None:
     """Print a Markdown table of what differs from the papers, for one method or all: field, paper's value, ours."""
     print("| method | field | paper | here |\n|---|---|---|---|")
-    for name in [method] if method else config.METHODS:
-        if not config.method(name).paper:  # a method of your own
-            continue
+    names = [method] if method else config.METHODS
+    for name in (name for name in names if config.method(name).paper):  # not for a method of your own
         run = config.build(name, preset, out=".", overrides=config.parse_overrides(pairs or ()))
         for field, paper, here in config.differences(run):
             print(f"| {name} | `{field}` | {plain(paper)} | {plain(here)} |")
@@ -80,6 +104,8 @@ def plain(value: Any) -> str:
 @app.command()
 def runs(folder: Path) -> None:
     """Print a Markdown table of the finished runs below a folder, with the share of held-out questions right."""
+    if not folder.is_dir():
+        raise ValueError(f"folder must be one that holds runs, and there is no {folder}")
     print("| folder | method | seed | steps | before | after | seconds |\n|---|---|---|---|---|---|---|")
     for path in sorted(folder.rglob("summary.json")):
         run = json.loads(path.read_bytes())

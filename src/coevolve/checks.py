@@ -22,13 +22,13 @@ Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each a
 class Learning:
     """How a batch of samples moves the weights: the part of a run that the learner reads."""
 
-    grad_clip: PositiveFloat = 1.0
-    loss: Annotated[str, LOSSES] = "ppo"
-    clip: Clip = (0.2, 0.28)  # below and above ratio 1
+    grad_clip: PositiveFloat = 1.0  # largest norm of the gradient
+    loss: Annotated[str, LOSSES] = "ppo"  # ratios clipped as in PPO, or importance sampling without a clip
+    clip: Clip = (0.2, 0.28)  # how far below and above 1 ratios count (ppo)
     old: Annotated[str, ("sampler", "learner")] = "sampler"  # who computes the ratio's old log-probabilities
-    entropy_coef: float = 0.001
+    entropy_coef: float = 0.001  # weight of the entropy bonus
     length_norm: Annotated[str, ("token_mean", "constant", "token_sum")] = "token_mean"  # see `learner.token_weight`
-    max_tokens: PositiveInt = 8192
+    max_tokens: PositiveInt = 8192  # longest reply, for roles without a limit of their own
     micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
     minibatches: PositiveInt = 1  # optimiser steps a batch of samples is shared out over, as in PPO
 

@@ -4,12 +4,14 @@ Imports no torch, so a wrong field is reported before anything heavy loads.
 """
 
 import importlib.util
+import inspect
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from itertools import cycle
 from pathlib import Path
 from types import ModuleType
@@ -23,11 +25,11 @@ from coevolve.method import Method
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
 UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
 METHODS: dict[str, str] = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
+MEANING = re.compile(r"    (\w+): [^#]*(?:# type: ignore\S* +)?# (.+)")  # a field and the comment behind it
 
 Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
-Dropout = Annotated[float, Field(ge=0, lt=1)]
 Lora = Annotated[
-    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
+    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Annotated[float, Field(ge=0, lt=1)]],
     "[] or [rank at least 1, alpha, dropout below 1]",
 ]
 World = Annotated[str, "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"]
@@ -42,18 +44,17 @@ class Run(Learning):
     out: Path
     model: Models = "tiny"  # embedded backbone, smollm2, model folder, hub id or server; several: the policies' in turn
     lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
-    # what samples and what trains: vllm samples, unsloth trains a LoRA adapter
-    engine: Annotated[str, ("torch", "vllm", "unsloth", "unsloth+vllm")] = "torch"
+    engine: Annotated[str, ("torch", "vllm", "unsloth", "unsloth+vllm")] = "torch"  # vllm samples, unsloth trains LoRA
     four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)
-    seed: NonNegativeInt = 0
-    steps: NonNegativeInt = 300
+    seed: NonNegativeInt = 0  # of all that is drawn
+    steps: NonNegativeInt = 300  # each plays a batch of episodes and learns from it
     batch_size: PositiveInt = 128  # episodes a step
-    learning_rate: PositiveFloat = 1e-6
-    weight_decay: NonNegativeFloat = 0.01
-    temperature: PositiveFloat = 1.0
+    learning_rate: PositiveFloat = 1e-6  # of AdamW, constant
+    weight_decay: NonNegativeFloat = 0.01  # of AdamW
+    temperature: PositiveFloat = 1.0  # of sampling, for roles without one of their own
     eval_every: NonNegativeInt = 20  # steps between looks at the validation split; 0: never
     eval_items: PositiveInt = 40  # items per family, validation and test
-    save_every: PositiveInt = 20
+    save_every: PositiveInt = 20  # steps between checkpoints
     keep_episodes: NonNegativeInt = 2  # episodes a step that are recorded word for word
     track: Annotated[str, ("", "tensorboard", "trackio", "wandb")] = ""  # a sink for metrics beside the files
 
@@ -187,3 +188,10 @@ def differences(run: Run) -> list[tuple[str, Any, Any]]:
     mine |= mine.pop("protocol")
     counted = [name for name in mine if name in paper and name not in UNCOUNTED]
     return [(name, paper[name], mine[name]) for name in counted if mine[name] != paper[name]]
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """Return what the fields of a run and of a method mean: the comments behind them in the source."""
+    homes = [home for home in (*Run.__mro__, *cls.__mro__)[::-1] if is_dataclass(home)]
+    lines = [line for home in homes for line in inspect.getsource(home).splitlines()]
+    return {found[1]: found[2] for found in map(MEANING.match, lines) if found}

@@ -71,11 +71,9 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
                 paid[sample.role, sample.group, name].append(reward)
     advantages = []
     for sample in samples:
-        centred: dict[str | None, float] = {}
-        for name, reward in segments(sample).items():
-            if reward is not None:
-                centred[name] = reward - mean_reward(paid[sample.role, sample.group, name])
-        advantages.append([centred.get(name) for name in owners(sample)])
+        known = {name: reward for name, reward in segments(sample).items() if reward is not None}
+        means = {name: mean_reward(paid[sample.role, sample.group, name]) for name in known}
+        advantages.append([known[name] - means[name] if name in known else None for name in owners(sample)])
     return advantages
 
 

@@ -5,9 +5,12 @@ Loads torch only when everything else that a run needs is there. Knows no paper.
 
 import gc
 import json
+import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -41,8 +44,12 @@ def train(run: Run) -> Path:
 
     Leaves config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after),
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
-    Raises ValueError in one line, before a model loads, when something that the run needs is missing.
+    A finished run is left as it is. Raises ValueError in one line, before a model loads, when something that the run
+    needs is missing. Ctrl-C or SIGTERM saves a checkpoint after the step and raises KeyboardInterrupt; the same run
+    goes on there. A second Ctrl-C does not wait for the step.
     """
+    if preflight.finished(run):
+        return run.out
     began, around = time.perf_counter(), dict[str, float]()
     preflight.check(run)
     run.protocol.before_run()
@@ -101,7 +108,7 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         return
     silence = 0
     bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first)
-    with tracker(run, trainer.ranks.first) as sink, bar:
+    with tracker(run, trainer.ranks.first) as sink, bar, stoppable() as came:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)
@@ -110,10 +117,39 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
                 tqdm.write(f"step {step}: for {silence} steps no reward has varied, so nothing is learnt")
             bar.set_postfix({name: f"{metrics[name]:.3g}" for name in metrics if name.startswith("reward/")})
             bar.update()
+            stops = any(trainer.ranks.gather([*came]))  # what one rank was told, all are
+            if stops or step % run.save_every == 0 or step == run.steps:
+                timed(clock, "save", trainer.save, step)
+            if stops:
+                raise KeyboardInterrupt(f"stopped at step {step}; train the same run again to go on")
+
+
+@contextmanager
+def stoppable() -> Iterator[list[int]]:
+    """Note SIGINT and SIGTERM in a list, so that a step ends as if nothing had come; a second Ctrl-C does not wait.
+
+    Launchers of several processes follow a Ctrl-C with SIGTERM, so that one always waits. Outside the main thread,
+    which alone may receive signals, nothing changes.
+    """
+    came: list[int] = []
+
+    def receive(number: int, frame: object) -> None:
+        if came and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        came.append(number)
+        os.write(2, b"\nstopping after this step; Ctrl-C once more stops at once\n")  # print may be busy
+
+    here = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM) if here}
+    try:
+        yield came
+    finally:
+        for number, receiver in before.items():
+            signal.signal(number, receiver or signal.SIG_DFL)  # None: not set from Python
 
 
 def _step(trainer: "Trainer", log: record.Recorder, clock: dict[str, float], step: int) -> dict[str, Any]:
-    """Play, learn, look at validation, record and save one step; return its metrics."""
+    """Play, learn, look at validation and record one step; return its metrics."""
     run = trainer.run
     outcomes = timed(clock, "play", trainer.play, step)
     metrics = numbers_of(outcomes, timed(clock, "learn", trainer.learn, step, outcomes), run.protocol)
@@ -122,8 +158,6 @@ def _step(trainer: "Trainer", log: record.Recorder, clock: dict[str, float], ste
     log.episodes(step, outcomes, run.keep_episodes)
     log.step(step, metrics, clock)
     clock.clear()
-    if step % run.save_every == 0 or step == run.steps:
-        timed(clock, "save", trainer.save, step)
     run.protocol.after_step(step, trainer.keep)
     return metrics
 

@@ -49,9 +49,9 @@ class Method:
     estimator: Annotated[str, (*ESTIMATORS,)] = "task_relative"  # how rewards become advantages, see `advantages`
     kl_coef: NonNegativeFloat = 0.0  # weight of the token-level penalty for leaving the starting model
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
-    prompt: str = "compact"  # full for real models
+    prompt: str = "compact"  # which prompt files: compact for the embedded models, full for real ones
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: worlds.World = field(default=cast(worlds.World, "tiny"), repr=False)  # a name, which __post_init__ resolves
+    world: worlds.World = field(default=cast(worlds.World, "tiny"), repr=False)  # a name: where questions come from
 
     def __post_init__(self) -> None:
         """Bring every field into its type and resolve the world's name; ValueError in one line for a wrong value.

@@ -8,10 +8,11 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from coevolve import policies
+from coevolve import policies, record
 from coevolve.config import Run, assign
 
 SECONDS = 10  # that the hub has for its answer
+FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resume: what is learnt does not
 
 
 def check(run: Run) -> None:
@@ -28,6 +29,23 @@ def check(run: Run) -> None:
     place = next(place for place in (run.out, *run.out.parents) if place.exists())
     if not (place.is_dir() and os.access(place, os.W_OK)):
         raise ValueError(f"out must be a folder that can be written, and {place} is not")
+
+
+def finished(run: Run) -> bool:
+    """Whether the run's folder holds a finished run of at least as many steps; ValueError when it is another run."""
+    summary = run.out / "summary.json"
+    done = summary.is_file() and json.loads(summary.read_bytes())["steps"] >= run.steps
+    if done:
+        same(run, run.out)
+    return bool(done)
+
+
+def same(run: Run, folder: Path) -> None:
+    """Raise ValueError unless a folder's config.json is this run's, but for fields that change nothing learnt."""
+    saved, mine = json.loads((folder / "config.json").read_bytes()), record.clean(run.describe())
+    changed = [name for name in mine if name not in FREE and saved.get(name) != mine[name]]
+    if changed:
+        raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
 
 
 def model(name: str) -> None:

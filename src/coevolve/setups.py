@@ -195,19 +195,8 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
     return room.outcome(answers[talk.after.index(max(talk.after))], answers=answers, scores=talk.after)
 
 
-SETUPS: dict[str, Callable[..., Episode]] = {
-    play_out.__name__: play_out
-    for play_out in (
-        vanilla,
-        consistency,
-        consistency_summed,
-        autogen,
-        debate,
-        debate_summed,
-        self_refine,
-        top_ranked,
-    )
-}
+PLAYED = (vanilla, consistency, consistency_summed, autogen, debate, debate_summed, self_refine, top_ranked)
+SETUPS: dict[str, Callable[..., Episode]] = {setup.__name__: setup for setup in PLAYED}
 TEMPERATURES = {  # 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2)
     name: 0.0 if name in ("vanilla", "autogen", "self_refine") else 0.7 for name in SETUPS
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from coevolve import checkpoint, record
+from coevolve import checkpoint, preflight, record
 from coevolve.config import Run, assign
 from coevolve.engines import connect
 from coevolve.held_out import score
@@ -24,7 +24,6 @@ from coevolve.types import Outcome
 
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
-FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resume: what is learnt does not
 
 
 class Trainer:
@@ -109,10 +108,7 @@ class Trainer:
         if found is None:
             return 0
         step, folder = found
-        saved, mine = json.loads((folder / "config.json").read_bytes()), record.clean(self.run.describe())
-        changed = [name for name in mine if name not in FREE and saved.get(name) != mine[name]]
-        if changed:
-            raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
+        preflight.same(self.run, folder)
         self.team.restore(folder / "policy")
         self.engine.sync()
         self.team.restore_optimizers(folder / "optimizers")

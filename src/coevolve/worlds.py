@@ -97,9 +97,8 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
         return TinyWorld()
     module, _, wanted = name.partition(":")
     try:
-        kind = getattr(import_module(module), wanted)
+        kind: type[World] = getattr(import_module(module), wanted)
     except (ImportError, AttributeError, ValueError):
         known = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
         raise ValueError(f"world must be one of {known}, got {name!r}") from None
-    made: World = kind()
-    return made
+    return kind()

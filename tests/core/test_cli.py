@@ -1,5 +1,6 @@
 """The command line: a user's mistake is exit code 2 and one line, before torch loads and before anything is written."""
 
+import errno
 import json
 import os
 import subprocess
@@ -49,8 +50,12 @@ def test_wrong_grammar_shows_the_usage(arguments: list[str], capsys: pytest.Capt
     assert "Usage: coevolve" in capsys.readouterr().err
 
 
-AGAIN = "coevolve: gone; the same command goes on from the last checkpoint\n"
-ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n"), (ConnectionError("gone"), 1, AGAIN)]
+AGAIN = "coevolve: {}; later --out {{}} goes on from the last checkpoint\n"
+FULL, DENIED = OSError(errno.ENOSPC, "No space left on device"), PermissionError(errno.EACCES, "Permission denied", "x")
+ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n")]
+ENDS += [(error, 1, AGAIN.format(error)) for error in (ConnectionError("gone"), FULL)] + [
+    (DENIED, 2, AGAIN.format(DENIED))
+]
 
 
 @pytest.mark.parametrize(("error", "code", "line"), ENDS)
@@ -60,24 +65,55 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
         if error:
             raise error
         run.out.mkdir()
-        (run.out / "summary.json").write_text('{\n "warnings": ["idle: x"], "text": "a  b"}\n')
+        held_out = {"before": {"k": 1, "n": 8}, "after": {"k": 3, "n": 8}}
+        numbers = {"held_out": held_out, "steps": 9, "seconds": 90.0, "resumed_at": 4}
+        (run.out / "summary.json").write_text(json.dumps({"warnings": ["idle: x"], **numbers}))
 
     monkeypatch.setattr("coevolve.loop.train", train)
     assert main(["train", "mae", "solves=2", "--out", str(tmp_path / "run"), "seed=7"]) == code
     said = capsys.readouterr()
-    *differs, training = [text for text in said.out.splitlines() if not text.startswith(("{", "idle"))]
-    assert "differs from the paper: solves 1 -> 2" in differs and training == "training 2 7"
-    assert said.err == line and said.out.endswith('idle: x\n{"warnings": ["idle: x"], "text": "a  b"}\n') is (code == 0)
+    lines = said.out.splitlines()
+    start = lines.index("training 2 7")
+    assert "differs from the paper: solves 1 -> 2" in lines[:start] and said.err == line.format(tmp_path / "run")
+    if code == 0:  # Wilson's limits of 1 of 8 and 3 of 8
+        idle, before, after, gain, where = lines[start + 1 :]
+        assert idle == "idle: x" and gain == "gain: +25.0 points, steps 4 to 9 in 1.5 minutes"
+        assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%), 0 without a verdict"
+        assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%), 0 without a verdict"
+        assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve runs {tmp_path} ")
 
 
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
     assert main(["fields", "mae"]) == 0
     said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
     assert set(said) == set(config.settable(config.Run)) | set(config.settable(config.method("mae")))
-    assert said["threshold"] == ["0.7"] and said["solves"] == ["1", str(config.presets()["quick"]["mae"]["solves"])]
-    assert said["learning_rate"] == ["1e-06", str(config.presets()["quick"]["all"]["learning_rate"])]
+    assert said["threshold"][:3] == ["0.7", "a", "question"] and said["batch_size"] == "128 32 episodes a step".split()
+    assert said["solves"][:3] == ["1", str(config.presets()["quick"]["mae"]["solves"]), "how"]
+    assert said["learning_rate"] == [
+        "1e-06",
+        str(config.presets()["quick"]["all"]["learning_rate"]),
+        "of",
+        "AdamW,",
+        "constant",
+    ]
+    assert said["prompt"][:2] == ["'full'", "'compact'"], "the paper's, not the default"
     assert main(["fields", OWN, "rounds=3"]) == 0
     assert "rounds               2                        3\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", config.METHODS)
+def test_every_field_says_what_it_means(method: str) -> None:
+    cls = config.method(method)
+    means = config.meanings(cls)
+    assert [name for name in {**config.settable(config.Run), **config.settable(cls)} if not means.get(name)] == []
+
+
+def test_a_meaning_is_the_comment_behind_the_field_and_a_subclass_says_its_own() -> None:
+    assert config.meanings(config.method("spice"))["estimator"] == "Equations 3 and 4: DrGRPO"
+    means = config.meanings(config.method("azr"))
+    assert means["estimator"] == "how rewards become advantages, see `advantages`", "inherited"
+    assert means["paper"] == "answers in tags (mae) or boxed (spice)", "behind a comment for the type checker"
+    assert means["batch_size"] == "episodes a step", "of the run"
 
 
 def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -90,6 +126,8 @@ def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys
     deep, flat = capsys.readouterr().out.splitlines()[2:]
     assert deep == "| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8 (37.5%) | 1.5 |"
     assert flat == "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8 (37.5%) | 1.5 |"
+    assert main(["runs", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.endswith(f"there is no {tmp_path / 'nowhere'}\n")
 
 
 def test_differences_are_a_table(capsys: pytest.CaptureFixture) -> None:

@@ -15,7 +15,9 @@ from safetensors.torch import load_file, save_file
 from tensors import Keep, ask, learn
 
 from coevolve import config, policies, record
+from coevolve.__main__ import main
 from coevolve.baselines.tuned import SFT
+from coevolve.checkpoint import newest
 from coevolve.loop import train
 from coevolve.trainer import Trainer
 from reproduce.analysis import stats
@@ -93,6 +95,67 @@ def test_a_killed_process_resumes_bit_for_bit(straight, tmp_path):
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert list(out.glob("checkpoints/step-*")), "no checkpoint appeared before the end"
+    same_bytes(straight, run(out))
+
+
+TWICE = [signal.SIGINT, signal.SIGINT]
+
+
+@pytest.mark.parametrize(("signals", "done"), [([signal.SIGINT], 2), ([signal.SIGTERM, signal.SIGTERM], 2), (TWICE, 0)])
+def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_bit_for_bit(
+    signals, done, straight, tmp_path, monkeypatch, capfd
+):
+    true, receivers = Trainer.learn, signal.getsignal(signal.SIGINT)
+
+    def learn(self, step, outcomes):
+        for number in signals if step == 2 else ():
+            signal.raise_signal(number)
+        return true(self, step, outcomes)
+
+    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"] | {"save_every": 3}).items()]
+    command = ["train", "mae", "--out", str(tmp_path / "cut"), *pairs]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "learn", learn)
+        assert main(command) == 130
+    assert [path.name for path in tmp_path.glob("cut/checkpoints/step-*")] == ["step-00000002"][: done // 2]
+    said = capfd.readouterr().err
+    assert said.endswith(f"\nstopped at step {done}; the same command goes on\n") and "Traceback" not in said
+    assert signal.getsignal(signal.SIGINT) == receivers
+    same_bytes(straight, run(tmp_path / "cut"))
+
+
+def test_a_notebook_that_is_interrupted_has_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(Trainer, "learn", lambda *args: signal.raise_signal(signal.SIGINT) or {})
+    with pytest.raises(KeyboardInterrupt, match="^stopped at step 1; train the same run again to go on$"):
+        run(tmp_path / "run", save_every=3)
+    assert newest(tmp_path / "run" / "checkpoints")[0] == 1
+
+
+def test_a_finished_run_says_so_and_stays_as_it_is(straight, capsys):
+    old = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in straight.rglob("*")}
+    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"]).items()]
+    for fewer in ([], ["steps=2"]):
+        assert main(["train", "mae", "--out", str(straight), *pairs, *fewer]) == 0
+        (line,) = capsys.readouterr().out.splitlines()
+        assert line.startswith(f"{straight} is finished: another --out makes another run")
+    assert run(straight) == straight
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in straight.rglob("*")} == old
+
+
+def test_a_disk_that_is_full_is_one_line_and_nothing_is_lost(straight, tmp_path, monkeypatch, capfd):
+    out, true = tmp_path / "full", record.Recorder.step
+
+    def step(self, number, *args):
+        true(self, number, *args)
+        if number == 3:  # a line is cut, as a full disk cuts it
+            (self.out / "metrics.jsonl").write_bytes((self.out / "metrics.jsonl").read_bytes()[:-9])
+            raise OSError(28, "No space left on device")
+
+    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"]).items()]
+    with monkeypatch.context() as patch:
+        patch.setattr(record.Recorder, "step", step)
+        assert main(["train", "mae", "--out", str(out), *pairs]) == 1
+    assert f"No space left on device; later --out {out} goes on" in capfd.readouterr().err.splitlines()[-1]
     same_bytes(straight, run(out))
 
 

@@ -63,7 +63,7 @@ class RZero(Method):
     invalid: float = -1.0  # what an invalid question earns (Table 5)
     accuracy_weight: Share = 0.9  # of the Solver's reward; the rest is its format (R-Zero's released code)
     estimator: str = "task_relative"  # within a group that is GRPO: mean and standard deviation
-    template: Annotated[str, (*TEMPLATES,)] = "chat"
+    template: Annotated[str, (*TEMPLATES,)] = "chat"  # of the Solver's prompt, as in SPICE
 
     def __post_init__(self) -> None:
         super().__post_init__()

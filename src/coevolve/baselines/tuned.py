@@ -37,8 +37,8 @@ class SFT(Method):
     paper: ClassVar[str] = "mae"
     TRAINING: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}  # the rank: section 5
 
-    epochs: PositiveInt = 5  # section 5
-    sft_batch: PositiveInt = 16
+    epochs: PositiveInt = 5  # passes over the examples (section 5)
+    sft_batch: PositiveInt = 16  # examples a step
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -65,14 +65,9 @@ class VLLM(Engine):
             rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
             room = next(allowed for allowed in VLLM_RANKS if allowed >= rank)
             settings |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
-        self.llm = LLM(
-            model=str(next(iter(policies.values())).source),
-            dtype="bfloat16" if on_gpu else "float32",
-            enforce_eager=not on_gpu,
-            enable_sleep_mode=self.sleeps,
-            disable_log_stats=True,
-            **settings,
-        )
+        settings |= {"enforce_eager": not on_gpu, "enable_sleep_mode": self.sleeps, "disable_log_stats": True}
+        source, dtype = str(next(iter(policies.values())).source), "bfloat16" if on_gpu else "float32"
+        self.llm = LLM(model=source, dtype=dtype, **settings)
         self.tickets, self.versions = count(1), count(1)
         self.waiting: dict[str, tuple[Turn, list[int], float]] = {}
         self.loras: dict[str, Any] = {}
@@ -86,14 +81,9 @@ class VLLM(Engine):
         policy, ticket = self.policies[turn.policy], str(next(self.tickets))
         prompt = policy.render(turn.messages)
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
-        params = SamplingParams(
-            temperature=heat,
-            max_tokens=limit,
-            logprobs=0,
-            detokenize=False,
-            stop_token_ids=sorted(policy.end_ids),
-            seed=int(noise(turn.key, 1)[0] * 2**31),
-        )
+        seed, ends = int(noise(turn.key, 1)[0] * 2**31), sorted(policy.end_ids)
+        asked: dict[str, Any] = {"temperature": heat, "max_tokens": limit, "seed": seed, "stop_token_ids": ends}
+        params = SamplingParams(**asked, logprobs=0, detokenize=False)
         self.waiting[ticket] = turn, prompt, heat
         lora = self.loras.get(turn.policy)
         self.llm.llm_engine.add_request(ticket, {"prompt_token_ids": prompt}, params, lora_request=lora)

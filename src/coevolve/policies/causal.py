@@ -97,8 +97,7 @@ class Policy:
 
     def render(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Return the token ids of a conversation under the chat template, ready for the answer."""
-        ids: list[int] = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        return ids
+        return list(self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
 
     @torch.no_grad()
     def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:

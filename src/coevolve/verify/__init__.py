@@ -42,9 +42,8 @@ def verify(kind: str, answer: str | None, gold: str | Sequence[str], *, toleranc
         return Verdict(*maths.compare(answer, golds[0]))
     if kind == "exact":
         return Verdict(VERDICTS[plain.exact(answer, golds)])
-    if kind == "choice":
-        return Verdict(VERDICTS[plain.choice(answer, golds[0])])
-    return Verdict(VERDICTS[plain.near(answer, golds[0], tolerance)])
+    right = plain.choice(answer, golds[0]) if kind == "choice" else plain.near(answer, golds[0], tolerance)
+    return Verdict(VERDICTS[right])
 
 
 def valid(kind: str, gold: str) -> bool:

@@ -2,7 +2,9 @@
 
 import functools
 import re
+import tomllib
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coevolve import parse
@@ -15,17 +17,8 @@ CHARACTERS, DIGITS, DEPTH = 512, 60, 24  # longer, deeper: no answer to a questi
 BOXES = 8  # different ones in an answer; more are a guess at many
 DIGIT_RUN = re.compile(rf"[0-9]{{{DIGITS + 1}}}")
 WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
-# The parser learns by doing: pairs that each server compares once, before its forks need them.
-WARM = (
-    (r"\frac{1}{2}", "0.5"),
-    ("x^2-1", "(x-1)(x+1)"),
-    (r"2\sqrt{3}", r"\sqrt{12}"),
-    ("(1,2)", "(2, 1)"),
-    (r"\{1,2\}", "3,2"),
-    ("[1,2)", "(1,2]"),
-    ("x=5", "5"),
-    (r"\frac{\pi}{2}", "10^{-3}"),
-)
+# The parser learns by doing: pairs of a gold and an answer that each server compares once, before its forks need them.
+WARM = tomllib.loads(Path(__file__).with_name("warm.toml").read_text(encoding="utf-8"))["pairs"]
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
 
 

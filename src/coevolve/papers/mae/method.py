@@ -59,9 +59,9 @@ class MAE(Method):
     attempts: PositiveInt = 5  # N_sample of the difficulty reward (Table 3)
     solves: PositiveInt = 1  # how often an episode runs lines 16-22; the paper's batch has one per proposal
     threshold: float = 0.7  # a question below this quality stays out of the pool (section 4.1)
-    quality_filter: bool = True  # False: Table 2, no question quality filtering
-    format_reward: bool = True  # False: Table 2, no format reward
-    train: Roles = ("proposer", "solver", "judge")  # leave one out: Table 2, no training of that role
+    quality_filter: bool = True  # keep bad questions out of the pool; False: Table 2
+    format_reward: bool = True  # pay for the form of a reply; False: Table 2
+    train: Roles = ("proposer", "solver", "judge")  # the roles that are trained; leave one out: Table 2
     variant: Annotated[str, ("paper", "official")] = "paper"  # official: as in the authors' released code
     judge_temperature: NonNegativeFloat | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
     judge_model: str = ""  # a frozen judge: a model, or a server's (http://HOST/v1#MODEL); empty: the one that learns

@@ -6,6 +6,8 @@ Knows neither texts nor when a question or an answer counts as parsed.
 
 from collections.abc import Sequence
 
+from coevolve.shares import mean
+
 NEUTRAL = 0.5
 
 
@@ -19,8 +21,7 @@ def difficulty(scores: Sequence[float | None]) -> float:
 
     Unreadable judgements are left out of the mean; 0.5 when none is readable (section 5.3.2).
     """
-    readable = [score for score in scores if score is not None]
-    return 1 - sum(readable) / len(readable) if readable else NEUTRAL
+    return 1 - neutral(mean(scores))
 
 
 def proposer_reward(quality: float | None, difficulty: float, format: float | None) -> float:

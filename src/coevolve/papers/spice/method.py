@@ -64,7 +64,7 @@ class SPICE(Method):
     reward: Annotated[str, (*rewards.CHALLENGER,)] = "variance"  # or absolute_zero, threshold, rzero: Table 4
     penalty: float = rewards.PENALTY  # rho (section 3.1)
     # untrained: earns nothing; fixed: a frozen copy of the start (Figure 4a)
-    challenger: Annotated[str, ("trained", "untrained", "fixed")] = "trained"
+    challenger: Annotated[str, ("trained", "untrained", "fixed")] = "trained"  # or untrained or fixed
     group: PositiveInt = 8  # G: attempts kept per document, and answers per task (section 3.1)
     attempts: PositiveInt = 1024  # N: most attempts at a document, drawn G at a time until one is valid (section 3.1)
     reuse: bool = False  # True: equal tasks of a document share their G answers
