@@ -126,8 +126,7 @@ def presets() -> dict[str, dict[str, dict[str, Any]]]:
     `quick` trains as `standard` does but for fewer steps.
     """
     tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
-    long, short = tables["standard"], tables["quick"]
-    return tables | {"quick": {name: long.get(name, {}) | short.get(name, {}) for name in {**long, **short}}}
+    return tables | {"quick": {name: long | tables["quick"].get(name, {}) for name, long in tables["standard"].items()}}
 
 
 def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: Mapping[str, Any] | None = None) -> Run:
