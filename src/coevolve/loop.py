@@ -5,7 +5,6 @@ Loads torch only when everything else that a run needs is there. Knows no paper.
 
 import gc
 import json
-import os
 import signal
 import threading
 import time
@@ -137,7 +136,6 @@ def stoppable() -> Iterator[list[int]]:
         if came and number == signal.SIGINT:
             raise KeyboardInterrupt
         came.append(number)
-        os.write(2, b"\nstopping after this step; Ctrl-C once more stops at once\n")  # print may be busy
 
     here = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM) if here}
