@@ -106,8 +106,7 @@ class Team:
         """Write one file per optimiser, and one per learned baseline."""
         folder.mkdir(parents=True, exist_ok=True)
         for file, part in self._states().items():
-            with (folder / file).open("wb") as opened:  # Python says when a disk is full, torch does not
-                torch.save(part.state_dict(), opened)
+            torch.save(part.state_dict(), folder / file)
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers and baselines bit for bit."""
