@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from safetensors import SafetensorError
 from typer import Argument, Option, Typer
 
 from coevolve import checkpoint, config
@@ -51,8 +52,8 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
         step, _ = checkpoint.newest(out / "checkpoints") or (0, out)
         print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
         raise SystemExit(130) from None
-    except OSError as error:  # a full disk, or a server that died
-        raise type(error)(f"{error}; later --out {out} goes on from the last checkpoint") from error
+    except (OSError, SafetensorError) as error:  # a full disk, or a server that died
+        raise OSError(f"{error}; later --out {out} goes on from the last checkpoint") from error
     if speaks:
         print(*report(out), sep="\n")
 

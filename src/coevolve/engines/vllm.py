@@ -81,9 +81,8 @@ class VLLM(Engine):
         policy, ticket = self.policies[turn.policy], str(next(self.tickets))
         prompt = policy.render(turn.messages)
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
-        seed, ends = int(noise(turn.key, 1)[0] * 2**31), sorted(policy.end_ids)
-        asked: dict[str, Any] = {"temperature": heat, "max_tokens": limit, "seed": seed, "stop_token_ids": ends}
-        params = SamplingParams(**asked, logprobs=0, detokenize=False)
+        asked: dict[str, Any] = {"temperature": heat, "max_tokens": limit, "stop_token_ids": sorted(policy.end_ids)}
+        params = SamplingParams(**asked, seed=int(noise(turn.key, 1)[0] * 2**31), logprobs=0, detokenize=False)
         self.waiting[ticket] = turn, prompt, heat
         lora = self.loras.get(turn.policy)
         self.llm.llm_engine.add_request(ticket, {"prompt_token_ids": prompt}, params, lora_request=lora)
