@@ -53,9 +53,7 @@ def test_wrong_grammar_shows_the_usage(arguments: list[str], capsys: pytest.Capt
 AGAIN = "coevolve: {}; later --out {{}} goes on from the last checkpoint\n"
 FULL, DENIED = OSError(errno.ENOSPC, "No space left on device"), PermissionError(errno.EACCES, "Permission denied", "x")
 ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n")]
-ENDS += [(error, 1, AGAIN.format(error)) for error in (ConnectionError("gone"), FULL)] + [
-    (DENIED, 2, AGAIN.format(DENIED))
-]
+ENDS += [(error, 1, AGAIN.format(error)) for error in (ConnectionError("gone"), FULL, DENIED)]
 
 
 @pytest.mark.parametrize(("error", "code", "line"), ENDS)
