@@ -117,6 +117,9 @@ def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) ->
         assert config["2_long"] | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
 
 
+SIZES = ("_small", "_large")
+
+
 def test_preset_gpu_trains_real_models_on_real_data_for_as_long_as_the_papers_say() -> None:
     runs = {}
     for item in plan.load(ROOT, "gpu").items.values():
@@ -129,8 +132,10 @@ def test_preset_gpu_trains_real_models_on_real_data_for_as_long_as_the_papers_sa
         assert run.get("corpus", "none") not in ("math", "general", "both"), name
     both = runs["spice"]["corpus"]
     assert {runs["spice_math"]["corpus"], runs["spice_general"]["corpus"]} == set(both) and len(both) == 2
-    spices = ("base_spice", *(name for name in runs if name.startswith("spice")))
+    spices = {"base_spice", *(name for name in runs if name.startswith("spice") and name[5:] not in SIZES)}
     assert {runs[name]["model"] for name in spices} == {"Qwen/Qwen3-4B-Base"}
+    for size in SIZES:
+        assert runs[f"spice{size}"]["model"] == runs[f"base_spice{size}"]["model"] != runs["spice"]["model"]
     backbones = {"": "Qwen/Qwen2.5-3B-Instruct", "_small": "Qwen/Qwen3-4B-Base", "_large": "Qwen/Qwen2.5-7B-Instruct"}
     for size, model in backbones.items():
         assert runs[f"sage{size}"]["model"] == runs[f"sage_base{size}"]["model"] == model
