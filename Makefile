@@ -18,7 +18,7 @@ EXECUTORS_READY := $(VENV)/.ready-executors
 REAL_READY := $(VENV)/.ready-real
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-engines test-executors real test-real lint lab bench clean
+.PHONY: help setup reproduce report test test-engines test-executors real test-real lint lab bench clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
@@ -31,6 +31,9 @@ setup: $(READY) ## make the environment in .venv
 
 reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, JOBS)
 	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+
+report: $(READY) ## build results/PRESET/index.html from what is there: claims, tables, figures, transcripts
+	$(PY) -m reproduce --preset $(PRESET) --report
 
 test: $(READY) ## run the tests
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)

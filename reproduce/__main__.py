@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from reproduce import HOME, UserError, compare, keys, one_line
+from reproduce import HOME, UserError, compare, keys, one_line, report
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
 from reproduce.run import Engine, Report, execute
 
@@ -46,14 +46,11 @@ def batch_parser() -> Parser:
     add("--jobs", type=int, default=os.environ.get("JOBS") or None, help="items at once; default: JOBS, or all cores")
     add("--executor", choices=("local", "ray"), default="local", help="processes of this machine, or tasks of Ray")
     add("--address", help="of a running Ray cluster: HOST:PORT or auto; default: RAY_ADDRESS, or local")
-    add("--tolerance", type=float, default=1e-6, help="of --check, relative or absolute, default 1e-6")
     add("--root", type=Path, default=HOME, help=argparse.SUPPRESS)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="show every item and its state")
-    what.add_argument("--dry-run", action="store_true", help="say what would run, and why")
     what.add_argument("--why", metavar="ID", help="say what changed since this item was done")
-    reference = {"nargs": "?", "const": "HEAD", "metavar": "REF"}
-    what.add_argument("--check", **reference, help="compare the tables with a commit (default HEAD)")
+    what.add_argument("--report", action="store_true", help="only build results/<preset>/index.html from what is there")
     return parser
 
 
@@ -75,8 +72,9 @@ def show_why(plan: Plan, items: list[Item]) -> int:
     return 0
 
 
-def show_differences(found: list[str]) -> int:
+def show_differences(first: Path, second: Path, tolerance: float) -> int:
     """Print how two trees differ. Returns the exit code."""
+    found = compare.trees(first, second, tolerance)
     for line in found:
         print(one_line(line))
     print(f"{len(found)} differences" if found else "no differences")
@@ -97,42 +95,38 @@ def engine_of(plan: Plan, items: list[Item], options: argparse.Namespace) -> Cal
     return lambda scratch: Local(plan, items, at_once, scratch)
 
 
-def summarise(plan: Plan, items: list[Item], report: Report, seconds: float) -> int:
+def summarise(plan: Plan, items: list[Item], ended: Report, seconds: float) -> int:
     """Print how it all ended. Returns the exit code."""
     skipped = [item for item in items if item.skip is not None]
     for item in skipped:
         print(f"skipped {item.id}: {item.skip}")
-    for id, error in report.failed.items():
+    for id, error in ended.failed.items():
         kept = plan.folder / id / keys.FAILED
         print(f"failed {id}: {error}" + (f" (see {os.path.relpath(kept)})" if kept.exists() else ""))
-    for id, reason in report.blocked.items():
+    for id, reason in ended.blocked.items():
         print(f"blocked {id}: {reason}")
-    groups = {name: getattr(report, name) for name in ("ran", "cached", "failed", "blocked")} | {"skipped": skipped}
+    groups = {name: getattr(ended, name) for name in ("ran", "cached", "failed", "blocked")} | {"skipped": skipped}
     print(", ".join(f"{name} {len(group)}" for name, group in groups.items()), f"in {seconds:.1f}s")
-    return 1 if report.failed or report.blocked else 0
+    return 1 if ended.failed or ended.blocked else 0
 
 
 def run(plan: Plan, chosen: set[str], items: list[Item], options: argparse.Namespace) -> int:
-    """Check first all that is not done, then run it, or only say what would run. Returns the exit code."""
+    """Check first all that is not done, then run it. Returns the exit code."""
     why = keys.reasons(plan, items)
     forced = {id for id in chosen if options.force and plan.items[id].skip is None}
     todo = [item for item in items if item.id in forced or why[item.id]]
     check_items(plan, todo)  # what is done was checked as it is now, or its key would differ
-    if options.dry_run:
-        for item in todo:
-            print(f"would run {item.id} ({'forced' if item.id in forced else why[item.id][0]})")
-        return 0
     started, engine = time.monotonic(), engine_of(plan, todo, options)
-    report = execute(plan, items, forced, engine)
-    return summarise(plan, items, report, time.monotonic() - started)
+    ended = execute(plan, items, forced, engine)
+    print(f"report: {os.path.relpath(report.build(plan))}")
+    return summarise(plan, items, ended, time.monotonic() - started)
 
 
 def main(arguments: list[str]) -> int:
     """Do what the command line asks. Returns the exit code."""
     if arguments[:1] == ["diff"]:
         options = diff_parser().parse_args(arguments[1:])
-        first, second = compare.read_tree(options.first), compare.read_tree(options.second)
-        return show_differences(compare.trees(first, second, options.tolerance))
+        return show_differences(options.first, options.second, options.tolerance)
     options = batch_parser().parse_args(arguments)
     if options.address is not None and options.executor != "ray":
         raise UserError("--address is for --executor ray")
@@ -148,8 +142,9 @@ def main(arguments: list[str]) -> int:
         return show_why(plan, items)
     if options.list:
         return show_list(plan, items)
-    if options.check:
-        return show_differences(compare.check(plan, options.check, options.tolerance, chosen))
+    if options.report:
+        print(f"report: {os.path.relpath(report.build(plan))}")
+        return 0
     return run(plan, chosen, with_needs(plan, chosen), options)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -61,26 +62,32 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
     """
     from tqdm import tqdm
 
-    waiting = [item for item in items if item.skip is None]
-    with workshop(plan) as scratch, tqdm(total=len(waiting), disable=None, leave=False, bar_format=BAR) as bar:
+    wanted = {item.id for item in items if item.skip is None}
+    with workshop(plan) as scratch, tqdm(total=len(wanted), disable=None, leave=False, bar_format=BAR) as bar:
         for id in forced:  # they begin from nothing
             (plan.folder / id / keys.MARKER).unlink(missing_ok=True)
             (plan.folder / id / keys.STARTED).unlink(missing_ok=True)
         report, engine, ready = Report(bar), start(scratch), []
         at_work: dict[Future[None], tuple[Item, float]] = {}  # with the time of its start
+        order = TopologicalSorter({item.id: wanted.intersection(item.needs) for item in items if item.id in wanted})
+        order.prepare()
         signal.signal(signal.SIGTERM, stop)  # after Ray has put its own
         try:
-            while waiting or ready or at_work:
-                busy = [item.id for item, _ in at_work.values()]
-                bar.set_postfix_str(", ".join(id.removeprefix("runs/") for id in busy))
-                settle(plan, waiting, ready, busy, report)
+            while order.is_active():
+                for id in order.get_ready():
+                    if to_make(plan, plan.items[id], report):
+                        ready.append(plan.items[id])
+                    else:
+                        order.done(id)
                 ready.sort(key=lambda item: item.kind)  # artefacts first: each comes as soon as its own runs are done
                 while ready and len(at_work) < engine.at_once:
                     item = ready.pop(0)
                     at_work[engine.submit(item)] = item, time.monotonic()
+                bar.set_postfix_str(", ".join(item.id.removeprefix("runs/") for item, _ in at_work.values()))
                 for future in wait(at_work, TICK, FIRST_COMPLETED).done:
                     item, began = at_work.pop(future)
                     note(plan, report, item, future.exception(), time.monotonic() - began)
+                    order.done(item.id)
         except SystemExit:  # Ray replaces ours by one of its own
             raise SystemExit(128 + signal.SIGTERM) from None
         finally:
@@ -93,22 +100,16 @@ def stop(number: int, frame: object) -> None:
     raise SystemExit
 
 
-def settle(plan: Plan, waiting: list[Item], ready: list[Item], busy: list[str], report: Report) -> None:
-    """Move items whose runs have ended: to the report if blocked or cached, else to the ready ones."""
-    mine = {item.id for item in waiting + ready} | {*busy}
-    for item in list(waiting):
-        lost = next((need for need in item.needs if need in report.failed), None)
-        if lost is None and mine.intersection(item.needs):
-            continue
-        waiting.remove(item)
-        if lost is not None:
-            reason = f"needs {lost}, which failed"
-            report.end(item, report.blocked, reason, f"blocked: {reason}")
-        elif not keys.changes(plan, item):
-            seconds = keys.read_marker(plan.folder / item.id, "provenance.json").get("wall_seconds", 0.0)
-            report.end(item, report.cached, seconds, f"ok {seconds:.1f}s (cached)")
-        else:
-            ready.append(item)
+def to_make(plan: Plan, item: Item, report: Report) -> bool:
+    """Say whether an item whose runs have ended is to be made; report it here if it is blocked or cached."""
+    lost = next((need for need in item.needs if need in report.failed), None)
+    if lost is not None:
+        reason = f"needs {lost}, which failed"
+        report.end(item, report.blocked, reason, f"blocked: {reason}")
+    elif not keys.changes(plan, item):
+        seconds = keys.read_marker(plan.folder / item.id, "provenance.json").get("wall_seconds", 0.0)
+        report.end(item, report.cached, seconds, f"ok {seconds:.1f}s (cached)")
+    return item.id not in report.blocked | report.cached
 
 
 def note(plan: Plan, report: Report, item: Item, error: BaseException | None, seconds: float) -> None:

@@ -72,9 +72,10 @@ class Ledger:
     def _crossed(self, kept: str) -> NDArray[np.float64]:
         """Change in pass rate, of each seed, while one player is kept as it was at its first snapshot."""
         still, moving = ("reasoner", "challenger") if kept == "fixed_reasoner" else ("challenger", "reasoner")
-        first = sorted(self.crossed[still].unique())[1]
+        first, last = sorted(self.crossed[still].unique())[1], self.crossed[moving].max()
         means = self.crossed[self.crossed[still] == first].pivot_table(index="seed", columns=moving, values="pass_rate")
-        return _column(100 * (means[means.columns.max()] - means[first]))
+        means = means.reindex(columns=[first, last])  # a player without a valid task is in no pair
+        return _column(100 * (means[last] - means[first]))
 
 
 def _column(values: Sequence[float]) -> NDArray[np.float64]:

@@ -4,20 +4,16 @@ A row of the frame is one item of one run, as CoNL's examination of the trained 
 sum over a sum (corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from coevolve import record
-from coevolve.papers.conl.reading import ranking
 from reproduce.analysis import standins, stats
-from reproduce.analysis.stats import Interval
+from reproduce.analysis.tables import Groups
 
 MEASURES = {  # name: (what is counted, out of what; none: out of all items)
     "Pass@1": ("pass_1", None),
@@ -27,7 +23,6 @@ MEASURES = {  # name: (what is counted, out of what; none: out of all items)
     "Harm": ("harmed", "right_before"),
 }
 Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]  # numerators and denominators, S seeds x I items
-Groups = Mapping[str, Sequence[str]]  # name: stand-ins, pooled
 
 
 def read(
@@ -37,25 +32,6 @@ def read(
     frame = standins.read(folder, runs, labels, "conversations")
     stands = frame["family"].map(standins.layout(paper).benchmark_of)
     return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float))
-
-
-def readable(run: str | Path) -> dict[str, float]:
-    """How much of what a training run of CoNL recorded could be read; means over its replies and its steps.
-
-    A ranking is readable when it holds a vote; an order of the agents that one may judge needs one vote less than
-    these, at least one ("votes of an order" is what there was of that). The rest are facts of all its episodes.
-    """
-    protocol, voted = json.loads((Path(run) / "config.json").read_text(encoding="utf-8"))["protocol"], []
-    agents = protocol["agents"]
-    for samples in record.read(run, "episodes")["samples"]:
-        for role, name in {"review": "initial_ranking", "verdict": "final_ranking"}.items():
-            for author, text in enumerate(sample["text"] for sample in samples if sample["role"] == role):
-                hidden = None if protocol["own_votes"] or agents == 2 else author  # as the protocol reads them
-                votes = ranking(text, name, agents, hidden)
-                voted.append(len({frozenset(vote[:2]) for vote in votes}))
-    facts = record.read(run, "metrics").query("step > 0").reindex(columns=["critiques", "votes", "r_meta", "decided"])
-    shown = {"agents": agents, "replies": len(voted), **facts.mean(), "readable rankings": fmean(map(bool, voted))}
-    return shown | {"votes of an order": fmean(voted) / max(1, agents - 2)}
 
 
 def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
@@ -73,24 +49,24 @@ def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[st
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def ratio_gain(base: Ratio, ours: Ratio, level: float = stats.LEVEL, replicates: int = stats.REPLICATES) -> Interval:
-    """The difference of two ratios with limits by a paired bootstrap over items.
+def ratio_gain(base: Ratio, ours: Ratio) -> tuple[float, float, float]:
+    """The difference of two ratios with 95 % limits by a paired bootstrap over items.
 
     A seed counts as a repetition on the same items; the base has as many. With several seeds the limits reach at least
     as far as Student's t over the differences of the seeds. A ratio without a denominator is nan.
     """
     rng, items = np.random.default_rng(0), ours[0].shape[1]
-    weights_RI = rng.multinomial(items, np.full(items, 1 / items), replicates).astype(float)
+    weights_RI = rng.multinomial(items, np.full(items, 1 / items), stats.REPLICATES).astype(float)
     drawn_R = _ratio(ours, weights_RI) - _ratio(base, weights_RI)
     whole = np.ones((1, items))
     delta = float((_ratio(ours, whole) - _ratio(base, whole))[0])
     known = drawn_R[np.isfinite(drawn_R)]
     if not len(known) or not np.isfinite(delta):
-        return Interval(delta, float("nan"), float("nan"))
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+        return delta, float("nan"), float("nan")
+    low, high = np.quantile(known, [(1 - stats.LEVEL) / 2, (1 + stats.LEVEL) / 2])
     by_seed_S = ours[0].sum(axis=1) / ours[1].sum(axis=1) - base[0].sum(axis=1) / base[1].sum(axis=1)
-    reach = stats.reach(by_seed_S[np.isfinite(by_seed_S)], level)
-    return Interval(delta, float(min(low, delta - reach)), float(max(high, delta + reach)))
+    reach = stats.reach(by_seed_S[np.isfinite(by_seed_S)], stats.LEVEL)
+    return delta, float(min(low, delta - reach)), float(max(high, delta + reach))
 
 
 def shared(base: Ratio, ours: Ratio) -> tuple[Ratio, Ratio]:

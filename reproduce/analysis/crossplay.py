@@ -17,7 +17,6 @@ from coevolve.papers.spice.method import Answer, Attempt, pass_rate
 from coevolve.papers.spice.reading import Question
 from coevolve.shares import mean
 from coevolve.types import Dialogue, Episode, Outcome, T
-from reproduce.analysis import stats
 
 POSING, ANSWERING = 1, 2  # keys of the turns
 
@@ -92,17 +91,3 @@ def every_pair(
                     rows.append((step, reasoner, i, mean(rates), len(mine) / attempts, mean(golds)))
     columns = ["challenger", "reasoner", "document", "pass_rate", "valid", "gold_right"]
     return pd.DataFrame(rows, columns=columns).astype({"gold_right": float})
-
-
-def matrix(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean pass rate in percent per challenger and reasoner with 95 % bootstrap limits over documents.
-
-    Rows may come from several training seeds (column seed), which count alike.
-    """
-    rows = []
-    for pair, part in frame.groupby(["challenger", "reasoner"]):
-        strata = [one["pass_rate"].to_numpy()[None, :] for _, one in part.groupby("seed")]
-        rates = (100 * value for value in stats.bootstrap(strata))
-        rows.append((*pair, len(strata), len(part), *rates, 100 * part["gold_right"].mean()))
-    columns = ["challenger", "reasoner", "seeds", "documents", "pass_rate", "low", "high", "gold_right"]
-    return pd.DataFrame(rows, columns=columns)

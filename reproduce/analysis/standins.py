@@ -18,8 +18,7 @@ from coevolve import record
 from coevolve.checks import among
 from reproduce.analysis import tables
 
-STAND_INS_FILE = Path(__file__).with_name("standins.toml")
-LAYOUTS = tomllib.loads(STAND_INS_FILE.read_text(encoding="utf-8"))
+LAYOUTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

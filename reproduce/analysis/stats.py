@@ -6,7 +6,6 @@ Everything random takes a seed and repeats exactly.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -15,14 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 REPLICATES = 10_000
 LEVEL = 0.95
 Side = Sequence[NDArray[np.float64]]  # of each stratum S seeds x I items
-
-
-class Interval(NamedTuple):
-    """An estimate with its confidence limits; unpacks as `delta, low, high`."""
-
-    delta: float
-    low: float
-    high: float
 
 
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -79,8 +70,8 @@ def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False
 
 def bootstrap(
     strata: Sequence[ArrayLike], level: float = LEVEL, replicates: int = REPLICATES, seed: int = 0
-) -> Interval:
-    """Return the mean over strata of the mean score of each S x I array, with bootstrap limits.
+) -> tuple[float, float, float]:
+    """Return the mean over strata of the mean score of each S x I array, and its bootstrap limits.
 
     One draw of seeds serves all strata, items are drawn within each (multinomial weights); a single seed
     is kept and only items are drawn. A bootstrap over few seeds is too narrow, so the limits reach at
@@ -97,7 +88,7 @@ def bootstrap(
     low, high = np.quantile(means_R, [(1 - level) / 2, (1 + level) / 2])
     means_S = np.mean([scores_SI.mean(axis=1) for scores_SI in strata_SI], axis=0)
     delta, far = means_S.mean(), reach(means_S, level)
-    return Interval(float(delta), float(min(low, delta - far)), float(max(high, delta + far)))
+    return float(delta), float(min(low, delta - far)), float(max(high, delta + far))
 
 
 def reach(means_S: NDArray[np.float64], level: float) -> float:

@@ -4,7 +4,6 @@ A record is one row of method, seed, benchmark, item, correct (and run). Accurac
 points. Averages are always derived from cells. Does not know what a benchmark is or how an answer was graded.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -38,12 +37,12 @@ def recomputed_averages(frame: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     """Put each printed average beside the mean of the printed cells, and say where they differ and why.
 
     `frame` is from `paper_numbers` (or several of them concatenated). `differs` means further apart than
-    half a unit of the last digit printed.
+    half a unit of the last digit printed; known.csv says why, where we know (from mismatches.csv and flags.csv).
     """
     missing = {name for names in groups.values() for name in names} - set(frame["benchmark"])
     if missing:
         raise ValueError(f"groups: no benchmark {sorted(missing)} in the frame")
-    rows = []
+    rows, notes = [], paper_numbers("known").set_index(["table", "method", "benchmark"])["known"]
     for key, part in frame.groupby([*ROW, "metric"], sort=False):
         cells = part[~part["benchmark"].isin(list(groups))].drop_duplicates("benchmark")
         values = cells.set_index("benchmark")["value"]
@@ -55,28 +54,10 @@ def recomputed_averages(frame: pd.DataFrame, groups: Groups) -> pd.DataFrame:
             gap = round(float(printed.value) - mean, 6)
             half_unit = 0.5 * 10.0 ** -len(printed.printed.partition(".")[2])
             differs = abs(gap) > half_unit + 1e-9
-            known = _known(printed, names) if differs else ""
+            known = notes.get((printed.table, printed.method, printed.benchmark), "") if differs else ""
             rows.append((*key[:3], printed.benchmark, float(printed.value), round(mean, 4), gap, differs, known))
     columns = [*ROW, "average", "printed", "recomputed", "difference", "differs", "known"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _known(printed: tuple, names: Sequence[str]) -> str:
-    """What our list of mismatches and garbled cells says about the row of a printed average."""
-    number = re.search(r"\d+$", printed.table)
-    words = set(re.findall(r"[a-z0-9]+", printed.method.lower())) - {printed.paper, "model"} or {printed.paper}
-    notes = []
-    for entry in paper_numbers("mismatches").itertuples():
-        tables = re.findall(r"table(\d+(?:,\d+)*)", entry.where)
-        mentioned = number and number[0] in ",".join(tables).split(",")
-        said = set(re.findall(r"[a-z0-9]+", f"{entry.where} {entry.claimed}".lower()))
-        if entry.paper == printed.paper and mentioned and words <= said:
-            notes.append(f"{entry.id}: {entry.recomputed_or_seen}")
-    flags = paper_numbers("flags")
-    flags = flags[(flags["table"] == printed.table) & (flags["method"] == printed.method)]
-    garbled = flags[flags["benchmark"].isin(list(names)) & ~flags["kind"].str.endswith("resolved")]
-    notes += [f"{flag.benchmark} {flag.kind}" for flag in garbled.itertuples()]
-    return "; ".join(notes)
 
 
 def accuracy_matrix(scores: pd.DataFrame, method: str) -> dict[str, pd.DataFrame]:

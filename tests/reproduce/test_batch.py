@@ -54,7 +54,7 @@ def test_what_changed_is_said_and_made_again(toy: Toy) -> None:
     toy.edit("reproduce/presets.toml", "jobs = 2", "jobs = 1")
     toy("--only", "toy_table1")
     toy.edit("reproduce/toy.toml", "scale = 1.0", "scale = 2.0")
-    assert toy("--dry-run") == "would run toy_table1 (parameters.scale: 1.0 -> 2.0)\n"
+    assert toy("--why", "toy_table1") == "toy_table1: parameters.scale: 1.0 -> 2.0\n"
     assert toy.states()["toy_table1"] == "stale" and toy.states()["toy_table2"] == "done"
     (toy.root / "reproduce/paper_numbers/toy_table1.csv").write_text("value\n2\n")
     assert "data.reproduce/paper_numbers/toy_table1.csv: changed" in toy("--why", "toy_table1")
@@ -114,7 +114,8 @@ def test_a_registry_of_your_own_with_a_method_in_a_file(toy: Toy) -> None:
     assert toy.result("debate_table/table.csv").read_text().splitlines()[1] == "debate,7,10.0"
     assert json.loads(toy.result("runs/debate-s7/config.json").read_text())["protocol"] == "../own/debate.py:Own"
     toy.edit("own/debate.py", "rounds = 2", "rounds = 3")
-    assert toy("--dry-run", *options).startswith("would run runs/debate-s7 (modules.own/debate.py: changed)\n")
+    why = toy("--why", "runs/debate-s7", *options)
+    assert why.startswith("runs/debate-s7: modules.own/debate.py: changed\n")
     assert "debate" not in toy("--list")
 
 
@@ -183,29 +184,28 @@ def test_results_that_cannot_be_written(toy: Toy) -> None:
     assert "cannot write to" in toy(code=2)
 
 
-def test_trees_are_compared_cell_by_cell(tmp_path: Path) -> None:
-    a = {"t/table.csv": "name,value\nx,0.5\ny,nan\n", "t/gone.csv": "x\n"}
-    b = {"t/table.csv": "name,value\nx,0.5004\ny,nan\n", "t/wide.csv": "x\n"}
-    other = ["t/gone.csv: only in the first tree", "t/wide.csv: only in the second tree"]
-    assert compare.trees(a, b, 1e-3) == other
-    assert compare.trees(a, b, 1e-6) == [other[0], "t/table.csv: row 1 (x), value: 0.5 -> 0.5004", other[1]]
-    assert compare.trees({"t": "a\n1\n"}, {"t": "a\n1\n2\n"}, 0) == ["t: 1 -> 2 rows, or rows of another length"]
-    assert compare.trees({"t": "a\n1\n"}, {"t": "b\n1\n"}, 0) == ["t: columns a -> b"]
+def test_trees_are_compared_cell_by_cell(toy: Toy, tmp_path: Path) -> None:
+    first = {"same": "name,value\nx,0.5\ny,nan\n", "gone": "x\n", "longer": "a\n1\n", "other": "a\n1\n", ".part": "a\n"}
+    second = {"same": "name,value\nx,0.5004\ny,nan\n", "new": "x\n", "longer": "a\n1\n2\n", "other": "b\n1\n"}
+    for tree, files in (("first", first), ("second", second)):
+        for name, text in files.items():
+            (tmp_path / tree / name).mkdir(parents=True)
+            (tmp_path / tree / name / "table.csv").write_text(text)
+    expected = ["gone/table.csv: only in the first tree", "longer/table.csv: 1 -> 2 rows"]
+    expected += ["new/table.csv: only in the second tree", "other/table.csv: columns a -> b"]
+    a, b = tmp_path / "first", tmp_path / "second"
+    assert compare.trees(a, b, 1e-3) == expected
+    assert compare.trees(a, b, 1e-6) == [*expected, "same/table.csv: row 1 (x), value: 0.5 -> 0.5004"]
+    assert toy("diff", str(a), str(a)) == "no differences\n"
+    assert toy("diff", str(a), str(b), "--tolerance", "0.01", code=1).endswith("\n4 differences\n")
+    assert "is not a folder" in toy("diff", str(a), str(tmp_path / "c"), code=2)
 
 
-def test_diff_and_check(toy: Toy, tmp_path: Path) -> None:
-    assert toy("diff", str(toy.root), str(toy.root)) == "no differences\n"
-    assert "is not a folder" in toy("diff", str(toy.root), str(tmp_path / "c"), code=2)
-    for folder in ("toy_table1", "runs/plain-s0"):
-        toy.result(folder).mkdir(parents=True)
-        toy.result(f"{folder}/table.csv").write_text("name,value\nx,1.0\n")
-    git = ["git", "-C", str(toy.root), "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
-        subprocess.run([*git, *command], check=True)
-    toy.result("runs/plain-s0/table.csv").write_text("name,value\nx,9.0\n")
-    assert toy("--check") == "no differences\n"
-    toy.result("toy_table1/table.csv").write_text("name,value\nx,1.5\n")
-    assert toy("--check", code=1) == "toy_table1/table.csv: row 1 (x), value: 1.0 -> 1.5\n1 differences\n"
+def test_the_report_is_built_at_the_end_of_a_batch_and_alone(toy: Toy) -> None:
+    assert toy("--report").startswith("report: ")
+    assert "toy_table1</code>: not made yet" in toy.result("index.html").read_text()
+    assert "report: " in toy("--only", "toy_table1")
+    assert "toy_table1</code>: not made yet" not in toy.result("index.html").read_text()
 
 
 PARAMETERS = "steps = 1  # n\nlr: float = 1e-3\nname: str | None = None\ntable: dict = {}\nfree = None\nsign = -1.5"

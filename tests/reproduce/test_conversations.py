@@ -1,6 +1,5 @@
 """Tables of conversations: ratios with intervals, paired gains, and what can be read of a run."""
 
-import json
 from random import Random
 
 import numpy as np
@@ -86,18 +85,7 @@ def test_a_spread_over_seeds_widens_the_interval() -> None:
     assert (whole["low"], whole["high"]) == (0.0, 1.0)  # t alone would reach to 1.245
 
 
-def test_what_can_be_read_of_a_run_by_hand(tmp_path) -> None:
-    ranks = "<initial_ranking>Agent 1 > Agent 2\nAgent 2 = Agent 3\nAgent 0 > Agent 1</initial_ranking>"  # of agent 0
-    said = {"proposal": "ANSWER: 3", "review": ranks, "verdict": "<final_ranking>4</critique>"}
-    samples = [{"role": role, "text": text} for role, text in said.items()]
-    (tmp_path / "config.json").write_text(json.dumps({"protocol": {"agents": 4, "own_votes": False}}))
-    (tmp_path / "episodes.jsonl").write_text(json.dumps({"step": 1, "samples": samples}) + "\n")
-    steps = [{"step": 0}, {"step": 1, "votes": 1.0, "r_meta": None}, {"step": 2, "votes": 2.0, "r_meta": 0.5}]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
-    found = conversations.readable(tmp_path)
-    assert (found["agents"], found["replies"], found["readable rankings"]) == (4, 2, 0.5)
-    assert found["votes of an order"] == (2 + 0) / 2 / 2  # of three agents that one may judge
-    assert (found["votes"], found["r_meta"]) == (1.5, 0.5) and np.isnan(found["critiques"])
+def test_a_method_without_conversations_or_with_gaps_is_refused() -> None:
     made = frame([("a", 0, 0, 1.0, None), ("a", 1, 1, 1.0, None)])
     for method in ("a", "b"):
         with pytest.raises(ValueError, match=f"'{method}'"):

@@ -46,17 +46,6 @@ def test_every_pair_on_every_document(played: pd.DataFrame) -> None:
     assert rates[9, 0] == 0.0 and rates[9, 9] == 0.0
 
 
-def test_the_matrix_has_an_interval_over_documents(played: pd.DataFrame) -> None:
-    half = played.copy()
-    half.loc[(half["challenger"] == 9) & (half["document"] == 0), "pass_rate"] = 0.6
-    table = crossplay.matrix(half).set_index(["challenger", "reasoner"])
-    assert table.loc[(0, 3), ["pass_rate", "low", "high", "documents", "seeds"]].tolist() == [100, 100, 100, 3, 1]
-    row = table.loc[(9, 0)]
-    assert row["pass_rate"] == pytest.approx(20) and row["low"] == 0 and 30 < row["high"] <= 60
-    two = crossplay.matrix(pd.concat([half, half.assign(seed=1, pass_rate=1.0)])).set_index(["challenger", "reasoner"])
-    assert two.loc[(9, 0), "pass_rate"] == pytest.approx(60) and two.loc[(9, 0), "seeds"] == 2
-
-
 def test_the_same_documents_for_everybody_and_no_document_for_a_reasoner() -> None:
     spice, asking, answering = SPICE(verifier="exact", group=4, attempts=4), speaker(0), speaker(9)
     documents = crossplay.documents(spice, 5)
