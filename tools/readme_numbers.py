@@ -1,7 +1,7 @@
 """Write the tables of README.md and docs/speed.md from results/readme.csv and benchmarks/*.json: no number is typed.
 
 `python -m tools.readme_numbers` rewrites the blocks between the marks and `--print` only shows them. With `--write` it
-first takes results/readme.csv anew from results/quick, which another processor's `make reproduce` may have changed.
+first takes results/readme.csv anew from results/standard, which `make reproduce PRESET=standard` on another processor may change.
 """
 
 import json
@@ -33,13 +33,13 @@ def gain(row: pd.Series) -> str:
 
 def take(root: Path = ROOT) -> pd.DataFrame:
     """A row per paper: its two main gains, and how many of its claims have which verdict."""
-    ledger = pd.read_csv(root / "results/quick/claims/ledger.csv").set_index("claim")
+    ledger = pd.read_csv(root / "results/standard/claims/ledger.csv").set_index("claim")
     rows = []
     for paper, (base, rival) in MAIN.items():
         counts = ledger[ledger["paper"] == paper]["verdict"].value_counts()
-        verdicts = [str(counts.get(verdict, 0)) for verdict in VERDICTS]
-        rows.append((NAMES[paper], gain(ledger.loc[base]), gain(ledger.loc[rival]), *verdicts))
-    return pd.DataFrame(rows, columns=["paper", "over the untrained model", "over the best baseline", *VERDICTS])
+        verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts)
+        rows.append((NAMES[paper], gain(ledger.loc[base]), gain(ledger.loc[rival]), verdicts))
+    return pd.DataFrame(rows, columns=["paper", "over the untrained model", "over the best baseline", "all its claims"])
 
 
 def numbers(root: Path = ROOT) -> str:
