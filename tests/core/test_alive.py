@@ -34,7 +34,7 @@ def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
 
 
 def test_a_run_reports_what_acted(tmp_path, capsys) -> None:
-    assert __main__.main(["train", "sage", "--preset", "smoke", "--out", str(tmp_path)]) == 0
+    assert __main__.main(["train", "sage", "--preset", "smoke", "--out", str(tmp_path), "quality_threshold=0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     summary = json.loads((tmp_path / "summary.json").read_bytes())
     assert {"reward of challenger", "reward of solver", "quality gate", "plan gate"} <= summary["acted"].keys()
