@@ -1,6 +1,6 @@
 """Time CoNL on the embedded backbone: one step by phase for 2, 4 and 8 agents, a Bradley-Terry fit, segment credit.
 
-Medians, with the seconds that a run of the quick preset would take; printed, and written to conl.json.
+Medians, with the seconds that a run of preset standard would take; printed, and written to conl.json.
 """
 
 import json
@@ -32,9 +32,9 @@ def timed(function: Callable[[], object]) -> tuple[float, object]:
 
 
 def step(agents: int) -> dict[str, float]:
-    """Median seconds of playing and learning one step of the quick preset, and of its segment credit."""
+    """Median seconds of playing and learning one step of preset standard, and of its segment credit."""
     with tempfile.TemporaryDirectory() as out:
-        trainer = Trainer(config.build("conl", "quick", out=out, overrides={"agents": agents}))
+        trainer = Trainer(config.build("conl", "standard", out=out, overrides={"agents": agents}))
         times: dict[str, list[float]] = {"play_s": [], "learn_s": [], "credit_s": []}
         for number in range(1, ROUNDS + 1):
             played, outcomes = timed(lambda number=number: trainer.play(number))

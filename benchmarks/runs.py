@@ -1,4 +1,4 @@
-"""Whole runs of the quick preset, one after the other on one core: wall seconds with imports and every evaluation.
+"""Whole runs of preset standard, one after the other on one core: wall seconds with imports and every evaluation.
 
 Every method is run three times, in turns, and the medians count; the fastest and the slowest round stand beside them,
 with the share of processor time that a virtual machine's host kept for others (/proc/stat's "steal") in each round.
@@ -32,7 +32,7 @@ def timed(method: str) -> dict[str, object]:
     """Train once with seed 0 and say how long it took, by phase, and what it was good for."""
     core = min(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "coevolve", "train", method, "--preset", "quick", "--out", folder]
+        command = [sys.executable, "-m", "coevolve", "train", method, "--preset", "standard", "--out", folder]
         start = time.perf_counter()
         process = subprocess.Popen(
             command,

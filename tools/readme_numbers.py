@@ -70,7 +70,7 @@ def step(root: Path = ROOT) -> str:
 
 
 def runs(root: Path = ROOT) -> str:
-    """Whole runs of the quick preset on one core, by phase."""
+    """Whole runs of preset standard on one core, by phase."""
     found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
     heads = (
         "method",
