@@ -7,15 +7,14 @@ import select
 import shutil
 import socket
 import tempfile
-import tomllib
 from pathlib import Path
 
 import pytest
+from data_files import DATA, tables
 
 from codesandbox import level, pool, run_calls, run_stdio
 from codesandbox.guarded import wire
 
-DATA = Path(__file__).parents[1] / "data"
 CORPUS = {path.stem: path for path in (DATA / "hostile_programs").rglob("*.py")}
 # One program for each way to fake success (a), use up resources (b) or reach the host (c), and honest ones (d).
 SAMPLE = """a01_eq_true a03_sys_exit_import a06_write_all_fds a07_frames a12_stdio_marker a_forged_end a_reads_ahead
@@ -123,7 +122,7 @@ def test_the_whole_corpus_is_held(asked, name, listeners, places, monkeypatch):
     held(name, listeners, places)
 
 
-ESCAPES = tomllib.loads((DATA / "sandbox.toml").read_text("utf-8"))["escapes"]
+ESCAPES = tables("sandbox")["escapes"]
 
 
 @pytest.mark.parametrize("asked", ["kernel", pytest.param("namespaces", marks=BWRAP)])

@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
-from core.conftest import DATA, corpus
+from core.conftest import corpus
+from data_files import tables
 
 from coevolve.verify import KINDS, Verdict, maths, plain, valid, verify, verify_many
 
@@ -19,7 +19,7 @@ def test_hostile_pairs(entry):
     assert said.correct is entry["expected"], said
 
 
-JUDGED = tomllib.loads((DATA / "answers.toml").read_text("utf-8"))["judged"]
+JUDGED = tables("answers")["judged"]
 LONG = [  # kind, gold answer, and what is wrong: too many boxes or characters
     ("math", "42", "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10))),
     ("choice", "B", "B" * 10_000),

@@ -2,12 +2,12 @@
 
 import base64
 import re
-import tomllib
 import zlib
 from pathlib import Path
 
 import mirror
 import pytest
+from data_files import tables
 
 from published import data, rows
 from published.grading import grade
@@ -47,7 +47,7 @@ def test_an_echoed_gold_is_right_and_a_wrong_answer_is_wrong(key: str) -> None:
             assert grade(item, f"Here it is:\n```python\n{right}\n```\nDone.").correct is True
 
 
-EXPECTED = tomllib.loads((Path(__file__).parents[1] / "data" / "published.toml").read_text("utf-8"))
+EXPECTED = tables("published")
 GOLDS = EXPECTED["golds"]
 
 

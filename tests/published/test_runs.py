@@ -1,7 +1,6 @@
 """Runs on published data: small questions of the tiny world in a benchmark's schema, graded, held out, resumed."""
 
 import json
-import tomllib
 from pathlib import Path
 from random import Random
 from unittest.mock import Mock
@@ -9,6 +8,7 @@ from unittest.mock import Mock
 import mirror
 import pytest
 from core.conftest import scripted
+from data_files import tables
 
 from coevolve import config, record
 from coevolve.__main__ import main
@@ -22,8 +22,7 @@ from tinyworld import documents
 
 SMALL = {"batch_size": 4, "max_tokens": 32, "eval_items": 24, "eval_every": 2, "save_every": 1, "learning_rate": 3e-4}
 SMALL["world"] = "data:gsm8k"
-TABLES = tomllib.loads((Path(__file__).parents[1] / "data" / "published.toml").read_text("utf-8"))
-RUNS, MISTAKES = TABLES["runs"], TABLES["mistakes"]
+RUNS, MISTAKES = (tables("published")[name] for name in ("runs", "mistakes"))
 
 
 @pytest.fixture(scope="module")
