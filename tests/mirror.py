@@ -7,15 +7,16 @@ Rows are in data/benchmarks.json: "*" makes so many of a row, in which %d is the
 import base64
 import json
 import pickle
-import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from data_files import DATA, tables
+
 Row = dict[str, Any]
-TABLES = json.loads((Path(__file__).parent / "data" / "benchmarks.json").read_text(encoding="utf-8"))
-TEXTS = tomllib.loads((Path(__file__).parent / "data" / "programs.toml").read_text(encoding="utf-8"))
+TABLES = json.loads((DATA / "benchmarks.json").read_text(encoding="utf-8"))
+TEXTS = tables("programs")
 DOUBLE, STARTER = TEXTS["DOUBLE"], TEXTS["STARTER"]
 HUMANEVAL_PLUS, MBPP_PLUS = TEXTS["PLUS"] + TEXTS["HUMANEVAL_PLUS"], TEXTS["PLUS"] + TEXTS["MBPP_PLUS"]
 PROGRAMS = {  # what passes and what fails the tests of a row

@@ -1,15 +1,14 @@
 """Programs judged by calls and by standard output: values, verdicts, limits."""
 
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import pytest
+from data_files import tables
 
 from codesandbox import run_calls, run_stdio, run_tests
 
-CASES = tomllib.loads((Path(__file__).parents[1] / "data" / "sandbox.toml").read_text("utf-8"))
+CASES = tables("sandbox")
 SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
 

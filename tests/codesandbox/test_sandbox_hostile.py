@@ -10,11 +10,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from data_files import DATA, tables
 
 from codesandbox import level, pool, run_calls, run_stdio
 from codesandbox.guarded import wire
 
-CORPUS = {path.stem: path for path in (Path(__file__).parents[1] / "data" / "hostile_programs").rglob("*.py")}
+CORPUS = {path.stem: path for path in (DATA / "hostile_programs").rglob("*.py")}
 # One program for each way to fake success (a), use up resources (b) or reach the host (c), and honest ones (d).
 SAMPLE = """a01_eq_true a03_sys_exit_import a06_write_all_fds a07_frames a12_stdio_marker a_forged_end a_reads_ahead
     a_rewrites_answers b01_spin b03_sleep b04_list_bomb b08_fork_bomb b11_disk_fill b16_stdio_flood b_deep_folders
@@ -121,30 +122,7 @@ def test_the_whole_corpus_is_held(asked, name, listeners, places, monkeypatch):
     held(name, listeners, places)
 
 
-ESCAPES = {
-    "change a file": """lambda: os.chmod(path, 0o777), lambda: os.truncate(path, 0), lambda: os.utime(path),
-        lambda: os.chown(path, 1, 1), lambda: os.link(path, "l"), lambda: os.rename(path, "r"), lambda: os.unlink(path),
-        lambda: open(path, "a"), lambda: open(path), lambda: os.setxattr(path, "user.x", b"1")""",
-    "read through a link": """lambda: (os.symlink(path, "s"), open("s"))""",
-    "write elsewhere": """*[lambda p=p: open(p, "w") for p in ("/tmp/pwned", "/dev/shm/pwned", "../pwned",
-        os.path.join(os.path.dirname(os.__file__), "pwned"))], lambda: os.mkdir("/tmp/pwned")""",
-    "look around": """*[lambda p=p: open(p) for p in ("/etc/passwd", "/proc/self/environ", "/proc/self/maps",
-        "/proc/self/mem", "/dev/tty", "/dev/ptmx", "/dev/kmsg")],
-        *[lambda p=p: os.listdir(p) for p in ("/", "/proc", "/tmp", "/etc", "..")]""",
-    "start something": """os.fork, lambda: os.execv("/bin/true", ["true"]), lambda: subprocess.run(["true"]),
-        lambda: os.posix_spawn("/bin/true", ["true"], {}), lambda: multiprocessing.Process(target=print).start()""",
-    "signal somebody": """*[lambda p=p: os.kill(p, 0) for p in (os.getppid(), 1, 0, -1)], lambda: os.killpg(0, 0),
-        lambda: os.pidfd_open(os.getppid()), lambda: fcntl.fcntl(1, 8, os.getppid()), lambda: fcntl.fcntl(1, 10, 9)""",
-    "reach the network": """*[lambda f=f, t=t: socket.socket(f, t) for t in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
-        for f in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK)],
-        lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), lambda: socket.gethostbyname("localhost"),
-        lambda: socket.socketpair()[0].sendto(b"x", "/tmp/x")""",
-    "slow others down": """lambda: os.setpriority(0, os.getppid(), 19), lambda: os.nice(1),
-        lambda: os.sched_setaffinity(os.getppid(), {0}),
-        lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1))""",
-    "other doors": """lambda: os.mkfifo("p"), lambda: os.memfd_create("m"), os.setsid, lambda: os.chroot("."),
-        lambda: os.mknod("n")""",
-}
+ESCAPES = tables("sandbox")["escapes"]
 
 
 @pytest.mark.parametrize("asked", ["kernel", pytest.param("namespaces", marks=BWRAP)])

@@ -1,13 +1,11 @@
 """Tests that may be a model's own: their verdicts, and what crosses between them and the program."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
+from data_files import tables
 
 from codesandbox import run_calls, run_tests, texts, valid_tests
 
-CASES = tomllib.loads((Path(__file__).parents[1] / "data" / "sandbox.toml").read_text("utf-8"))
+CASES = tables("sandbox")
 SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
 

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from random import Random
 
 import pytest
+from data_files import DATA
 from hypothesis import strategies as st
 
 from coevolve.driver import Batched, Steps, play
@@ -16,7 +16,6 @@ from tinyworld import programs
 
 SUM = re.compile(r"(?:\w+: )?([0-9])\+([0-9])")
 TESTS = "assert f(3)==9\nassert f(4)==12"  # of the program x*3, the only one that the world of sums knows
-DATA = Path(__file__).parents[1] / "data"
 FILES = ("hostile_strings.jsonl", "reader_cases.jsonl")  # given, and our own
 CORPUS = [json.loads(line) for name in FILES for line in (DATA / name).open("rb")]
 PIECES = [

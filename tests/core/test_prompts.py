@@ -1,10 +1,10 @@
 """All papers' prompts: the same fields in both forms, and every element of the paper's listings, in order."""
 
 import re
-import tomllib
 
 import pytest
-from core.conftest import DATA, Sums
+from core.conftest import Sums
+from data_files import tables
 
 from coevolve import config
 from coevolve.papers.conl import reading
@@ -13,7 +13,7 @@ from coevolve.parse import answer_line
 from coevolve.prompts import HERE, available, text
 
 PAPERS = {"mae": "MAE", "sage": "SAGE", "spice": "SPICE", "comas": "CoMAS", "conl": "CoNL"}
-PROMPTS = tomllib.loads((DATA / "prompts.toml").read_text("utf-8"))
+PROMPTS = tables("prompts")
 ALL = PROMPTS.pop("all")
 
 

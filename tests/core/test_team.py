@@ -84,10 +84,8 @@ def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
         torch.nn.init.normal_(part, std=0.1)  # a fresh adapter adds nothing
     said = policy.generate([ask("p", key) for key in range(8)], max_tokens=16)
     reported = torch.tensor([logprob for reply in said for logprob in reply.logprobs])
-    exact = [
-        [teacher_forced(m, r.prompt_ids, r.ids) for r in said]
-        for m in (policy.model, policies.load("tiny-small").model)
-    ]
+    models = policy.model, policies.load("tiny-small").model
+    exact = [[teacher_forced(model, r.prompt_ids, r.ids) for r in said] for model in models]
     gaps, moved = ((torch.cat(found) - reported).abs() for found in exact)
     assert gaps.mean() < 0.02 and gaps.max() < 0.2, "bfloat16 has eight bits"
     assert moved.mean() > 10 * gaps.mean(), "the adapter must count for this to show anything"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import mirror
 import pytest
+from data_files import tables
 
 from published import data, rows
 from published.grading import grade
@@ -46,18 +47,8 @@ def test_an_echoed_gold_is_right_and_a_wrong_answer_is_wrong(key: str) -> None:
             assert grade(item, f"Here it is:\n```python\n{right}\n```\nDone.").correct is True
 
 
-GOLDS = {  # of a data set's items; a row without a label or an answer is left out
-    "math": ["\\frac{1}{6}", "\\frac{5}{6}", "\\frac{7}{6}"],  # in the last box of a solution
-    "gsm8k": ["1000", "1001", "1002", "1003", "1004"],  # behind the marks, without thousands
-    "arc_c": ["B", "C"],  # the second labels its options with numbers
-    "winogrande": ["B"],  # counts from one
-    "csqa": ["A"],
-    "hellaswag": ["B"],
-    "mmlu_pro": ["J"],
-    "boolq": ["yes", "no"],
-    "frontierscience": ["7.5"],
-    "amc_aimo": ["142.5", "142"],
-}
+EXPECTED = tables("published")
+GOLDS = EXPECTED["golds"]
 
 
 @pytest.mark.parametrize("key", GOLDS)
@@ -65,21 +56,8 @@ def test_golds(key: str) -> None:
     assert [item.gold for item in data.items(key)] == GOLDS[key]
 
 
-VERDICTS = {  # data set, number of its item: right answers, and wrong ones
-    ("math500", 0): (["\\left( 3, \\frac{\\pi}{2} \\right)", "(3, \\pi/2)"], ["(3, \\pi)"]),
-    ("math", 0): (["1/6"], ["1/5"]),
-    ("aime24", 0): (["25"], ["26"]),  # the gold is written 025
-    ("arc_c", 1): (["(C)", "c"], ["3", "rain"]),
-    ("nq", 0): (["Anna Blum", "a. blum"], ["Anna"]),
-    ("triviaqa", 0): (["town of uhrlos"], ["town"]),
-    ("squad", 0): (["zork"], ["the"]),
-    # 5 % of the gold, also where it is small; a gold of 0 has to be met to 1e-6
-    ("scibench", 0): (["49.14", "47"], ["46", "51.6", "49.14 cm"]),
-    ("scibench", 1): (["0.0021"], ["0.0022", "0.04"]),
-    ("scibench", 2): (["0", "0.0000001"], ["0.01"]),
-    ("scibench", 3): (["320000", "3.2e5", "3.2 \\times 10^5"], ["3.2"]),
-    ("olympiadbench", 0): (["1, -2"], ["1"]),
-    ("olympiadbench", 1): (["12.59"], ["12.61"]),  # a margin of 0.1
+VERDICTS = {(key, int(n)): row for key, rows in EXPECTED["verdicts"].items() for n, row in rows.items()}
+VERDICTS |= {  # data set, number of its item: programs that are right, and wrong ones
     ("lcb_v1_5", 0): ([mirror.PROGRAMS["lcb_v1_5/a"][0]], ["print(6)"]),  # passes the test that is shown
     ("lcb_v1_5", 1): ([mirror.PROGRAMS["lcb_v1_5/twice"][0]], ["def twice(n):\n    return 2 * n"]),  # no class
     ("humaneval", 0): (["    return 2 * n", mirror.DOUBLE], ["    return n"]),  # a body will do

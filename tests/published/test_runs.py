@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import mirror
 import pytest
 from core.conftest import scripted
+from data_files import tables
 
 from coevolve import config, record
 from coevolve.__main__ import main
@@ -21,6 +22,7 @@ from tinyworld import documents
 
 SMALL = {"batch_size": 4, "max_tokens": 32, "eval_items": 24, "eval_every": 2, "save_every": 1, "learning_rate": 3e-4}
 SMALL["world"] = "data:gsm8k"
+RUNS, MISTAKES = (tables("published")[name] for name in ("runs", "mistakes"))
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +42,6 @@ def local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.open()]
-
-
-RUNS = {
-    "mae": {"attempts": 2, "steps": 2},
-    "spice": {"batch_size": 2, "group": 4, "attempts": 8, "max_tokens": 64, "document_tokens": 96, "steps": 2},
-    "sage": {"steps": 1},
-    "comas": {"agents": 2, "rounds_per_agent": 1, "reuse": 1, "setups": ["vanilla"], "steps": 2},
-    "conl": {"agents": 2, "max_tokens": 96, "examined": 3, "steps": 1},
-    "sft": {"epochs": 1, "lora": []},
-    "azr": {"steps": 1},
-}
 
 
 @pytest.mark.parametrize("method", RUNS)
@@ -88,18 +79,6 @@ def test_a_run_on_data_resumes_with_its_pools(tmp_path: Path) -> None:
     assert json.loads((cut.out / "summary.json").read_text())["resumed_at"] == 1
     for name in ("metrics.jsonl", "episodes.jsonl", "scores.csv"):
         assert (straight.out / name).read_bytes() == (cut.out / name).read_bytes(), name
-
-
-MISTAKES = {
-    "data:gsm9k": "KEY of world=data:KEY,KEY must be one of gsm8k, ",
-    "date": "world must be one of tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class, got 'date'",
-    "3": "world must be tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class, got 3",
-    "gym:nope": "FAMILY of world=gym:FAMILY,FAMILY must be one of base_conversion, ",
-    "gym:word_ladder": "world: gym:word_ladder is refused: its items change from process to process",
-    "gym:gcd:max_value": "expected field=value, got 'max_value'",
-    "data:aime24": "world: the method starts from questions of a train split, and aime24 has none",
-    "data:gsm8k,gpqa_main": "gpqa_main cannot be had from the hub: ConnectionError at https://huggingface.co/datasets/",
-}
 
 
 def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:

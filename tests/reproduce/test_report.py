@@ -63,14 +63,8 @@ def made(tmp_path: Path) -> Plan:
     claims += ["b,sage,there,It grows.,ratio,,needs sage_large,,,,,,,not run,"]
     (folder / "claims/ledger.csv").write_text(header + "\n".join(claims) + "\n")
     (folder / "runs/mae_half-s0").mkdir(parents=True)
-    said = [
-        (1, 0.25, "worst!"),
-        (1, 0.75, "best!"),
-        (1, 0.5, "so-so!"),
-        (2, 0.1, "later!"),
-        (3, {"a": None, "b": 0.5}, EVIL),
-    ]
-    episodes = [episode(*words) for words in said]
+    said = [(1, 0.25, "worst!"), (1, 0.75, "best!"), (1, 0.5, "so-so!"), (2, 0.1, "later!")]
+    episodes = [episode(*words) for words in [*said, (3, {"a": None, "b": 0.5}, EVIL)]]
     (folder / "runs/mae_half-s0/episodes.jsonl").write_text("".join(episodes))
     return found
 
@@ -87,17 +81,14 @@ def test_every_artefact_has_a_place_or_is_named(made: Plan) -> None:
     for item in artefacts:
         assert item.id in shown[made.folder / f"report/{item.paper}.html"].ids
     front, mae = shown[made.folder / "index.html"], shown[made.folder / "report/mae.html"]
-    assert (
-        f"3 of {len(artefacts)} tables and figures are here; not here:" in front.read
-        and "sage_table1: not made yet" in front.read
-    )
+    assert f"3 of {len(artefacts)} tables and figures are here; not here:" in front.read
+    assert "sage_table1: not made yet" in front.read
     assert "found +19.8 [+7.17, +32.5]" in front.read and "seeds 3 / 1 · printed +4.5" in front.read
     assert "needs sage_large" in front.read and "1 found" in front.read and "1 not run" in front.read
     assert "c0ffeec0ffee: 1 items" in front.read and "1 items with changes" in front.read
     assert "2 minutes" in front.read and "torch 2" in front.read
-    assert (
-        "MAE, Table 1: main results" in mae.read and "The untrained model, AZR," in mae.read and "A note." in mae.read
-    )
+    for part in ("MAE, Table 1: main results", "The untrained model, AZR,", "A note."):
+        assert part in mae.read
     assert re.search(r"seeds 0: base;\s+seeds 0 1: mae_half", mae.read) and "Not made yet." in mae.read
     assert "../mae_fig1/figure.svg" in mae.to and "../mae_table1/notebook.html" in mae.to
 

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from data_files import tables
 
 from coevolve import prompts
 from tinyworld import programs, tasks
@@ -12,12 +13,8 @@ from tinyworld.demonstrator import HABITS, HIGH, JUDGES, PLANNED, PLANNERS, SLIP
 from tinyworld.tasks import Task, read
 
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
-SHARED = {  # roles whose compact prompt is another role's, word for word: they need no demonstrations of their own
-    "sage/solver_unplanned": "mae/solver",
-    "sage/critic_question": "mae/judge_question",
-    "sage/critic_answer": "mae/judge_answer",
-    "comas/solver": "spice/reasoner",
-}
+ROWS = tables("demonstrations")
+SHARED, ILL_FORMED = ROWS["shared"], ROWS["ill_formed"]
 QUESTION = re.compile(r"<question>(.*?)</question>")
 
 
@@ -42,19 +39,6 @@ def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, 
         assert fields.keys() == PROMPTS[role].fields
         assert prompt == PROMPTS[role](**fields).messages[0]["content"]
         assert not any(mark in prompt for mark in ("{", "}")) or "boxed{" in prompt
-
-
-ILL_FORMED = {
-    "mae/solver": ["5", "<answer></answer>", "<answer>5</answer>!"],
-    "mae/judge_question": ["<score>11</score>", "<score>0</score>"],
-    "mae/judge_answer": ["<think></think><score>5</score>"],
-    "comas/scoring": ["<score>4</score>"],
-    "comas/solution": [r"\boxed{}"],
-    "spice/challenger_free": ['{"question": "1+1"}'],
-    "sage/planner": ["<plan>x"],
-    "conl/verdict": ["<final_ranking>Agent 1 < Agent 2</final_ranking>"],
-    "conl/proposal": ["5"],
-}
 
 
 @pytest.mark.parametrize("role", ILL_FORMED)

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from data_files import tables
 
 import tinyworld
 from tinyworld import facts, symbols, tasks
@@ -19,9 +20,9 @@ from tinyworld.oracle import SOURCES, TinyWorld
 from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, read, right, split, wrong
 
 WORLD = TinyWorld()
-
 STATED = {(name, fact) for (name, _), fact in facts.TRUTH.items()}
 UNITS = {"wk d": 7, "m cm": 100, "h min": 60, "doz pcs": 12, "d h": 24, "min s": 60}
+CASES = tables("world")
 
 
 def quotient(a: int | str, b: int | str) -> str:
@@ -159,18 +160,7 @@ def test_wrong_answers_are_wrong_and_ill_formed_questions_ill_formed(family: str
         assert not right(spoilt, task.answer)
 
 
-NO_QUESTIONS = (
-    "", " ", "1+1 ", " 1+1", "1+1\n", "1+1\0", "\ud800", "100+1", "1 + 1", "٣+٤", "２+２", "what is it",
-    "x+5=3 x?", "2x+1=4 x?", "1x+1=4 x?", "next 1 2 4", "Al has 2. Gives 3. Has?", "Bob has 2. Gives 1. Has?",
-    "2 cost 5. 3 cost?", "2 cost 4. 0 cost?", "3 wk in h?", "7/3", "7 mod 1", "bigger 4 4", "bigger 04 4",
-    "sort 1", "swap a b c", "swap a b c 11", "Xx pet?", "Ba bird?", "ba pet?",
-    "f(2)=4 f(1)=2 f=", "f(1)=2 f(3)=5 f=", "g(12)=3 g(34)=5 g=",
-    "1+1 A)2 B)2 C)3 D)4", "1+1 A)3 B)4 C)5 D)6", "1+1 A)2 B)3 C)4", "what is it A)2 B)3 C)4 D)5",
-    "f(1)=2 f(2)=4 f= A)x*2 B)2*x C)x D)x*3",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("question", NO_QUESTIONS)
+@pytest.mark.parametrize("question", [*CASES["no_questions"], "\ud800"])
 def test_questions_that_are_none(question: str) -> None:
     assert read(question) is None
     assert not right(question, "2")
@@ -195,18 +185,11 @@ def test_text_built_to_be_slow_is_refused_at_once() -> None:
     assert max(len(task.question) for family in NAMES for task in drawn(family)) < tasks.LONGEST
 
 
-EXPRESSIONS = {
-    "x": 7, "x*2+3": 17, "3 + 2*x": 17, "(x+1)*2-1": 15, "-x": -7, "--x": 7, "12": 12, "x*-2": -14,
-    "(" * 19 + "x" + ")" * 19: 7, "-" * 39 + "x": -7,
-}  # fmt: skip
-NO_EXPRESSIONS = (
-    "", "x**9", "9**9**9", "2x", "f(x)", "x.real", "x(2)", "abs(x)", "True", "x+True", "1_0", "0x10", "1e3", "1.5", "x/2",
-    "x//2", "x%2", "y", "ｘ", "x\n", "x # x", "(x", "[x]", "x if x else 1", "'x'", "x+" * 20 + "x", "x" * 10**6, "(" * 40,
-    "\0",
-)  # fmt: skip
+EXPRESSIONS = CASES["expressions"] | {"(" * 19 + "x" + ")" * 19: 7, "-" * 39 + "x": -7}
+EXPRESSIONS |= dict.fromkeys([*CASES["no_expressions"], "x+" * 20 + "x", "x" * 10**6, "(" * 40])  # without a value
 
 
-@pytest.mark.parametrize(("expression", "value"), [*EXPRESSIONS.items(), *((text, None) for text in NO_EXPRESSIONS)])
+@pytest.mark.parametrize(("expression", "value"), EXPRESSIONS.items())
 def test_expressions(expression: str, value: int | None) -> None:
     assert symbols.evaluate(expression, 7) == value
 
@@ -218,9 +201,7 @@ def test_code_is_right_by_value_and_not_by_text() -> None:
 
 
 def test_splits_are_stable_and_disjoint() -> None:
-    pinned = {"30+7": "train", "x+4=9 x?": "train", "what is it": "train", "x+2=9 x?": "test", "": "test"}
-    pinned |= {"sort 312": "validation", "1+1 A)2 B)3 C)4 D)5": "validation"}
-    assert {question: split(question) for question in pinned} == pinned
+    assert {question: split(question) for question in CASES["splits"]} == CASES["splits"]
     questions = {f"{a}+{b}" for a in range(100) for b in range(100)}
     shares = Counter(split(question) for question in questions)
     assert shares["test"] == pytest.approx(2000, abs=150) and shares["validation"] == pytest.approx(1000, abs=120)
