@@ -34,11 +34,13 @@ def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
 
 
 def test_a_run_reports_what_acted(tmp_path, capsys) -> None:
-    assert __main__.main(["train", "sage", "--preset", "smoke", "--out", str(tmp_path), "quality_threshold=0"]) == 0
+    free = 'task_types=["free"]'  # so multiple choice has nothing to do
+    assert __main__.main(["train", "spice", "--preset", "smoke", "--out", str(tmp_path), free]) == 0
     lines = capsys.readouterr().out.splitlines()
     summary = json.loads((tmp_path / "summary.json").read_bytes())
-    assert {"reward of challenger", "reward of solver", "quality gate", "plan gate"} <= summary["acted"].keys()
-    assert summary["warnings"] and lines[-4 - len(summary["warnings"]) : -4] == summary["warnings"]
+    assert {"reward of challenger", "reward of reasoner", "rules of validity"} <= summary["acted"].keys()
+    assert "idle: multiple choice acted in 0% of the steps" in summary["warnings"]
+    assert lines[-4 - len(summary["warnings"]) : -4] == summary["warnings"]
 
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])

@@ -48,7 +48,7 @@ def test_the_middle_backbone_can_do_what_its_card_says_and_misses_few_gates():
     measured = recipe.measure("tiny")  # here and now; another processor rounds differently
     for name, (low, high) in gates.GATES.items():
         room = MISSED.get(name, 0.0)
-        assert low - room <= shipped[name] <= high, name
+        assert low - room <= shipped[name] <= high + room, name
         assert abs(measured[name] - shipped[name]) < (2 if name == "judge_scores" else slack), name
     for role, share in measured["format"].items():
         assert shipped["format"][role] >= gates.FORMAT_GATE[0] - slack, role
