@@ -40,9 +40,10 @@ digest_input = cache(digest_path)  # what goes in stays as it is while a command
 
 def settings(plan: Plan, methods: Iterable[str]) -> dict[str, Any]:
     """Return what the preset sets for all methods and for these; nothing where there are no such presets."""
-    path = plan.root / PRESETS
-    table = read_toml(path).get(plan.name, {}) if path.is_file() else {}
-    return {name: table[name] for name in ("all", *methods) if name in table}
+    tables = read_toml(plan.root / PRESETS) if (plan.root / PRESETS).is_file() else {}
+    under = tables.get("standard", {}) if plan.name == "quick" else {}  # quick is read over standard
+    both = {name: under.get(name, {}) | tables.get(plan.name, {}).get(name, {}) for name in ("all", *methods)}
+    return {name: fields for name, fields in both.items() if fields}
 
 
 def run_sources(plan: Plan, item: Item) -> Parts:
@@ -116,9 +117,8 @@ def read_marker(folder: Path, name: str = MARKER) -> dict[str, Any]:
 
 def produced(item: Item, folder: Path) -> dict[str, str]:
     """Hash the item's outputs. A run's outputs are all files of its folder, but not folders in it."""
-    names = {*item.outputs, *(() if item.kind == "run" else ("notebook.html",))}
-    if item.kind == "run":
-        names |= {file.name for file in folder.iterdir() if file.is_file() and file.name[0] != "."} - VOLATILE
+    found = {file.name for file in folder.iterdir() if file.is_file() and file.name[0] != "."} - VOLATILE
+    names = {*item.outputs} | (found if item.kind == "run" else {"notebook.html"})
     return {name: digest_path(folder / name) for name in sorted(names)}
 
 

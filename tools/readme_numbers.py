@@ -1,7 +1,7 @@
 """Write the tables of README.md and docs/speed.md from results/readme.csv and benchmarks/*.json: no number is typed.
 
 `python -m tools.readme_numbers` rewrites the blocks between the marks and `--print` only shows them. With `--write` it
-first takes results/readme.csv anew from results/standard, which `make reproduce PRESET=standard` on another processor may change.
+first takes results/readme.csv anew from results/standard, which another processor's `make reproduce` may have changed.
 """
 
 import json

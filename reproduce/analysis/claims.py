@@ -122,7 +122,7 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     printed = claim.get("paper_effect", np.nan)  # of a trend as far as it goes the way that is claimed
     row |= {"paper_effect": abs(printed) if claim["kind"] == "trend" else printed, "why": "", "seeds": ""}
     row |= dict.fromkeys(("effect", "low", "high", "smallest", "p"), np.nan)
-    missing = [*claim.get("needs", ()), *(run for run in claim.get("arms", ()) if run not in ledger.runs)]
+    missing = [run for run in claim.get("arms", ()) if run not in ledger.runs]
     if "cannot" in claim or missing:
         said = "cannot be tested here" if "cannot" in claim else "not run"
         return row | {"verdict": said, "why": claim.get("cannot") or f"needs {', '.join(missing)}"}

@@ -40,14 +40,15 @@ def prose(text: str) -> str:
 
 
 MAE, SPICE, SFT = RUNS
-SCORES = "notebooks/tables/scores.ipynb"
+SCORES, PRESETS = "notebooks/tables/scores.ipynb", "src/coevolve/presets.toml"
 EDITS = [
     ("src/coevolve/papers/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
     ("src/coevolve/papers/mae/rewards.py", prose, set()),
     ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE}),
     ("src/coevolve/baselines/tuned.py", end_of, {SFT}),
     ("src/coevolve/loop.py", end_of, {*RUNS}),
-    ("src/coevolve/presets.toml", lambda text: text.replace("[quick.mae]\nsteps = 8", "[quick.mae]\nsteps = 7"), {MAE}),
+    (PRESETS, lambda text: text.replace("[quick.mae]\nsteps", "[quick.mae]\nseed = 1\nsteps"), {MAE}),
+    (PRESETS, lambda text: text.replace("[standard.mae]", "[standard.mae]\nseed = 1"), {MAE}),  # quick is read over it
     ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
     ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE}),
     ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1"}),
