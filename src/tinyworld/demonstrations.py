@@ -143,9 +143,8 @@ def _challenger_mcq(rng: Demonstrator) -> Pair:
     task = rng.choice(fit)
     question = tasks.choices(rng, task)
     letter = tasks.read(question).answer
-    return {
-        "document": text
-    }, f"<think>{task.question}: {task.answer} {letter}){task.answer}</think>{MCQ_JSON.format(question, letter)}"
+    thought = f"<think>{task.question}: {task.answer} {letter}){task.answer}</think>"
+    return {"document": text}, thought + MCQ_JSON.format(question, letter)
 
 
 Show = Callable[[Demonstrator], Pair]

@@ -26,10 +26,8 @@ CLAIM_RIGHT = 0.4  # how often an answer to be judged is right; more would rewar
 SPOILT = 0.15  # how often a proposed question is ill-formed
 MISRATED, MISPLACED = 0.12, 0.15  # how often judges of questions, and of plans, take the wrong side
 HIGH, LOW = (7, 8, 9, 10), (1, 2, 3, 4)  # scores of ten
-SLIPPERY, SLIPS = (
-    ("eq", "word", "count"),
-    {True: 0.45, False: 0.03, None: 0.06},
-)  # malformed replies: about these, others, none
+SLIPPERY = ("eq", "word", "count")  # families about which many replies are malformed
+SLIPS = {True: 0.45, False: 0.03, None: 0.06}  # how many: about these families, about others, about none
 MISPLANS = {  # the plan that somebody with the family's misconception has
     "add": "multiply", "sub": "add and carry", "mul": "add and carry", "prec": "add and carry",
     "eq": "multiply first", "next": "count", "word": "do both steps", "word2": "follow the verb",

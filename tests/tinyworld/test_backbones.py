@@ -38,7 +38,7 @@ def test_a_changed_byte_a_new_file_and_a_lost_one_are_found(tmp_path):
         recipe.verify(folder)
 
 
-MISSED = {  # gates that the middle backbone misses by a little, as its card says
+MISSED = {  # gates that the middle backbone misses, as its card says, and by how much at most
     "proposals_valid": 0.05, "right_plan_gain": 0.05, "wrong_plan_gain": 0.03, "ranking": 0.1, "multiple_choice_gold": 0.2,
 }  # fmt: skip
 
