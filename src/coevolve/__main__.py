@@ -58,6 +58,12 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
         print(*report(out), sep="\n")
 
 
+@app.command()
+def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
+    """Teach a model the roles of all five papers, by LoRA on demonstrations of the tiny world (tinyworld.roles)."""
+    train("tinyworld.roles:RoleWarmStart", out, [f"model={model}", *(pairs or ())], "none", seed)
+
+
 def report(out: Path) -> list[str]:
     """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
     from published.judge import summary

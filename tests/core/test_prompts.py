@@ -44,6 +44,14 @@ def test_full_prompts_hold_the_papers_elements_and_compact_ones_are_the_backbone
         assert text(*name.split("/"), "compact") == wanted["compact"] and fields(said) == fields(wanted["compact"])
 
 
+def test_plain_prompts_are_a_few_sentences_with_the_fields_of_the_compact_ones() -> None:
+    names = [str(path.relative_to(HERE)).partition(".")[0].split("/") for path in HERE.glob("*/*.compact.txt")]
+    for name in names:
+        plain = text(*name, "plain")
+        assert len(names) == 34 and fields(plain) == fields(text(*name, "compact")), name
+        assert 1 <= len(re.findall(r"[.?:](?=\s|$)", plain.partition("\n")[0])) <= 3, plain
+
+
 def test_a_model_that_echoes_conls_formats_answers_nothing_votes_for_nobody_and_criticises_nobody() -> None:
     for name in ("proposal", "revision"):
         assert 'in the form "ANSWER: $ANSWER"' in text("conl", name) and answer_line(text("conl", name)) is None
@@ -67,7 +75,7 @@ def test_personas_ablations_and_starting_questions() -> None:
     assert len(set(questions)) == len(questions) == 16 and all(len(question.split()) > 5 for question in questions)
 
 
-@pytest.mark.parametrize("form", ["full", "compact"])
+@pytest.mark.parametrize("form", ["full", "plain", "compact"])
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_role_of_every_method_loads_and_the_solver_takes_one_field(paper: str, form: str, tmp_path) -> None:
     method = config.method(paper)(prompt=form, world=Sums())

@@ -64,7 +64,7 @@ def test_gates_can_fail():
 
 def test_a_reader_of_documents_that_always_wants_multiple_choice_is_seen():
     wants = '{"suitable_for_mcq": true, "suitable_for_free_form": false, "best_answer_type": null, "reason": "names"}'
-    assert gates.challenging(lambda turns: [Reply(turn, wants) for turn in turns], 3)["multiple_choice"] == 1.0
+    assert gates.challenging(lambda role, fields, *_: [Reply(None, wants) for _ in fields], 3)["multiple_choice"] == 1.0
 
 
 def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch, name="tiny-small"):

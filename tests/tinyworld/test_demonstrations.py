@@ -7,9 +7,11 @@ import pytest
 from data_files import tables
 
 from coevolve import prompts
+from coevolve.__main__ import main
 from tinyworld import programs, tasks
-from tinyworld.demonstrations import PROMPTS, ROLES, demonstrate, well_formed
+from tinyworld.demonstrations import ROLES, demonstrate, prompt_of, well_formed
 from tinyworld.demonstrator import HABITS, HIGH, JUDGES, PLANNED, PLANNERS, SLIPPERY, SLIPS, TRUTH, Demonstrator, slip
+from tinyworld.roles import LONGEST, RoleWarmStart
 from tinyworld.tasks import Task, read
 
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
@@ -36,8 +38,8 @@ def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, 
         rng.setstate(state)
         fields, completion = ROLES[role][-1](rng)
         assert name == role and text == slip(rng, completion) and well_formed(role, completion), completion
-        assert fields.keys() == PROMPTS[role].fields
-        assert prompt == PROMPTS[role](**fields).messages[0]["content"]
+        assert fields.keys() == prompt_of(role).fields
+        assert prompt == prompt_of(role)(**fields).messages[0]["content"]
         assert not any(mark in prompt for mark in ("{", "}")) or "boxed{" in prompt
 
 
@@ -124,3 +126,22 @@ def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> Non
             assert kind == "code" and test == programs.tests_of(task, task.answer)
             assert re.fullmatch(r'assert f\(\d+\)==-?\d+|assert g\("\d+"\)=="\d+"', test)
     assert programs.verifier_of(read("30+7"), "37") == ("math", "37")
+
+
+def test_a_role_warm_start_teaches_a_model_the_prompts_it_is_shown(tmp_path, capsys):
+    fields = ["demonstrations=512", "sft_batch=16", "eval_items=1", "examined=10", "learning_rate=0.01"]
+    given = ["prompt=compact", *fields, "lora=[8,16,0.0]"]
+    assert main(["warm", "tiny-small", "--out", str(tmp_path), *given]) == 0
+    figures = json.loads((tmp_path / "summary.json").read_bytes())["figures"]
+    assert {*figures["format"]} == {*ROLES} and figures["items"] == 22
+    assert (tmp_path / "policy" / "adapter_config.json").is_file() and "gain: " in capsys.readouterr().out
+
+
+def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length():
+    method = RoleWarmStart(demonstrations=1024, sft_batch=8)
+    lengths = [sum(len(said["content"]) for part in one.values() for said in part) for one in method.examples()]
+    spread = [max(lengths[i : i + 8]) - min(lengths[i : i + 8]) for i in range(0, 1024, 8)]
+    assert len(lengths) == 1024 and sorted(spread)[102] < 60 < max(lengths) - min(lengths) and max(lengths) < LONGEST
+    asked = {one["prompt"][0]["content"] for one in method.examples()}
+    assert asked == {one["prompt"][0]["content"] for one in method.examples()}, "the same demonstrations every time"
+    assert any(text.startswith("Answer the question. Write the answer between") for text in asked)

@@ -50,11 +50,11 @@ class AnswerRewards(Method):
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Return the rounds that were said and every agent's solution: one round, each asked plainly (Appendix E).
 
-        The embedded backbones know no prompt without a persona, so compact prompts are CoNL's round 0.
+        Only the full prompts have one without a persona; the others are CoNL's round 0.
         """
         table = self.table
         asked = [self.solver(query=question)] * self.agents
-        if self.prompt == "compact":
+        if self.prompt != "full":
             asked = [table.proposal(persona=persona, query=question) for persona in table.personas]
         replies = yield asked
         return [replies], [reply.text for reply in replies]

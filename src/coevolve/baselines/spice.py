@@ -69,7 +69,7 @@ class RZero(Method):
         super().__post_init__()
         self.solver = self.role(TEMPLATES[self.template], "solver", policy="solver")
         self.ask = self.role("challenger_alone", "challenger", policy="challenger")
-        self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS
+        self.booleans = ("yes", "no") if self.prompt != "full" else BOOLEANS
 
     def episode(self, rng: Random) -> Episode:
         """Ask `requests` times `rollouts` questions, answer each, pay the Challenger and teach the Solver."""

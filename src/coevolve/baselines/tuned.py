@@ -36,6 +36,7 @@ class SFT(Method):
 
     paper: ClassVar[str] = "mae"
     TRAINING: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}  # the rank: section 5
+    TRL: ClassVar[Mapping[str, Any]] = {}  # more settings of TRL's
 
     epochs: PositiveInt = 5  # passes over the examples (section 5)
     sft_batch: PositiveInt = 16  # examples a step
@@ -58,6 +59,7 @@ class SFT(Method):
         from trl.trainer.sft_trainer import SFTTrainer
 
         numbers = {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
+        numbers |= self.TRL
         trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, numbers)
         policy.model.eval()
         return int(trainer.state.global_step)
@@ -169,9 +171,10 @@ def tune(
         utils._ChunkedLogProbFunction = PlainHead  # type: ignore[assignment, attr-defined]
     ours = {"learning_rate": run.learning_rate, "weight_decay": run.weight_decay, "max_grad_norm": run.grad_clip}
     quiet = {"report_to": "none", "save_strategy": "no", "logging_steps": 50, "disable_tqdm": True}
-    plain = {"bf16": False, "fp16": False, "gradient_checkpointing": False, "dataloader_pin_memory": on_gpu}
+    plain = {"bf16": False, "fp16": False, "gradient_checkpointing": False}
+    where = {"dataloader_pin_memory": on_gpu, "use_cpu": not on_gpu}
     with tempfile.TemporaryDirectory() as scratch:
-        settings = config(output_dir=scratch, seed=run.seed, **numbers, **ours, **quiet, **plain)
+        settings = config(output_dir=scratch, seed=run.seed, **(ours | quiet | plain | where | numbers))
         data = Dataset.from_list(examples)
         made = trainer(args=settings, train_dataset=data, processing_class=policy.tokenizer)
         made.train()

@@ -21,13 +21,13 @@ def find(model: str | Path) -> Path | str:
     import tinyworld
     from published import smollm2
 
-    folder = smollm2.folder() if model == smollm2.NAME else tinyworld.backbone(str(model)) or Path(model)
+    folder = tinyworld.backbone(str(model)) or (smollm2.folder(str(model)) if model in smollm2.NAMES else Path(model))
     if (folder / "config.json").is_file():
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
     kinds = "a folder with a transformers checkpoint, a model id of the hub (ORG/NAME), or a server"
-    names = ", ".join((*tinyworld.NAMES, smollm2.NAME))
+    names = ", ".join((*tinyworld.NAMES, *smollm2.NAMES))
     raise ValueError(f"model must be one of {names}, {kinds} (http://HOST/v1#MODEL), got {str(model)!r}")
 
 

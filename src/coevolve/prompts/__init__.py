@@ -1,7 +1,8 @@
 """Prompt files and the loader that makes Roles of them. Data, not code: <paper>/<role>.<variant>.txt.
 
-`full` is for real models, `compact` for the embedded backbones: the same fields, tags and parser. Lines that
-start with %% at the top of a file are comments. A user's own folder with the same names takes precedence.
+`full` is for real models, `plain` (a sentence or two) for small ones, `compact` for the embedded backbones: the same
+fields, tags and parser. Lines that start with %% at the top of a file are comments. A user's own folder with the same
+names takes precedence.
 """
 
 from itertools import dropwhile
@@ -16,7 +17,7 @@ HERE = Path(__file__).parent
 
 def text(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
     """Read a prompt without its comment lines; raise ValueError naming what exists when it does not."""
-    among("prompt variant", variant, ("full", "compact"))
+    among("prompt variant", variant, ("full", "plain", "compact"))
     name = f"{role}.{variant}.txt"
     places = [Path(folder) / paper / name, Path(folder) / name] if folder else []
     for path in (*places, HERE / paper / name):

@@ -79,7 +79,7 @@ class CoNL(Method):
         self.verdict = self.role("verdict", temperature=self.judge_temperature)
         self.compress_solution = self.role("compress_solution")
         self.compress_critique = self.role("compress_critique")
-        plain = self.proposal if self.prompt == "compact" else self.role("plain", "proposal")  # Appendix E: no persona
+        plain = self.proposal if self.prompt != "full" else self.role("plain", "proposal")  # Appendix E: no persona
         self.solver = replace(plain, prompt=plain.prompt.replace("{persona}", self.personas[0]))
 
     def episode(self, rng: Random) -> Episode:
@@ -174,7 +174,7 @@ class CoNL(Method):
         return self.world.problems("test" if self.test_time else "train", self.families)
 
     def _persona(self, name: str) -> str:
-        return name if self.prompt == "compact" else prompts.text("conl", f"personas/{name}", folder=self.prompt_folder)
+        return name if self.prompt != "full" else prompts.text("conl", f"personas/{name}", folder=self.prompt_folder)
 
     @cached_property
     def _changed(self) -> dict[str, str]:
@@ -183,7 +183,7 @@ class CoNL(Method):
         Compact prompts say nothing that an ablation changes; a user's own prompts without these lines stay as they are.
         """
         ablations = {"open": not self.blind, "own": self.own_votes, "all": self.revision_reads == "all"}
-        names = [name for name, asked in ablations.items() if asked and self.prompt != "compact"]
+        names = [name for name, asked in ablations.items() if asked and self.prompt == "full"]
         texts = [prompts.text("conl", f"ablations/{name}", folder=self.prompt_folder) for name in names]
         pairs = [pair.split("\n") for text in texts for pair in text.split("\n\n")]
         return {line: replacement for line, replacement in pairs}

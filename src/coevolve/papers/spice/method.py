@@ -86,7 +86,7 @@ class SPICE(Method):
         self.ask_mcq = self.role("challenger_mcq", "challenger", policy=speaks)
         self.ask_free = self.role("challenger_free", "challenger", policy=speaks)
         self.ask_alone = self.role("challenger_alone", "challenger", policy=speaks)
-        self.booleans = ("yes", "no") if self.prompt == "compact" else BOOLEANS  # the tiny backbone's words
+        self.booleans = ("yes", "no") if self.prompt != "full" else BOOLEANS  # the tiny backbone's words
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 5 to 20 of Algorithm 1 for one document."""

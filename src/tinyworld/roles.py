@@ -1,0 +1,72 @@
+"""The role warm start of a real model: demonstrations of every role of all five papers, learnt with LoRA by TRL.
+
+A small instruct model solves but can neither propose, judge nor rank; after this it plays every role in the tiny world.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field, PositiveInt
+
+from coevolve import prompts
+from coevolve.baselines.tuned import SFT
+from coevolve.driver import Engine
+from coevolve.types import Role
+from tinyworld import gates
+from tinyworld.demonstrations import demonstrate
+from tinyworld.demonstrator import Demonstrator
+
+if TYPE_CHECKING:
+    from coevolve.record import Recorder
+
+LONGEST = 900  # characters of a demonstration; longer ones, talks of many agents, are left out
+MIXED = 512  # demonstrations among which those of about one length are sought
+
+
+@dataclass(kw_only=True)
+class RoleWarmStart(SFT):
+    """Fine-tuning on demonstrations whose errors are those of the embedded backbones' warm start."""
+
+    paper: ClassVar[str] = ""  # none has such a warm start
+    TRAINING: ClassVar[Mapping[str, Any]] = {
+        "model": "smollm2",
+        "lora": (16, 32.0, 0.0),
+        "learning_rate": 1e-3,
+        "weight_decay": 0.0,
+        "max_tokens": 64,
+        "eval_every": 0,
+        "eval_items": 10,
+    }
+    TRL: ClassVar[Mapping[str, Any]] = {"bf16": True, "train_sampling_strategy": "sequential", "warmup_steps": 20}
+
+    prompt: str = "plain"  # which prompt files, see `Method`
+    demonstrations: PositiveInt = 6400
+    sft_batch: PositiveInt = 8  # demonstrations a step
+    epochs: PositiveInt = 1  # passes over the demonstrations
+    examined: Annotated[int, Field(ge=0, multiple_of=10)] = 100  # replies of each role measured at the end
+
+    def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
+        """Return the role that speaks a prompt file of MAE."""
+        return prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
+
+    def after_run(self, engine: Engine, key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
+        """Return what every role can do now as `figures`, see `gates`."""
+        if not self.examined:
+            return {}
+        return {"figures": gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)}
+
+    def examples(self) -> list[dict[str, Any]]:
+        """Return the demonstrations as prompt and completion messages, those of a batch of about one length."""
+        rng = Demonstrator("role warm start")
+        endless = (demonstrate(rng, variant=self.prompt)[1:] for _ in count())
+        drawn = list(islice((pair for pair in endless if len("".join(pair)) < LONGEST), self.demonstrations))
+        mixed = [sorted(drawn[i : i + MIXED], key=lambda pair: len("".join(pair))) for i in range(0, len(drawn), MIXED)]
+        sizes = range(0, MIXED, self.sft_batch)
+        batches = [part[i : i + self.sft_batch] for part in mixed for i in sizes]
+        rng.shuffle(batches)
+        return [
+            {"prompt": [{"role": "user", "content": asked}], "completion": [{"role": "assistant", "content": said}]}
+            for asked, said in chain.from_iterable(batches)
+        ]
