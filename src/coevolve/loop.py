@@ -55,12 +55,13 @@ def train(run: Run) -> Path:
     run.protocol.before_run()
     trainer = timed(around, "load", _load, run)
     with closing(trainer.engine):  # its memory is the next run's
-        scores = {"before": timed(around, "held_out", trainer.score, "test")}
         done = trainer.resume()
+        if not done:
+            trainer.before = timed(around, "held_out", trainer.score, "test")
         log = record.Recorder(run.out if trainer.ranks.first else Path(trainer.scratch.name), done)
         record.write_json(log.out / "config.json", run.describe())
         _learn(trainer, log, done)
-        scores["after"] = timed(around, "held_out", trainer.score, "test")
+        scores = {"before": trainer.before, "after": timed(around, "held_out", trainer.score, "test")}
         rows = [{"stage": stage, **row} for stage, scored in scores.items() for row in scored]
         for setup in run.protocol.setups:
             if setup != "vanilla":

@@ -34,6 +34,7 @@ class Trainer:
         method = run.protocol
         self.run, self.method, self.ranks = run, method, Ranks()
         self.key = run.seed, EVALUATION  # of evaluation episodes
+        self.before: list[dict[str, object]] = []  # scores of the test items before the first step
         self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
         memory.check(run)
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
@@ -97,6 +98,7 @@ class Trainer:
         self.team.save_optimizers(folder / "optimizers")
         record.write_json(folder / "pools.json", {name: pool.items for name, pool in self.method.pools.items()})
         record.write_json(folder / "config.json", self.run.describe())
+        record.write_json(folder / "before.json", self.before)
 
     def keep(self, name: str) -> None:
         """Write the trained policies into a folder of the run's."""
@@ -109,6 +111,7 @@ class Trainer:
             return 0
         step, folder = found
         preflight.same(self.run, folder)
+        self.before = json.loads((folder / "before.json").read_bytes())
         self.team.restore(folder / "policy")
         self.engine.sync()
         self.team.restore_optimizers(folder / "optimizers")

@@ -15,7 +15,7 @@ from typing import Any
 
 from tinyworld import BACKBONES, NAMES
 
-CARD = BACKBONES / "card.md"  # the template of their model cards
+CARD = "card.md"  # the template of their model cards, in BACKBONES
 NUMBERS = BACKBONES / "numbers.json"  # the number that each token had in the training of a new model
 SUMS = "SHA256SUMS"
 
@@ -84,12 +84,12 @@ def measure(model: str | Path) -> dict[str, Any]:
 
 def card(recipe: dict[str, Any], figures: dict[str, Any]) -> str:
     """The model card as Markdown: what the backbone was trained on, what it can and cannot do."""
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from tinyworld import gates
 
-    template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(CARD.read_text("utf-8"))
-    return template.render(recipe=recipe, figures=figures, missed=gates.failures(figures))
+    files = Environment(undefined=StrictUndefined, keep_trailing_newline=True, loader=FileSystemLoader(BACKBONES))
+    return files.get_template(CARD).render(recipe=recipe, figures=figures, missed=gates.failures(figures))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

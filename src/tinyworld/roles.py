@@ -39,17 +39,21 @@ class RoleWarmStart(SFT):
         "eval_every": 0,
         "eval_items": 10,
     }
-    TRL: ClassVar[Mapping[str, Any]] = {"bf16": True, "train_sampling_strategy": "sequential", "warmup_steps": 20}
 
     prompt: str = "plain"  # which prompt files, see `Method`
     demonstrations: PositiveInt = 6400
     sft_batch: PositiveInt = 8  # demonstrations a step
     epochs: PositiveInt = 1  # passes over the demonstrations
+    bf16: bool = True  # autocast; False is faster where the processor has no instructions for bfloat16
     examined: Annotated[int, Field(ge=0, multiple_of=10)] = 100  # replies of each role measured at the end
 
     def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
         """Return the role that speaks a prompt file of MAE."""
         return prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the settings of TRL's: the batches stay as `examples` made them, and the first steps are small."""
+        return super().numbers() | {"bf16": self.bf16, "train_sampling_strategy": "sequential", "warmup_steps": 20}
 
     def after_run(self, engine: Engine, key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
         """Return what every role can do now as `figures`, see `gates`."""

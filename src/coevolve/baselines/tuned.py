@@ -36,7 +36,6 @@ class SFT(Method):
 
     paper: ClassVar[str] = "mae"
     TRAINING: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}  # the rank: section 5
-    TRL: ClassVar[Mapping[str, Any]] = {}  # more settings of TRL's
 
     epochs: PositiveInt = 5  # passes over the examples (section 5)
     sft_batch: PositiveInt = 16  # examples a step
@@ -53,14 +52,16 @@ class SFT(Method):
             examples.append({"prompt": list(self.solver(question=task.question).messages), "completion": said})
         return examples
 
+    def numbers(self) -> dict[str, Any]:
+        """Return the settings of TRL's that are not the run's."""
+        return {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
+
     def fit(self, policy: "Policy", run: "Run") -> int:
         """Fine-tune the policy in place; return the steps taken."""
         from trl.trainer.sft_config import SFTConfig
         from trl.trainer.sft_trainer import SFTTrainer
 
-        numbers = {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
-        numbers |= self.TRL
-        trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, numbers)
+        trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, self.numbers())
         policy.model.eval()
         return int(trainer.state.global_step)
 

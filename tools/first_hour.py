@@ -1,0 +1,74 @@
+"""What the preset one-gpu will cost, computed and never measured: `python -m tools.first_hour` prints a Markdown table.
+
+Replies a step are counted: the embedded backbone plays a few episodes of each method with the preset's numbers. Memory
+is what coevolve.policies.memory estimates for a model of Qwen2.5-3B's shape. Seconds are those replies at the assumed
+lengths and speeds below.
+"""
+
+import tempfile
+from random import Random
+
+from benchmarks.real import shape
+from coevolve import config, policies
+from coevolve.driver import Batched, play
+from coevolve.policies import memory
+
+METHODS = ("mae", "sage", "spice", "comas", "conl", "ttrl", "ground_truth")
+EPISODES = 8  # played to count replies
+PROMPT, REPLY = 600, 350  # assumed tokens of a full prompt, and of a reply of at most 1,024
+WRITES = 2500  # assumed tokens a second that vLLM writes in large batches, a 3B model in bfloat16 on a 24 GB card
+LEARNS = 30e12  # assumed floating-point operations a second of such a card while learning
+PRODUCTS = (
+    6  # operations a parameter and token with LoRA: forward, again for the backward pass, gradients of activations
+)
+PARAMETERS = 3.09e9
+VLLM = 0.45  # of the card, see docs/gpu.md
+PRICE = 0.5  # assumed dollars an hour
+
+
+def replies(method: str, engine: Batched) -> tuple[float, float]:
+    """How many replies an episode has, and how many of them earn something."""
+    small = {"world": "tiny", "prompt": "compact"}
+    fields = {"model": "tiny", "engine": "torch", "lora": [], "max_tokens": 64, **small}
+    run = config.build(method, "one-gpu", out=".", overrides=fields)
+    outcomes = play([run.protocol.episode(Random(f"{method} {i}")) for i in range(EPISODES)], engine, (0,))
+    return engine.count / EPISODES, sum(len(outcome.samples) for outcome in outcomes) / EPISODES
+
+
+class Counting(Batched):
+    """An engine that counts the turns it is asked."""
+
+    count = 0
+
+    def submit(self, turn):  # type: ignore[no-untyped-def]
+        """Count the turn."""
+        self.count += 1
+        return super().submit(turn)
+
+
+def row(method: str, folder: str) -> str:
+    """One line of the table."""
+    run = config.build(method, "one-gpu", out=".", overrides={"world": "tiny", "model": folder})
+    speaker = policies.load("tiny")
+    said, paid = replies(method, Counting(lambda turns: speaker.generate(turns, max_tokens=64)))
+    said, paid = said * run.batch_size, paid * run.batch_size
+    seconds = said * REPLY / WRITES + paid * (PROMPT + REPLY) * PRODUCTS * PARAMETERS / LEARNS
+    hours, gib = run.steps * seconds / 3600, memory.estimate(run)
+    numbers = f"{said:,.0f} | {paid:,.0f} | {seconds:.0f} | {hours:.1f} | {gib:.0f} + {VLLM:.0%} of the card"
+    return f"| {method} | {run.engine} | {numbers} | {PRICE * hours:.2f} |"
+
+
+def main() -> None:
+    """Print the table."""
+    print(
+        "| method | engine | replies a step | of which paid | seconds a step | hours | GiB, learner + vLLM | dollars |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        shape("3b").save_pretrained(folder)
+        for method in METHODS:
+            print(row(method, folder), flush=True)
+
+
+if __name__ == "__main__":
+    main()
