@@ -60,14 +60,14 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
 
 def report(out: Path) -> list[str]:
     """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
-    from published.judge import summary
+    from coevolve.held_out import in_words
 
     run = json.loads((out / "summary.json").read_bytes())
-    counts = {stage: (found["k"], found["n"]) for stage, found in run["held_out"].items()}
-    gain = 100 * (counts["after"][0] - counts["before"][0]) / max(counts["after"][1], 1)
+    before, after = run["held_out"]["before"], run["held_out"]["after"]
+    gain = 100 * (after["k"] - before["k"]) / max(after["n"], 1)
     return [
         *run["warnings"],
-        *(f"test questions {stage}: {summary([True] * k + [False] * (n - k))}" for stage, (k, n) in counts.items()),
+        *(f"test questions {stage}: {in_words(counts)}" for stage, counts in run["held_out"].items()),
         f"gain: {gain:+.1f} points, steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
         f"all is in {out}; python -m coevolve runs {out.parent} compares runs, notebooks/evaluate.ipynb asks the model",
     ]

@@ -76,8 +76,8 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
     if code == 0:  # Wilson's limits of 1 of 8 and 3 of 8
         idle, before, after, gain, where = lines[start + 1 :]
         assert idle == "idle: x" and gain == "gain: +25.0 points, steps 4 to 9 in 1.5 minutes"
-        assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%), 0 without a verdict"
-        assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%), 0 without a verdict"
+        assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%)"
+        assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%)"
         assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve runs {tmp_path} ")
 
 
