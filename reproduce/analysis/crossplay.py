@@ -5,13 +5,12 @@ Loads a model only when one has to speak. Nothing is trained here.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 
 import pandas as pd
 
-from coevolve.driver import Batched, play
+from coevolve.driver import Engine, play
 from coevolve.papers.spice import SPICE
 from coevolve.papers.spice.method import Answer, Attempt, pass_rate
 from coevolve.papers.spice.reading import Question
@@ -27,11 +26,11 @@ def players(run: Path, model: str, steps: Sequence[int]) -> dict[int, str]:
     return {0: model} | {step: str(path) for step, path in kept.items() if path.is_dir()}
 
 
-def speaker(model: str, max_tokens: int) -> Batched:
+def speaker(model: str, max_tokens: int) -> Engine:
     """An engine that speaks with one model, as hot as in training (section 3.1)."""
     from coevolve import policies
 
-    return Batched(partial(policies.load(model).generate, temperature=1.0, max_tokens=max_tokens))
+    return policies.load(model).serve(1.0, max_tokens)
 
 
 def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:
@@ -45,14 +44,14 @@ def alone(part: Dialogue[T]) -> Episode:
     return Outcome(trace=(yield from part))
 
 
-def posed(engine: Batched, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list[Attempt]]:
+def posed(engine: Engine, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list[Attempt]]:
     """What a Challenger says to each document (line 6 of Algorithm 1): (reply, task or its fault) per attempt."""
     episodes = [alone(protocol.challenge(text, Random(f"{seed}/{i}"))) for i, text in enumerate(texts)]
     return [attempts for *_, attempts in (outcome.trace for outcome in play(episodes, engine, (seed, POSING)))]
 
 
 def answered(
-    engine: Batched, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0
+    engine: Engine, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0
 ) -> list[list[list[Answer]]]:
     """What a Reasoner says to the tasks of each document (line 9): per task its (reply, verdict) pairs."""
     episodes = [alone(protocol.answer(questions)) for questions in tasks]

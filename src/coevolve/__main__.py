@@ -5,13 +5,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from safetensors import SafetensorError
 from typer import Argument, Option, Typer
 
-from coevolve import checkpoint, config
+from coevolve import checkpoint, config, policies, preflight, setups, show
+from coevolve.checks import among
 
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 Name = Annotated[str, Argument(help=f"{', '.join(config.METHODS)}, or your own: path/file.py:Class")]
@@ -38,7 +40,7 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
     """Train one method; an interrupted run goes on where it stopped, and a finished one is left as it is."""
     run = config.build(method, preset, seed=seed, out=out, overrides=config.parse_overrides(pairs or ()))
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first
-    from coevolve import loop, preflight
+    from coevolve import loop
 
     if preflight.finished(run):
         print(f"{out} is finished: another --out makes another run, and a larger steps=N goes on with this one")
@@ -66,17 +68,41 @@ def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
 
 def report(out: Path) -> list[str]:
     """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
-    from published.judge import summary
+    from coevolve.held_out import in_words
 
     run = json.loads((out / "summary.json").read_bytes())
-    counts = {stage: (found["k"], found["n"]) for stage, found in run["held_out"].items()}
-    gain = 100 * (counts["after"][0] - counts["before"][0]) / max(counts["after"][1], 1)
+    before, after = run["held_out"]["before"], run["held_out"]["after"]
+    gain = 100 * (after["k"] - before["k"]) / max(after["n"], 1)
     return [
         *run["warnings"],
-        *(f"test questions {stage}: {summary([True] * k + [False] * (n - k))}" for stage, (k, n) in counts.items()),
+        *(f"test questions {stage}: {in_words(counts)}" for stage, counts in run["held_out"].items()),
         f"gain: {gain:+.1f} points, steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
         f"all is in {out}; python -m coevolve runs {out.parent} compares runs, notebooks/evaluate.ipynb asks the model",
     ]
+
+
+@app.command()
+def ask(
+    who: Annotated[str, Argument(metavar="METHOD/ROLE")],
+    pairs: Annotated[list[str] | None, Argument(metavar="[FIELD=TEXT]...", help="what the role's prompt takes")] = None,
+    model: Annotated[str, Option(help="as in model=..., or a run's OUT/policy")] = "tiny",
+    prompt: Annotated[str, Option(help=", ".join(setups.LIMITS))] = "compact",
+    temperature: Annotated[float | None, Option(help="0: greedy; none: the role's own, or else 1")] = None,
+    max_tokens: Annotated[int | None, Option(min=1)] = None,
+    seed: int = 0,
+) -> None:
+    """Ask one role of a method one question and print the reply: `coevolve ask mae/solver question="3*4"`."""
+    method, _, name = who.rpartition("/") if "/" in who else (who, "", "")
+    among("prompt", prompt, setups.LIMITS)
+    roles = config.method(method)(prompt=prompt).roles
+    among(f"role of {method}", name, roles)
+    turn = roles[name](**dict(pair.partition("=")[::2] for pair in pairs or ()))
+    asked = replace(turn, temperature=turn.temperature if temperature is None else temperature, key=(seed,))
+    preflight.model(model)
+    (reply,) = policies.load(model).generate([asked], max_tokens=max_tokens or setups.limit(prompt))
+    print(show.visible(reply.text))
+    if not reply.finished:
+        print("the reply was cut off: a larger --max-tokens N lets it go on", file=sys.stderr)
 
 
 @app.command()

@@ -22,22 +22,20 @@ def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
     are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
     only (AZR's task modes).
     """
-    return _baselined(samples, _standardised)
-
-
-def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
-    """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE)."""
-    return _baselined(samples, lambda centred: centred)
-
-
-def _baselined(samples: Sequence[Sample], scaled: Callable[[list[float]], list[float]]) -> list[list[float]]:
-    """Rewards less the mean of their role and group, then `scaled`."""
     advantages = _rewards(samples)
     for indices in _by(samples, lambda sample: (sample.role, sample.group)):
-        centred = _centred([advantages[i] for i in indices])
-        for i, value in zip(indices, scaled(centred), strict=True):
+        for i, value in zip(indices, _standardised([advantages[i] for i in indices]), strict=True):
             advantages[i] = value
     return _broadcast(samples, advantages)
+
+
+def group_mean(samples: Sequence[Sample]) -> list[list[float | None]]:
+    """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE).
+
+    A reply is paid as a whole: one segment, which all tokens belong to.
+    """
+    _rewards(samples)
+    return segment_centred(samples)
 
 
 def reinforce_pp(
@@ -58,7 +56,7 @@ def reinforce_pp(
                 values[t] -= kl_coef * ahead
     for indices in _by(samples, lambda s: (s.policy, s.role if by_role else None, s.group)):
         tokens = [(i, t) for i in indices for t in range(len(advantages[i]))]
-        values = _standardised(_centred([advantages[i][t] for i, t in tokens])) if tokens else []
+        values = _standardised([advantages[i][t] for i, t in tokens]) if tokens else []
         for (i, t), value in zip(tokens, values, strict=True):
             advantages[i][t] = value
     return advantages
@@ -96,12 +94,10 @@ def _by(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[li
     return list(found.values())
 
 
-def _centred(rewards: list[float]) -> list[float]:
+def _standardised(rewards: list[float]) -> list[float]:
+    """Return the rewards less their mean, over their population standard deviation + 1e-8."""
     mean = mean_reward(rewards)
-    return [reward - mean for reward in rewards]
-
-
-def _standardised(centred: list[float]) -> list[float]:
+    centred = [reward - mean for reward in rewards]
     scale = math.sqrt(fmean(value**2 for value in centred)) + 1e-8
     return [value / scale for value in centred]
 

@@ -34,7 +34,7 @@ class Learning:
 
     def __post_init__(self) -> None:
         """Bring every field into its type; ValueError in one line for a wrong value or combination."""
-        settle(self)
+        settle(self, "protocol", "out")  # which a run has too
         if self.minibatches > 1 and self.old == "learner":  # the ratio would be 1 in every step
             raise ValueError(f"minibatches must be 1 with old=learner, got {self.minibatches}")
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from coevolve.checks import VLLM_RANKS, Learning, among, settle, typed
+from coevolve.checks import VLLM_RANKS, Learning, among, typed
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
@@ -60,7 +60,7 @@ class Run(Learning):
 
     def __post_init__(self) -> None:
         """Bring every field into its type. Raises ValueError in one line for a wrong value or combination."""
-        settle(self, "protocol", "out")
+        super().__post_init__()
         if self.four_bit and not (self.lora and self.engine.startswith("unsloth")):
             raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:

@@ -62,9 +62,9 @@ class Batched(Engine):
         return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
-        """Answer the whole queue in one call of `generate`."""
+        """Answer the whole queue in one call of `generate`, which an empty one does not need."""
         wave, self.waiting = self.waiting, {}
-        return list(zip(wave, self.generate([*wave.values()]), strict=True))
+        return list(zip(wave, self.generate([*wave.values()]), strict=True)) if wave else []
 
 
 class Steps:

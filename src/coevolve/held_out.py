@@ -3,7 +3,7 @@
 Knows methods, set-ups and a world that grades, not which engine answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coevolve.checks import among
@@ -59,3 +59,14 @@ def tally(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     """Count right answers: {"k": right, "n": all that were scored}."""
     verdicts = [row["correct"] for row in rows if row["correct"] is not None]
     return {"k": verdicts.count(1), "n": len(verdicts)}
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """Say how many answers are right of those scored, see `tally`, with the 95 % Wilson interval."""
+    from scipy.stats import binomtest  # only here: it takes half a second to load
+
+    k, n, share = counts["k"], counts["n"], ""
+    if n:
+        low, high = binomtest(k, n).proportion_ci(method="wilson")
+        share = f" ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"
+    return f"{k} of {n} right{share}"

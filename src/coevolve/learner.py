@@ -47,10 +47,9 @@ def learn(
     and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
     token's log-ratio of the sampler to it; `baseline` says what reward to expect. Of several processes each takes its
     share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
-    Raises ValueError for an estimator that there is not, or a reply without a log-probability for every token.
+    Raises ValueError for an estimator that there is not, or replies without a log-probability for every token.
     """
     among("advantage", estimator, ESTIMATORS)
-    _check(samples)
     known: tuple[Any, ...] = ()
     facts: dict[str, float] = {}
     if reference is not None:
@@ -120,14 +119,6 @@ def token_weight(lengths: Sequence[int], settings: Learning) -> float:
     """
     divisors = {"token_mean": sum(lengths), "constant": len(lengths) * settings.max_tokens, "token_sum": 1}
     return 1 / max(divisors[settings.length_norm], 1)
-
-
-def _check(samples: Sequence[Sample]) -> None:
-    """Raise ValueError for a reply that does not say how probable each of its tokens was."""
-    for reply in (sample.reply for sample in samples):
-        if len(reply.logprobs) != len(reply.ids):
-            told = f"one number for each of its {len(reply.ids)} tokens, got {len(reply.logprobs)}"
-            raise ValueError(f"logprobs of a reply of {reply.turn.role!r} must hold {told}")
 
 
 def _accumulate(

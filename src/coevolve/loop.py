@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
@@ -22,19 +22,16 @@ from coevolve.credit import segments
 from coevolve.held_out import tally
 from coevolve.method import Method
 from coevolve.track import tracker
-from coevolve.types import Outcome, Sample
+from coevolve.types import Outcome, Sample, T
 
 if TYPE_CHECKING:
     from coevolve.trainer import Trainer
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-def timed(seconds: dict[str, float], phase: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def timed(seconds: dict[str, float], phase: str, function: Callable[..., T], *arguments: Any) -> T:
     """Run a function and add the seconds it takes to those of a phase."""
     start = time.perf_counter()
-    result = function(*args, **kwargs)
+    result = function(*arguments)
     seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
     return result
 
@@ -135,9 +132,8 @@ def stoppable() -> Iterator[list[int]]:
     came: list[int] = []
 
     def receive(number: int, frame: object) -> None:
-        if came and number == signal.SIGINT:
-            raise KeyboardInterrupt
         came.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.write(2, b"\nstopping after this step; Ctrl-C once more stops at once\n")  # print may be busy
 
     here = threading.current_thread() is threading.main_thread()

@@ -5,7 +5,7 @@ samples and end every step with the same weights. Knows neither methods nor loss
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -13,9 +13,7 @@ from accelerate.utils import gather_object, reduce
 from torch import nn
 
 from coevolve.driver import Engine, play
-from coevolve.types import Episode, Outcome
-
-T = TypeVar("T")
+from coevolve.types import Episode, Outcome, T
 
 
 class Ranks:

@@ -21,7 +21,6 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, T, Turn
 if TYPE_CHECKING:
     from coevolve.method import Method
     from coevolve.policies.causal import Policy
-    from coevolve.policies.team import Team
 
 ACCEPTED = re.compile(r": right\W*$", re.IGNORECASE)
 SHOWN_ROUNDS = 2  # how far back a discussion goes: CoMAS's horizon (Table 2)
@@ -211,7 +210,7 @@ def limit(prompt: str = "compact", seats: int = SEATS) -> int:
 
 
 def ask(
-    speaker: "Engine | Policy | Team",
+    speaker: "Engine | Policy",
     question: str | Sequence[str],
     setup: str = "vanilla",
     *,
@@ -225,10 +224,10 @@ def ask(
     """Answer one question, or a list of them, under a set-up; return the facts (a dict), or a list of them.
 
     `method` says who solves and how a reply is read (default: MAE with `prompt`, which is "full" for real models).
-    The `policies` of a Team (default: those that the method scores) take the seats in turn. `numbers` are the set-up's
-    own: samples, seats, rounds, iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a reply's;
-    the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished` False, and
-    there is a warning.
+    The `policies` of an engine (default: those that the method scores) take the seats in turn. `numbers` are the
+    set-up's own: samples, seats, rounds, iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a
+    reply's; the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished`
+    False, and there is a warning.
     """
     from coevolve.papers.mae.method import MAE
 

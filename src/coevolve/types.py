@@ -107,7 +107,7 @@ class Role:
         """Names of the template's placeholders."""
         return frozenset(FIELD.findall(self.prompt))
 
-    def __call__(self, *, policy: str | None = None, **fields: object) -> Turn:
+    def __call__(self, /, *, policy: str | None = None, **fields: object) -> Turn:
         """Fill the template in one pass, so braces inside a value are never expanded.
 
         Raises ValueError when a placeholder is left out or a field is not in the template.

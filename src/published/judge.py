@@ -7,16 +7,16 @@ finished run has written stays as it is; golds are read anew from the data sets,
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pandas
-from scipy.stats import binomtest
 
 from coevolve import policies, preflight, prompts, record
 from coevolve.checks import among
-from coevolve.driver import Batched, Engine
-from coevolve.engines.server import ServedPolicy, ServerError
+from coevolve.driver import Engine
+from coevolve.engines.server import ServerError
+from coevolve.held_out import in_words
 from coevolve.types import Role
 from published.data import BENCHMARKS, items
 from published.rows import Item
@@ -28,13 +28,9 @@ FIELDS = ["stage", "setup", "split", "family", "item", "question", "answer", "go
 
 
 def summary(correct: Sequence[bool | None]) -> str:
-    """Say how many answers are right of those scored, with the 95 % Wilson interval, and failures (None) apart."""
+    """Say how many answers are right of those scored, with an interval, and failures (None) apart."""
     k, failures = list(correct).count(True), list(correct).count(None)
-    n, share = len(correct) - failures, ""
-    if n:
-        low, high = binomtest(k, n).proportion_ci(method="wilson")
-        share = f" ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"
-    return f"{k} of {n} right{share}, {failures} without a verdict"
+    return f"{in_words({'k': k, 'n': len(correct) - failures})}, {failures} without a verdict"
 
 
 def read_verdict(text: str) -> bool | None:
@@ -91,15 +87,6 @@ def _published(scores: pandas.DataFrame) -> list[Item]:
     return found
 
 
-def _load(name: str, max_tokens: int) -> Engine:
-    """Load a judge and return what answers for it; ValueError in one line when it cannot be had."""
-    preflight.model(name)
-    policy = policies.load(name, "judge")
-    if isinstance(policy, ServedPolicy):
-        return policy.serve(TEMPERATURE, max_tokens)
-    return Batched(partial(policy.generate, max_tokens=max_tokens))
-
-
 def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2048) -> list[str]:
     """Ask a judge about every unscored answer of a run, write the run's grades.csv, and return a line a data set.
 
@@ -111,7 +98,8 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
     scores = unscored(run)
     asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
-    engine = _load(name, max_tokens)
+    preflight.model(name)
+    engine = policies.load(name, "judge").serve(TEMPERATURE, max_tokens)
     try:
         correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
     except ServerError as error:

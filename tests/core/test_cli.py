@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from coevolve import config
 from coevolve.__main__ import main
+from coevolve.types import Reply, Turn
+from tinyworld import backbone
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
@@ -76,9 +79,50 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
     if code == 0:  # Wilson's limits of 1 of 8 and 3 of 8
         idle, before, after, gain, where = lines[start + 1 :]
         assert idle == "idle: x" and gain == "gain: +25.0 points, steps 4 to 9 in 1.5 minutes"
-        assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%), 0 without a verdict"
-        assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%), 0 without a verdict"
+        assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%)"
+        assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%)"
         assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve runs {tmp_path} ")
+
+
+NOT_ASKED = [  # arguments after `ask`, and how the line begins
+    (["mae/judge", "question=3*4"], "role of mae must be one of proposer, "),
+    (["mae", "question=3*4"], "role of mae must be one of proposer, "),
+    (["nope/solver"], "method must be one of mae, "),
+    (["mae/solver", "self=3"], "role 'solver' takes the fields ['question'], got ['self']"),
+    (["mae/solver", "question=3*4", "--prompt", "long"], "prompt must be one of compact, "),
+    (["mae/solver", "question=3*4", "--model", "nope"], "model must be one of tiny-small, "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), NOT_ASKED)
+def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, monkeypatch, capsys):
+    monkeypatch.setattr("coevolve.policies.load", None)
+    assert main(["ask", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"coevolve: {told}")
+
+
+def test_one_role_is_asked_one_question_as_it_was_typed(monkeypatch, capsys):
+    asked = []
+
+    def generate(turns: list[Turn], max_tokens: int) -> list[Reply]:
+        asked.append((*turns, max_tokens))
+        return [Reply(turns[0], "yes\x1b[2J", finished=False)]
+
+    monkeypatch.setattr("coevolve.policies.load", lambda model: SimpleNamespace(generate=generate))
+    assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "yes\\x1b[2J\n" and said.err.startswith("the reply was cut off")
+    assert main(["ask", f"{OWN}/solver", "question=3*4", *"--temperature 0 --max-tokens 7 --seed 5".split()]) == 0
+    (critic, most), (solver, fewer) = asked
+    assert "x=1.0" in critic.messages[0]["content"] and "true" in critic.messages[0]["content"]
+    assert (critic.temperature, critic.key, most) == (0.1, (0,), 64), "the role's own temperature"
+    assert (solver.temperature, solver.key, fewer) == (0.0, (5,), 7)
+
+
+def test_a_model_in_a_folder_answers(capsys):
+    assert main(["ask", "mae/solver", "question=3*4", "--temperature", "0", "--model", str(backbone("tiny"))]) == 0
+    assert capsys.readouterr().out == "<answer>12</answer>\n"
 
 
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:

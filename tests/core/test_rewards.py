@@ -131,7 +131,6 @@ def test_comas_equations_7_and_8_and_the_ablations() -> None:
     assert solve([3, None], neutral=True) == 0.75 and evaluate(None, neutral=True) == 0.5
     assert [comas.scoring_reward(score) for score in (1, 2, 3, None)] == [0.0, 0.0, 0.0, -1.0]  # 8
     verdicts = [True, False, True, None]
-    assert comas.support(verdicts) == approx(2 / 3) and comas.support([None]) is None
     assert [comas.agreement(verdicts, i) for i in range(4)] == [0.5, 0.0, 0.5, 0.0]
     assert comas.agreement([True, None], 0) is None and comas.agreement([False, False], 1) == 1.0
     counts = comas.confusion([1.0, 0.75, 0.5, 0.0, 1.0, None, 0.2], [True, False, True, False, None, True, True])

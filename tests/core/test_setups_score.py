@@ -9,6 +9,7 @@ import pytest
 from core.conftest import Scripted
 
 from coevolve import policies
+from coevolve.engines import connect
 from coevolve.held_out import score, tally
 from coevolve.papers.mae import MAE
 from coevolve.policies.team import Team
@@ -94,8 +95,9 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
     assert [facts["answer"] for facts in ask(oracle(), ["3+4", "2+2"], "consistency")] == ["3", "2"]
     assert ask(oracle(), [], "vanilla") == []
     team = Team({"left": "tiny", "right": "tiny-small"}, ("left", "right"))
-    facts = ask(team, ["3+4", "2+2"], setup="debate", seats=2, rounds=1, policies=team.trained)
-    alone = [ask(team.policies["left"], "3+4"), ask(team, "3+4", policies=["left"])]
+    seats = connect(team, "torch", 1.0, 64)
+    facts = ask(seats, ["3+4", "2+2"], setup="debate", seats=2, rounds=1, policies=team.trained)
+    alone = [ask(team.policies["left"], "3+4"), ask(seats, "3+4", policies=["left"])]
     assert [len(found["answers"]) for found in facts] == [2, 2] and alone[0]["answer"] == alone[1]["answer"]
     engine = oracle()
     ask(engine, "3+4", "consistency", samples=3, policies=("left", "right"))

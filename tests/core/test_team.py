@@ -8,6 +8,7 @@ from tensors import ask, learn, teacher_forced, weights_of
 
 from coevolve import policies, record
 from coevolve.config import Run, assign
+from coevolve.engines import connect
 from coevolve.loop import train
 from coevolve.papers.comas.method import CoMAS
 from coevolve.policies import adapters
@@ -23,8 +24,12 @@ def made(names="pq", lora=(), **models):
     return team
 
 
+def said(team, turns):
+    return connect(team, "torch", 1.0, 64).answer(turns)
+
+
 def teach(team, name):
-    replies = team.generate([ask(name, key, max_tokens=8) for key in range(6)])
+    replies = said(team, [ask(name, key, max_tokens=8) for key in range(6)])
     samples = [reply.earns(float(i % 2)) for i, reply in enumerate(replies)]
     return learn(team.learners[name], team.optimizers[name], samples, "rae", baseline=team.baselines[name])
 
@@ -47,7 +52,7 @@ def test_each_policy_learns_alone_and_comes_back_bit_for_bit(lora, tmp_path):
     alone = policies.load(str(tmp_path / "policy" / "q"))
     team.restore(tmp_path / "policy")
     greedy = [ask("q", key, temperature=0.0) for key in range(4)]
-    assert [r.text for r in alone.generate(greedy)] == [r.text for r in team.generate(greedy)]
+    assert [r.text for r in alone.generate(greedy)] == [r.text for r in said(team, greedy)]
 
 
 def test_restoring_an_optimizer_runs_no_code(tmp_path):
@@ -60,8 +65,8 @@ def test_adapters_share_one_base_that_stays_frozen():
     base = policies.load("tiny-small")
     team = made("pqs", lora=LORA)
     assert len({id(policy.model) for policy in team.policies.values()}) == 1
-    said, plain = team.generate([ask("q", key) for key in range(8)]), base.generate([ask(key=key) for key in range(8)])
-    assert [reply.text for reply in said] == [reply.text for reply in plain], "untrained, it says what the base says"
+    own, plain = said(team, [ask("q", key) for key in range(8)]), base.generate([ask(key=key) for key in range(8)])
+    assert [reply.text for reply in own] == [reply.text for reply in plain], "untrained, it says what the base says"
     own = [part for name in "pqs" for part in team.policies[name].parameters()]
     assert len(own) == len(set(own)) and sum(part.numel() for part in own) < base.model.num_parameters()
     assert not torch.equal(weights_of(team.policies["p"]), weights_of(team.policies["q"])), "each draws its own"
@@ -69,7 +74,7 @@ def test_adapters_share_one_base_that_stays_frozen():
     for _ in range(3):
         teach(team, "p")
     assert all(torch.equal(part, kept[name]) for name, part in team.first.model.named_parameters() if name in kept)
-    reply = team.generate([ask("q"), ask("p")])[1]
+    reply = said(team, [ask("q"), ask("p")])[1]
     p, q = team.policies["p"], team.policies["q"]
     torch.testing.assert_close(torch.tensor(reply.logprobs), p.logprobs([reply]), atol=1e-5, rtol=0)
     assert not torch.allclose(p.logprobs([reply]), q.logprobs([reply]), atol=1e-4), "they compute different things"

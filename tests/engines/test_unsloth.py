@@ -18,13 +18,14 @@ pytestmark = pytest.mark.skipif(not find_spec("unsloth"), reason="Unsloth is not
 SCRIPT = """
 import json, sys
 from coevolve import policies, prompts
+from coevolve.engines import connect
 from coevolve.policies.team import Team
 from coevolve.types import Turn
 from dataclasses import replace
 team = Team({"shared": "tiny"}, ("shared",), (4, 8, 0.0), unsloth=True)
 turn = prompts.load("mae", "solver", "compact")(question="47*86=?")
 turns = [replace(turn, key=(0, i)) for i in range(6)]
-replies = team.generate(turns)
+replies = connect(team, "unsloth", 1.0, 64).answer(turns)
 team.optimize(3e-2, 0.0)
 from coevolve.checks import Learning
 from coevolve.learner import learn

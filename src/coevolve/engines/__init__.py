@@ -4,12 +4,10 @@
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from coevolve.checks import among
-from coevolve.driver import Batched, Engine, Ticket
-from coevolve.engines.server import ServedPolicy
+from coevolve.driver import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 if TYPE_CHECKING:
@@ -59,14 +57,10 @@ class Switch(Engine):
 
 
 def connect(team: "Team", kind: str, temperature: float, max_tokens: int) -> Switch:
-    """Make the engine of a team: every policy's own server, vLLM where `kind` says so, else the policy itself."""
-    here: Engine = Batched(partial(team.generate, temperature=temperature, max_tokens=max_tokens))
-    engines = dict.fromkeys(team.policies, here)
+    """Make the engine of a team: every policy's own, but vLLM for those in this process where `kind` says so."""
+    engines: dict[str, Engine] = {name: policy.serve(temperature, max_tokens) for name, policy in team.policies.items()}
     if kind.endswith("vllm"):
         from coevolve.engines.vllm import serve
 
         engines |= serve(team, temperature, max_tokens)
-    for name, policy in team.policies.items():
-        if isinstance(policy, ServedPolicy):
-            engines[name] = policy.serve(temperature, max_tokens)
     return Switch(engines)

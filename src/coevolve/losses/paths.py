@@ -56,9 +56,8 @@ def selective_logprobs(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, te
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:
     reason = _no_triton(hidden_TH)
-    name = path or os.environ.get("COEVOLVE_LOSS_PATH")
-    if not name:
-        return "triton" if hidden_TH.is_cuda and not reason else "chunked"
+    best = "triton" if hidden_TH.is_cuda and not reason else "chunked"
+    name = path or os.environ.get("COEVOLVE_LOSS_PATH") or best
     among("path of the loss", name, ("reference", "chunked", "triton"))
     if name == "triton" and reason:
         raise ValueError(f"path of the loss 'triton' {reason}")

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from coevolve.driver import Batched
 from coevolve.losses import selective_logprobs
 from coevolve.policies import sampler
 from coevolve.policies.decoder import Decoder, supports
@@ -124,6 +125,10 @@ class Policy:
         asked = zip(turns, requests, done, strict=True)
         return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
+    def serve(self, temperature: float, max_tokens: int) -> Batched:
+        """Return the engine in which this policy answers; both numbers are for turns that have none of their own."""
+        return Batched(partial(self.generate, temperature=temperature, max_tokens=max_tokens))
+
     def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) examples, in order.
 
@@ -168,13 +173,11 @@ class Policy:
     def reply(self, turn: Turn, prompt: Sequence[int], done: Completion, temperature: float) -> Reply:
         """Make a reply of (ids, log-probabilities) that this policy was sampled to say at a temperature."""
         ids, logprobs = done
-        text, finished = self._decode(ids), bool(ids) and ids[-1] in self.end_ids
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        finished = bool(ids) and ids[-1] in self.end_ids
         heat = temperature or 1.0  # greedy replies report their log-probabilities at temperature 1
         tokens = tuple(prompt), tuple(ids), tuple(logprobs), self._ends(ids, text)
         return Reply(turn, text, *tokens, finished=finished, temperature=heat)
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
         """Return how many characters of `text` are settled after each id; after the last one, all of them."""

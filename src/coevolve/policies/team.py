@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.utils import get_total_norm
 from torch.optim import AdamW
 
-from coevolve.checks import among
 from coevolve.engines.server import ServedPolicy
 from coevolve.policies import SERVERS, load, load_local
 from coevolve.policies.adapters import attach, base_dtype, load_unsloth
 from coevolve.policies.causal import Policy
 from coevolve.policies.value import Baseline, RoleMeans, ValueHead
-from coevolve.types import Reply, Turn
 
 LARGE = 2 * 10**8  # parameters from which on layers are computed twice rather than remembered
 
@@ -82,16 +79,6 @@ class Team:
         """The first policy that is trained (the only one of most methods)."""
         return self.learners[self.trained[0]]
 
-    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Let every policy answer its turns in one batch; ValueError names a policy that is not in the team."""
-        replies: dict[int, Reply] = {}
-        for name in dict.fromkeys(turn.policy for turn in turns):
-            among("policy of a turn", name, self.policies)
-            indices = [i for i, turn in enumerate(turns) if turn.policy == name]
-            said = self.policies[name].generate([turns[i] for i in indices], temperature, max_tokens)
-            replies |= zip(indices, said, strict=True)
-        return [replies[i] for i in range(len(turns))]
-
     def save(self, folder: Path) -> None:
         """Write every trained policy: a single one into the folder itself, several into folders by name."""
         for name, place in self.places(folder).items():
@@ -122,8 +109,3 @@ class Team:
         if len(self.trained) == 1:
             return {self.trained[0]: Path(folder)}
         return {name: Path(folder) / name for name in self.trained}
-
-    def finite(self) -> bool:
-        """Whether every trained weight is a finite number."""
-        sizes = (get_total_norm(list(policy.parameters())) for policy in self.learners.values())
-        return all(bool(size.isfinite()) for size in sizes)

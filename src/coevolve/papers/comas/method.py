@@ -148,7 +148,7 @@ class CoMAS(Discussion):
         scores = self.read_scores(round_)
         if self.without == "scoring":
             agreed = [rewards.agreement(scores, j) for j in range(len(scores))]
-            return [(round_.solution, rewards.support(scores)), *zip(round_.evaluations, agreed, strict=True)]
+            return [(round_.solution, mean(scores)), *zip(round_.evaluations, agreed, strict=True)]
         neutral = self.unreadable == "neutral"
         paid = [rewards.evaluation_reward(score, neutral) for score in scores]
         return [

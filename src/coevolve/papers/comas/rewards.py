@@ -33,23 +33,18 @@ def solution_reward(scores: Sequence[int | None], neutral: bool = False) -> floa
 
     Unreadable scores are left out, or count as 0.5 when `neutral`; None when nothing is left.
     """
-    return mean([_normalised(score, neutral) for score in scores])
+    return mean(NEUTRAL if score is None else (score - 1) / 2 for score in scores if neutral or score is not None)
 
 
 def evaluation_reward(score: int | None, neutral: bool = False) -> float | None:
     """Return r(e) of Eq. 7, (3 - score) / 2: what the solution loses. Unreadable: None, or 0.5 when `neutral`."""
-    reward = _normalised(score, neutral)
-    return None if reward is None else 1 - reward
+    solved = solution_reward([score], neutral)
+    return None if solved is None else 1 - solved
 
 
 def scoring_reward(score: int | None) -> float:
     """Return Eq. 8: 0 for a readable score, whatever it is, and -1 otherwise."""
     return PENALTY if score is None else 0.0
-
-
-def support(verdicts: Sequence[bool | None]) -> float | None:
-    """Return the share of readable verdicts that call the solution correct; None without any."""
-    return mean(verdicts)
 
 
 def agreement(verdicts: Sequence[bool | None], index: int) -> float | None:
@@ -73,9 +68,3 @@ def confusion(rewards: Sequence[float | None], truths: Sequence[bool | None]) ->
         if reward is not None and truth is not None:
             counts[("t" if (reward > NEUTRAL) == truth else "f") + ("p" if reward > NEUTRAL else "n")] += 1
     return counts
-
-
-def _normalised(score: int | None, neutral: bool) -> float | None:
-    if score is None:
-        return NEUTRAL if neutral else None
-    return (score - 1) / 2
