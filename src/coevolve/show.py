@@ -65,7 +65,7 @@ def replies(replies: Sequence[Reply], samples: Sequence[Sample] | None = None, n
     """
     entries = []
     for i, reply in enumerate(replies):
-        said = [*notes[i : i + 1], _size(reply)]
+        said = [*filter(None, notes[i : i + 1]), _size(reply)]
         if samples is not None:  # matched by identity: an equal reply is not the same reply
             said += [rewards(sample) for sample in samples if sample.reply is reply] or ["earns nothing"]
         entries.append((reply.turn, reply.text, said))
