@@ -14,7 +14,7 @@ from coevolve.types import Outcome, Reply, Sample, Turn
 PRE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
 CELL = "text-align:left;vertical-align:top;padding:0.3em 0.6em;border:1px solid rgba(128,128,128,0.4);max-width:30em"
 POSITIVE, NEGATIVE = "0,114,178", "213,94,0"
-MASKED = "border-bottom:2px dotted rgba(128,128,128,0.9)"
+SHORT = 100  # characters of a text that stands beside its speaker
 EMPTY = "▯"  # stands for a token that completes no character, such as the end token
 
 
@@ -41,15 +41,10 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def escape(text: object) -> str:
-    """Return text that HTML shows literally, in elements and attributes, with hidden characters visible."""
-    return html.escape(visible(str(text)), quote=True)
-
-
 def element(name: str, *content: str, **attributes: str) -> Markup:
     """Return an HTML element; content that is no Markup is escaped, and so are attributes (empty ones left out)."""
-    inside = "".join(part if isinstance(part, Markup) else escape(part) for part in content)
-    marks = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items() if value)
+    inside = "".join(part if isinstance(part, Markup) else html.escape(visible(part)) for part in content)
+    marks = "".join(f' {key}="{html.escape(visible(value))}"' for key, value in attributes.items() if value)
     return Markup(f"<{name}{marks}>{inside}</{name}>")
 
 
@@ -59,39 +54,28 @@ def table(rows: Iterable[Sequence[str]]) -> Markup:
 
 
 def turns(turns: Sequence[Turn]) -> Shown:
-    """Show what each role will read, one fold per turn with the first one open."""
-    entries = []
-    for turn in turns:
-        notes = [turn.role, f"policy {turn.policy}"]
-        notes += [] if turn.temperature is None else [f"temperature {turn.temperature:g}"]
-        notes += [] if turn.max_tokens is None else [f"at most {turn.max_tokens} tokens"]
-        text = "\n".join(f"{message['role']}: {message['content']}" for message in turn.messages)
-        entries.append((" · ".join(notes), text, _messages(turn)))
-    return _folded(entries)
+    """Show what each role will read: a short text at once, a longer one in a fold."""
+    return _listed([(turn, None, _limits(turn)) for turn in turns])
 
 
-def replies(replies: Sequence[Reply], samples: Sequence[Sample] | None = None) -> Shown:
-    """Show what was said, one fold per reply: who spoke, how much, and what it earned by the `samples` given."""
+def replies(replies: Sequence[Reply], samples: Sequence[Sample] | None = None, notes: Sequence[str] = ()) -> Shown:
+    """Show what was said: a short reply at once, a longer one in a fold, and below it what the speaker read.
+
+    The `samples` given tell what a reply earned. `notes` are remarks, one per reply: an oracle's verdicts, say.
+    """
     entries = []
-    for reply in replies:
-        head = _says(reply)
+    for i, reply in enumerate(replies):
+        said = [*filter(None, notes[i : i + 1]), _size(reply)]
         if samples is not None:  # matched by identity: an equal reply is not the same reply
-            earned = [rewards(sample) for sample in samples if sample.reply is reply]
-            head = " · ".join([head, *(earned or ["earns nothing"])])
-        entries.append((head, reply.text, pre(reply.text) + _fold("what it read", _messages(reply.turn))))
-    return _folded(entries)
+            said += [rewards(sample) for sample in samples if sample.reply is reply] or ["earns nothing"]
+        entries.append((reply.turn, reply.text, said))
+    return _listed(entries)
 
 
 def outcome(outcome: Outcome) -> Shown:
-    """Show an episode's end: its facts as a table, then every sample with its reward and group."""
-    facts = [(str(name), f"{v:.4g}" if isinstance(v, float) else str(v)) for name, v in outcome.facts.items()]
-    entries = []
-    for sample in outcome.samples:
-        head, group = f"{_says(sample.reply)} · {rewards(sample)}", str(sample.group)
-        if sample.group is not None:
-            head += f" · group {group if len(group) <= 60 else group[:59] + '…'}"
-        entries.append((head, sample.reply.text, pre(sample.reply.text)))
-    shown = _folded(entries)
+    """Show an episode's end: its facts by name, then every sample with its reward."""
+    facts = [(str(name), _fact(value)) for name, value in sorted(outcome.facts.items())]
+    shown = replies([sample.reply for sample in outcome.samples], outcome.samples)
     text = "\n".join([*(visible(f"{name}: {fact}") for name, fact in facts), shown.text])
     return Shown(table((name, element("code", fact)) for name, fact in facts) + shown.html, text)
 
@@ -116,8 +100,9 @@ def credit(sample: Sample, advantages: Sequence[float | None]) -> Shown:
         title = f"token {i}, id {reply.ids[i]}, credit {signed(value)}"
         parts.append(element("span", piece, title=title, style=_heat(value, peak)))
         text += piece
-    head = f"{_says(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
-    return _folded([(head, text, element("pre", *parts, style=PRE))])
+    head = f"{_who(reply.turn)} · {_size(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
+    shown = element("div", _fold(head, element("pre", *parts, style=PRE), is_open=True))
+    return Shown(shown, visible("\n    ".join([head, *text.split("\n")])))
 
 
 def conversation(samples: Sequence[Sample], advantages: Sequence[Sequence[float | None]], title: str = "") -> Shown:
@@ -153,9 +138,24 @@ def pre(text: str) -> Markup:
     return element("pre", text or EMPTY, style=PRE)
 
 
-def _says(reply: Reply) -> str:
-    size = f"{len(reply.ids)} tokens" + ("" if reply.finished else ", cut off")
-    return f"{reply.turn.role} · policy {reply.turn.policy} · {size}"
+def _who(turn: Turn) -> str:
+    return turn.role if turn.policy == Turn.policy else f"{turn.role} ({turn.policy})"
+
+
+def _limits(turn: Turn) -> list[str]:
+    limits = {"temperature {:g}": turn.temperature, "at most {} tokens": turn.max_tokens}
+    return [text.format(value) for text, value in limits.items() if value is not None]
+
+
+def _size(reply: Reply) -> str:
+    return f"{len(reply.ids)} tokens" + ("" if reply.finished else ", cut off")
+
+
+def _fact(value: object) -> str:
+    """Return a fact as text: numbers rounded, a list item by item, a dash for what does not apply."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_fact, value))
+    return "–" if value is None else f"{round(value, 3):g}" if isinstance(value, float) else str(value)
 
 
 def _label(segment: str | None, advantage: float | None) -> str:
@@ -169,21 +169,29 @@ def _label(segment: str | None, advantage: float | None) -> str:
 def _heat(advantage: float | None, peak: float) -> str:
     """Return a token's style: `peak` has the full colour."""
     if advantage is None:
-        return MASKED
+        return "border-bottom:2px dotted rgba(128,128,128,0.9)"
     return f"background-color:rgba({NEGATIVE if advantage < 0 else POSITIVE},{0.6 * abs(advantage) / peak:.2f})"
 
 
-def _messages(turn: Turn) -> str:
-    return "".join(element("b", message["role"]) + pre(message["content"]) for message in turn.messages)
-
-
-def _fold(head: str, body: str, is_open: bool = False) -> Markup:
+def _fold(head: str, body: str, is_open: bool) -> Markup:
     summary = element("summary", element("code", head))
     return element("details", summary, Markup(body), open="open" if is_open else "")
 
 
-def _folded(entries: Sequence[tuple[str, str, str]]) -> Shown:
-    """Show entries one below the other, the first one open: a heading, text, and the HTML to unfold."""
-    folds = [_fold(head, body, is_open=number == 0) for number, (head, _, body) in enumerate(entries)]
-    texts = ["\n    ".join([head, *text.split("\n")]) for head, text, _ in entries]
-    return Shown(element("div", *folds), visible("\n\n".join(texts)))
+def _listed(entries: Sequence[tuple[Turn, str | None, list[str]]]) -> Shown:
+    """Show who says what, with notes, one below the other: short texts at once, longer ones in folds, the first open.
+
+    Speakers with several entries are counted. Where nothing is said yet (None), the text is what the speaker reads.
+    """
+    names = [_who(turn) for turn, *_ in entries]
+    folds, lines = "", []
+    for i, (turn, said, notes) in enumerate(entries):
+        text = "\n".join(message["content"] for message in turn.messages) if said is None else said
+        who = f"{names[i]} {names[: i + 1].count(names[i])} of {names.count(names[i])}".removesuffix(" 1 of 1")
+        short = len(text) <= SHORT and "\n" not in text
+        head = " · ".join([f"{who}: {text or EMPTY}" if short else who, *notes])
+        read = "".join(element("b", message["role"]) + pre(message["content"]) for message in turn.messages)
+        body = read if short or said is None else pre(text) + _fold("what it read", read, is_open=False)
+        folds += _fold(head, body, is_open=not short and i == 0)
+        lines += [head] if short else [head, *(f"    {line}" for line in text.split("\n"))]
+    return Shown(element("div", Markup(folds)), visible("\n".join(lines)))

@@ -71,34 +71,40 @@ def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
 
 def test_what_is_visible_and_escaped_by_hand() -> None:
     assert show.visible("a\x1b[31m\u202e\u200b\r\n\té 中") == "a\\x1b[31m\\u202e\\u200b\\r\n\té 中"
-    assert show.escape("<a href='x'>&\"") == "&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;"
+    assert show.element("b", "<a href='x'>&\"") == "<b>&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;</b>"
     inner = show.element("b", "<i>")
     assert show.element("p", inner, "<i>", title='"', style="") == '<p title="&quot;"><b>&lt;i&gt;</b>&lt;i&gt;</p>'
 
 
-def test_turns_open_the_first_and_tell_limits() -> None:
+def test_turns_tell_limits_and_open_the_first_if_it_is_long() -> None:
     turns = [Turn("judge", ({"role": "user", "content": "grade"},), "frozen", 32, 0.0), spoken("b").turn]
     shown = show.turns(turns)
-    assert shown.html.count("<details") == 2 and shown.html.count("<details open") == 1
-    assert str(shown).startswith("judge · policy frozen · temperature 0 · at most 32 tokens\n    user: grade")
+    assert shown.html.count("<details") == 2 and "<details open" not in shown.html
+    assert str(shown) == "judge (frozen): grade · temperature 0 · at most 32 tokens\nsolver (b): b"
+    assert str(show.turns([spoken("b\nc").turn, *turns])).startswith("solver (b\nc)\n    b\n    c\njudge")
 
 
-def test_replies_tell_reward_and_length() -> None:
-    first, second, same = spoken("yes"), spoken("no", finished=False), spoken("yes")
-    shown = show.replies([first, second, same], [first.earns(1.0)])
+def test_replies_tell_who_what_and_how_much() -> None:
+    turn = Turn("solver", ({"role": "user", "content": "7+8"},))
+    first, second, same = Reply(turn, "15", ids=(1, 2)), Reply(turn, "16", ids=(1,), finished=False), Reply(turn, "15")
+    shown = show.replies([first, second, same], [first.earns(1.0)], ["right", "wrong"])
     heads = re.findall(r"<summary><code>(.*?)</code></summary>", shown.html)
-    assert heads[0] == "solver · policy yes · 3 tokens · reward +1"
-    assert heads[2] == "solver · policy no · 2 tokens, cut off · earns nothing"
-    assert heads[4].endswith("earns nothing")  # an equal reply is not the same reply
-    assert "earns nothing" not in str(show.replies([second]))
+    assert heads == [
+        "solver 1 of 3: 15 · right · 2 tokens · reward +1",
+        "solver 2 of 3: 16 · wrong · 1 tokens, cut off · earns nothing",
+        "solver 3 of 3: 15 · 0 tokens · earns nothing",  # an equal reply is not the same reply
+    ]
+    assert shown.text.splitlines() == heads and "earns nothing" not in str(show.replies([second]))
+    long = show.replies([Reply(turn, "15 " * 40)])
+    assert "what it read" in long.html and str(long).startswith("solver · 0 tokens\n    15 15")
 
 
-def test_outcome_lists_facts_and_samples() -> None:
-    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], facts={"rate": 1 / 3}))
-    assert ">rate</td>" in shown.html and ">0.3333</code></td>" in shown.html
-    assert str(shown).startswith("rate: 0.3333\nsolver · policy yes")
-    assert "reward a masked, b -0.5 · group q1" in repr(shown)
-    assert "group " + "q" * 59 + "…" in str(show.outcome(Outcome([spoken("yes").earns(1.0, "q" * 90)])))
+def test_outcome_sorts_and_rounds_facts_and_lists_samples() -> None:
+    facts = {"rate": 1 / 3, "answers": ["a", None], "tokens": 12345.678, "scores": (0.51234, 2.0), "count": 3}
+    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], facts=facts))
+    assert ">rate</td>" in shown.html and ">0.333</code></td>" in shown.html
+    told = ["answers: a, –", "count: 3", "rate: 0.333", "scores: 0.512, 2", "tokens: 12345.7"]
+    assert str(shown).splitlines() == [*told, "solver (yes): yes · 3 tokens · reward a masked, b -0.5"]
     assert Page(show.outcome(Outcome()).html).text == ""
 
 
