@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors.torch import load_file, save_file
 
 from tinyworld import BACKBONES, gates
-from tinyworld.recipe import SUMS, digests
+from tools.backbones import SUMS, digests
 
 ADAPTER = "adapter_model.safetensors"
 

@@ -80,6 +80,8 @@ class Trainer:
                 kl_coef=self.method.kl_coef,
                 baseline=self.team.baselines.get(name),
             )
+        if not self.team.finite():
+            raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
         self.engine.sync()
         return merge(learnt) | self.ranks.totals(self.engine.costs())
 

@@ -8,19 +8,19 @@ from transformers import AutoTokenizer
 
 from coevolve import policies
 from coevolve.types import Reply
-from tinyworld import NAMES, backbone, gates, recipe
+from tinyworld import NAMES, backbone, gates
 from tinyworld.demonstrations import demonstrate
 from tinyworld.demonstrator import Demonstrator
-from tools import tiny_tokenizer
+from tools import backbones, tiny_tokenizer
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_files_match_their_checksums_and_their_card(name):
     folder = backbone(name)
-    recipe.verify(folder)
+    backbones.verify(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4 * 2**20
-    made = recipe.read_card(folder)
-    assert (folder / "README.md").read_text() == recipe.card(**made)
+    made = backbones.read_card(folder)
+    assert (folder / "README.md").read_text() == backbones.card(**made)
     config = policies.load(name).model.config
     shape = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
     assert (made["recipe"]["hidden"], made["recipe"]["layers"], made["recipe"]["heads"]) == shape
@@ -29,13 +29,13 @@ def test_shipped_files_match_their_checksums_and_their_card(name):
 def test_a_changed_byte_a_new_file_and_a_lost_one_are_found(tmp_path):
     folder = tmp_path / "tiny"
     shutil.copytree(backbone("tiny"), folder)
-    recipe.verify(folder)
+    backbones.verify(folder)
     *rest, last = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(bytes([*rest, last ^ 1]))
     (folder / "new.txt").touch()
     (folder / "config.json").unlink()
     with pytest.raises(ValueError, match="tiny differs from its checksums in config.json, model.safetensors, new.txt"):
-        recipe.verify(folder)
+        backbones.verify(folder)
 
 
 MISSED = {  # gates that the middle backbone misses, as its card says, and by how much at most
@@ -44,8 +44,8 @@ MISSED = {  # gates that the middle backbone misses, as its card says, and by ho
 
 
 def test_the_middle_backbone_can_do_what_its_card_says_and_misses_few_gates():
-    shipped, slack = recipe.read_card(backbone("tiny"))["figures"], 0.06
-    measured = recipe.measure("tiny")  # here and now; another processor rounds differently
+    shipped, slack = backbones.read_card(backbone("tiny"))["figures"], 0.06
+    measured = backbones.measure("tiny")  # here and now; another processor rounds differently
     for name, (low, high) in gates.GATES.items():
         room = MISSED.get(name, 0.0)
         assert low - room <= shipped[name] <= high + room, name
@@ -68,10 +68,10 @@ def test_a_reader_of_documents_that_always_wants_multiple_choice_is_seen():
 
 
 def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch, name="tiny-small"):
-    monkeypatch.setattr(recipe, "finish", lambda folder, recipe: None)  # measuring an untrained model takes minutes
+    monkeypatch.setattr(backbones, "finish", lambda folder, recipe: None)  # measuring an untrained model takes minutes
     made = [tmp_path / "one", tmp_path / "two"]
     for folder in made:
-        recipe.make(name, folder, share=0.0005)
+        backbones.make(name, folder, share=0.0005)
     for file in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json"):
         assert (made[0] / file).read_bytes() == (made[1] / file).read_bytes(), file
     finished = {"README.md", "SHA256SUMS", "card.json"}
@@ -81,7 +81,7 @@ def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch, name="tiny
 
 def test_the_shipped_tokenizer_is_the_one_that_demonstrations_train():
     original = tiny_tokenizer.train()
-    numbers = json.loads(recipe.NUMBERS.read_text())
+    numbers = json.loads(backbones.NUMBERS.read_text())
     assert tiny_tokenizer.portable(original)[1] == numbers and sorted(numbers) == list(range(len(original)))
     new_id, loaded = {old: new for new, old in enumerate(numbers)}, AutoTokenizer.from_pretrained(backbone("tiny"))
     rng = Demonstrator("tokens")
@@ -102,9 +102,9 @@ def test_all_backbones_share_one_tokenizer(name):
 
 
 def test_the_command_line(capsys):
-    recipe.main(["verify"])
+    backbones.main(["verify"])
     assert capsys.readouterr().out.splitlines() == [f"{name}: whole" for name in NAMES]
     for arguments, message in (["make", "huge", "--out", "x"], "tiny-small"), (["measure", "huge"], "model must be"):
         with pytest.raises(SystemExit):
-            recipe.main(arguments)
+            backbones.main(arguments)
         assert message in capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.utils import get_total_norm
 from torch.optim import AdamW
 
 from coevolve.engines.server import ServedPolicy
@@ -109,3 +110,8 @@ class Team:
         if len(self.trained) == 1:
             return {self.trained[0]: Path(folder)}
         return {name: Path(folder) / name for name in self.trained}
+
+    def finite(self) -> bool:
+        """Whether every trained weight is a finite number."""
+        sizes = (get_total_norm(list(policy.parameters())) for policy in self.learners.values())
+        return all(bool(size.isfinite()) for size in sizes)

@@ -1,4 +1,4 @@
-"""Remake, measure and verify the embedded backbones: `python -m tinyworld.recipe --help`.
+"""Remake, measure and verify the embedded backbones: `python -m tools.backbones --help`.
 
 The recipe of a backbone is data: its config.json, and the training cycles in its card.json.
 """
@@ -94,7 +94,7 @@ def card(recipe: dict[str, Any], figures: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make, measure or verify embedded backbones."""
-    parser = argparse.ArgumentParser(prog="python -m tinyworld.recipe", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.backbones", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     maker = verbs.add_parser("make", help="train a backbone (one core: about an hour, see its card)")
     maker.add_argument("name", choices=NAMES)
