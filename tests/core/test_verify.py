@@ -1,23 +1,13 @@
 """Answers against gold answers: formulas, letters, spellings, numbers; hostile text; what a gold answer has to be."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from core.conftest import corpus
 from data_files import tables
 
 from coevolve.verify import KINDS, Verdict, maths, plain, valid, verify, verify_many
-
-
-@pytest.mark.parametrize("entry", corpus("math_equiv", "string_equiv"))
-def test_hostile_pairs(entry):
-    pair = json.loads(entry["input"])
-    said = verify("math" if entry["kind"] == "math_equiv" else "exact", pair["pred"], pair["gold"])
-    assert said.correct is entry["expected"], said
-
 
 JUDGED = tables("answers")["judged"]
 LONG = [  # kind, gold answer, and what is wrong: too many boxes or characters
