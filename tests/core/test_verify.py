@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from data_files import tables
 
+from benchmarks import attacks
 from coevolve.verify import KINDS, Verdict, maths, plain, valid, verify, verify_many
 
 JUDGED = tables("answers")["judged"]
@@ -41,6 +42,15 @@ def test_a_hostile_formula_is_wrong_and_the_next_one_is_judged(bomb):
     assert said.verdict in ("wrong", "timeout", "memory", "error"), said
     assert verify("math", "2x", "x+x").correct is True
     assert not Path("/tmp/pwned_formula").exists()
+
+
+def test_no_attack_earns_anything_of_an_exact_verifier_but_for_a_number_in_prose(landlock):
+    found = attacks.measured([*KINDS, "tests", "oracle"])
+    earned = {(row["attack"], kind): row[kind]["earned"] for row in found["rows"] for kind in found["items"]}
+    paid = {pair: value for pair, value in earned.items() if value}
+    assert len(earned) == 60 and not found["payload_ran"]
+    assert [paid.pop((attacks.CONTROL, kind)) for kind in found["items"]] == [1.0] * 6
+    assert paid.keys() == {("gold inside noise", "math"), ("gold and answer swapped", "math")}
 
 
 def test_what_needs_no_algebra_is_decided_without_a_process(monkeypatch):
