@@ -5,6 +5,8 @@ PRESET ?= quick
 JOBS ?=
 ARGS ?=
 TORCH_ARGS ?=
+MINUTES ?= 10
+LOCK ?=
 OMP_NUM_THREADS ?= 1
 export OMP_NUM_THREADS
 
@@ -18,7 +20,7 @@ EXECUTORS_READY := $(VENV)/.ready-executors
 REAL_READY := $(VENV)/.ready-real
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce report test test-engines test-executors real test-real lint lab bench clean
+.PHONY: help setup reproduce report test test-engines test-executors real test-real lint lab bench soak clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
@@ -26,7 +28,8 @@ help: ## list these targets
 	@echo "variables: PYTHON=$(PYTHON) PRESET=$(PRESET) JOBS=(the runner's choice) ARGS=(passed on, e.g. ARGS='-k shape')"
 	@echo "           TORCH_ARGS='--index-url https://download.pytorch.org/whl/cpu' fetches the small CPU build of torch"
 
-setup: $(READY) ## make the environment in .venv
+setup: $(READY) ## make the environment in .venv (LOCK=1: and compare every package with hashes.txt)
+	$(if $(LOCK),$(PY) -m tools.installed)
 	@echo "$(VENV) is ready."
 
 reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, JOBS)
@@ -60,6 +63,9 @@ lab: $(READY) ## open the notebooks in JupyterLab, at the first one
 
 bench: $(READY) ## run every benchmark in benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(PY) "$$file" $(ARGS); done
+
+soak: $(READY) ## train for MINUTES under random faults: kills, spoilt checkpoints, full disks, Ctrl-C; fails if anything is lost
+	$(PY) -m benchmarks.kills --minutes $(MINUTES) $(ARGS)
 
 clean: ## remove .venv and caches; results stay
 	rm -rf $(VENV) $(ENGINES) .pytest_cache .ruff_cache .hypothesis src/coevolve.egg-info

@@ -1,9 +1,12 @@
 """The environment files agree with each other, with the code's imports and with what is shipped."""
 
+import ast
 import importlib.metadata as metadata
 import re
+import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from packaging.utils import canonicalize_name
 from test_shape import CODE, reached
 
 import coevolve
-from tools import readme_numbers
+from tools import installed, readme_numbers
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,3 +136,38 @@ def test_the_readme_stays_short_and_its_links_lead_somewhere():
     assert len(text.splitlines()) <= 130
     targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
     assert len(targets) > 20 and [target for target in targets if not (ROOT / target).exists()] == []
+
+
+LIST = ["git", "ls-files", "*.py", ":!tests/data"]
+TRACKED = subprocess.run(LIST, cwd=ROOT, capture_output=True, text=True).stdout.split()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names that may be modules."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            home = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            yield from [*home, *(".".join([*home, alias.name]) for alias in node.names)]
+
+
+@pytest.mark.skipif(not TRACKED, reason="not a clone")
+def test_whatever_a_tracked_file_imports_is_tracked():
+    bases = [ROOT / "src", ROOT, *{(ROOT / name).parent for name in TRACKED if name.startswith("tests/")}]
+    for name in TRACKED:
+        paths = [base / one.replace(".", "/") for one in imported(ROOT / name) if one for base in bases]
+        files = [file for path in paths for file in (path.with_name(f"{path.name}.py"), path / "__init__.py")]
+        assert {str(file.relative_to(ROOT)) for file in files if file.is_file()} <= {*TRACKED}, name
+
+
+def test_what_is_installed_is_known_by_content(tmp_path):
+    known = installed.known()
+    assert {name: version.split("+")[0] for name, (version, _) in known.items()}.items() <= PINS.items()
+    assert requirements(PROJECT["dependencies"] + EXTRAS["dev"]).keys() <= known.keys()
+    folder = tmp_path / "aaa-1.dist-info"
+    folder.mkdir()
+    (folder / "RECORD").write_text("aaa.py,,\naaa-1.dist-info/INSTALLER,,\n../../../bin/aaa,,\n")
+    hashes = []
+    for file, text in (("aaa.py", "x = 1"), ("aaa-1.dist-info/INSTALLER", "pip"), ("aaa.py", "x = 2")):
+        (tmp_path / file).write_text(text)
+        hashes.append(installed.content(metadata.PathDistribution(folder)))
+    assert hashes[0] == hashes[1] != hashes[2]

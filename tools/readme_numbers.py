@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/speed.md from results/readme.csv and benchmarks/*.json: no number is typed.
+"""Write the tables of README.md and docs/ from results/readme.csv and benchmarks/*.json: no number is typed.
 
 `python -m tools.readme_numbers` rewrites the blocks between the marks and `--print` only shows them. With `--write` it
 first takes results/readme.csv anew from results/standard, which another processor's `make reproduce` may have changed.
@@ -7,9 +7,12 @@ first takes results/readme.csv anew from results/standard, which another process
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
+
+from tools import reliability
 
 ROOT = Path(__file__).resolve().parent.parent
 MAIN = {  # paper: its claims against the untrained model and against the best baseline in print
@@ -97,11 +100,20 @@ def runs(root: Path = ROOT) -> str:
     return "\n".join(lines)
 
 
+def attacks(root: Path = ROOT) -> str:
+    """What each attack earns of each verifier."""
+    from benchmarks.attacks import table
+
+    return table(json.loads((root / "benchmarks" / "attacks.json").read_text(encoding="utf-8")))
+
+
 BLOCKS = {  # name: the page that holds it, and what makes it
     "numbers": ("README.md", numbers),
     "step": ("docs/speed.md", step),
     "runs": ("docs/speed.md", runs),
     "loss": ("docs/speed.md", loss),
+    "attacks": ("docs/verifiers.md", attacks),
+    "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }
 
 

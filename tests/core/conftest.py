@@ -1,12 +1,10 @@
-"""What core's tests share: a scripted engine, a world of sums, the hostile corpus, and playing by hand."""
+"""What core's tests share: a scripted engine, a world of sums, pieces of hostile text, and playing by hand."""
 
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
-import pytest
-from data_files import DATA
 from hypothesis import strategies as st
 
 from coevolve.driver import Batched, Steps, play
@@ -16,8 +14,6 @@ from tinyworld import programs
 
 SUM = re.compile(r"(?:\w+: )?([0-9])\+([0-9])")
 TESTS = "assert f(3)==9\nassert f(4)==12"  # of the program x*3, the only one that the world of sums knows
-FILES = ("hostile_strings.jsonl", "reader_cases.jsonl")  # given, and our own
-CORPUS = [json.loads(line) for name in FILES for line in (DATA / name).open("rb")]
 PIECES = [
     "<question>", "</question>", "<type>", "</type>", "<answer>", "</answer>", "<tests>", "</tests>", "<plan>", "</plan>",
     "<score>", "</score>", "<think>", "</think>", "<judgment>", "</judgment>", "<revised_solution>", "</revised_solution>",
@@ -28,13 +24,6 @@ PIECES = [
     "A) 1 B) 2 C) 3 D) 4", "\ud800", "\x00", "é", "\u200b",
 ]  # fmt: skip
 HOSTILE = st.one_of(st.text(st.characters()), st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
-
-
-def corpus(*kinds: str) -> list:
-    """Entries of the corpora of replies, as parameters named by their id."""
-    found = [pytest.param(entry, id=entry["id"]) for entry in CORPUS if entry["kind"] in kinds]
-    assert {entry.values[0]["kind"] for entry in found} == {*kinds}
-    return found
 
 
 class Scripted(Batched):

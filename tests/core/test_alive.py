@@ -33,10 +33,18 @@ def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
     assert alive.warnings({}, ROWS, "reasoner") == alive.warnings({}, ROWS[:2], "solver") == []
 
 
-def test_a_run_reports_what_acted(tmp_path, capsys) -> None:
+SECRETS = ("HF_TOKEN", "OPENAI_API_KEY", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_SECRET")
+
+
+def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, capsys, monkeypatch) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "canary-4711")
     free = 'task_types=["free"]'  # so multiple choice has nothing to do
     assert __main__.main(["train", "spice", "--preset", "smoke", "--out", str(tmp_path), free]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    lines, files = said.out.splitlines(), [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 10 and not [path for path in files if b"canary-4711" in path.read_bytes()]
+    assert "canary-4711" not in said.out + said.err
     summary = json.loads((tmp_path / "summary.json").read_bytes())
     assert {"reward of challenger", "reward of reasoner", "rules of validity"} <= summary["acted"].keys()
     assert "idle: multiple choice acted in 0% of the steps" in summary["warnings"]

@@ -5,8 +5,7 @@ import math
 from itertools import permutations
 
 import numpy as np
-import pytest
-from core.conftest import HOSTILE, Scripted, corpus
+from core.conftest import HOSTILE, Scripted
 from hypothesis import given
 from pytest import approx
 from scipy.optimize import minimize
@@ -95,19 +94,6 @@ def test_majority_alignment_by_hand() -> None:
     assert [majority_alignment(pair[0], pair[:2], leave) for leave in (False, True)] == [None, 0.0]
 
 
-@pytest.mark.parametrize("entry", corpus("conl_ranking", "conl_critique"))
-def test_the_corpus(entry: dict) -> None:
-    expected = entry["expected"]
-    if entry["kind"] == "conl_critique":
-        found = critiques(entry["input"], 4, 1)
-        assert [critique.target for critique in found] == expected["targets"]
-        assert [critique.text for critique in found] == expected.get("texts", [critique.text for critique in found])
-        return
-    read = ranking(entry["input"], "final_ranking", 4, 1)
-    assert read == [] or span(entry["input"], "final_ranking")
-    assert [list(vote) for vote in read] == expected["comparisons"]
-
-
 def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
     text = "<final_ranking>Agent 1 > Agent 0\nAgent 0 > Agent 2</final_ranking>"
     assert ranking(text, "final_ranking", 3, 1) == [(0, 2, 1.0)], "own votes count only when asked for"
@@ -124,6 +110,7 @@ def test_no_text_raises_and_every_value_is_sound(text: str) -> None:
     read = ranking(text, "final_ranking", 4, 1)
     assert all(a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0) for a, b, weight in read)
     assert len({frozenset(vote[:2]) for vote in read if vote[2] == 1.0}) <= 3
+    assert read == [] or span(text, "final_ranking")
     for critique in critiques(text, 4, 1):
         said = text[slice(*critique.span)].removeprefix(f'<critique target="Agent {critique.target}">')
         assert critique.target in (0, 2, 3) and said.removesuffix("</critique>").strip() == critique.text

@@ -4,7 +4,8 @@ import re
 from itertools import cycle
 
 import pytest
-from core.conftest import CORPUS, Scripted, prompts
+from core.conftest import Scripted, prompts
+from hostile import CORPUS
 
 from coevolve import setups
 from coevolve.driver import Steps, play

@@ -3,70 +3,19 @@
 import html
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
-from core.conftest import corpus
+from hostile import Page
 
 from coevolve import show
 from coevolve.credit import segment_centred
 from coevolve.types import Outcome, Reply, Sample, Turn
-
-HOSTILE = [entry.values[0]["input"] for entry in corpus("html_text")]
-HOSTILE += ["\u202eevil\u2066", "a\x00b\x9bc\u2028d\ud800", "```\n<b>\n````", "$x$ &lt;"]
-HOSTILE += ['x" onmouseover="window.PWNED=1']
-TAGS = set("div details summary table tr th td pre span sup b code p".split())
-STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
-STYLES |= {"border-bottom", "max-width"}
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text of a page as a browser would."""
-
-    def __init__(self, source: str):
-        super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.text, self.open = set(), [], "", []
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.open.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError("a comment got through")
 
 
 def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
     ids = tuple(range(10, 10 + len(text)))
     turn = Turn(role, ({"role": "user", "content": text},), policy=text or "shared")
     return Reply(turn, text, ids=ids, ends=tuple(range(1, len(text) + 1)), **extra)
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_is_shown_and_not_interpreted(text: str) -> None:
-    reply = spoken(text, role=text or "solver")
-    sample = reply.earns({text: 0.5, "b": None}, group=text)
-    outcome = Outcome([sample], facts={text: text, "list": [text]})
-    made = [show.turns([reply.turn]), show.replies([reply], [sample]), show.outcome(outcome)]
-    made += [show.credit(sample, [1.0] * len(text)), show.conversation([sample], [[0.5] * len(text)], title=text)]
-    for shown in made:
-        page = Page(shown._repr_html_())
-        assert page.tags <= TAGS and not page.open
-        assert {name for name, _ in page.attributes} <= {"open", "style", "title"}
-        styles = [value for name, value in page.attributes if name == "style"]
-        assert {rule.split(":")[0] for style in styles for rule in style.split(";")} <= STYLES
-        for hidden in (shown.html, shown.text):
-            assert all(c.isprintable() or c in "\n\t" for c in hidden)
-            hidden.encode("utf-8")
-        assert show.visible(text) in page.text
 
 
 def test_what_is_visible_and_escaped_by_hand() -> None:

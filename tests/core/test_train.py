@@ -1,12 +1,10 @@
 """The loop as its user runs it: the same run gives the same bytes, a killed run resumes, and the model learns."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from coevolve.trainer import Trainer
 from reproduce.analysis import stats
 from tinyworld import tasks as tiny
 
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"steps": 4, "batch_size": 4, "eval_every": 2, "eval_items": 4, "save_every": 1}
 FIELDS = {
     "mae": {"solves": 2, "attempts": 2},
@@ -38,6 +37,12 @@ def run(out: Path, method: str = "mae", seed: int = 0, **fields) -> Path:
     known = config.settable(config.method(method)) | config.settable(config.Run)
     small = {name: value for name, value in SMALL.items() if name in known}
     return train(config.build(method, "quick", seed=seed, out=out, overrides=small | FIELDS.get(method, {}) | fields))
+
+
+def train_by_hand(out: Path, *more: str, **fields) -> int:
+    """The same run by the command line."""
+    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"] | fields).items()]
+    return main(["train", "mae", "--out", str(out), *pairs, *more])
 
 
 def same_bytes(one: Path, other: Path) -> None:
@@ -85,17 +90,13 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(method, fields, tmp_path):
         assert "reward/review/initial_ranking" not in metrics, "masked"
 
 
-def test_a_killed_process_resumes_bit_for_bit(straight, tmp_path):
-    out = tmp_path / "killed"
-    pairs = [f"{name}={value}" for name, value in (SMALL | FIELDS["mae"]).items()]
-    command = [sys.executable, "-m", "coevolve", "train", "mae", "--seed", "0", "--out", str(out), *pairs]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list(out.glob("checkpoints/step-*")) and child.poll() is None:
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    assert list(out.glob("checkpoints/step-*")), "no checkpoint appeared before the end"
-    same_bytes(straight, run(out))
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc")
+def test_runs_that_are_killed_go_on_bit_for_bit():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.kills", "2", "--methods", "mae"], cwd=ROOT, capture_output=True
+    )
+    said = json.loads(done.stdout[done.stdout.index(b"{") :])
+    assert done.returncode == 0 and said["survived"] == said["runs"] >= 1 and said["lost"] == [], done.stderr
 
 
 TWICE = [signal.SIGINT, signal.SIGINT]
@@ -112,11 +113,9 @@ def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_bit_for_bit(
             signal.raise_signal(number)
         return true(self, step, outcomes)
 
-    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"] | {"save_every": 3}).items()]
-    command = ["train", "mae", "--out", str(tmp_path / "cut"), *pairs]
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "learn", learn)
-        assert main(command) == 130
+        assert train_by_hand(tmp_path / "cut", save_every=3) == 130
     assert [path.name for path in tmp_path.glob("cut/checkpoints/step-*")] == ["step-00000002"][: done // 2]
     said = capfd.readouterr().err
     assert said.endswith(f"\nstopped at step {done}; the same command goes on\n") and "Traceback" not in said
@@ -133,9 +132,8 @@ def test_a_notebook_that_is_interrupted_has_a_checkpoint(tmp_path, monkeypatch):
 
 def test_a_finished_run_says_so_and_stays_as_it_is(straight, capsys):
     old = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in straight.rglob("*")}
-    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"]).items()]
     for fewer in ([], ["steps=2"]):
-        assert main(["train", "mae", "--out", str(straight), *pairs, *fewer]) == 0
+        assert train_by_hand(straight, *fewer) == 0
         (line,) = capsys.readouterr().out.splitlines()
         assert line.startswith(f"{straight} is finished: another --out makes another run")
     assert run(straight) == straight
@@ -151,10 +149,9 @@ def test_a_disk_that_is_full_is_one_line_and_nothing_is_lost(straight, tmp_path,
             (self.out / "metrics.jsonl").write_bytes((self.out / "metrics.jsonl").read_bytes()[:-9])
             raise OSError(28, "No space left on device")
 
-    pairs = [f"{name}={json.dumps(value)}" for name, value in (SMALL | FIELDS["mae"]).items()]
     with monkeypatch.context() as patch:
         patch.setattr(record.Recorder, "step", step)
-        assert main(["train", "mae", "--out", str(out), *pairs]) == 1
+        assert train_by_hand(out) == 1
     assert f"No space left on device; later --out {out} goes on" in capfd.readouterr().err.splitlines()[-1]
     same_bytes(straight, run(out))
 

@@ -1,23 +1,14 @@
 """Answers against gold answers: formulas, letters, spellings, numbers; hostile text; what a gold answer has to be."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from core.conftest import corpus
 from data_files import tables
 
+from benchmarks import attacks
 from coevolve.verify import KINDS, Verdict, maths, plain, valid, verify, verify_many
-
-
-@pytest.mark.parametrize("entry", corpus("math_equiv", "string_equiv"))
-def test_hostile_pairs(entry):
-    pair = json.loads(entry["input"])
-    said = verify("math" if entry["kind"] == "math_equiv" else "exact", pair["pred"], pair["gold"])
-    assert said.correct is entry["expected"], said
-
 
 JUDGED = tables("answers")["judged"]
 LONG = [  # kind, gold answer, and what is wrong: too many boxes or characters
@@ -51,6 +42,15 @@ def test_a_hostile_formula_is_wrong_and_the_next_one_is_judged(bomb):
     assert said.verdict in ("wrong", "timeout", "memory", "error"), said
     assert verify("math", "2x", "x+x").correct is True
     assert not Path("/tmp/pwned_formula").exists()
+
+
+def test_no_attack_earns_anything_of_an_exact_verifier_but_for_a_number_in_prose(landlock):
+    found = attacks.measured([*KINDS, "tests", "oracle"])
+    earned = {(row["attack"], kind): row[kind]["earned"] for row in found["rows"] for kind in found["items"]}
+    paid = {pair: value for pair, value in earned.items() if value}
+    assert len(earned) == 60 and not found["payload_ran"]
+    assert [paid.pop((attacks.CONTROL, kind)) for kind in found["items"]] == [1.0] * 6
+    assert paid.keys() == {("gold inside noise", "math"), ("gold and answer swapped", "math")}
 
 
 def test_what_needs_no_algebra_is_decided_without_a_process(monkeypatch):

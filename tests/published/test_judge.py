@@ -7,41 +7,17 @@ from pathlib import Path
 
 import mirror
 import pytest
-from core.conftest import CORPUS, Scripted, prompts, text
+from core.conftest import Scripted, prompts, text
 
 from coevolve.__main__ import main
 from coevolve.driver import Batched
 from coevolve.engines.server import ServedPolicy, ServerError
 from coevolve.types import Reply, Turn
-from published.judge import KINDS, read_verdict, summary, verdicts
+from published.judge import KINDS, summary, verdicts
 from published.rows import Item
 from tinyworld import tasks as tiny
 
 TRUE, FALSE = "<answer>TRUE</answer>", "<answer>FALSE</answer>"
-SAID = {
-    TRUE: True,
-    FALSE: False,
-    f"<think>is it {FALSE}?</think>\n{TRUE}": True,  # the last tag counts
-    f"{TRUE}{FALSE}": False,
-    f"{TRUE} or {FALSE} <answer>maybe</answer>": None,  # also when it is the last that cannot be read
-    "<answer> true\n</answer>": True,
-    "<answer>TRUE.</answer>": None,
-    "<answer>TRUE or FALSE</answer>": None,
-    "<answer></answer>": None,
-    f"{TRUE}<answer>FALSE": True,  # cut off: the last complete pair
-    "TRUE</answer>": None,
-    "": None,
-    "<answer>" * 100_000: None,
-}
-
-
-@pytest.mark.parametrize("said", SAID, ids=lambda said: said[:20])
-def test_the_last_tag_counts(said: str) -> None:
-    assert read_verdict(said) is SAID[said]
-
-
-def test_no_text_breaks_it() -> None:
-    assert {read_verdict(said) for said in (entry["input"] for entry in CORPUS) if isinstance(said, str)} == {None}
 
 
 def item(n: int, kind: str = "math", gold: str | tuple[str, ...] = "7") -> Item:

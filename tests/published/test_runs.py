@@ -70,17 +70,6 @@ def test_a_run_is_trained_held_out_and_graded_on_the_data(method, folder, tmp_pa
         assert {*record.read(run.out, "conversations")["question"]} <= {*test}
 
 
-def test_a_run_on_data_resumes_with_its_pools(tmp_path: Path) -> None:
-    fields = SMALL | RUNS["mae"] | {"eval_items": 4, "eval_every": 1}
-    straight, cut = (config.build("mae", "smoke", out=tmp_path / name, overrides=fields) for name in ("one", "two"))
-    train(straight)
-    train(config.build("mae", "smoke", out=tmp_path / "two", overrides=fields | {"steps": 1}))
-    train(cut)
-    assert json.loads((cut.out / "summary.json").read_text())["resumed_at"] == 1
-    for name in ("metrics.jsonl", "episodes.jsonl", "scores.csv"):
-        assert (straight.out / name).read_bytes() == (cut.out / name).read_bytes(), name
-
-
 def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:
     own = f"{Path(__file__).parents[1] / 'core' / 'own_method.py'}:Debate"
     train(config.build(own, "smoke", out=tmp_path, overrides=SMALL | {"steps": 1, "eval_items": 2}))

@@ -1,0 +1,258 @@
+"""Runs under fire: each is disturbed at a random moment, continued, and compared bit for bit with an undisturbed one.
+
+`python -m benchmarks.kills 50` kills fifty runs, some inside a write. `--minutes 10` injects every kind of fault, up to
+three in a row into one run, until the time is up. Of all methods the outcome goes into kills.json or soak.json.
+Exit code 1: something was lost. A run did not go on, or its weights, optimisers, pools, samples or scores differ.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from itertools import count
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+from coevolve import checkpoint
+from coevolve.__main__ import main as coevolve
+
+METHODS = ("mae", "sage", "spice", "comas", "conl")
+FIELDS = "model=tiny-small steps=4 save_every=1 keep_episodes=1000 eval_items=2".split()  # every sample is recorded
+CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}  # audit events, with a path as first argument
+DELAY = 0.02  # seconds at most between a file operation and the end: what follows it may be a write outside Python
+FORK = get_context("fork")
+CLOCKS = ("seconds", "seconds_around", "resumed_at")  # of summary.json: how long it took, and where it went on
+
+
+@dataclass
+class Target:
+    """A run that can be started again and again, and what the undisturbed one has taken."""
+
+    method: str
+    out: Path
+    seconds: float = 0.0
+    operations: int = 0
+
+    @property
+    def log(self) -> Path:
+        """What the last start has said."""
+        return self.out.with_suffix(".log")
+
+    def start(self, operation: int = 0, delay: float = 0.0, limit: int = 0) -> ForkProcess:
+        """Start it or let it go on; see `child` for what ends it. Forked: to import torch takes longer than the run."""
+        process = FORK.Process(target=child, args=(self, operation, delay, limit))
+        process.start()
+        return process
+
+
+def child(target: Target, operation: int, delay: float, limit: int) -> None:
+    """Train by the command line, and log how many operations on files of the run there were, and the processor time.
+
+    It ends without notice `delay` seconds after one of them, or finds the disk full: no file may outgrow a limit.
+    """
+    done = count(1)
+
+    def watch(event: str, args: tuple[object, ...]) -> None:
+        if event in CHANGES and str(args[0]).startswith(str(target.out)) and next(done) == operation:
+            signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6))  # nobody receives it: the kernel kills
+
+    said = os.open(os.devnull if limit else target.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(said, 1), os.dup2(said, 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    sys.addaudithook(watch)
+    code = coevolve(["train", target.method, "--preset", "smoke", "--out", str(target.out), *FIELDS])
+    print(next(done) - 1, time.process_time(), flush=True)
+    sys.exit(code)
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Name the files of two finished runs that differ or that only one has: all but clocks and older checkpoints."""
+    found = [contents(one), contents(other)]
+    return sorted(name for name in found[0].keys() | found[1].keys() if found[0].get(name) != found[1].get(name))
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """What a run leaves, by name; files whose names begin with a dot are left over from a write."""
+    held = max(out.glob("checkpoints/step-*"), default=out)
+    names = [path.relative_to(out) for path in out.rglob("*") if path.is_file() and path.name != "timings.jsonl"]
+    names = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    kept = [name for name in names if name.parts[0] != "checkpoints" or held in (out / name).parents]
+    files = {str(name): (out / name).read_bytes() for name in kept}
+    if "summary.json" in files:
+        said = json.loads(files["summary.json"])
+        files["summary.json"] = json.dumps({name: said[name] for name in said if name not in CLOCKS}).encode()
+    return files
+
+
+def by_clock(number: int, target: Target, rng: random.Random) -> bool:
+    """Send a signal at any moment of the run, by its processor time: a busy machine moves no moment."""
+    process, moment = target.start(), rng.uniform(0, target.seconds)
+    while process.is_alive() and spent(process.pid) < moment:
+        process.join(0.02)
+    if process.is_alive():
+        os.kill(process.pid, number)
+    process.join()
+    return process.exitcode != 0
+
+
+def spent(number: int) -> float:
+    """Processor seconds of a process so far."""
+    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def in_a_write(target: Target, rng: random.Random) -> bool:
+    """Kill it at a file operation or within what follows: the native writes of weights and optimisers."""
+    process = target.start(rng.randint(1, target.operations), rng.choice([0.0, rng.uniform(0, DELAY)]))
+    process.join()
+    return process.exitcode == -signal.SIGALRM
+
+
+def full_disk(target: Target, rng: random.Random) -> bool:
+    """Let every file end at a size: the write that would go on fails, as on a disk that is full."""
+    process = target.start(limit=int(10 ** rng.uniform(3, 6)))
+    process.join()
+    return process.exitcode != 0
+
+
+def damage(change: Callable[[bytearray, random.Random], bytes], target: Target, rng: random.Random) -> bool:
+    """Kill it, then spoil a file of its newest checkpoint; not where it has no older one, or was finished."""
+    by_clock(signal.SIGKILL, target, rng)
+    folders = sorted(target.out.glob("checkpoints/step-*"))
+    if (target.out / "summary.json").exists() or [checkpoint.damage(path) for path in folders[-2:]] != [None, None]:
+        return False
+    victim = rng.choice(sorted(path for path in folders[-1].rglob("*") if path.is_file()))
+    victim.write_bytes(change(bytearray(victim.read_bytes()), rng))
+    return True
+
+
+def flipped(data: bytearray, rng: random.Random) -> bytes:
+    """One bit changes."""
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def truncated(data: bytearray, rng: random.Random) -> bytes:
+    """The end is missing."""
+    return bytes(data[: rng.randrange(len(data))])
+
+
+FAULTS: dict[str, Callable[[Target, random.Random], bool]] = {
+    "kill": partial(by_clock, signal.SIGKILL),
+    "kill in a write": in_a_write,
+    "truncated checkpoint": partial(damage, truncated),
+    "flipped bit in a checkpoint": partial(damage, flipped),
+    "full disk": full_disk,
+    "Ctrl-C": partial(by_clock, signal.SIGINT),
+}
+KILLS = ("kill", "kill in a write")
+
+
+def half_written(out: Path) -> bool:
+    """Whether the end came inside a write: something has no name yet, or a line no end."""
+    ends = [path.read_bytes()[-1:] for path in out.glob("*.jsonl")]
+    return any(end not in (b"", b"\n") for end in ends) or any(out.rglob(".*"))
+
+
+def undisturbed(method: str, folder: Path) -> Target:
+    """Make the run that the others are compared with, and measure it."""
+    target = Target(method, folder / method)
+    target.start().join()
+    operations, seconds = target.log.read_text().splitlines()[-1].split()
+    target.operations, target.seconds = int(operations), float(seconds)
+    return target
+
+
+def disturbed(whole: Target, faults: list[str], rng: random.Random) -> dict[str, object]:
+    """Inject faults one after the other into a run, let it go on to the end, and say what came of it."""
+    target = Target(whole.method, whole.out.with_name("disturbed"), whole.seconds, whole.operations)
+    shutil.rmtree(target.out, ignore_errors=True)
+    injected, cut = [], False
+    for fault in faults:
+        injected += [fault] if FAULTS[fault](target, rng) else []
+        cut = cut or half_written(target.out)
+    process = target.start()
+    process.join()
+    row = {"method": whole.method, "faults": injected, "in_a_write": cut, "went_on_at": None}
+    if process.exitcode:
+        return row | {"lost": target.log.read_text().splitlines()[-1:]}
+    row["went_on_at"] = json.loads((target.out / "summary.json").read_bytes())["resumed_at"]
+    return row | {"lost": differences(whole.out, target.out)}
+
+
+def campaign(
+    plans: Iterator[list[str]], methods: tuple[str, ...], seed: int, minutes: float
+) -> list[dict[str, object]]:
+    """Carry out plans of faults on the methods in turn until they or the minutes end; print and return the outcomes."""
+    import_module("coevolve.trainer")  # once for all the runs, which are forks of this process
+    rng, rows, end = random.Random(seed), [], time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        wholes: dict[str, Target] = {}
+        for number, faults in enumerate(plans):
+            if time.monotonic() > end:
+                break
+            method = methods[number % len(methods)]
+            whole = wholes.get(method) or wholes.setdefault(method, undisturbed(method, Path(folder)))
+            rows.append(disturbed(whole, faults, rng))
+            what = ", ".join(rows[-1]["faults"]) or "nothing in time"
+            end_of = (
+                f"LOST {rows[-1]['lost']}" if rows[-1]["lost"] else f"survived, went on at {rows[-1]['went_on_at']}"
+            )
+            print(f"{number + 1}. {method}: {what}{' (in a write)' * rows[-1]['in_a_write']}: {end_of}", flush=True)
+    return rows
+
+
+def summed(rows: list[dict[str, object]], methods: tuple[str, ...], seed: int) -> dict[str, object]:
+    """Count what was injected, survived and lost, and where runs went on."""
+    injected = [row for row in rows if row["faults"]]
+    return {
+        "methods": methods,
+        "seed": seed,
+        "runs": len(injected),
+        "injected": dict(Counter(fault for row in rows for fault in row["faults"])),
+        "in_a_write": sum(row["in_a_write"] for row in injected),
+        "went_on_at_step": dict(sorted(Counter(str(row["went_on_at"]) for row in injected).items())),
+        "survived": sum(not row["lost"] for row in injected),
+        "lost": [row for row in rows if row["lost"]],
+    }
+
+
+def main() -> int:
+    """Kill runs, or disturb them in every way for some minutes; print what was injected, survived and lost."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__)
+    parser.add_argument("kills", nargs="?", type=int, default=10, help="how many runs to kill (default: 10)")
+    parser.add_argument("--minutes", type=float, help="inject every kind of fault for so long instead")
+    parser.add_argument("--methods", default=",".join(METHODS), help="whose runs, in turn")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments and the faults")
+    asked = parser.parse_args()
+    methods, rng = tuple(asked.methods.split(",")), random.Random(asked.seed)
+    if asked.minutes is None:
+        plans = ([KILLS[number // len(methods) % 2]] for number in range(asked.kills))
+    else:
+        plans = (rng.choices([*FAULTS], k=rng.randint(1, 3)) for _ in count())
+    begun = time.perf_counter()
+    found = summed(campaign(plans, methods, asked.seed, asked.minutes or float("inf")), methods, asked.seed)
+    print(json.dumps(found, indent=1))
+    if methods == METHODS:
+        found["seconds"] = round(time.perf_counter() - begun)
+        name = "kills.json" if asked.minutes is None else "soak.json"
+        Path(__file__).with_name(name).write_text(json.dumps(found, indent=1) + "\n")
+    return 1 if found["lost"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
