@@ -99,7 +99,7 @@ def ask(
     turn = roles[name](**dict(pair.partition("=")[::2] for pair in pairs or ()))
     asked = replace(turn, temperature=turn.temperature if temperature is None else temperature, key=(seed,))
     preflight.model(model)
-    (reply,) = policies.load(model).generate([asked], max_tokens=max_tokens or setups.limit(prompt))
+    (reply,) = policies.load(model).serve(1.0, max_tokens or setups.limit(prompt)).answer([asked])
     print(show.visible(reply.text))
     if not reply.finished:
         print("the reply was cut off: a larger --max-tokens N lets it go on", file=sys.stderr)

@@ -12,6 +12,7 @@ import pytest
 
 from coevolve import config
 from coevolve.__main__ import main
+from coevolve.driver import Batched
 from coevolve.types import Reply, Turn
 from tinyworld import backbone
 
@@ -105,11 +106,14 @@ def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, mo
 def test_one_role_is_asked_one_question_as_it_was_typed(monkeypatch, capsys):
     asked = []
 
-    def generate(turns: list[Turn], max_tokens: int) -> list[Reply]:
-        asked.append((*turns, max_tokens))
-        return [Reply(turns[0], "yes\x1b[2J", finished=False)]
+    def serve(temperature: float, max_tokens: int) -> Batched:
+        def said(turns: list[Turn]) -> list[Reply]:
+            asked.append((*turns, max_tokens))
+            return [Reply(turns[0], "yes\x1b[2J", finished=False)]
 
-    monkeypatch.setattr("coevolve.policies.load", lambda model: SimpleNamespace(generate=generate))
+        return Batched(said)
+
+    monkeypatch.setattr("coevolve.policies.load", lambda model: SimpleNamespace(serve=serve))
     assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
     said = capsys.readouterr()
     assert said.out == "yes\\x1b[2J\n" and said.err.startswith("the reply was cut off")

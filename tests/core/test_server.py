@@ -86,14 +86,14 @@ def test_a_busy_server_is_asked_again_and_a_dead_one_raises(server):
     assert engine.costs()["requests/judge"] == len(server.seen) == 3, "retries are counted"
     server.failures = 10**6
     with pytest.raises(ServerError, match="policy 'judge': http://.*gave no answer: .*busy"):
-        ServedPolicy(server.address, "judge", retries=1).generate([turn(), turn()])
+        ServedPolicy(server.address, "judge", retries=1).answer([turn(), turn()])
 
 
 def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
     judge = ServedPolicy(server.address, "judge")
     server.page = True
     with pytest.raises(ServerError, match="policy 'judge': http://.*gave an answer without a choice"):
-        judge.generate([turn()])
+        judge.answer([turn()])
     with pytest.raises(ValueError, match="^model '.*': no server answers at http://.*/v1 with an OpenAI-"):
         ServedPolicy(server.address, "judge")
 
@@ -101,11 +101,11 @@ def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
 def test_as_many_requests_as_are_set_run_side_by_side_and_one_that_hangs_is_given_up(server, monkeypatch):
     server.together = threading.Barrier(3)  # an answer comes only when three are there at once
     monkeypatch.setattr("coevolve.engines.server.WORKERS", 3)
-    replies = ServedPolicy(server.address, "judge").generate([turn()] * 6)
+    replies = ServedPolicy(server.address, "judge").answer([turn()] * 6)
     assert [reply.text for reply in replies] == ["<score>8</score>"] * 6
     monkeypatch.setattr("coevolve.engines.server.TIMEOUT", 0.2)
     with pytest.raises(ServerError, match="gave no answer: Request timed out"):
-        ServedPolicy(server.address, "judge", retries=0).generate([turn()])
+        ServedPolicy(server.address, "judge", retries=0).answer([turn()])
     server.together.abort()
 
 

@@ -5,7 +5,6 @@ Its replies carry no tokens, so it can never be trained. A dead server raises; i
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -57,10 +56,6 @@ class ServedPolicy(Engine):
         """Take the temperature and limit of turns that have none of their own; return this engine."""
         self.temperature, self.max_tokens = temperature, max_tokens
         return self
-
-    def generate(self, turns: Sequence[Turn], temperature: float = 1.0, max_tokens: int = 64) -> list[Reply]:
-        """Answer turns and wait for all of them."""
-        return self.serve(temperature, max_tokens).answer(turns)
 
     def complete(self, turn: Turn) -> tuple[Reply, dict[str, int]]:
         """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
