@@ -54,7 +54,7 @@ class VLLM(Engine):
         self.policies, self.temperature, self.max_tokens = dict(policies), temperature, max_tokens
         on_gpu = torch.cuda.is_available()
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {"enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "seed": 0}
         if on_gpu:
             settings["gpu_memory_utilization"] = SHARE / engines
             _free()  # what an earlier run left counts as taken
@@ -65,15 +65,9 @@ class VLLM(Engine):
             rank = max(config.r for policy in adapters for config in policy.model.peft_config.values())
             room = next(allowed for allowed in VLLM_RANKS if allowed >= rank)
             settings |= {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
-        self.llm = LLM(
-            model=str(next(iter(policies.values())).source),
-            dtype="bfloat16" if on_gpu else "float32",
-            enforce_eager=not on_gpu,
-            enable_sleep_mode=self.sleeps,
-            enable_prefix_caching=True,
-            logprobs_mode="processed_logprobs",
-            **settings,
-        )
+        settings |= {"enforce_eager": not on_gpu, "enable_sleep_mode": self.sleeps, "disable_log_stats": True}
+        source, dtype = str(next(iter(policies.values())).source), "bfloat16" if on_gpu else "float32"
+        self.llm = LLM(model=source, dtype=dtype, **settings)
         self.tickets, self.versions = count(1), count(1)
         self.waiting: dict[str, tuple[Turn, list[int], float]] = {}
         self.loras: dict[str, Any] = {}
@@ -87,10 +81,8 @@ class VLLM(Engine):
         policy, ticket = self.policies[turn.policy], str(next(self.tickets))
         prompt = policy.render(turn.messages)
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
-        ends, seed = sorted(policy.end_ids), int(noise(turn.key, 1)[0] * 2**31)
-        params = SamplingParams(
-            temperature=heat, max_tokens=limit, stop_token_ids=ends, seed=seed, logprobs=0, detokenize=False
-        )
+        asked: dict[str, Any] = {"temperature": heat, "max_tokens": limit, "stop_token_ids": sorted(policy.end_ids)}
+        params = SamplingParams(**asked, seed=int(noise(turn.key, 1)[0] * 2**31), logprobs=0, detokenize=False)
         self.waiting[ticket] = turn, prompt, heat
         lora = self.loras.get(turn.policy)
         self.llm.llm_engine.add_request(ticket, {"prompt_token_ids": prompt}, params, lora_request=lora)

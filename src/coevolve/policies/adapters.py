@@ -21,6 +21,8 @@ from coevolve.policies.causal import Policy
 if TYPE_CHECKING:  # PEFT takes a second to load, and most runs have no adapter
     from peft import PeftModel
 
+NUMBERS = ("r", "lora_alpha", "lora_dropout")  # PEFT's names of those in `lora`
+
 
 class AdapterPolicy(Policy):
     """One adapter of a model that others may share; it is switched on whenever this policy speaks or learns."""
@@ -77,10 +79,7 @@ def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: 
     from peft import LoraConfig, get_peft_model
 
     policy.model.name_or_path = source
-    rank, alpha, dropout = lora
-    config = LoraConfig(
-        r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
+    config = LoraConfig(**dict(zip(NUMBERS, lora, strict=True)), target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(policy.model, config, adapter_name=names[0])
     for name in names[1:]:
         model.add_adapter(name, config)
@@ -108,15 +107,12 @@ def load_unsloth(
 
     source, on_gpu = str(find(model)), torch.cuda.is_available()
     dtype = torch.bfloat16 if on_gpu else torch.float32
-    base, tokenizer = FastLanguageModel.from_pretrained(  # by exact name, or Unsloth takes a repository of its own
-        source, max_seq_length=None, dtype=dtype, load_in_4bit=four_bit, use_exact_model_name=True
-    )
-    rank, alpha, dropout = lora
+    as_named = {"max_seq_length": None, "use_exact_model_name": True}  # or Unsloth takes a repository of its own
+    base, tokenizer = FastLanguageModel.from_pretrained(source, load_in_4bit=four_bit, dtype=dtype, **as_named)
     parts = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     again = "unsloth" if on_gpu else False  # whether and how activations are computed again
-    adapted = FastLanguageModel.get_peft_model(
-        base, r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=parts, use_gradient_checkpointing=again
-    )
+    how = {"target_modules": parts, "use_gradient_checkpointing": again, **dict(zip(NUMBERS, lora, strict=True))}
+    adapted = FastLanguageModel.get_peft_model(base, **how)
     adapted.peft_config["default"].base_model_name_or_path = str(model)  # what a merge loads, in 16 bits or more
     return {names[0]: AdapterPolicy(adapted, tokenizer, names[0], source, adapter="default")}
 
