@@ -93,7 +93,6 @@ def ask(
 ) -> None:
     """Ask one role of a method one question and print the reply: `coevolve ask mae/solver question="3*4"`."""
     method, _, name = who.rpartition("/") if "/" in who else (who, "", "")
-    among("prompt", prompt, setups.LIMITS)
     roles = config.method(method)(prompt=prompt).roles
     among(f"role of {method}", name, roles)
     turn = roles[name](**dict(pair.partition("=")[::2] for pair in pairs or ()))
