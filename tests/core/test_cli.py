@@ -90,7 +90,7 @@ NOT_ASKED = [  # arguments after `ask`, and how the line begins
     (["mae", "question=3*4"], "role of mae must be one of proposer, "),
     (["nope/solver"], "method must be one of mae, "),
     (["mae/solver", "self=3"], "role 'solver' takes the fields ['question'], got ['self']"),
-    (["mae/solver", "question=3*4", "--prompt", "long"], "prompt must be one of compact, "),
+    (["mae/solver", "question=3*4", "--prompt", "long"], "prompt variant must be one of full, "),
     (["mae/solver", "question=3*4", "--model", "nope"], "model must be one of tiny-small, "),
 ]
 
