@@ -13,8 +13,9 @@ def test_the_outcome_of_every_text(entry: dict) -> None:
     assert outcome(entry["kind"], entry["input"]) == entry["expected"]
 
 
-@pytest.mark.parametrize(
-    "page", ["<i>x</i>", '<p onclick="x">x</p>', '<p style="color:red">', "<p>x", "<!--x-->", "\x1b"]
-)
+FOREIGN = ["<i>x</i>", '<p onclick="x">x</p>', '<p style="color:red">', "<p>x", "<!--x-->", "\x1b"]
+
+
+@pytest.mark.parametrize("page", FOREIGN)
 def test_a_page_with_what_does_not_belong_there_is_noticed(page: str) -> None:
     assert Page(page).foreign and not Page("<p>x</p>").foreign

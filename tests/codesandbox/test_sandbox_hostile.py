@@ -15,6 +15,7 @@ from data_files import DATA, tables
 from codesandbox import level, pool, run_calls, run_stdio
 from codesandbox.guarded import wire
 
+CASES = tables("sandbox")
 CORPUS = {path.stem: path for path in (DATA / "hostile_programs").rglob("*.py")}
 # One program for each way to fake success (a), use up resources (b) or reach the host (c), and honest ones (d).
 SAMPLE = """a01_eq_true a03_sys_exit_import a06_write_all_fds a07_frames a12_stdio_marker a_forged_end a_reads_ahead
@@ -122,43 +123,19 @@ def test_the_whole_corpus_is_held(asked, name, listeners, places, monkeypatch):
     held(name, listeners, places)
 
 
-ESCAPES = tables("sandbox")["escapes"]
-
-
 @pytest.mark.parametrize("asked", ["kernel", pytest.param("namespaces", marks=BWRAP)])
-@pytest.mark.parametrize("name", ESCAPES)
+@pytest.mark.parametrize("name", CASES["escapes"])
 def test_escapes_are_refused(name, asked, places, monkeypatch):
     monkeypatch.setenv(level.VARIABLE, asked)
-    program = f"""import fcntl, multiprocessing, os, resource, socket, subprocess
-path = {str(places[0])!r}
-def solve(xs):
-    done = []
-    for number, one in enumerate([{ESCAPES[name]}]):
-        try: one()
-        except OSError: continue
-        done.append(number)
-    return done
-"""
+    program = CASES["ESCAPE"].format(path=str(places[0]), doors=CASES["escapes"][name])
     assert run_calls(program, "solve", [([],)], [[]]).verdict == "pass"
-
-
-SYSCALLS = """ptrace 101 process_vm_readv 310 memfd_create 319 unshare 272 setns 308 mount 165 bpf 321 userfaultfd 323
-    io_uring_setup 425 keyctl 250 perf_event_open 298 pidfd_getfd 438 pidfd_send_signal 424 rt_sigqueueinfo 129
-    shmget 29 mq_open 240 inotify_init1 294 personality 135 timer_create 222 splice 275 sendmsg 46 connect 42 bind 49
-    open_by_handle_at 304 seccomp 317 landlock_create_ruleset 444 clone3 435""".split()
-NUMBERS = dict(zip(SYSCALLS[::2], map(int, SYSCALLS[1::2]), strict=True))
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
 def test_system_calls_off_the_list_are_refused():
-    program = """import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-def solve(number):
-    libc.syscall(number, -1, -1, -1, -1, -1, -1)
-    return ctypes.get_errno()
-"""
-    refused = [38 if name == "clone3" else 1 for name in NUMBERS]  # ENOSYS sends libc to clone, which is looked at
-    assert run_calls(program, "solve", [(number,) for number in NUMBERS.values()], refused).verdict == "pass"
+    program, numbers = CASES["SYSCALL"], CASES["syscalls"]
+    refused = [38 if name == "clone3" else 1 for name in numbers]  # ENOSYS sends libc to clone, which is looked at
+    assert run_calls(program, "solve", [(number,) for number in numbers.values()], refused).verdict == "pass"
     assert run_calls(program, "solve", [(0x40000000 + 57,)], [1]).verdict == "pass"  # fork by its x32 number
 
 

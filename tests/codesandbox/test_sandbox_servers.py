@@ -14,10 +14,12 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
+from data_files import tables
 
 from codesandbox import SandboxError, Trusted, level, pool, run_calls
 from codesandbox.guarded import wire
 
+CASES = tables("sandbox")
 SRC = Path(__file__).parents[2] / "src"
 SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
@@ -82,17 +84,6 @@ def test_a_server_that_does_not_start_says_why():
         Trusted("nowhere:function")()
 
 
-TRUSTED = """
-import os, time
-def echo(value): return value if value != [] else [1]
-def spin():
-    while True: pass
-def grow(): return [0] * 10**9
-def write(path): open(path, "w")
-def leave(): os._exit(0)
-"""
-
-
 CALLS = [(("echo", "text"), "text", ""), (("echo", None), None, ""), (("echo", []), None, "error")]
 CALLS += [(("spin",), None, "timeout"), (("grow",), None, "memory"), (("leave",), None, "error")]
 CALLS += [(("write", "/tmp/pwned_trusted"), None, "error")]
@@ -100,7 +91,7 @@ CALLS += [(("write", "/tmp/pwned_trusted"), None, "error")]
 
 @pytest.mark.parametrize(("call", "value", "why"), CALLS)
 def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call, value, why):
-    (tmp_path / "trusted_module.py").write_text(TRUSTED)
+    (tmp_path / "trusted_module.py").write_text(CASES["TRUSTED"])
     monkeypatch.syspath_prepend(tmp_path)
     tmp_path.chmod(0o755)
     name, *args = call
@@ -126,32 +117,13 @@ def test_a_forked_process_starts_servers_of_its_own():
     assert judged().verdict == "pass"
 
 
-CALLER = """
-import json, os, threading, time
-from codesandbox import Trusted, level, run_calls
-isabs = Trusted("os.path:isabs")
-assert run_calls("def f(): return 1", "f", [()], [1]).verdict == "pass" and isabs("/").value
-servers = [*level.programs().idle, *isabs._pool.idle]
-spin = "def f():\\n    while True: pass"
-long = {"cpu_seconds": 50, "wall_seconds": 60}
-threading.Thread(target=run_calls, args=(spin, "f", [()], [1]), kwargs=long).start()
-time.sleep(0.3)
-holder = os.fork()  # keeps our ends of the sockets open, as a data loader would
-if holder == 0:
-    time.sleep(120)
-    os._exit(0)
-print(json.dumps([holder, [server.process.pid for server in servers], [server.folder for server in servers]]), flush=True)
-time.sleep(120)
-"""
-
-
 def processes() -> dict[int, int]:
     """Parent of every process."""
     return {process.pid: process.info["ppid"] for process in psutil.process_iter(["ppid"])}
 
 
 def test_a_killed_caller_leaves_no_process_and_no_folder():
-    line = [sys.executable, "-c", CALLER]
+    line = [sys.executable, "-c", CASES["CALLER"]]
     with subprocess.Popen(line, env=os.environ | {"PYTHONPATH": str(SRC)}, stdout=subprocess.PIPE) as caller:
         holder, servers, folders = json.loads(caller.stdout.readline())
         caller.kill()

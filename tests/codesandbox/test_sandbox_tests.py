@@ -32,29 +32,15 @@ def test_a_wrong_program_against_tests_that_run(program, verdict):
 
 @pytest.mark.parametrize("program", CASES["pretenders"])
 def test_no_program_can_call_itself_unscored(program):
-    send = """import json, os, time
-def send(*frames):
-    for frame in frames:
-        data = frame if isinstance(frame, bytes) else json.dumps(frame).encode()
-        for fd in range(3, 64):
-            try: os.write(fd, data + b"\\n")
-            except OSError: pass
-"""
     tests = "import time\ntime.sleep(0.2)\nfor i in range(1, 4):\n    assert f(i) == i * i"
     limits = {"cpu_seconds": 0.3, "wall_seconds": 1.0}
-    assert run_tests(send + program, tests, **limits).correct is False
-    assert run_calls(send + program, "f", [(1,)], [1], **limits).correct is False
+    assert run_tests(CASES["SEND"] + program, tests, **limits).correct is False
+    assert run_calls(CASES["SEND"] + program, "f", [(1,)], [1], **limits).correct is False
 
 
 def test_the_tests_are_not_in_the_candidates_memory():
-    program = """
-import gc, sys
-def f(x):
-    words = [o for o in gc.get_objects() if isinstance(o, (list, dict, tuple))]
-    return any("-".join(["SECRET", "OF", "TESTS"]) in str(o)[:2000] for o in words if o is not words)
-"""
     tests = "expected = 'SECRET-OF-TESTS'\nfor i in [1]:\n    assert f(i) is False"
-    assert run_tests(program, tests).verdict == "pass"
+    assert run_tests(CASES["SEARCH"], tests).verdict == "pass"
 
 
 def test_valid_tests_fail_where_a_function_returns_nothing():

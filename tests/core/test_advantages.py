@@ -8,9 +8,13 @@ from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp, reinforce_
 from coevolve.types import Reply, Turn
 
 
-def sample(role, reward, tokens=1, group=None):
+def sample(role, reward, tokens=1, group=None, policy="shared"):
     ids = tuple(range(tokens))
-    return Reply(Turn(role, ()), "", (0,), ids, (0.0,) * tokens).earns(reward, group)
+    return Reply(Turn(role, (), policy), "", (0,), ids, (0.0,) * tokens).earns(reward, group)
+
+
+def flat(rows):
+    return [value for row in rows for value in row]
 
 
 def test_task_relative_standardises_each_role_on_its_own():
@@ -20,12 +24,6 @@ def test_task_relative_standardises_each_role_on_its_own():
     assert low == pytest.approx([-0.5 / (0.5 + 1e-8)] * 3)
     assert judge == pytest.approx([3 / (3 + 1e-8)])
     assert cut == []
-
-
-def test_task_relative_uses_the_population_deviation():
-    values = task_relative([sample("solver", r) for r in (0.0, 0.0, 1.0)])
-    deviation = math.sqrt(2) / 3
-    assert [v[0] for v in values] == pytest.approx([-(1 / 3) / deviation] * 2 + [(2 / 3) / deviation], abs=1e-6)
 
 
 @pytest.mark.parametrize("estimator", [task_relative, group_mean, reinforce_pp, reinforce_pp_by_role])
@@ -40,8 +38,41 @@ def test_group_mean_subtracts_the_siblings_of_the_same_role():
     samples = [sample("reasoner", *each) for each in ((1.0, 2, "doc1"), (0.0, 1, "doc1"), (1.0, 1, "doc2"))]
     samples += [sample("challenger", reward, 1, "doc1") for reward in (0.5, 0.1)]
     samples += [sample("judge", reward) for reward in (3.0, 1.0)]
-    flat = [0.5, 0.5, -0.5, 0.0, 0.2, -0.2, 1.0, -1.0]
-    assert [value for values in group_mean(samples) for value in values] == pytest.approx(flat)
+    assert flat(group_mean(samples)) == pytest.approx([0.5, 0.5, -0.5, 0.0, 0.2, -0.2, 1.0, -1.0])
+
+
+def test_equations_9_and_10_by_hand():
+    # Rewards 1 on two tokens and 0 on one; beta = 0.5. Log-ratios (0.2, 0.4) and (-0.6):
+    # A = 1 - 0.5 (0.2 + 0.4) = 0.7, 1 - 0.5 * 0.4 = 0.8, and 0 + 0.5 * 0.6 = 0.3. Their mean is 0.6;
+    # deviations 0.1, 0.2, -0.3; population variance (0.01 + 0.04 + 0.09) / 3 = 0.14 / 3.
+    pair, deviation = [sample("solution", 1.0, 2), sample("scoring", 0.0)], math.sqrt(0.14 / 3)
+    found = reinforce_pp(pair, [[0.2, 0.4], [-0.6]], 0.5)
+    assert flat(found) == pytest.approx([0.1 / deviation, 0.2 / deviation, -0.3 / deviation])
+    # The penalty of a token counts everything that follows it.
+    # Equal rewards, beta 1, log-ratios 1, 2, 3: A_t = -(6, 5, 3), centred on -14/3.
+    found = reinforce_pp([sample("solution", 0.0, 3)], [[1.0, 2.0, 3.0]], 1.0)
+    scale = math.sqrt(((-4 / 3) ** 2 + (-1 / 3) ** 2 + (5 / 3) ** 2) / 3)
+    assert found[0] == pytest.approx([-4 / 3 / scale, -1 / 3 / scale, 5 / 3 / scale])
+    # Without a penalty every token has its reward. Rewards 1 (one token) and 0 (three): mean 1/4, variance 3/16.
+    found = reinforce_pp([sample("solution", 1.0), sample("evaluation", 0.0, 3)])
+    assert flat(found) == pytest.approx([math.sqrt(3)] + [-1 / math.sqrt(3)] * 3)
+
+
+def test_a_readable_scoring_has_a_standing_disadvantage_in_the_common_buffer_only():
+    # Zero-sum pairs 1/0 and scorings that earn 0: mean 1/3, deviation sqrt(2)/3, so a scoring gets -1/sqrt(2).
+    roles = ("solution", "evaluation", "scoring") * 2
+    batch = [sample(role, reward) for role, reward in zip(roles, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), strict=True)]
+    common, apart = flat(reinforce_pp(batch)), flat(reinforce_pp_by_role(batch))
+    assert [common[2], common[5]] == pytest.approx([-1 / math.sqrt(2)] * 2)
+    assert [apart[2], apart[5]] == [0.0, 0.0] and apart[:2] == pytest.approx([1, -1])
+
+
+def test_agents_and_groups_are_normalised_apart():
+    one = [sample("solution", 1.0, 2), sample("solution", 0.0)]
+    other = [sample("solution", reward, policy="agent_2") for reward in (9.0, 5.0)]
+    both = reinforce_pp([*one, *other])
+    assert both[:2] == reinforce_pp(one) and flat(both[2:]) == pytest.approx([1, -1])
+    assert flat(reinforce_pp([*one, sample("solution", 0.5, 2, group="dummy")]))[3:] == [0.0, 0.0]
 
 
 BY_SEGMENT = {"segment_centred", "gae", "rae"}  # these take rewards by segment

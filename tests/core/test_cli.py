@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from data_files import tables
 
 from coevolve import config
 from coevolve.__main__ import main
@@ -24,21 +25,16 @@ from coevolve.__main__ import main
 codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
 print(json.dumps([codes, sorted({"torch", "transformers", "pandas"} & sys.modules.keys())]))
 """
-MISTAKES = {  # arguments after `train`, and what the line has to name
-    "method": (["nope", "--out", "run"], ["method must be one of", "mae,", "'nope'"]),
-    "file": (["./nope.py:Debate", "--out", "run"], ["method './nope.py:Debate' cannot be loaded", "No such file"]),
-    "field": (["mae", "--out", "run", "stps=3"], ["field must be one of", "'stps'", "did you mean 'steps'?"]),
-    "pair": (["mae", "--out", "run", "fast"], ["expected field=value, got 'fast'"]),
-}
+MISTAKES = tables("mistakes")
 
 
 def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
-    wrong = json.dumps([["train", *arguments] for arguments, _ in MISTAKES.values()])
+    wrong = json.dumps([["train", *arguments.split()] for arguments in MISTAKES["train"]])
     command = [sys.executable, "-c", PROBE, wrong]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert json.loads(done.stdout) == [[2] * len(MISTAKES), []], done.stderr
-    for line, (_, parts) in zip(done.stderr.splitlines(), MISTAKES.values(), strict=True):
+    assert json.loads(done.stdout) == [[2] * len(MISTAKES["train"]), []], done.stderr
+    for line, parts in zip(done.stderr.splitlines(), MISTAKES["train"].values(), strict=True):
         assert line.startswith("coevolve: ") and all(part in line for part in parts), line
     assert list(tmp_path.iterdir()) == []
 
@@ -85,20 +81,10 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
         assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve runs {tmp_path} ")
 
 
-NOT_ASKED = [  # arguments after `ask`, and how the line begins
-    (["mae/judge", "question=3*4"], "role of mae must be one of proposer, "),
-    (["mae", "question=3*4"], "role of mae must be one of proposer, "),
-    (["nope/solver"], "method must be one of mae, "),
-    (["mae/solver", "self=3"], "role 'solver' takes the fields ['question'], got ['self']"),
-    (["mae/solver", "question=3*4", "--prompt", "long"], "prompt variant must be one of full, "),
-    (["mae/solver", "question=3*4", "--model", "nope"], "model must be one of tiny-small, "),
-]
-
-
-@pytest.mark.parametrize(("arguments", "told"), NOT_ASKED)
+@pytest.mark.parametrize(("arguments", "told"), MISTAKES["ask"].items())
 def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, monkeypatch, capsys):
     monkeypatch.setattr("coevolve.policies.load", None)
-    assert main(["ask", *arguments]) == 2
+    assert main(["ask", *arguments.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"coevolve: {told}")
 

@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from data_files import tables
 
 from coevolve import config
 from coevolve.config import METHODS, Run, build, differences, parse_overrides
@@ -100,47 +101,14 @@ def test_an_unknown_field_names_those_of_run_and_method(name: str) -> None:
     assert " steps," in line and " threshold," in line
 
 
-NAN = float("nan")
-LORA = "[] or [rank at least 1, alpha, dropout below 1]"
-WRONG = {  # what is allowed: fields with values that are not
-    "a valid integer": [("steps", value) for value in (2.0, True, "3", None, [3])],
-    "greater than or equal to 0": [(field, -1) for field in ("steps", "seed", "eval_every", "weight_decay")],
-    "greater than 0": [("batch_size", 0), ("max_tokens", -1), ("learning_rate", 0), ("temperature", -1.0)],
-    "a valid number": [("learning_rate", "fast"), ("learning_rate", False), ("threshold", None)],
-    "a finite number": [("learning_rate", NAN), ("learning_rate", float("inf")), ("threshold", NAN)],
-    "a valid number or null": [("judge_temperature", "hot")],
-    "a valid string or null": [("prompt_folder", 3)],
-    "a valid boolean": [("quality_filter", 1), ("quality_filter", "yes")],
-    "a valid tuple": [("train", "solver")],
-    "a name or a list of names": [("model", []), ("model", ""), ("model", None)],
-    "[low, high], each at least 0": [("clip", [-0.1, 0.2]), ("clip", [0.2]), ("clip", 0.2)],
-    LORA: [("lora", value) for value in ([0, 8, 0.0], [8, 16, 1.0], [8.0, 16, 0], [8])],
-    "one of ppo, importance": [("loss", "dpo")],
-    "one of sampler, learner": [("old", "reference")],
-    "one of token_mean, constant, token_sum": [("length_norm", "mean")],
-    "one of '', tensorboard, trackio, wandb": [("track", "mlflow"), ("track", 1), ("track", None)],
-}
+@pytest.mark.parametrize(("wanted", "fields"), tables("mistakes")["values"].items())
+def test_a_wrong_value_is_one_line(wanted: str, fields: dict[str, list]) -> None:
+    for field, value in [(field, value) for field, values in fields.items() for value in values]:
+        given = None if value == "null" else value
+        assert refused(**{field: given}).partition("; did you mean")[0] == f"{field} must be {wanted}, got {given!r}"
 
 
-@pytest.mark.parametrize(("wanted", "case"), [(wanted, case) for wanted, cases in WRONG.items() for case in cases])
-def test_a_wrong_value_is_one_line(wanted: str, case: tuple[str, object]) -> None:
-    field, value = case
-    assert refused(**{field: value}).partition("; did you mean")[0] == f"{field} must be {wanted}, got {value!r}"
-
-
-TOGETHER = [
-    ("mae", {"estimator": "nope"}, "estimator must be one of task_relative,"),
-    ("mae", {"prompt": "long"}, "prompt"),
-    ("mae", {"engine": "vlm"}, "engine must be one of torch, vllm, unsloth, unsloth+vllm, got 'vlm'; did you mean"),
-    ("mae", {"four_bit": True}, "four_bit needs engine unsloth or unsloth+vllm and lora, got torch, ()"),
-    ("mae", {"four_bit": True, "lora": [8, 16, 0.0], "engine": "vllm"}, "four_bit needs engine unsloth or"),
-    ("mae", {"four_bit": True, "engine": "unsloth"}, "four_bit needs engine unsloth or unsloth+vllm and lora, got "),
-    ("mae", {"engine": "vllm", "lora": [513, 8, 0]}, "lora must have a rank of at most 512 with vLLM, got 513"),
-    ("base", {"steps": 5}, "steps must be 0 for base, which trains nothing, got 5"),
-]
-
-
-@pytest.mark.parametrize(("method", "overrides", "line"), TOGETHER)
+@pytest.mark.parametrize(("method", "overrides", "line"), tables("mistakes")["together"])
 def test_what_does_not_go_together(method: str, overrides: dict, line: str) -> None:
     assert refused(method, **overrides).startswith(line)
 

@@ -8,11 +8,13 @@ from random import Random
 from unittest.mock import Mock
 
 import pytest
+from data_files import tables
 
 from coevolve.papers.spice import SPICE
 from published import corpus
 from published.corpus import Mixture, TextCorpus, find
 
+EMPTY = tables("mistakes")["corpus"]
 pytestmark = pytest.mark.filterwarnings("ignore:corpus .* are left out")
 
 
@@ -129,18 +131,8 @@ def test_the_field_with_the_text_can_be_named(tmp_path: Path) -> None:
     assert set(draws(find(str(written(tmp_path / "c#", "b.txt", "beta"))), 10)) == {"beta"}, "a folder's own #"
 
 
-EMPTY = {  # a folder without text: its file, what is in it, and what the line says
-    "nothing": ("notes.pdf", "text", "(here are [])"),
-    "blank": ("x.txt", " \n", "(here are ['text'])"),
-    "a mark": ("x.txt", "\ufeff", "files are .txt, .text, .md, .rst, .tex, .jsonl in UTF-8"),
-    "no field": ("x.jsonl", "{}\n", "in text, content, document, passage, raw_content (here are [])"),
-    "another field": ("x.jsonl", '{"question": "Why?"}\n{"answer": "So"}\n', "(here are ['answer', 'question'])"),
-}
-
-
-@pytest.mark.parametrize("name", EMPTY)
-def test_a_folder_without_text_is_one_line_that_says_where_texts_are(name: str, tmp_path: Path, cache: Path) -> None:
-    file, holds, line = EMPTY[name]
+@pytest.mark.parametrize(("file", "holds", "line"), EMPTY.values(), ids=EMPTY)
+def test_a_folder_without_text_is_one_line_that_says_where_texts_are(file, holds, line, tmp_path: Path, cache: Path):
     with pytest.raises(ValueError, match=f"^corpus '{tmp_path}' holds no text: .*SOURCE#FIELD$") as error:
         find(written(tmp_path, file, holds))
     assert line in str(error.value) and "\n" not in str(error.value)

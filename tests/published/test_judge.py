@@ -8,6 +8,7 @@ from pathlib import Path
 import mirror
 import pytest
 from core.conftest import Scripted, prompts, text
+from data_files import tables
 
 from coevolve.__main__ import main
 from coevolve.driver import Batched
@@ -131,25 +132,17 @@ def test_a_model_here_can_be_the_judge_and_its_failures_are_no_zeros(run: Path, 
     assert "truthfulqa before vanilla: 0 of 0 right, 11 without a verdict" in capsys.readouterr().out
 
 
-FAULTS = {  # arguments behind the run, what to replace in its scores, and what the line says
-    "model": (["--judge", "nope"], None, "model must be one of tiny-small"),
-    "kind": (["--judge", "tiny", "--kind", "maths"], None, "kind must be one of "),
-    "server": (["--judge", "tiny"], None, "no more; nothing was written"),
-    "unfinished": (["--judge", "tiny"], None, "has the run finished?"),
-    "scored": (["--judge", "tiny"], (b"truthfulqa", b"gone"), "has nothing for a judge"),
-    "other data": (["--judge", "tiny"], (b"A sum:", b"A sum!"), "questions of the run are not in the data sets"),
-}
+FAULTS = tables("mistakes")["grade"]
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_cannot_be_graded_is_one_line(name: str, careful: Careful, run: Path, capsys) -> None:
-    arguments, change, line = FAULTS[name]
-    careful.fails = True
+    arguments, old, new, line = FAULTS[name]
+    scores, careful.fails = run / "scores.csv", True
+    scores.write_bytes(scores.read_bytes().replace(old.encode(), new.encode()))
     if name == "unfinished":
-        (run / "scores.csv").unlink()
-    if change:
-        (run / "scores.csv").write_bytes((run / "scores.csv").read_bytes().replace(*change))
-    assert main(["grade", str(run), *arguments]) == 2
+        scores.unlink()
+    assert main(["grade", str(run), *arguments.split()]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1 and line in captured.err
     assert not (run / "grades.csv").exists()

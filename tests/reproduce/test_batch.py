@@ -6,12 +6,12 @@ import runpy
 import signal
 import subprocess
 import sys
-import tomllib
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from data_files import tables
 from toy_repository import ROOT, Toy
 
 from reproduce import UserError, compare, keys, plan
@@ -161,7 +161,7 @@ def test_tables_that_a_preset_cannot_have_are_refused_before_their_runs_train(to
     assert not any(item.needs for item in ours) and sum(item.skip == plan.UNTABLED for item in ours) > 50
 
 
-KNOWN = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
+KNOWN = tables("mistakes")
 MISTAKES = [(file, *edit, "") for file, table in KNOWN["reproduce"].items() for edit in table["edits"]]
 MISTAKES += [("toy.toml", "", "", message, options) for options, message in KNOWN["options"].items()]
 

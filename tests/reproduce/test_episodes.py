@@ -48,12 +48,10 @@ def comas(n: dict[str, Any], f: dict[str, Any]) -> None:
 
 
 def conl(n: dict[str, Any], f: dict[str, Any]) -> None:
-    assert (
-        f["right_before"] == f["fixed"] == 1 and f["harmed"] == 0 and f["scores_before"][1] == max(f["scores_before"])
-    )
-    assert [rise > 0 for rise in n["scores"]["rose by"]] == [
-        before != after for before, after in n["scores"].values[:, :2]
-    ]
+    assert f["right_before"] == f["fixed"] == 1 and f["harmed"] == 0
+    assert f["scores_before"][1] == max(f["scores_before"])
+    moved = [before != after for before, after in n["scores"].values[:, :2]]
+    assert [rise > 0 for rise in n["scores"]["rose by"]] == moved
     assert [paid > 0 for paid in n["table"]["diagnostic"]] == [2 in targets for targets in n["criticised"]]
 
 

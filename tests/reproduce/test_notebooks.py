@@ -20,13 +20,8 @@ from reproduce.plan import Item, Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = sorted([*ROOT.glob("notebooks/tables/*.ipynb"), *ROOT.glob("notebooks/figures/*.ipynb")])
-BY_HAND = {
-    "start_here.ipynb",
-    "train.ipynb",
-    "train_gpu.ipynb",
-    "evaluate.ipynb",
-    "kernels.ipynb",
-}  # see test_notebooks_by_hand.py
+NAMES = "start_here train train_gpu real_model evaluate kernels".split()
+BY_HAND = {f"{name}.ipynb" for name in NAMES}  # see test_notebooks_by_hand.py
 TRAINED_TOO = (
     "runs/base-s0",  # answers once, where other runs of that name answer under several set-ups
     "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can

@@ -4,17 +4,19 @@ from collections import Counter
 from random import Random
 
 import pytest
+from data_files import tables
 
 from codesandbox.code import run_tests, valid_tests
-from reproduce.analysis import tables
+from reproduce.analysis.tables import paper_numbers
 from tinyworld import programs, symbols, tasks
 from tinyworld.oracle import SOURCES, TinyWorld
 
-WORLD = TinyWorld()
+WORLD, CASES = TinyWorld(), tables("world")
+DOUBLE, SORTED = "f(1)=2 f(2)=4 f=", "g(413)=134 g(295)=259 g="
 
 
 def test_seed_tasks_keep_the_proportions_of_table_5_and_are_sound() -> None:
-    printed = tables.paper_numbers("sage_table5").set_index("benchmark")["value"].astype(int).to_dict()
+    printed = paper_numbers("sage_table5").set_index("benchmark")["value"].astype(int).to_dict()
     assert {name: count for name, (count, _) in SOURCES["sage"].items()} | {"Total": 500} == printed
     rows = WORLD.task_rows()
     assert Counter(source for source, _ in rows) == {name: count for name, (count, _) in SOURCES["sage"].items()}
@@ -39,20 +41,9 @@ def test_the_sandbox_agrees_with_the_oracle_about_programs(family: str) -> None:
             assert run_tests(WORLD.program(task.question, answer), tests).correct == holds
 
 
-DOUBLE, SORTED = "f(1)=2 f(2)=4 f=", "g(413)=134 g(295)=259 g="
-ANSWERS = {  # question and tests: the verdict on each answer
-    (DOUBLE, "assert f(3)==6"): {"x*2": "pass", "x+1": "wrong", "x*": "error", "y": "error"},
-    (SORTED, 'assert g("381")=="138"'): {"sort": "pass", "rev": "wrong", "shuffle": "error", "sort'''\\": "error"},
-    (SORTED, 'assert g("381")=="831"'): {"sort rev": "pass"},
-    (SORTED, 'assert g("")==""'): {"sort": "pass"},
-    ("how many", "assert f(3)==6"): {"x*2": "pass"},
-}
-
-
-@pytest.mark.parametrize(("question", "tests"), ANSWERS)
-def test_an_answer_as_a_program(question: str, tests: str) -> None:
-    found = {answer: run_tests(WORLD.program(question, answer), tests).verdict for answer in ANSWERS[question, tests]}
-    assert found == ANSWERS[question, tests]
+@pytest.mark.parametrize(("question", "tests", "verdicts"), CASES["programs"])
+def test_an_answer_as_a_program(question: str, tests: str, verdicts: dict[str, str]) -> None:
+    assert {answer: run_tests(WORLD.program(question, answer), tests).verdict for answer in verdicts} == verdicts
 
 
 def test_every_list_operation_in_the_sandbox_is_the_worlds() -> None:
@@ -61,25 +52,12 @@ def test_every_list_operation_in_the_sandbox_is_the_worlds() -> None:
         assert run_tests(WORLD.program(SORTED, name), tests).verdict == "pass"
 
 
-VERIFIERS = {  # question and kind: whether each verifier is sound
-    ("30+7", "math"): {"37": True, "38": False},
-    ("30+7", "code"): {"assert f(3)==6": False},
-    (DOUBLE, "math"): {"x*2": True, "x+1": False},
-    (DOUBLE, "code"): {
-        "assert f(3)==6\nassert f(9)==18": True,
-        "assert f(3)==6\nassert f(9)==19": False,
-        **{"assert f(3)==6": True, "assert f(3)==7": False, 'assert g("381")=="138"': False, "": False},
-        f"assert f({'9' * 5000})==1": False,
-    },
-    (SORTED, "code"): {'assert g("381")=="138"': True, 'assert g("381")=="831"': False, "assert True": False},
-    ("how many", "math"): {"3": None},
-}
-
-
-@pytest.mark.parametrize(("question", "kind"), VERIFIERS)
-def test_soundness_of_verifiers(question: str, kind: str) -> None:
-    found = {verifier: WORLD.sound(question, kind, verifier) for verifier in VERIFIERS[question, kind]}
-    assert found == VERIFIERS[question, kind]
+@pytest.mark.parametrize(("question", "kind", "sound", "unsound"), CASES["verifiers"])
+def test_soundness_of_verifiers(question: str, kind: str, sound: list[str], unsound: list[str]) -> None:
+    assert [WORLD.sound(question, kind, verifier) for verifier in sound] == [True] * len(sound)
+    assert [WORLD.sound(question, kind, verifier) for verifier in unsound] == [False] * len(unsound)
+    assert WORLD.sound(DOUBLE, "code", f"assert f({'9' * 5000})==1") is False
+    assert WORLD.sound("how many", "math", "3") is None
 
 
 def test_a_plan_fits_its_family_only() -> None:
