@@ -33,7 +33,7 @@ READERS = [  # every reader of replies, and the text around what a model may rep
     (lambda text: spice.read_free(text, "List"), '{{"question": {}'), (spice.options, "{}"),
     (lambda text: spice.gives_away(text, text), "{}"), (read_verdict, "{}"), (read_verdict, "<answer>{}</answer>"),
     (maths.contents, "{}"), (plain.rational, "{}"), (plain.rational, "1{}"), (plain.letter, "A) {}"), (grading.program, "{}"),
-    (lambda text: condensed(text, text), "{}"), (show.escape, "{}"), (setups.ACCEPTED.search, "{}"),
+    (lambda text: condensed(text, text), "{}"), (show.visible, "{}"), (setups.ACCEPTED.search, "{}"),
 ]  # fmt: skip
 
 
@@ -50,14 +50,14 @@ def seconds(read: Callable[[str], object], text: str) -> float:
 
 @pytest.mark.parametrize(("read", "around"), READERS, ids=range(len(READERS)))
 def test_time_grows_as_the_text_does(read: Callable, around: str) -> None:
-    """Of the repeated pieces the slowest counts. Twice the text may take three times as long, and a fifth of a second."""
+    """Of the repeated pieces the slowest counts. Ten times the text may take thirty times as long, and half a second."""
 
     def text(piece: str, size: int) -> str:
         return around.format(piece * (size // len(piece)))
 
     slowest = max(ENDLESS, key=lambda piece: seconds(read, text(piece, 50_000)))
-    one, two = (min(seconds(read, text(slowest, size)) for _ in range(2)) for size in (1_000_000, 2_000_000))
-    assert two < 3 * one + 0.2, slowest
+    one, ten = (min(seconds(read, text(slowest, size)) for _ in range(2)) for size in (200_000, 2_000_000))
+    assert ten < 30 * one + 0.5, slowest  # a square would take a hundred times as long
 
 
 @given(HOSTILE)
