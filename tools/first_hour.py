@@ -8,9 +8,13 @@ lengths and speeds below.
 import tempfile
 from random import Random
 
+import torch
+from transformers import AutoModelForCausalLM
+
 from benchmarks.real import shape
 from coevolve import config, policies
 from coevolve.driver import Batched, play
+from coevolve.engines.vllm import SHARE
 from coevolve.policies import memory
 
 METHODS = ("mae", "sage", "spice", "comas", "conl", "ttrl", "ground_truth")
@@ -18,11 +22,7 @@ EPISODES = 8  # played to count replies
 PROMPT, REPLY = 600, 350  # assumed tokens of a full prompt, and of a reply of at most 1,024
 WRITES = 2500  # assumed tokens a second that vLLM writes in large batches, a 3B model in bfloat16 on a 24 GB card
 LEARNS = 30e12  # assumed floating-point operations a second of such a card while learning
-PRODUCTS = (
-    6  # operations a parameter and token with LoRA: forward, again for the backward pass, gradients of activations
-)
-PARAMETERS = 3.09e9
-VLLM = 0.45  # of the card, see docs/gpu.md
+PRODUCTS = 6  # operations a parameter and token: forward, again for the backward pass, gradients of activations
 PRICE = 0.5  # assumed dollars an hour
 
 
@@ -46,15 +46,21 @@ class Counting(Batched):
         return super().submit(turn)
 
 
+def parameters() -> int:
+    """How many the model has."""
+    with torch.device("meta"):
+        return int(AutoModelForCausalLM.from_config(shape("3b")).num_parameters())
+
+
 def row(method: str, folder: str) -> str:
     """One line of the table."""
     run = config.build(method, "one-gpu", out=".", overrides={"world": "tiny", "model": folder})
     speaker = policies.load("tiny")
     said, paid = replies(method, Counting(lambda turns: speaker.generate(turns, max_tokens=64)))
     said, paid = said * run.batch_size, paid * run.batch_size
-    seconds = said * REPLY / WRITES + paid * (PROMPT + REPLY) * PRODUCTS * PARAMETERS / LEARNS
+    seconds = said * REPLY / WRITES + paid * (PROMPT + REPLY) * PRODUCTS * parameters() / LEARNS
     hours, gib = run.steps * seconds / 3600, memory.estimate(run)
-    numbers = f"{said:,.0f} | {paid:,.0f} | {seconds:.0f} | {hours:.1f} | {gib:.0f} + {VLLM:.0%} of the card"
+    numbers = f"{said:,.0f} | {paid:,.0f} | {seconds:.0f} | {hours:.1f} | {gib:.0f} + {SHARE:.0%} of the card"
     return f"| {method} | {run.engine} | {numbers} | {PRICE * hours:.2f} |"
 
 

@@ -20,7 +20,7 @@ Name = Annotated[str, Argument(help=f"{', '.join(config.METHODS)}, or your own: 
 Pairs = Annotated[list[str] | None, Argument(metavar="[FIELD=VALUE]...", help="see `coevolve fields METHOD`")]
 Out = Annotated[Path, Option(help="folder of the run")]
 Judge = Annotated[str, Option(help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")]
-Preset = Annotated[str, Option(help="quick, standard, full or gpu; none: the method's own defaults")]
+Preset = Annotated[str, Option(help="quick, standard, full, real, one-gpu or gpu; none: the method's own")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

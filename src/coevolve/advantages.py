@@ -34,7 +34,7 @@ def group_mean(samples: Sequence[Sample]) -> list[list[float | None]]:
 
     A reply is paid as a whole: one segment, which all tokens belong to.
     """
-    _rewards(samples)
+    _rewards(samples)  # refuses what is no single number
     return segment_centred(samples)
 
 

@@ -49,7 +49,7 @@ class Method:
     estimator: Annotated[str, (*ESTIMATORS,)] = "task_relative"  # how rewards become advantages, see `advantages`
     kl_coef: NonNegativeFloat = 0.0  # weight of the token-level penalty for leaving the starting model
     setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
-    prompt: str = "compact"  # which prompt files: compact for the embedded models, plain for small real ones, full
+    prompt: str = "compact"  # which prompt files: compact (embedded models), plain (small real ones) or full
     prompt_folder: str | None = None  # a folder with your own prompts of the same names
     world: worlds.World = field(default=cast(worlds.World, "tiny"), repr=False)  # a name: where questions come from
 

@@ -32,6 +32,7 @@ class RoleWarmStart(SFT):
     paper: ClassVar[str] = ""  # none has such a warm start
     TRAINING: ClassVar[Mapping[str, Any]] = {
         "model": "smollm2",
+        "steps": 1,  # `fit` takes its own, and `after_run` says how many
         "lora": (16, 32.0, 0.0),
         "learning_rate": 1e-3,
         "weight_decay": 0.0,
@@ -56,10 +57,13 @@ class RoleWarmStart(SFT):
         return super().numbers() | {"bf16": self.bf16, "train_sampling_strategy": "sequential", "warmup_steps": 20}
 
     def after_run(self, engine: Engine, key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
-        """Return what every role can do now as `figures`, see `gates`."""
+        """Return the steps that were taken, and what every role can do now as `figures`, see `gates`."""
+        taken = {"steps": self.epochs * -(-self.demonstrations // self.sft_batch)}
         if not self.examined:
-            return {}
-        return {"figures": gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)}
+            return taken
+        return taken | {
+            "figures": gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)
+        }
 
     def examples(self) -> list[dict[str, Any]]:
         """Return the demonstrations as prompt and completion messages, those of a batch of about one length."""

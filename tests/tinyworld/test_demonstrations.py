@@ -5,6 +5,7 @@ import re
 
 import pytest
 from data_files import tables
+from safetensors.torch import load_file
 
 from coevolve import prompts
 from coevolve.__main__ import main
@@ -128,13 +129,15 @@ def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> Non
     assert programs.verifier_of(read("30+7"), "37") == ("math", "37")
 
 
-def test_a_role_warm_start_teaches_a_model_the_prompts_it_is_shown(tmp_path, capsys):
+def test_a_role_warm_start_runs_from_the_command_line_and_measures_every_role(tmp_path, capsys):
     fields = ["demonstrations=512", "sft_batch=16", "eval_items=1", "examined=10", "learning_rate=0.01"]
     given = ["prompt=compact", *fields, "lora=[8,16,0.0]"]
     assert main(["warm", "tiny-small", "--out", str(tmp_path), *given]) == 0
-    figures = json.loads((tmp_path / "summary.json").read_bytes())["figures"]
-    assert {*figures["format"]} == {*ROLES} and figures["items"] == 22
-    assert (tmp_path / "policy" / "adapter_config.json").is_file() and "gain: " in capsys.readouterr().out
+    summary = json.loads((tmp_path / "summary.json").read_bytes())
+    assert {*summary["figures"]["format"]} == {*ROLES} and summary["figures"]["items"] == 22
+    learnt = load_file(tmp_path / "policy" / "adapter_model.safetensors")
+    assert all(weight.any() for name, weight in learnt.items() if "lora_B" in name), "which begin at 0"
+    assert summary["steps"] == 32 and "steps 0 to 32 in " in capsys.readouterr().out
 
 
 def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length():
