@@ -7,13 +7,12 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from reproduce import HOME, UserError, compare, keys, one_line, report
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
-from reproduce.run import Engine, Report, execute
+from reproduce.run import Report, Start, execute
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,7 +80,7 @@ def show_differences(first: Path, second: Path, tolerance: float) -> int:
     return 1 if found else 0
 
 
-def engine_of(plan: Plan, items: list[Item], options: argparse.Namespace) -> Callable[[Path], Engine]:
+def engine_of(plan: Plan, items: list[Item], options: argparse.Namespace) -> Start:
     """Return what makes the engine for these items, after a look at whether it can."""
     if options.executor == "ray":
         from reproduce import on_ray
@@ -117,8 +116,9 @@ def run(plan: Plan, chosen: set[str], items: list[Item], options: argparse.Names
     todo = [item for item in items if item.id in forced or why[item.id]]
     check_items(plan, todo)  # what is done was checked as it is now, or its key would differ
     started, engine = time.monotonic(), engine_of(plan, todo, options)
-    ended = execute(plan, items, forced, engine)
-    print(f"report: {os.path.relpath(report.build(plan))}")
+    ended = execute(plan, items, {item.id for item in todo}, forced, engine)
+    page = plan.folder / "index.html"
+    print(f"report: {os.path.relpath(page if page.is_file() and not todo else report.build(plan))}")
     return summarise(plan, items, ended, time.monotonic() - started)
 
 

@@ -10,13 +10,10 @@ from reproduce import UserError
 
 def trees(first: Path, second: Path, tolerance: float) -> list[str]:
     """List all differences of two folders, one line each; hidden folders are work in progress and left out."""
-    found, old, new = [], names(first), names(second)
-    for name in sorted(old | new):
-        if name in old and name in new:
-            found += differences(name, first / name, second / name, tolerance)
-        else:
-            found.append(f"{name}: only in the {'first' if name in old else 'second'} tree")
-    return found
+    old, new = names(first), names(second)
+    lost = [f"{name}: only in the {'first' if name in old else 'second'} tree" for name in sorted(old ^ new)]
+    pairs = [(name, first / name, second / name) for name in sorted(old & new)]
+    return lost + [line for pair in pairs for line in differences(*pair, tolerance)]
 
 
 def names(folder: Path) -> set[str]:

@@ -21,6 +21,7 @@ MARKER, STARTED = "done.json", "started.json"
 RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
 VOLATILE = {MARKER, STARTED, FAILED, RUNNING, "notebook.ipynb", "provenance.json"}
 PRESETS = "src/coevolve/presets.toml"  # counts by its values, see `settings`
+PROMPTS, NUMBERS = "src/coevolve/prompts/", "reproduce/paper_numbers"  # of which those count that are named
 METHODS_AT = ("coevolve.papers.", "coevolve.baselines.")
 Parts = dict[str, Any]
 
@@ -77,13 +78,12 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
 
 def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
     """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
-    numbers, prompts = plan.root / "reproduce/paper_numbers", plan.root / "src/coevolve/prompts"
-    files = [file for file in sorted(numbers.glob("*.csv")) if file.stem in said]
-    for file in (file for module in needed for file in modules(plan.root).data.get(module, ())):
-        foreign = file.is_relative_to(prompts) and file.relative_to(prompts).parts[0] not in said
-        if file != plan.root / PRESETS and not foreign:
-            files.append(file)
-    return {str(file.relative_to(plan.root)): digest_input(file) for file in files}
+    names = [f"{NUMBERS}/{file.name}" for file in (plan.root / NUMBERS).glob("*.csv") if file.stem in said]
+    for name in (name for module in needed for name in modules(plan.root).data.get(module, ())):
+        foreign = name.startswith(PROMPTS) and name.removeprefix(PROMPTS).partition("/")[0] not in said
+        if name != PRESETS and not foreign:
+            names.append(name)
+    return {name: digest_input(plan.root / name) for name in names}
 
 
 def parts(plan: Plan, item: Item) -> Parts:

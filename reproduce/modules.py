@@ -7,8 +7,8 @@ those count where a run names them, or the run's own method imports them.
 import ast
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable
+from functools import cache, cached_property
 from pathlib import Path
 
 NAMED = ("coevolve.papers.", "coevolve.baselines.", "published.")  # only imported by name
@@ -31,32 +31,41 @@ def parse(text: str) -> ast.Module | None:
 class Code(ast.NodeTransformer):
     """Leaves strings that stand alone out of a tree."""
 
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Return the node; nothing below an expression can stand alone."""
+        return node if isinstance(node, ast.expr) else super().generic_visit(node)
+
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         """Return the statement, or None for a string."""
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
+@cache  # many items share notebooks and modules, here and below
 def without_prose(text: str) -> str:
     """Return Python without comments, docstrings and layout; text that is not Python as it is."""
     tree = parse(text)
     return text if tree is None else ast.unparse(Code().visit(tree))
 
 
+@cache
 def constants(text: str) -> set[str]:
     """Return all strings that code holds."""
     nodes = ast.walk(parse(text) or ast.Module())
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-def import_statements(node: ast.AST, late: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+@cache
+def import_statements(text: str) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
     """List import statements, and whether each stands inside a function; those for type checkers are left out."""
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield node, late
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        return
-    late = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    for child in ast.iter_child_nodes(node):
-        yield from import_statements(child, late)
+    found, todo = [], [(parse(text) or ast.Module(), False)]
+    while todo:
+        node, late = todo.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.append((node, late))
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            late = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            todo += [(child, late) for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
+    return found
 
 
 class Modules:
@@ -64,21 +73,18 @@ class Modules:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.known: dict[str, Path | None] = {}
-        self.read: dict[Path, tuple[str, set[tuple[str, bool]]]] = {}
+        self.find, self.facts = cache(self.find), cache(self.facts)  # each file is read once
 
     def find(self, name: str) -> Path | None:
         """Return a module's file, or None if the module is not ours."""
-        if name not in self.known:
-            bases = [base / name.replace(".", "/") for base in (self.root / "src", self.root)]
-            files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__init__.py")]
-            self.known[name] = next((file for file in files if file.is_file()), None)
-        return self.known[name]
+        bases = [base / name.replace(".", "/") for base in (self.root / "src", self.root)]
+        files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__init__.py")]
+        return next((file for file in files if file.is_file()), None)
 
     def imports(self, text: str, name: str = "", is_package: bool = False) -> set[tuple[str, bool]]:
         """Return our modules that a text imports, and whether only inside functions; `name` is the text's module."""
         found = set()
-        for node, late in import_statements(parse(text) or ast.Module()):
+        for node, late in import_statements(text):
             if isinstance(node, ast.Import):
                 named = [alias.name for alias in node.names]
             else:
@@ -102,11 +108,8 @@ class Modules:
 
     def facts(self, name: str, file: Path) -> tuple[str, set[tuple[str, bool]]]:
         """Return a module's hash, and what it imports."""
-        if file not in self.read:
-            text = file.read_text(encoding="utf-8")
-            found = self.imports(text, name, file.name == "__init__.py")
-            self.read[file] = digest(without_prose(text).encode()), found
-        return self.read[file]
+        text = file.read_text(encoding="utf-8")
+        return digest(without_prose(text).encode()), self.imports(text, name, file.name == "__init__.py")
 
     def needed(self, roots: Iterable[str]) -> dict[str, str]:
         """Return name -> hash for the roots that are ours and all that they import, directly or not."""
@@ -120,14 +123,15 @@ class Modules:
         return found
 
     @cached_property
-    def data(self) -> dict[str, list[Path]]:
-        """Files that are no code, by the module next to which they lie, or else by their package."""
-        found: dict[str, list[Path]] = {}
+    def data(self) -> dict[str, list[str]]:
+        """Files that are no code, below the root, by the module next to which they lie, or else by their package."""
+        found: dict[str, list[str]] = {}
         for base, home in ((self.root / "src", "."), (self.root, "reproduce/analysis")):
             for file in sorted((base / home).rglob("*")):
                 parts = file.relative_to(base).with_suffix("").parts
                 hidden = any(part.startswith(".") or part.endswith(".egg-info") for part in parts)
                 if file.is_file() and file.suffix not in NO_DATA and not hidden:
                     names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
-                    found.setdefault(next((name for name in names if self.find(name)), ""), []).append(file)
+                    owner = next((name for name in names if self.find(name)), "")
+                    found.setdefault(owner, []).append(str(file.relative_to(self.root)))
         return found

@@ -20,11 +20,9 @@ PACKAGES = """coevolve torch transformers trl peft datasets numpy scipy pandas m
 
 def git(root: Path, *arguments: str) -> str | None:
     """Run git in the repository; None if there is no git, no repository or no such thing in it."""
-    try:
-        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=True).stdout
+    return None
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from reproduce import UserError, one_line
 
 OTHER_FILES = ("presets.toml", "claims.toml")  # of reproduce/, without runs and artefacts
+parsed = cache(tomllib.loads)
 SECRET = re.compile(r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE)
 
 
@@ -110,7 +112,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse one TOML file. Raises UserError with the reason in one line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise UserError(f"{path.name} cannot be read: {error}") from None
 

@@ -55,8 +55,11 @@ class Engine(Protocol):
         """End whatever is still at work."""
 
 
-def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Path], Engine]) -> Report:
-    """Run what is not current or forced, and say how every item ended.
+Start = Callable[[Path], Engine]
+
+
+def execute(plan: Plan, items: list[Item], stale: set[str], forced: set[str], start: Start) -> Report:
+    """Run what is stale, forced, or needs a run that has just been made; say how every item ended.
 
     `start` makes the engine, which gets a scratch folder.
     """
@@ -75,7 +78,7 @@ def execute(plan: Plan, items: list[Item], forced: set[str], start: Callable[[Pa
         try:
             while order.is_active():
                 for id in order.get_ready():
-                    if to_make(plan, plan.items[id], report):
+                    if to_make(plan, plan.items[id], report, id in stale):
                         ready.append(plan.items[id])
                     else:
                         order.done(id)
@@ -100,13 +103,13 @@ def stop(number: int, frame: object) -> None:
     raise SystemExit
 
 
-def to_make(plan: Plan, item: Item, report: Report) -> bool:
+def to_make(plan: Plan, item: Item, report: Report, stale: bool) -> bool:
     """Say whether an item whose runs have ended is to be made; report it here if it is blocked or cached."""
     lost = next((need for need in item.needs if need in report.failed), None)
     if lost is not None:
         reason = f"needs {lost}, which failed"
         report.end(item, report.blocked, reason, f"blocked: {reason}")
-    elif not keys.changes(plan, item):
+    elif not (stale or report.ran.keys() & item.needs) or not keys.changes(plan, item):
         seconds = keys.read_marker(plan.folder / item.id, "provenance.json").get("wall_seconds", 0.0)
         report.end(item, report.cached, seconds, f"ok {seconds:.1f}s (cached)")
     return item.id not in report.blocked | report.cached

@@ -49,7 +49,7 @@ def imports(path: Path, inside_functions: bool = True) -> set[str]:
     """Dotted names that the file imports; `from a import b` counts as a.b where that is a module, else as a."""
     names = set()
     base = path.parent.relative_to(SRC if SRC in path.parents else ROOT).parts
-    for node, inside in import_statements(TREES[path]):
+    for node, inside in import_statements(path.read_text(encoding="utf-8")):
         if inside and not inside_functions:
             continue
         if isinstance(node, ast.Import):

@@ -143,11 +143,11 @@ def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
     toys, engine = plan.load(toy.root, "quick"), Recorder()
     items = plan.with_needs(toys, set(toys.items))
     few = [item for item in items if "s1" not in item.id]
-    report = execute(toys, few, set(), lambda scratch: engine)
+    report = execute(toys, few, set(toys.items), set(), lambda scratch: engine)
     # toy_table1 needs plain, toy_table2 and toy_fig1 need odd
     assert engine.order == ["runs/plain-s0", "toy_table1", "runs/odd-s0", "toy_table2", "toy_fig1"]
     assert len(report.ran) == report.bar.total == 5
-    report = execute(toys, items, set(), lambda scratch: Recorder())
+    report = execute(toys, items, set(toys.items), set(), lambda scratch: Recorder())
     assert report.blocked == dict.fromkeys(["toy_table2", "toy_fig1"], "needs runs/odd-s1, which failed")
     assert report.failed == {"runs/odd-s1": "broken"} and len(report.ran) == 4
 

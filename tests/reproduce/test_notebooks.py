@@ -117,6 +117,6 @@ def test_tables_and_figures_load_no_torch() -> None:
         seen.add(name := todo.pop())
         file = found.file_of(name)
         todo |= {other for other, late in found.facts(name, file)[1] if not late} - seen
-        for node, late in modules.import_statements(ast.parse(file.read_text(encoding="utf-8"))):
+        for node, late in modules.import_statements(file.read_text(encoding="utf-8")):
             named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             assert late or not {"torch", "transformers"} & {one.split(".")[0] for one in named}, name
