@@ -195,15 +195,19 @@ def disturbed(whole: Target, faults: list[str], rng: random.Random) -> dict[str,
 
 
 def campaign(
-    plans: Iterator[list[str]], methods: tuple[str, ...], seed: int, minutes: float
+    plans: Iterator[list[str]], methods: tuple[str, ...], seed: int, kills: float, minutes: float
 ) -> list[dict[str, object]]:
-    """Carry out plans of faults on the methods in turn until they or the minutes end; print and return the outcomes."""
+    """Carry out plans of faults on the methods in turn; print and return the outcomes.
+
+    Ends when so many runs were disturbed or when the minutes are over. A run that ends before a fault reaches it does
+    not count.
+    """
     import_module("coevolve.trainer")  # once for all the runs, which are forks of this process
     rng, rows, end = random.Random(seed), [], time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         wholes: dict[str, Target] = {}
         for number, faults in enumerate(plans):
-            if time.monotonic() > end:
+            if time.monotonic() > end or sum(bool(row["faults"]) for row in rows) == kills:
                 break
             method = methods[number % len(methods)]
             whole = wholes.get(method) or wholes.setdefault(method, undisturbed(method, Path(folder)))
@@ -241,11 +245,12 @@ def main() -> int:
     asked = parser.parse_args()
     methods, rng = tuple(asked.methods.split(",")), random.Random(asked.seed)
     if asked.minutes is None:
-        plans = ([KILLS[number // len(methods) % 2]] for number in range(asked.kills))
+        plans = ([KILLS[number // len(methods) % 2]] for number in count())
     else:
         plans = (rng.choices([*FAULTS], k=rng.randint(1, 3)) for _ in count())
     begun = time.perf_counter()
-    found = summed(campaign(plans, methods, asked.seed, asked.minutes or float("inf")), methods, asked.seed)
+    limits = (asked.kills, float("inf")) if asked.minutes is None else (float("inf"), asked.minutes)
+    found = summed(campaign(plans, methods, asked.seed, *limits), methods, asked.seed)
     print(json.dumps(found, indent=1))
     if methods == METHODS:
         found["seconds"] = round(time.perf_counter() - begun)
