@@ -62,6 +62,10 @@ class AZR(Method):
         """One buffer of verified tasks per mode."""
         return {mode: Pool(map(str.strip, table[self.language])) for mode, table in MODES.items()}
 
+    def before_run(self) -> None:
+        """Run a first task, so that a machine without a sandbox is refused before a model loads."""
+        self.executor.read(self.pools["deduction"].items[0])
+
     def episode(self, rng: Random) -> Episode:
         """Propose a task like one of the buffer's, measure its learnability, then solve tasks of that mode."""
         mode = rng.choice(list(MODES))
