@@ -55,7 +55,7 @@ def values(program: str, inputs: Sequence[str]) -> tuple | None:
     return literals(", ".join(map(str, ran.answers)))  # a program may have written anything in its answers' place
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def read(text: str) -> Task | None:
     """Read and run a task; None unless it has its kind's blocks, imports nothing forbidden and runs twice the same."""
     family, *parts = text.split("```")
