@@ -21,6 +21,7 @@ class CodeResult:
     total: int
     level: int
     detail: str = ""
+    answers: tuple = ()  # what the calls of `run_calls` returned, as trees of guarded.wire, in which text is itself
 
     @property
     def correct(self) -> bool | None:
@@ -56,7 +57,8 @@ def _calls(program: str, calls: list, expected: Sequence, strict: bool, limits: 
     passed = sum(frame == ["v", want] for want, frame in zip(wanted, found, strict=False))
     if not verdict:
         verdict = "error" if len(found) != len(wanted) else "pass" if passed == len(wanted) else "wrong"
-    return CodeResult(verdict, passed, len(wanted), pool.reported, detail)
+    answers = tuple(frame[-1] for frame in found if frame[0] == "v")
+    return CodeResult(verdict, passed, len(wanted), pool.reported, detail, answers)
 
 
 def run_calls(

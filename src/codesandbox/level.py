@@ -74,7 +74,7 @@ def _choose(asked: str) -> Pool:
                 pool.reported = NAMES.get(asked, level)
                 return pool
             why = f", its self-test reached level {found} of {level}"
-        except (SandboxError, OSError) as error:
+        except OSError as error:
             why = f", {error}"
         pool.close()
     raise SandboxError(

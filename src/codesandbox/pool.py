@@ -28,7 +28,7 @@ STARTUP = 60  # seconds
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
 
 
-class SandboxError(RuntimeError):
+class SandboxError(OSError):
     """Programs cannot be run here; nothing was."""
 
 

@@ -10,10 +10,8 @@ from tinyworld.tasks import Task
 PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
 CRITICS: Skill = {1: 0.9, 2: 0.8, 3: 0.7}  # how often a critic's own answer is right
 INFORMED: Skill = {1: 0.95, 2: 0.85, 3: 0.75}  # of solvers who have read a discussion
-DEFENCE, CORRECTION = (
-    0.95,
-    0.5,
-)  # how often a right solution is kept, and a wrong one put right if a critic knows better
+DEFENCE = 0.95  # how often a right solution is kept
+CORRECTION = 0.5  # how often a wrong one is put right if a critic knows better
 FOOLED, MISRANKED = 0.2, 0.1  # evaluations that contradict the truth; comparisons written the wrong way
 APPROVAL, DISAPPROVAL = (3, 3, 3, 3, 2), (1, 1, 1, 1, 2)  # scores of CoMAS
 AGENTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # how many agents a conversation has

@@ -10,26 +10,8 @@ from functools import cache, partial
 
 from coevolve import prompts
 from coevolve.types import Role
-from tinyworld import conversations, formats, tasks
-from tinyworld.demonstrator import (
-    HIGH,
-    LOW,
-    MISPLACED,
-    MISPLANS,
-    MISRATED,
-    PLANNED,
-    SPOILT,
-    TRUTH,
-    Demonstrator,
-    Pair,
-    claim,
-    judged,
-    pick,
-    plan,
-    say,
-    slip,
-    solved,
-)
+from tinyworld import conversations, demonstrator, formats, tasks
+from tinyworld.demonstrator import Demonstrator, Pair, claim, judged, pick, plan, say, slip, solved
 from tinyworld.documents import document
 from tinyworld.programs import verifier_of
 from tinyworld.tasks import Task
@@ -49,12 +31,12 @@ def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>") -> Pair:
 def _planned(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=True)
     read = plan(rng, task)
-    skill = rng.skill if rng.skill is TRUTH else PLANNED[read == task.plan]
+    skill = rng.skill if rng.skill is demonstrator.TRUTH else demonstrator.PLANNED[read == task.plan]
     return {"question": task.question, "plan": read}, solved(rng, task, "<answer>{}</answer>", skill)
 
 
 def _propose(rng: Demonstrator, task: Task) -> str:
-    question = task.question if rng.random() >= SPOILT else tasks.spoil(rng, task.question)
+    question = task.question if rng.random() >= demonstrator.SPOILT else tasks.spoil(rng, task.question)
     return f"<question>{question}</question>"
 
 
@@ -78,12 +60,12 @@ def _proposer_reference(rng: Demonstrator) -> Pair:
 def _judge_question(rng: Demonstrator) -> Pair:
     question = pick(rng, choice=True).question
     good = rng.random() < 0.6
-    return {"question": question if good else tasks.spoil(rng, question)}, _rated(rng, good, MISRATED)
+    return {"question": question if good else tasks.spoil(rng, question)}, _rated(rng, good, demonstrator.MISRATED)
 
 
 def _rated(rng: Demonstrator, good: bool, error: float) -> str:
     high = good if rng.random() >= error else not good
-    return f"<score>{rng.choice(HIGH if high else LOW)}</score>"
+    return f"<score>{rng.choice(demonstrator.HIGH if high else demonstrator.LOW)}</score>"
 
 
 def _judge_answer(rng: Demonstrator) -> Pair:
@@ -109,9 +91,9 @@ def _planner(rng: Demonstrator) -> Pair:
 
 def _critic_plan(rng: Demonstrator) -> Pair:
     task = pick(rng, choice=True)
-    plans = [task.plan, MISPLANS[task.family], rng.choice(list(MISPLANS.values()))]
+    plans = [task.plan, demonstrator.MISPLANS[task.family], rng.choice(list(demonstrator.MISPLANS.values()))]
     shown = rng.choices(plans, (3, 2, 1))[0]
-    return {"question": task.question, "plan": shown}, _rated(rng, shown == task.plan, MISPLACED)
+    return {"question": task.question, "plan": shown}, _rated(rng, shown == task.plan, demonstrator.MISPLACED)
 
 
 def _format(rng: Demonstrator) -> Pair:

@@ -78,9 +78,8 @@ def worked(task: Task, answer: str) -> str:
         return answer
     options = tasks.CHOICE_PATTERN.fullmatch(task.question).groups()[1:]
     read = "ABCD"[: "ABCD".index(answer) + 1]
-    return " ".join(
-        [options[len(read) - 1], *(f"{letter}){text}" for letter, text in zip(read, options, strict=False))]
-    )
+    marked = [f"{letter}){text}" for letter, text in zip(read, options, strict=False)]
+    return " ".join([options[len(read) - 1], *marked])
 
 
 def thought(task: Task, answer: str) -> str:

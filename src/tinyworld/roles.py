@@ -61,9 +61,8 @@ class RoleWarmStart(SFT):
         taken = {"steps": self.epochs * -(-self.demonstrations // self.sft_batch)}
         if not self.examined:
             return taken
-        return taken | {
-            "figures": gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)
-        }
+        figures = gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)
+        return taken | {"figures": figures}
 
     def examples(self) -> list[dict[str, Any]]:
         """Return the demonstrations as prompt and completion messages, those of a batch of about one length."""

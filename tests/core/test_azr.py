@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from core.conftest import by_hand, earned, prompts, text
+from core.conftest import Sums, by_hand, earned, prompts, text
 
 from coevolve.baselines.azr import AZR, MODES, proposer_reward, solver_reward
 from coevolve.driver import Steps
@@ -78,7 +78,7 @@ def test_an_invalid_proposal_is_not_attempted_and_not_kept(proposal: str, paid: 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_held_out_tasks_are_paid_but_never_enter_a_buffer_and_neither_do_copies(mode: str) -> None:
-    held = next(task.question for task in tiny.items("test", 1, (MODES[mode][0],)))
+    held = next(task.question for task in tiny.items("test", 1, (MODES[mode]["families"][0],)))
     for proposal in (held, AZR().pools[mode].items[0]):
         steps = begin(mode, f"<question>{proposal}</question>")
         steps.answer([right(turn) for turn in steps.asked])
@@ -88,12 +88,9 @@ def test_held_out_tasks_are_paid_but_never_enter_a_buffer_and_neither_do_copies(
         assert steps.outcome.adds == {mode: []}
 
 
-def test_buffers_start_with_easy_tasks_of_their_mode() -> None:
-    pools = AZR().pools
-    assert list(pools) == list(MODES)
-    for mode, pool in pools.items():
-        tasks = [tiny.read(question) for question in pool.items]
-        assert len(tasks) == 5
-        assert all(task.level == 1 and task.family in MODES[mode] for task in tasks)
-        assert all(tiny.split(task.question) == "train" for task in tasks)
-    assert AZR().pools["induction"].items == pools["induction"].items
+@pytest.mark.parametrize(("world", "count"), [("tiny", 5), (Sums(), 1)])
+def test_buffers_start_with_train_tasks_of_their_mode(world: str | Sums, count: int, landlock: None) -> None:
+    method = AZR(world=world)
+    for mode, pool in method.pools.items():
+        assert len(pool) == count and all(method.fits(task, mode) for task in pool.items)
+        assert not any(method.world.held_out(task) for task in pool.items)

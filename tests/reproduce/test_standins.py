@@ -55,7 +55,7 @@ def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> Non
 
 def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
     seeded = {family for _, families in SOURCES["sage"].values() for family in families}
-    others = {family for families in azr.MODES.values() for family in families}
+    others = {family for mode in azr.MODES.values() for family in mode["families"]}
     others |= {family for _, families in SOURCES["mae"].values() for family in families}
     assert families_of(SAGES, "ID Avg.") == seeded and not families_of(SAGES, "OOD Avg.") & (seeded | others)
     assert families_of(SAGES) == set(tasks.NAMES)

@@ -1,13 +1,15 @@
 """AZR (Absolute Zero) as MAE's and SPICE's Table 1 use it: propose and solve tasks that an executor can verify.
 
-Three modes as in the original: deduction (give the value of an expression), abduction (find the input of an
-equation), induction (find the program behind examples). No judge, no questions in natural language.
+Three modes as in the original: deduction (give the value), abduction (find the input), induction (find the program
+behind examples). No judge, no questions in natural language. In the tiny world the tasks are its expressions, equations
+and programs; in any other world they are Python programs, run in the sandbox.
 """
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import filterfalse
+from pathlib import Path
 from random import Random
 from typing import Annotated, Any, ClassVar
 
@@ -18,11 +20,10 @@ from coevolve.method import Method
 from coevolve.papers.format import format_reward
 from coevolve.parse import boxed, tag
 from coevolve.pools import Pool
-from coevolve.types import Episode, Outcome
+from coevolve.types import Episode, Outcome, Turn
 from coevolve.worlds import World
 
-MODES = {"deduction": ("add", "sub", "mul", "prec", "div", "mod"), "abduction": ("eq",), "induction": ("code", "ops")}
-STARTS = 5  # tasks of each mode to begin with
+MODES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # families, first tasks
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 
 
@@ -30,7 +31,7 @@ STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 class AZR(Method):
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++).
 
-    The executor is the tiny world's; the world is what is evaluated, and held out of the tasks.
+    The world is what is evaluated, and held out of the tasks.
     """
 
     seeded: ClassVar[bool] = False
@@ -41,32 +42,29 @@ class AZR(Method):
     solves: PositiveInt = 4  # solver samples trained per episode
 
     def __post_init__(self) -> None:
+        from published import executor
         from tinyworld import tasks
 
         super().__post_init__()
-        self.executor: Any = tasks  # draws, reads and verifies tasks
+        self.language = "tiny" if self.world.name == "tiny" else "python"  # of the tasks
+        self.executor: Any = tasks if self.language == "tiny" else executor  # reads, runs and verifies them
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
-        folder = self.prompt_folder
-        self.proposer = prompts.load("mae", "proposer_reference", self.prompt, name="proposer", folder=folder)
+        place = ("mae", "proposer_reference") if self.language == "tiny" else ("azr", "proposer")
+        self.proposer = prompts.load(*place, self.prompt, name="proposer", folder=self.prompt_folder)
 
     @property
     def PAPER(self) -> Mapping[str, Any]:  # type: ignore[override]
         """Eight attempts and one solution are the official code, as SPICE's Table 5 and Appendix 8 describe it."""
         return {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
 
-    def _starts(self, mode: str) -> list[str]:
-        """Draw easy tasks of a mode."""
-        rng, found = Random(f"azr {mode}"), dict[str, None]()
-        while len(found) < STARTS:
-            question = self.executor.draw(rng, rng.choice(MODES[mode]), 1).question
-            if self.executor.split(question) == "train":
-                found[question] = None
-        return list(found)
-
     @cached_property
     def pools(self) -> dict[str, Pool]:
         """One buffer of verified tasks per mode."""
-        return {mode: Pool(filterfalse(self.world.held_out, self._starts(mode))) for mode in MODES}
+        return {mode: Pool(map(str.strip, table[self.language])) for mode, table in MODES.items()}
+
+    def before_run(self) -> None:
+        """Run a first task, so that a machine without a sandbox is refused before a model loads."""
+        self.executor.read(self.pools["deduction"].items[0])
 
     def episode(self, rng: Random) -> Episode:
         """Propose a task like one of the buffer's, measure its learnability, then solve tasks of that mode."""
@@ -75,12 +73,12 @@ class AZR(Method):
         proposal = yield self.proposer(reference=buffer.sample(rng))
         question, rate = tag(proposal.text, "question"), None
         if question is not None and self.fits(question, mode):
-            attempts = yield [self.solver(question=question)] * self.attempts
+            attempts = yield [self.ask(question)] * self.attempts
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
-            if self.executor.split(question) == "train" and not self.world.held_out(question):
+            if not self.world.held_out(question):
                 buffer.add(question)
         asked = [buffer.sample(rng) for _ in range(self.solves)]
-        replies = yield [self.solver(question=q) for q in asked]
+        replies = yield [self.ask(q) for q in asked]
         rights = [self.verified(q, reply.text) for q, reply in zip(asked, replies, strict=True)]
         rewards = [solver_reward(right, self.format(reply.text)) for reply, right in zip(replies, rights, strict=True)]
         reward = proposer_reward(rate, format_reward(proposal.text, "question"))
@@ -95,7 +93,11 @@ class AZR(Method):
     def fits(self, question: str, mode: str) -> bool:
         """Whether a text is a task of a mode."""
         task = self.executor.read(question)
-        return task is not None and task.family in MODES[mode]
+        return task is not None and task.family in (mode, *MODES[mode]["families"])
+
+    def ask(self, task: str) -> Turn:
+        """Ask the Solver a task: it reads no more of it than the executor shows."""
+        return self.solver(question=self.executor.read(task).question)
 
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""

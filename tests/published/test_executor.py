@@ -1,0 +1,31 @@
+"""Absolute Zero on real models: Python tasks that are proposed, run in the sandbox, solved in three ways, and paid."""
+
+import pytest
+from core.conftest import Sums, by_hand, earned, text
+from data_files import tables
+
+from coevolve.baselines.azr import AZR
+
+TASKS, PROGRAMS = (tables("executor")[name] for name in ("tasks", "programs"))
+pytestmark = pytest.mark.usefixtures("landlock")
+
+
+@pytest.mark.parametrize("mode", TASKS)
+def test_a_task_is_run_and_its_solutions_are_paid_by_execution(mode: str) -> None:
+    case = TASKS[mode]
+    rewards = [1.0] * len(case["right"]) + [-0.5] * len(case["wrong"])
+    replies = [f"<answer>{answer}</answer>" for answer in (*case["right"], *case["wrong"])]
+    method = AZR(world=Sums(), prompt="full", attempts=len(replies), solves=len(replies))
+    method.pools[mode].reset([])  # so that the task proposed is the one to be solved
+    steps = by_hand(method, [f"<question>\n{case['task']}\n</question>"], seed=case["seed"])
+    for _ in range(2):  # what measures the difficulty, and what is trained
+        assert case["shown"] in text(steps.asked[0]) and case["hidden"] not in text(steps.asked[0])
+        steps.answer(replies)
+    assert earned(steps.outcome, "proposer", "solver") == pytest.approx([case["earned"], *rewards])
+    assert steps.outcome.adds == {mode: [case["task"].strip()]}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_runs_twice_unlike_or_not_at_all_is_no_task(program: str) -> None:
+    task = f"abduction\n```python\n{PROGRAMS[program]}\n```\n```input\n3\n```"
+    assert not AZR(world=Sums()).fits(task, "abduction")
