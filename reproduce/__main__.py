@@ -54,10 +54,11 @@ def batch_parser() -> Parser:
 
 
 def show_list(plan: Plan, items: list[Item]) -> int:
-    """Print every item with its state and, where it never runs, the reason."""
+    """Print every item with its state and, of a table or figure, the title or the reason why it never runs."""
     why, width = keys.reasons(plan, items), max(len(item.id) for item in items)
     for item in items:
-        print(f"{item.id:<{width}}  {keys.status(plan, item, why[item.id]):<11}  {item.skip or ''}".rstrip())
+        about = item.skip or (report.heading(plan, item)[0] if item.kind == "artefact" else "")
+        print(f"{item.id:<{width}}  {keys.status(plan, item, why[item.id]):<11}  {about}".rstrip())
     return 0
 
 
