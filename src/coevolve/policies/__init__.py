@@ -22,11 +22,11 @@ def find(model: str | Path) -> Path | str:
     from published import smollm2
 
     folder = tinyworld.backbone(str(model)) or (smollm2.folder(str(model)) if model in smollm2.NAMES else Path(model))
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file() and not (folder / "policy").exists():  # a run has one that is no model's
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
-    kinds = "a folder with a transformers checkpoint, a model id of the hub (ORG/NAME), or a server"
+    kinds = "a folder of a transformers model (a run's: OUT/policy), a model id of the hub (ORG/NAME), or a server"
     names = ", ".join((*tinyworld.NAMES, *smollm2.NAMES))
     raise ValueError(f"model must be one of {names}, {kinds} (http://HOST/v1#MODEL), got {str(model)!r}")
 
