@@ -27,9 +27,7 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     """
     out.mkdir(parents=True, exist_ok=True)
     flat = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-    names = [
-        " / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name) for name in flat.columns
-    ]
+    names = [" / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name) for name in flat]
     flat = flat.set_axis([_shown(name) for name in names], axis=1)
     safe = flat.map(lambda cell: _inert(_shown(cell)) if isinstance(cell, str) else cell)
     safe.rename(columns=_inert).to_csv(out / "table.csv", index=False, lineterminator="\n")
@@ -37,9 +35,8 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     marked = printed.map(_markdown).rename(columns=_markdown)
     body = marked.to_markdown(index=False, disable_numparse=True)
     (out / "table.md").write_text(f"**{_markdown(_shown(caption))}**\n\n{body}\n\n{_markdown(_shown(note))}\n", "utf-8")
-    tex = printed.to_latex(
-        index=False, escape=True, caption=_latex(_shown(caption)), label=f"tab:{out.resolve().name}", position="ht"
-    )
+    label = f"tab:{out.resolve().name.removeprefix('.').removesuffix('.part')}"  # the batch writes into .NAME.part
+    tex = printed.to_latex(index=False, escape=True, caption=_latex(_shown(caption)), label=label, position="ht")
     footnote = f"\\par\\smallskip{{\\footnotesize {_latex(_shown(note))}}}\n\\end{{table}}"
     (out / "table.tex").write_text(tex.replace("\\end{table}", footnote), "utf-8")
 

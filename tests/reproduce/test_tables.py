@@ -132,16 +132,17 @@ def test_percent_formats() -> None:
 
 def test_saved_table_reads_back(tmp_path: Path) -> None:
     frame = pd.DataFrame({"method": ["a", "b"], "value": [1 / 3, 0.0001], "n": [10, 12], "clear": [True, False]})
-    tables.save_table(frame, tmp_path / "mae_table1", "Caption", "Note")
-    back = pd.read_csv(tmp_path / "mae_table1" / "table.csv")
+    out = tmp_path / ".mae_table1.part"  # as in the batch
+    tables.save_table(frame, out, "Caption", "Note")
+    back = pd.read_csv(out / "table.csv")
     pd.testing.assert_frame_equal(back.astype({"method": frame["method"].dtype}), frame, check_exact=True)
-    tex = (tmp_path / "mae_table1" / "table.tex").read_text()
+    tex = (out / "table.tex").read_text()
     for part in (r"\toprule", r"\label{tab:mae_table1}", r"\caption{Caption}", "a & 0.333 & 10 & yes"):
         assert part in tex
-    assert "| a " in (tmp_path / "mae_table1" / "table.md").read_text()
-    first = [path.read_bytes() for path in sorted((tmp_path / "mae_table1").iterdir())]
-    tables.save_table(frame, tmp_path / "mae_table1", "Caption", "Note")
-    assert first == [path.read_bytes() for path in sorted((tmp_path / "mae_table1").iterdir())]
+    assert "| a " in (out / "table.md").read_text()
+    first = [path.read_bytes() for path in sorted(out.iterdir())]
+    tables.save_table(frame, out, "Caption", "Note")
+    assert first == [path.read_bytes() for path in sorted(out.iterdir())]
 
 
 def test_saved_table_disarms_text(tmp_path: Path) -> None:
