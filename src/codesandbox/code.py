@@ -128,8 +128,9 @@ def run_tests(program: str, tests: str, *, entry: str | None = None, **limits: f
     tests' text decides that, so no program can choose it. They need one where an answer (a call of a candidate's name,
     a variable or attribute that got one, a part of it) is called, awaited, entered by `with`, given to
     `next`, `islice` or `run`, or asked for an attribute that no plain type has (any, if the name is written LikeThis);
-    where an argument is a lambda, a function or class by name, or an object made in place; and where a candidate's name
-    has its attributes read or is an exception, a base class, a decorator or the class of an `isinstance`.
+    where an argument or a part of its list is a lambda, a function or class by name, or an object made in place; and
+    where a candidate's name has its attributes read or is an exception, a base class, a decorator or the class of an
+    `isinstance`.
     """
     bounds = Limits(**limits)
     if asserts := texts.literal_asserts(tests):

@@ -102,7 +102,7 @@ class _Uses:
                 args = [*args, *(word.value for word in words)]
                 last = getattr(func, "attr", getattr(func, "id", ""))
                 if self.named(func):
-                    return any(map(self.no_data, args))
+                    return any(self.no_data(part) for arg in args for part in _parts(arg))
                 if last in KINDS:
                     return any(self.named(part) for arg in args for part in _parts(arg))
                 return bool(self.giver(func) or (last in LAZY and args and self.giver(args[0])))

@@ -142,6 +142,8 @@ def tested(row: Row, spec: Row) -> tuple[str, dict[str, Any]]:
     """Read a task with tests in Python: assertions, a function that checks, or functions for pytest."""
     tests = "\n".join(filter(None, columns(row, spec["tests"]))).replace("import numpy as np", SHIM)
     tests = re.sub(r"(?m)^(from solution import|import solution).*\n?", "", tests)
+    if "entry" in spec:  # tests may call what the task defines before its function (HumanEval/32, 38 and 50)
+        tests = row[spec["before"]].rpartition(f"def {row[spec['entry']]}(")[0] + tests
     calls = [f"{name}()" for name in re.findall(r"(?m)^def (test\w*)\(", tests)]
     calls += [spec["call"].format_map(row)] if "call" in spec else []
     asked = [name for name in re.findall(r"(\w+)\(\*inp\)", tests) if f"def {name}(" not in tests]  # by EvalPlus

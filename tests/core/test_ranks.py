@@ -17,13 +17,13 @@ GRADIENT = str(Path(__file__).with_name("gradient_rank.py"))
 FIELDS = "steps=3 batch_size=5 solves=2 attempts=2 eval_every=3 eval_items=3 save_every=2 micro_tokens=256".split()
 
 
-def start(count: int, *arguments: str) -> None:
+def start(count: int, *arguments: str, timeout: int = 280) -> None:
     """Run Python in `count` processes that find each other as those of `accelerate launch` do."""
     # accelerate starts several processes on GPUs only; on CPUs it leaves that to others
     run = "-m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node".split()
     command = [sys.executable, *([*run, str(count)] if count > 1 else []), *arguments]
     quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **quiet})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env={**os.environ, **quiet})
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -1,0 +1,27 @@
+"""A reward that SmolLM2 finds within a few steps: a reply has to begin with a digit."""
+
+from dataclasses import dataclass
+from random import Random
+
+from coevolve.method import Method
+from coevolve.types import Episode, Outcome, Role
+
+QUESTIONS = ("What is 12-7?", "What is 3+4?", "x+3=9. What is x?", "What is the capital of France?")
+
+
+@dataclass(kw_only=True)
+class Digits(Method):
+    """Eight replies to one question share a baseline."""
+
+    estimator: str = "group_mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.solver = Role("solver", "{question}")
+
+    def read_answer(self, text: str) -> str:
+        return text
+
+    def episode(self, rng: Random) -> Episode:
+        replies = yield [self.solver(question=QUESTIONS[0])] * 8
+        return Outcome([reply.earns(float(reply.text[:1].isdigit()), reply.siblings) for reply in replies])
