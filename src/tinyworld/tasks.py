@@ -99,6 +99,16 @@ def draw(rng: Random, family: str, level: int | None = None) -> Task:
     return read(FAMILIES[family].draw(rng, level))
 
 
+def easy(families: tuple[str, ...], count: int, rng: Random) -> list[str]:
+    """Draw distinct training questions of level 1, each of one of these families."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        question = draw(rng, rng.choice(families), 1).question
+        if split(question) == "train":
+            found[question] = None
+    return list(found)
+
+
 def closed(task: Task) -> bool:
     """Whether the warm start teaches the answer: False for facts that only documents state."""
     return not (task.family in ("fact", "yn") and task.level == 3)

@@ -22,7 +22,6 @@ from coevolve.types import Episode, Outcome
 from coevolve.worlds import World
 
 MODES = {"deduction": ("add", "sub", "mul", "prec", "div", "mod"), "abduction": ("eq",), "induction": ("code", "ops")}
-STARTS = 5  # tasks of each mode to begin with
 STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 
 
@@ -54,19 +53,11 @@ class AZR(Method):
         """Eight attempts and one solution are the official code, as SPICE's Table 5 and Appendix 8 describe it."""
         return {"paper": self.paper, "steps": STEPS[self.paper], "attempts": 8, "solves": 1}
 
-    def _starts(self, mode: str) -> list[str]:
-        """Draw easy tasks of a mode."""
-        rng, found = Random(f"azr {mode}"), dict[str, None]()
-        while len(found) < STARTS:
-            question = self.executor.draw(rng, rng.choice(MODES[mode]), 1).question
-            if self.executor.split(question) == "train":
-                found[question] = None
-        return list(found)
-
     @cached_property
     def pools(self) -> dict[str, Pool]:
-        """One buffer of verified tasks per mode."""
-        return {mode: Pool(filterfalse(self.world.held_out, self._starts(mode))) for mode in MODES}
+        """One buffer of verified tasks per mode, which begins with five easy ones."""
+        easy = {mode: self.executor.easy(MODES[mode], 5, Random(f"azr {mode}")) for mode in MODES}
+        return {mode: Pool(filterfalse(self.world.held_out, easy[mode])) for mode in MODES}
 
     def episode(self, rng: Random) -> Episode:
         """Propose a task like one of the buffer's, measure its learnability, then solve tasks of that mode."""
@@ -74,7 +65,8 @@ class AZR(Method):
         buffer = self.pools[mode].view()
         proposal = yield self.proposer(reference=buffer.sample(rng))
         question, rate = tag(proposal.text, "question"), None
-        if question is not None and self.fits(question, mode):
+        task = None if question is None else self.executor.read(question)
+        if question is not None and task is not None and task.family in MODES[mode]:
             attempts = yield [self.solver(question=question)] * self.attempts
             rate = sum(self.verified(question, attempt.text) for attempt in attempts) / self.attempts
             if self.executor.split(question) == "train" and not self.world.held_out(question):
@@ -91,11 +83,6 @@ class AZR(Method):
     def read_answer(self, text: str) -> str | None:
         """Return what a reply answers, as the paper's prompt asks for it: in tags, or boxed."""
         return boxed(text) if self.paper == "spice" else tag(text, "answer")
-
-    def fits(self, question: str, mode: str) -> bool:
-        """Whether a text is a task of a mode."""
-        task = self.executor.read(question)
-        return task is not None and task.family in MODES[mode]
 
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""
