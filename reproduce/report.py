@@ -75,20 +75,23 @@ def page_of(text: str) -> str:
 
 
 def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
-    """Pick the best and the worst paid episode of the first and the last recorded step of the paper's own method."""
-    import pandas as pd
-
+    """Pick episodes, see `ends`, of a run of the paper's own method."""
     trained = (item for item in plan.items.values() if item.protocol == item.paper == paper)
     run = next((item.id for item in trained if item.config.get("steps") != 0), "none")
     path = plan.folder / run / "episodes.jsonl"
-    if not path.is_file():
-        return []
-    with path.open("rb") as file:
-        frame = pd.DataFrame([json.loads(line) for line in file])
-    frame = frame.assign(run=run, paid=frame["samples"].map(paid))
-    ends = frame[frame["step"].isin(frame["step"].iloc[[0, -1]])]
-    ranked = ends.sort_values(["step", "paid"], ascending=[True, False], kind="stable")
-    return ranked.groupby("step").nth([0, -1]).to_dict("records")
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    return ends([{"run": run, **json.loads(line)} for line in lines])
+
+
+def ends(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pick the best and the worst paid of the first and of the last recorded step, with what is `paid`."""
+    rated = [{**episode, "paid": paid(episode["samples"])} for episode in episodes]
+    found = []
+    for step in sorted({episode["step"] for episode in rated[:1] + rated[-1:]}):
+        mine = [episode for episode in rated if episode["step"] == step]
+        best, *others = sorted(mine, key=lambda episode: episode["paid"], reverse=True)
+        found += [best, *others[-1:]]
+    return found
 
 
 def paid(samples: list[dict[str, Any]]) -> float:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from safetensors import SafetensorError
 from typer import Argument, Option, Typer
 
-from coevolve import checkpoint, config, policies, preflight, setups, show
+from coevolve import checkpoint, config, policies, preflight, record, setups, show
 from coevolve.checks import among
 
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -57,7 +57,7 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
     except (OSError, SafetensorError) as error:  # a full disk, or a server that died
         raise OSError(f"{error}; later --out {out} goes on from the last checkpoint") from error
     if speaks:
-        print(*report(out), sep="\n")
+        print(*last_lines(out), sep="\n")
 
 
 @app.command()
@@ -66,7 +66,7 @@ def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
     train("tinyworld.roles:RoleWarmStart", out, [f"model={model}", *(pairs or ())], "none", seed)
 
 
-def report(out: Path) -> list[str]:
+def last_lines(out: Path) -> list[str]:
     """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
     from coevolve.held_out import in_words
 
@@ -77,7 +77,7 @@ def report(out: Path) -> list[str]:
         *run["warnings"],
         *(f"test questions {stage}: {in_words(counts)}" for stage, counts in run["held_out"].items()),
         f"gain: {gain:+.1f} points, steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
-        f"all is in {out}; python -m coevolve runs {out.parent} compares runs, notebooks/evaluate.ipynb asks the model",
+        f"all is in {out}; python -m coevolve report {out} makes a page of it",
     ]
 
 
@@ -147,6 +147,22 @@ def runs(folder: Path) -> None:
 
 
 @app.command()
+def report(run: Path, to: Annotated[Path | None, Option(help="none: RUN/report.html")] = None) -> None:
+    """Make one page of a run, finished or not: scores, curves, transcripts, settings (notebooks/run_report.ipynb)."""
+    if not (run / "config.json").is_file():
+        raise ValueError(f"run must be a folder that `train` wrote, and there is no {run / 'config.json'}")
+    import papermill
+    from nbconvert import HTMLExporter
+
+    root, page = Path(__file__).parents[2], to or run / "report.html"
+    quiet = {"progress_bar": False, "extra_arguments": ["--log-level=CRITICAL"]}
+    made = papermill.execute_notebook(root / "notebooks/run_report.ipynb", None, {"out": str(run.resolve())}, **quiet)
+    looks = HTMLExporter(template_file=str(root / "reproduce/report_run.html.j2"), exclude_anchor_links=True)
+    record.write_atomically(page, looks.from_notebook_node(made)[0])
+    print(f"wrote {page}")
+
+
+@app.command()
 def export(
     policy: str, to: Annotated[Path, Option()], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
 ) -> None:
@@ -171,8 +187,7 @@ def grade(run: Path, judge: Judge, kind: str | None = None, max_tokens: int = 20
     """
     from published.judge import grade_run
 
-    for line in grade_run(run, judge, kind, max_tokens):
-        print(line)
+    print(*grade_run(run, judge, kind, max_tokens), sep="\n")
 
 
 if __name__ == "__main__":

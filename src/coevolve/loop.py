@@ -6,11 +6,13 @@ Loads torch only when everything else that a run needs is there. Knows no paper.
 import gc
 import json
 import os
+import platform
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +78,7 @@ def train(run: Run) -> Path:
             "method": run.method,
             "seed": run.seed,
             "resumed_at": done,
+            "made_with": {"python": platform.python_version(), "torch": version("torch"), "on": platform.platform()},
             "acted": shares,
             "warnings": alive.warnings(shares, rows, run.protocol.answering.name),
             **extra,

@@ -78,7 +78,7 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
         assert idle == "idle: x" and gain == "gain: +25.0 points, steps 4 to 9 in 1.5 minutes"
         assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%)"
         assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%)"
-        assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve runs {tmp_path} ")
+        assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve report {tmp_path / 'run'} ")
 
 
 @pytest.mark.parametrize(("arguments", "told"), MISTAKES["ask"].items())
@@ -140,7 +140,6 @@ def test_a_meaning_is_the_comment_behind_the_field_and_a_subclass_says_its_own()
     means = config.meanings(config.method("azr"))
     assert means["estimator"] == "how rewards become advantages, see `advantages`", "inherited"
     assert means["paper"] == "answers in tags (mae) or boxed (spice)", "behind a comment for the type checker"
-    assert means["batch_size"] == "episodes a step", "of the run"
 
 
 def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

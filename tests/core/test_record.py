@@ -57,13 +57,10 @@ def rows(*steps: int) -> bytes:
 
 
 KEPT = {  # what a file holds, the last step that counts, what is left
-    "later": (rows(0, 1, 2, 3), 2, rows(0, 1, 2)),
     "several a step": (rows(1, 1, 2, 2, 3), 2, rows(1, 1, 2, 2)),
     "nothing later": (rows(0, 1), 5, rows(0, 1)),
     "all later": (rows(3, 4), 2, b""),
-    "empty": (b"", 2, b""),
     "cut": (rows(1) + b'{"step": 2, "te', 2, rows(1)),
-    "no line end": (rows(1, 2)[:-1], 2, rows(1)),
     "none": (rows(0, 1), -1, b""),
     "in a letter": (rows(1) + rows(2)[: rows(2).index(b"\xc3") + 1], 9, rows(1)),
 }

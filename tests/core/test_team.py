@@ -61,6 +61,12 @@ def test_restoring_an_optimizer_runs_no_code(tmp_path):
         made("p").restore_optimizers(tmp_path)
 
 
+def test_a_full_disk_is_an_error_of_the_file_system(tmp_path):
+    (tmp_path / "p.pt").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="p.pt could not be written; is the disk full?"):
+        made("p").save_optimizers(tmp_path)
+
+
 def test_adapters_share_one_base_that_stays_frozen():
     base = policies.load("tiny-small")
     team = made("pqs", lora=LORA)

@@ -20,8 +20,8 @@ from reproduce.plan import Item, Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = sorted([*ROOT.glob("notebooks/tables/*.ipynb"), *ROOT.glob("notebooks/figures/*.ipynb")])
-NAMES = "start_here train train_gpu real_model evaluate kernels".split()
-BY_HAND = {f"{name}.ipynb" for name in NAMES}  # see test_notebooks_by_hand.py
+NAMES = "start_here train train_gpu real_model evaluate kernels run_report".split()
+BY_HAND = {f"{name}.ipynb" for name in NAMES}  # see test_notebooks_by_hand.py and test_report.py
 TRAINED_TOO = (
     "runs/base-s0",  # answers once, where other runs of that name answer under several set-ups
     "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from toy_repository import ROOT
 
+from coevolve import config, record
+from coevolve.__main__ import main
 from reproduce import plan, report
 from reproduce.analysis import tables
 from reproduce.plan import Plan
@@ -123,3 +125,17 @@ def test_equal_results_give_equal_bytes_and_no_results_give_a_report(made: Plan)
     shutil.rmtree(made.folder)
     front = pages(made)[made.folder / "index.html"].read
     assert "The ledger of claims was not made" in front and "0 of " in front
+
+
+def test_a_run_has_a_page_from_the_beginning_to_the_end(tmp_path: Path) -> None:
+    record.write_json(tmp_path / "config.json", config.build("mae", "smoke", out=tmp_path).describe())
+    assert main(["report", str(tmp_path)]) == 0 and main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "mae, seed 0: not finished, 0 of 3 steps so far" in (tmp_path / "report.html").read_text()
+    (tmp_path / "episodes.jsonl").write_text(episode(1, 0.5, EVIL))
+    summary = {"held_out": {"before": {"k": 1, "n": 8}}, "steps": 3, "acted": {EVIL: 0.1}, "warnings": [EVIL]}
+    record.write_json(tmp_path / "summary.json", summary)
+    assert main(["report", str(tmp_path), "--to", str(tmp_path / "page.html")]) == 0
+    shown = Links((tmp_path / "page.html").read_text())
+    assert shown.read.count(EVIL) == 2 + 3 * 2 + 1, "mechanism and warning, replies and prompts, what was idle"
+    assert "1 of 8 right (12.5%, 95 % 2.2% to 47.1%)" in shown.read and not shown.tags & {"script", "iframe", "form"}
+    assert {link[1:] for link in shown.to if link[0] == "#"} <= shown.ids

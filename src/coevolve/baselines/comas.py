@@ -111,8 +111,7 @@ def cost(replies: Sequence[Reply]) -> dict[str, int]:
 
 def seen(replies: Sequence[Reply], agent: int) -> str:
     """Return the last answers as an agent reads them: first its own, then the others'."""
-    order = [replies[agent], *replies[:agent], *replies[agent + 1 :]]
-    return blocks.discussion((quoted(reply), []) for reply in order)
+    return blocks.discussion((quoted(reply), ()) for reply in (replies[agent], *replies[:agent], *replies[agent + 1 :]))
 
 
 def reward(values: Sequence[Sequence[Any]], turn: int, agent: int, discount: float, share: bool) -> float:

@@ -52,10 +52,9 @@ class AnswerRewards(Method):
 
         Only the full prompts have one without a persona; the others are CoNL's round 0.
         """
-        table = self.table
         asked = [self.solver(query=question)] * self.agents
         if self.prompt != "full":
-            asked = [table.proposal(persona=persona, query=question) for persona in table.personas]
+            asked = [self.table.proposal(persona=persona, query=question) for persona in self.table.personas]
         replies = yield asked
         return [replies], [reply.text for reply in replies]
 

@@ -94,7 +94,10 @@ class Team:
         """Write one file per optimiser, and one per learned baseline."""
         folder.mkdir(parents=True, exist_ok=True)
         for file, part in self._states().items():
-            torch.save(part.state_dict(), folder / file)
+            try:
+                torch.save(part.state_dict(), folder / file)
+            except RuntimeError as error:  # what torch raises when a write fails; it does not say why
+                raise OSError(f"{folder / file} could not be written; is the disk full?") from error
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers and baselines bit for bit."""

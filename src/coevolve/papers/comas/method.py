@@ -45,7 +45,7 @@ class Table1(Method):
     TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
 
     setups: tuple[str, ...] = ("vanilla", "consistency", "autogen", "debate")  # of the final scoring (section 4.1.2)
-    estimator: str = "reinforce_pp"  # Eq. 10 over an agent's whole buffer
+    estimator: str = "reinforce_pp"  # Eq. 10 over an agent's whole buffer; reinforce_pp_by_role: by interaction type
 
     @cached_property
     def training(self) -> list[tuple[str, str]]:
@@ -71,7 +71,6 @@ class CoMAS(Discussion):
 
     PAPER: ClassVar[Mapping[str, Any]] = training("comas-printed")
 
-    estimator: str = "reinforce_pp"  # or reinforce_pp_by_role: a buffer per interaction type
     rounds_per_agent: PositiveInt = 2  # m = 2 l solution rounds (section 4.1.1)
     evaluations: PositiveInt | None = None  # n per solution; None: 1, and 2 without scoring (Appendix J)
     horizon: NonNegativeInt = 2  # kappa, how many earlier rounds are shown

@@ -150,7 +150,7 @@ class SAGE(Method):
         question, kind, gold = task
         if question is None:  # nothing to judge: no quality, no attempts
             return Challenge(task)
-        valid = self.judges(kind, gold)
+        valid = kind is not None and gold is not None and self.judges(kind, gold)  # 6
         tries: list[Turn] = [self.solver(question=question)] * self.attempts if valid else []
         verdict, *attempts = yield [self.critic_question(question=question), *tries]
         quality = self._norm(verdict)
@@ -158,10 +158,8 @@ class SAGE(Method):
         accepted = valid and quality >= self.quality_threshold  # 9
         return Challenge(task, quality, valid, accepted, (verdict,), tuple(attempts), difficulty)
 
-    def judges(self, kind: str | None, gold: str | None) -> bool:
+    def judges(self, kind: str, gold: str) -> bool:
         """Whether a task's verifier can judge anything (line 6)."""
-        if kind is None or gold is None:
-            return False
         return not self.verifier_check or verifier.valid(kind, gold, self.world.grading)
 
     def plan(self, questions: Sequence[str]) -> Dialogue[list[Plan | None]]:
