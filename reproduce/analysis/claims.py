@@ -138,9 +138,10 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     if np.isnan(effect.error):
         return row | {"verdict": "one seed"}
     limits = dict(zip(("low", "high"), effect.limits, strict=True))
-    if claim["kind"] == "ratio":  # a size is found where the interval holds the printed one
-        held = limits["low"] <= claim["paper_effect"] <= limits["high"]
-        return row | limits | {"verdict": "found" if held else "other size", "p": np.nan}
+    if claim["kind"] == "ratio":  # a size is found where the interval holds the printed one, and nothing where it holds 0
+        held, nothing = (limits["low"] <= size <= limits["high"] for size in (claim["paper_effect"], 0))
+        verdict = "undecided" if nothing else "found" if held else "other size"
+        return row | limits | {"verdict": verdict, "p": np.nan}
     return row | limits | {"smallest": effect.reach(POWER), "verdict": ""}
 
 

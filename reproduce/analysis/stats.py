@@ -120,7 +120,8 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 def verdict(low: float, high: float, paper_sign: int | None) -> str:
     """Judge the sign (1 or -1) that a paper claims by the limits of our difference; no claim gives no verdict.
 
-    The words are the ledger's: "one seed" without limits, "undecided" while they hold zero, "found" or "opposite".
+    "One seed" without limits, "undecided" while they hold zero, else "same sign" or "other sign". One comparison by
+    itself: only the ledger of claims corrects for their number, and only the ledger calls a claim found.
     """
     if paper_sign is None:
         return ""
@@ -128,7 +129,7 @@ def verdict(low: float, high: float, paper_sign: int | None) -> str:
         return "one seed"
     if low <= 0 <= high:
         return "undecided"
-    return "found" if low * paper_sign > 0 else "opposite"
+    return "same sign" if low * paper_sign > 0 else "other sign"
 
 
 def _scores(scores: ArrayLike) -> NDArray[np.float64]:

@@ -54,6 +54,7 @@ VERDICTS = {
     "found ": RATIO | {"paper_effect": 11.6},
     "other size": RATIO | {"paper_effect": 200.0},
     "undecided": GREATER | {"arms": ["good", "like"]},
+    "undecided ": RATIO | {"paper_effect": 0.01, "arms": ["bad", "good", "base"]},
     "one seed": GREATER | {"arms": ["good", "lone"]},
     "idle": GREATER | {"arms": ["like", "bad"], "mechanism": "reward of judge"},
     "not run": GREATER | {"arms": ["good", "never"]},

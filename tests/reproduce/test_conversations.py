@@ -45,10 +45,10 @@ def test_gains_are_paired_and_judged() -> None:
     table = conversations.gains(frame(rows), "base", GROUP, ["Pass@1"], signs).set_index("method")
     expected = np.mean([h and i % 5 == 0 for i, h in enumerate(hard)])
     assert table["delta"].to_dict() == approx({"same": 0, "better": expected, "lone": expected})
-    assert table["verdict"].to_dict() == {"same": "undecided", "better": "found", "lone": "one seed"}
+    assert table["verdict"].to_dict() == {"same": "undecided", "better": "same sign", "lone": "one seed"}
     assert 0 < table.loc["better", "low"] < expected < table.loc["better", "high"] < 2 * expected
     turned = conversations.gains(frame(rows), "better", GROUP, ["Pass@1"], {("base", "all", "Pass@1"): 1})
-    assert turned.set_index("method").loc["base", "verdict"] == "opposite"
+    assert turned.set_index("method").loc["base", "verdict"] == "other sign"
 
 
 def test_gains_compare_conversations_that_define_the_measure_for_both() -> None:

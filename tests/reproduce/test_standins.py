@@ -171,14 +171,14 @@ def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
     paper = standins.printed("mae_table1", {"Base": "Base", "MAE (zero)": "MAE (zero)"})
     gains = standins.gains(scores, "Base", paper)
     overall = gains[gains["benchmark"] == "Overall Avg."].set_index("method")
-    assert overall.loc["MAE (zero)", "delta"] == 48.75 and list(overall["verdict"]) == ["found", ""]
+    assert overall.loc["MAE (zero)", "delta"] == 48.75 and list(overall["verdict"]) == ["same sign", ""]
     assert overall.loc["MAE (zero)", "paper delta"] == pytest.approx(58.51 - 55.33)
     wide = standins.beside(tables.accuracy_table(scores, MAE.groups), paper, gains).set_index("questions")
     columns = ["Base", "Base, the paper", "MAE (zero)", "MAE (zero), the paper", "ours alone"]
     assert list(wide.columns) == columns and list(wide.index[-3:]) == [f"{name}, over Base" for name in MAE.groups]
     story, gain = wide.loc["stories (for GSM8K)"], wide.loc["Overall Avg., over Base"]
     assert story["Base"].startswith("50.0 [") and story["Base, the paper"] == "85.2"
-    assert gain["MAE (zero)"].startswith("+48.8 [") and gain["MAE (zero)"].endswith("] (found)")
+    assert gain["MAE (zero)"].startswith("+48.8 [") and gain["MAE (zero)"].endswith("] (same sign)")
     assert gain["MAE (zero), the paper"] == "+3.2" and gain["ours alone"] == "+0.0"
     seeds = standins.seeds({"a": [0], "b": [0, 1], "c": [3]}, {"a": "A", "b": "B", "c": "C"})
     assert seeds == "2 seeds: B; 1 seed: A, C"

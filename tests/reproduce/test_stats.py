@@ -79,7 +79,7 @@ def test_holm_by_hand() -> None:
     assert np.isnan(with_gap[1]) and with_gap[[0, 2]] == pytest.approx([0.02, 0.04])
 
 
-VERDICTS = [(0.1, 0.3, 1, "found"), (-0.3, -0.1, -1, "found"), (-0.3, -0.1, 1, "opposite"), (0.1, 0.3, None, "")]
+VERDICTS = [(0.1, 0.3, 1, "same sign"), (-0.3, -0.1, -1, "same sign"), (-0.3, -0.1, 1, "other sign"), (0.1, 0.3, None, "")]
 VERDICTS += [(0.0, 0.3, 1, "undecided"), (0.0, 0.0, 1, "undecided"), (float("nan"), float("nan"), 1, "one seed")]
 
 

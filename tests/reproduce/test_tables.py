@@ -105,7 +105,7 @@ def test_compare_rows_gives_delta_limits_p_and_verdict() -> None:
     frame = tables.compare_rows(scores, "base", "mae", groups, {"sums": 1, "Average": -1}).set_index("benchmark")
     assert frame.loc["sums", ["base", "method", "delta"]].tolist() == pytest.approx([0, 700 / 9, 700 / 9])
     assert frame.loc["facts", ["delta", "low", "high", "p_holm"]].tolist() == [0, 0, 0, 1]
-    assert frame["verdict"].to_dict() == {"sums": "found", "facts": "", "Average": "opposite"}
+    assert frame["verdict"].to_dict() == {"sums": "same sign", "facts": "", "Average": "other sign"}
     assert frame.loc["Average", "delta"] == pytest.approx(350 / 9)
     one = tables.compare_rows(scores[scores["seed"] == 0], "base", "mae", groups, {"sums": 1}).set_index("benchmark")
     assert one.loc["sums", "verdict"] == "one seed" and one[["low", "high", "p"]].isna().all(axis=None)
