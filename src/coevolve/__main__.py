@@ -149,8 +149,8 @@ def runs(folder: Path) -> None:
 @app.command()
 def report(run: Path, to: Annotated[Path | None, Option(help="none: RUN/report.html")] = None) -> None:
     """Make one page of a run, finished or not: scores, curves, transcripts, settings (notebooks/run_report.ipynb)."""
-    if not (run / "config.json").is_file():
-        raise ValueError(f"run must be a folder that `train` wrote, and there is no {run / 'config.json'}")
+    if not (run / "config.json").is_file() or "protocol" not in json.loads((run / "config.json").read_bytes()):
+        raise ValueError(f"run must be the folder of a run, and in {run} there is no config.json of one")
     import papermill
     from nbconvert import HTMLExporter
 

@@ -92,8 +92,7 @@ def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...
     """
     items = method.world.items("test", per_family, method.families)
     outcomes = play([method.discuss(item.question) for item in items], engine, key)
-    rows = []
-    for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
-        head = {"item": number, "family": item.family, "level": item.level}
-        rows.append(head | method.observe(outcome, method.world))
-    return rows
+    return [
+        {"item": number, "family": item.family, "level": item.level, **method.observe(outcome, method.world)}
+        for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True))
+    ]

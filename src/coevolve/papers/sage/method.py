@@ -40,11 +40,6 @@ class Challenge:
     attempts: tuple[Reply, ...] = ()
     difficulty: float | None = None  # r_d; None: no attempt could be scored
 
-    @property
-    def question(self) -> str | None:
-        """The question; None where the proposal does not parse."""
-        return self.task[0]
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -117,7 +112,7 @@ class SAGE(Method):
         reference, kind, gold = D.sample(rng)  # 4
         proposal = yield self.challenger(reference=reference, type=kind, verifier=gold)  # 5
         challenge = yield from self.challenge(self.read_task(proposal.text))  # 6-9
-        question = challenge.question
+        question, _, _ = challenge.task
         if question is not None and challenge.accepted and not self.world.held_out(question):
             D.add(challenge.task)  # 10
         samples = [proposal.earns(self.challenger_reward(proposal, challenge))]  # 10-13

@@ -19,7 +19,7 @@ def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
     return {
         "accepted": float(played.challenge.accepted),
-        "proposal": played.challenge.question,
+        "proposal": played.challenge.task[0],
         "reference": played.reference,
         **_challenge(method, played.challenge, world),
         **_solving(method, played, world),

@@ -16,7 +16,7 @@ from coevolve.papers.spice import reading, rewards
 from coevolve.papers.spice.reading import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
 from coevolve.parse import boxed
 from coevolve.shares import mean, number
-from coevolve.types import Dialogue, Episode, Outcome, Reply
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.verify import verify, verify_many
 from coevolve.worlds import World
 
@@ -39,7 +39,7 @@ class Played:
     attempts: list[Attempt]
     tasks: list[Question]  # the valid ones among the attempts that were kept
     answers: list[list[Answer]]  # to each task
-    rates: list[float | None]  # of each task: the share of right answers among those that could be scored
+    rates: list[float | None]  # the pass rate of each task
     chosen: int | None  # the task that the Reasoner learns from
 
 
@@ -95,7 +95,7 @@ class SPICE(Method):
         taken = subsample(attempts, self.group, rng)  # 7
         tasks = [task for _, task in taken if isinstance(task, Question)]  # 8
         answers = yield from self.answer(tasks)  # 9
-        rates = [mean([correct for _, correct in group]) for group in answers]
+        rates = [pass_rate(group) for group in answers]
         samples = self.challenger_samples(taken, rates)  # 10-13
         teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
         chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
@@ -135,17 +135,20 @@ class SPICE(Method):
     def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[str, bool | None, list[Attempt]]]:
         """Line 6: choose a kind of task, then attempt G at a time until one is valid or N is reached."""
         kind, unreadable = yield from self.choose_kind(document, rng)
-        if document is None:
-            turn = self.ask_alone(answer_type=kind)
-        elif kind == MCQ:
-            turn = self.ask_mcq(document=document)
-        else:
-            turn = self.ask_free(document=document, answer_type=kind)
+        turn = self.challenger_turn(document, kind)
         attempts: list[Attempt] = []
         while len(attempts) < self.attempts and not any(isinstance(task, Question) for _, task in attempts):
             replies = yield [turn] * min(self.group, self.attempts - len(attempts))
             attempts += [(reply, self.read_task(reply.text, kind)) for reply in replies]
         return kind, unreadable, attempts
+
+    def challenger_turn(self, document: str | None, kind: str) -> Turn:
+        """What the Challenger is asked."""
+        if document is None:
+            return self.ask_alone(answer_type=kind)
+        if kind == MCQ:
+            return self.ask_mcq(document=document)
+        return self.ask_free(document=document, answer_type=kind)
 
     def read_task(self, text: str, kind: str) -> Question | str:
         """Read a task, or return the name of the rule that it breaks."""
@@ -239,3 +242,8 @@ def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attem
     wanted = max(wanted, size - len(invalid), min(1, len(valid)))
     kept = rng.sample(valid, wanted) + rng.sample(invalid, size - wanted)
     return [attempts[i] for i in sorted(kept)]
+
+
+def pass_rate(answers: Sequence[Answer]) -> float | None:
+    """The share of right answers among those that could be scored; None when none could."""
+    return mean([correct for _, correct in answers])
