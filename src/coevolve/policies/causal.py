@@ -108,20 +108,19 @@ class Policy:
         room in the model's context.
         """
         context = getattr(self.model.config, "max_position_embeddings", None) or sys.maxsize
-        requests = []
+        distinct = {str(turn.messages): turn.messages for turn in turns}  # siblings read the same: it is rendered once
+        prompts, requests = {text: self.render(messages) for text, messages in distinct.items()}, []
         for turn in turns:
-            prompt = self.render(turn.messages)
+            prompt = prompts[str(turn.messages)]
             if len(prompt) >= context:
                 size = f"a prompt of {len(prompt)} tokens fills the model's context of {context}"
                 raise ValueError(f"role {turn.role!r}: {size}")
             heat, limit = turn.sampling(temperature, max_tokens)
             requests.append(Request(tuple(prompt), turn.key, heat, min(limit, context - len(prompt))))
+        plain = self.plain_model
         with self.active():
-            if supports(self.plain_model):
-                answer = partial(sampler.decode, Decoder(self.plain_model), self.end_ids)
-            else:
-                answer = partial(sampler.generate, self.plain_model, self.end_ids)
-            done = sampler.sample(requests, answer)
+            answer = partial(sampler.decode, Decoder(plain)) if supports(plain) else partial(sampler.generate, plain)
+            done = sampler.sample(requests, partial(answer, self.end_ids))
         asked = zip(turns, requests, done, strict=True)
         return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 

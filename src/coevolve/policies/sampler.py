@@ -84,10 +84,11 @@ def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tup
 
 def batches(requests: Sequence[Request]) -> Iterator[list[int]]:
     """Yield the requests' indices sorted by prompt, equal prompts together, in batches that keep within memory."""
+    most = max((request.limit for request in requests), default=0)
 
     def fits(batch: list[int]) -> bool:
-        length = len(requests[batch[-1]].prompt) + max(requests[i].limit for i in batch)
-        return len(batch) <= ROWS and len(batch) * length <= POSITIONS
+        room = POSITIONS // len(batch) - len(requests[batch[-1]].prompt)
+        return len(batch) <= ROWS and (most <= room or max(requests[i].limit for i in batch) <= room)
 
     return runs(sorted(range(len(requests)), key=lambda i: (len(requests[i].prompt), requests[i].prompt)), fits)
 
@@ -146,7 +147,7 @@ def decode(decoder: Decoder, ends: Collection[int], requests: Sequence[Request])
             keep = running_N.nonzero()[:, 0]
             each = (row_N, lengths_N, limits_N, heat_N, noise_NT, mask, running_N, tokens_N)
             row_N, lengths_N, limits_N, heat_N, noise_NT, mask, running_N, tokens_N = (x[keep] for x in each)
-            cache = cache[:, :, keep]
+            cache = cache.index_select(2, keep)
         if width + t == cache.shape[-2]:
             cache = F.pad(cache, (0, 0, 0, min(t, room - t)))
         x_NH = decoder.step(tokens_N, rotary[lengths_N + t], cache, width + t, mask[..., : width + t + 1])
@@ -173,12 +174,13 @@ def _prefill(decoder: Decoder, prompts: Sequence[tuple[int, ...]], rotary: Tenso
         ids_MS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in part], device=device)
         last_M = torch.tensor([len(prompt) - 1 for prompt in part], device=device)
         narrow = decoder.cache(len(part), longest)
-        x_MH = decoder.prefill(ids_MS, rotary, narrow, last_M)
         source_N = torch.tensor([i for i, prompt in enumerate(part) for _ in range(copies[prompt])], device=device)
+        states.append(decoder.prefill(ids_MS, rotary, narrow, last_M)[source_N])
         last = first + len(source_N)
-        cache[:, :, first:last, :, :longest] = narrow[:, :, source_N]
+        # A layer at a time, which the processor's cache holds.
+        for into, computed in zip(cache.flatten(0, 1), narrow.flatten(0, 1), strict=True):
+            into[first:last, :, :longest] = computed.index_select(0, source_N)
         cache[:, :, first:last, :, longest:width] = 0.0  # masked, but it must be finite
-        states.append(x_MH[source_N])
         first = last
     return torch.cat(states), cache
 
