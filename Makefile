@@ -62,7 +62,7 @@ lab: $(READY) ## open the notebooks in JupyterLab, at the first one
 	$(PY) -m jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS) notebooks/start_here.ipynb
 
 bench: $(READY) ## run every benchmark in benchmarks/
-	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(PY) "$$file" $(ARGS); done
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(PY) -m "benchmarks.$$(basename "$$file" .py)" $(ARGS); done
 
 soak: $(READY) ## train for MINUTES under random faults: kills, spoilt checkpoints, full disks, Ctrl-C; fails if anything is lost
 	$(PY) -m benchmarks.kills --minutes $(MINUTES) $(ARGS)

@@ -59,17 +59,17 @@ def loss(root: Path = ROOT) -> str:
 
 
 def step(root: Path = ROOT) -> str:
-    """One MAE step by phase, and the sampler beside transformers."""
-    found = json.loads((root / "benchmarks" / "step.json").read_text(encoding="utf-8"))
-    lines = [
-        f"One MAE step: {found['step']['play_s']:.2f} s to play, {found['step']['learn_s']:.2f} s to learn.",
-        "",
-        "| rows | ours, tokens/s | transformers | ratio |",
-        "|---|---|---|---|",
-    ]
-    for row in found["sampling"]:
-        lines.append(f"| {row['rows']} | {row['ours']:,.0f} | {row['transformers']:,.0f} | {row['ratio']:.2f} |")
-    return "\n".join(lines)
+    """Whole steps beside TRL's, our time by phase, and the sampler beside transformers."""
+    from benchmarks.step import table
+
+    return table(json.loads((root / "benchmarks" / "step.json").read_text(encoding="utf-8")))
+
+
+def growth(root: Path = ROOT) -> str:
+    """What grows with what, its goal and what was measured."""
+    from benchmarks.growth import table
+
+    return table(json.loads((root / "benchmarks" / "growth.json").read_text(encoding="utf-8")))
 
 
 def runs(root: Path = ROOT) -> str:
@@ -110,6 +110,7 @@ def attacks(root: Path = ROOT) -> str:
 BLOCKS = {  # name: the page that holds it, and what makes it
     "numbers": ("README.md", numbers),
     "step": ("docs/speed.md", step),
+    "growth": ("docs/speed.md", growth),
     "runs": ("docs/speed.md", runs),
     "loss": ("docs/speed.md", loss),
     "attacks": ("docs/verifiers.md", attacks),

@@ -108,14 +108,29 @@ def speed(root: Path) -> list[Row]:
     def ratios(found: dict) -> str:
         return ", ".join(f"{row['ratio']:.2f} with {row['rows']} rows" for row in found["sampling"])
 
+    def whole(found: dict) -> str:
+        return ", ".join(f"{row['ratio']:.1f} with {row['rows']}" for row in found["trl"] if not row["full"])
+
+    def grown(*names: str) -> Callable[[dict], str]:
+        return lambda found: ", ".join(f"{found[name]['value']:.2g}" for name in names)
+
     def rate(found: dict) -> str:
         return ", ".join(f"{row['programs_per_s']} at level {row['level']}" for row in found["levels"])
 
     runs, step, box, sage = (f"`python benchmarks/{name}.py`" for name in ("runs", "step", "sandbox", "sage"))
+    growth = "`python -m benchmarks.growth`"
     return [
         *rows,
         ("seconds of a run of preset standard, one core", measured(root, "runs", seconds), runs),
         ("tokens a second over transformers' generate", measured(root, "step", ratios), step),
+        ("seconds of TRL's whole step over ours, by replies in it", measured(root, "step", whole), step),
+        (
+            "a draw from a pool and from a corpus of a million over one of a thousand",
+            measured(root, "growth", grown("pool", "corpus")),
+            growth,
+        ),
+        ("µs a turn of the driver, at most, 1 to 10,000 episodes", measured(root, "growth", grown("driver")), growth),
+        ("% of the throughput where 1 % of programs hang", measured(root, "growth", grown("hanging")), growth),
         ("seconds of a step of SAGE over one of MAE", measured(root, "sage", lambda f: f"{f['ratio']:.2f}"), sage),
         ("programs judged a second", measured(root, "sandbox", rate), box),
     ]
