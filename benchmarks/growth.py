@@ -172,50 +172,17 @@ def hanging() -> dict[str, Points]:
     return {"1 % hang": [(limit, statistics.median(values)) for limit, values in shares.items()]}
 
 
-<<<<<<< HEAD
-def last_over_first(points: Points) -> float:
-=======
 def factor(points: Points) -> float:
->>>>>>> step2
     """How much more at the largest size than at the smallest."""
     return points[-1][1] / points[0][1]
 
 
 PANELS = {  # how it is measured; the title, the size, what is measured; the goal; from points to a value that has to be
-<<<<<<< HEAD
-    pool: ("a pool", "items", "µs", "the largest takes at most twice as long", last_over_first, 2),
-    corpus: ("a corpus", "documents", "µs", "the largest takes at most twice as long", last_over_first, 2),
-    agents: (
-        "agents of CoMAS",
-        "agents",
-        "µs a token",
-        "16 take at most twice as long a token as 1",
-        last_over_first,
-        2,
-    ),
-    group: (
-        "a group",
-        "replies to a prompt",
-        "ms a reply",
-        "a reply of 64 takes no longer than one of 2",
-        last_over_first,
-        1,
-    ),
-    length: (
-        "replies",
-        "tokens",
-        "µs a token",
-        "a token of 256 takes at most twice as long as one of 8",
-        last_over_first,
-        2,
-    ),
-=======
     pool: ("a pool", "items", "µs", "the largest takes at most twice as long", factor, 2),
     corpus: ("a corpus", "documents", "µs", "the largest takes at most twice as long", factor, 2),
     agents: ("agents of CoMAS", "agents", "µs a token", "16 take at most twice as long a token as 1", factor, 2),
     group: ("a group", "replies to a prompt", "ms a reply", "a reply of 64 takes no longer than one of 2", factor, 1),
     length: ("replies", "tokens", "µs a token", "a token of 256 takes at most twice as long as one of 8", factor, 2),
->>>>>>> step2
     driver: ("episodes in flight", "episodes", "µs a turn", "under 10 µs a turn", lambda p: max(y for _, y in p), 10),
     hanging: ("1 % of programs hang", "limit, s", "% of the throughput", "above 80 %", lambda p: -p[-1][1], -80),
 }
