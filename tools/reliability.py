@@ -27,7 +27,8 @@ def injected(found: dict) -> str:
 
 def faults(root: Path) -> list[Row]:
     """What training survives."""
-    kills, soak = "`python -m benchmarks.kills N`", "`make soak MINUTES=10`"
+    kills = measured(root, "kills", lambda found: f"`python -m benchmarks.kills {found['runs']}`")
+    soak = measured(root, "soak", lambda found: f"`make soak MINUTES={round(found['seconds'] / 60)}`")
 
     def survived(found: dict) -> str:
         return f"{found['survived']} of {found['runs']}, of {len(found['methods'])} methods, in {found['seconds']} s"
