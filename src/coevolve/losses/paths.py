@@ -16,8 +16,9 @@ from coevolve.losses.chunked import TorchRows, run
 from coevolve.losses.reference import PolicyLoss, Tokens, statistics
 
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
-# 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, about what its caches hold.
-CUDA_BYTES, CPU_BYTES, TILE = 600 * 2**20, 16 * 2**20, 128
+# 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132 multiprocessors); on a CPU, enough for
+# products that read the whole head, and few enough for the caches.
+CUDA_BYTES, CPU_BYTES, TILE = 600 * 2**20, 32 * 2**20, 128
 
 
 def policy_loss(
