@@ -72,6 +72,24 @@ def growth(root: Path = ROOT) -> str:
     return table(json.loads((root / "benchmarks" / "growth.json").read_text(encoding="utf-8")))
 
 
+def sampler(root: Path = ROOT) -> str:
+    """Tokens per second on SmolLM2: ours, transformers and vLLM on a CPU."""
+    found = json.loads((root / "benchmarks" / "sampler.json").read_text(encoding="utf-8"))
+    lines = [
+        "| replies | prompts | at most | ours, tokens/s | transformers | vLLM | ours : transformers | ours : vLLM |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        speeds = " | ".join(f"{row[name]:,.0f}" for name in ("ours", "transformers", "vllm"))
+        ratios = " | ".join(f"{row['ours'] / row[name]:.2f}" for name in ("transformers", "vllm"))
+        lines.append(f"| {row['replies']} | {row['prompts']} | {row['limit']} | {speeds} | {ratios} |")
+    how = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    how = f"Processor time, {found['threads']} thread, float32, medians of {found['rounds']} rounds ({how})."
+    same = [found["greedy_as_ours"][name] for name in ("transformers", "vllm")]
+    greedy = f"Of {found['greedy_replies']} greedy replies {same[0]} of transformers and {same[1]} of vLLM equal ours."
+    return "\n".join([*lines, "", f"{how} {greedy}"])
+
+
 def runs(root: Path = ROOT) -> str:
     """Whole runs of preset standard on one core, by phase."""
     found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
@@ -112,6 +130,7 @@ BLOCKS = {  # name: the page that holds it, and what makes it
     "step": ("docs/speed.md", step),
     "growth": ("docs/speed.md", growth),
     "runs": ("docs/speed.md", runs),
+    "sampler": ("docs/real-model.md", sampler),
     "loss": ("docs/speed.md", loss),
     "attacks": ("docs/verifiers.md", attacks),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
