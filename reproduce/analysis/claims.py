@@ -138,7 +138,8 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     if np.isnan(effect.error):
         return row | {"verdict": "one seed"}
     limits = dict(zip(("low", "high"), effect.limits, strict=True))
-    if claim["kind"] == "ratio":  # a size is found where the interval holds the printed one, and nothing where it holds 0
+    # A size is found where the interval holds the printed one, and nothing where it holds 0.
+    if claim["kind"] == "ratio":
         held, nothing = (limits["low"] <= size <= limits["high"] for size in (claim["paper_effect"], 0))
         verdict = "undecided" if nothing else "found" if held else "other size"
         return row | limits | {"verdict": verdict, "p": np.nan}

@@ -20,6 +20,7 @@ Name = Annotated[str, Argument(help=f"{', '.join(config.METHODS)}, or your own: 
 Pairs = Annotated[list[str] | None, Argument(metavar="[FIELD=VALUE]...", help="see `coevolve fields METHOD`")]
 Out = Annotated[Path, Option(help="folder of the run")]
 Judge = Annotated[str, Option(help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")]
+Dtype = Literal["bfloat16", "float16", "float32"]
 Preset = Annotated[str, Option(help="quick, standard, full, real, one-gpu or gpu; none: the method's own")]
 
 
@@ -163,17 +164,13 @@ def report(run: Path, to: Annotated[Path | None, Option(help="none: RUN/report.h
 
 
 @app.command()
-def export(
-    policy: str, to: Annotated[Path, Option()], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
-) -> None:
+def export(policy: str, to: Annotated[Path, Option()], dtype: Dtype = "bfloat16") -> None:
     """Write a policy (OUT/policy of a run), its adapter merged, as an ordinary checkpoint into a new folder."""
     if to.exists() and any(to.iterdir()):
         raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
     import torch
 
-    from coevolve.policies import load_local
-
-    made = load_local(policy)
+    made = policies.load_local(policy)
     made.model.to(getattr(torch, dtype))
     made.save(to)
     print(f"wrote {to}: {sum(part.numel() for part in made.model.parameters()):,} parameters in {dtype}")

@@ -144,10 +144,8 @@ def _argued(room: Room, seats: int, rounds: int) -> Dialogue[list[Reply]]:
     replies = yield from room.hear(*map(room.solve, range(seats)))
     for _ in range(rounds - 1):
         shown = [blocks.discussion([(room.shown(reply), ())]) for reply in replies]
-        turns = []
-        for seat, own in enumerate(shown):
-            others = "\n".join(shown[:seat] + shown[seat + 1 :])
-            turns.append(room.speak(seat, "debate", own=own, others=others))
+        others = ["\n".join(shown[:seat] + shown[seat + 1 :]) for seat in range(seats)]
+        turns = [room.speak(seat, "debate", own=shown[seat], others=others[seat]) for seat in range(seats)]
         replies = yield from room.hear(*turns)
     return replies
 
@@ -196,9 +194,9 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
 
 PLAYED = (vanilla, consistency, consistency_summed, autogen, debate, debate_summed, self_refine, top_ranked)
 SETUPS: dict[str, Callable[..., Episode]] = {setup.__name__: setup for setup in PLAYED}
-TEMPERATURES = {  # 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2)
-    name: 0.0 if name in ("vanilla", "autogen", "self_refine") else 0.7 for name in SETUPS
-}
+GREEDY = ("vanilla", "autogen", "self_refine")
+# 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2).
+TEMPERATURES = {name: 0.0 if name in GREEDY else 0.7 for name in SETUPS}
 
 
 def limit(prompt: str = "compact", seats: int = SEATS) -> int:

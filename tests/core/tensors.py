@@ -84,12 +84,11 @@ class Keep(torch.optim.SGD):
         self.seen = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
 
 
-def learn(
-    policy, optimizer, samples, estimator="task_relative", reference=None, kl_coef=0.0, baseline=None, **settings
-):
+def learn(policy, optimizer, samples, estimator="task_relative", **asked):
     """Take a step of the learner, without an entropy bonus unless it is asked for."""
-    known = {"estimator": estimator, "reference": reference, "kl_coef": kl_coef, "baseline": baseline}
-    return learner.learn(policy, optimizer, samples, Learning(**{"entropy_coef": 0.0, **settings}), **known)
+    known = {name: asked.pop(name) for name in ("reference", "kl_coef", "baseline") if name in asked}
+    settings = Learning(**{"entropy_coef": 0.0, **asked})
+    return learner.learn(policy, optimizer, samples, settings, estimator=estimator, **known)
 
 
 def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):

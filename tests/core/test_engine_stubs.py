@@ -18,22 +18,17 @@ from coevolve.policies import adapters
 from coevolve.policies.team import Team
 
 
-@pytest.fixture
-def vllm(monkeypatch):
-    """A stand-in that takes everything; removing an adapter says no, as for one that no request has named."""
+@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
+def test_vllm_has_room_for_the_rank_and_keeps_of_an_adapter_only_the_version_that_is_served(rank, room, monkeypatch):
     package, request = ModuleType("vllm"), ModuleType("vllm.lora.request")
+    # It takes everything; removing an adapter says no, as for one that no request has named.
     package.LLM = Mock(**{"return_value.llm_engine.remove_lora.return_value": False})
     request.LoRARequest = namedtuple("LoRARequest", "lora_name lora_int_id lora_path")
     for module in (package, ModuleType("vllm.lora"), request):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    return package.LLM
-
-
-@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
-def test_vllm_has_room_for_the_rank_and_of_an_adapter_only_the_version_that_is_served_is_on_the_disk(vllm, rank, room):
     team = Team({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (rank, 8, 0.0))
     engine = VLLM(team.policies, 1.0, 8)
-    assert vllm.call_args.kwargs["max_lora_rank"] == room
+    assert package.LLM.call_args.kwargs["max_lora_rank"] == room
     for update in range(3):
         folders = sorted(path.name for path in Path(engine.folder.name).iterdir())
         assert folders == ["left", "right"]
@@ -43,9 +38,8 @@ def test_vllm_has_room_for_the_rank_and_of_an_adapter_only_the_version_that_is_s
     assert engine.llm.llm_engine.remove_lora.mock_calls == [call(version) for version in range(1, 7)]
 
 
-@pytest.fixture
-def unsloth(monkeypatch):
-    """A stand-in that loads with transformers and PEFT under another name, as Unsloth does with its own repositories."""
+def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(tmp_path, monkeypatch):
+    """Its stand-in loads with transformers and PEFT under another name, as Unsloth does with its own repositories."""
 
     def load(model_name, **settings):
         policy = policies.load(model_name)
@@ -58,12 +52,8 @@ def unsloth(monkeypatch):
     package = ModuleType("unsloth")
     package.FastLanguageModel = Mock(**{"from_pretrained.side_effect": load, "get_peft_model.side_effect": attach})
     monkeypatch.setitem(sys.modules, "unsloth", package)
-    return package.FastLanguageModel.from_pretrained
-
-
-def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(unsloth, tmp_path):
     policy = adapters.load_unsloth("tiny-small", ["shared"], (4, 8, 0.0))["shared"]
-    (name,), settings = unsloth.call_args
+    (name,), settings = package.FastLanguageModel.from_pretrained.call_args
     assert Path(name).name == "tiny-small" and settings["use_exact_model_name"] and not settings["load_in_4bit"]
     for part in policy.parameters():
         torch.nn.init.normal_(part, std=0.1)

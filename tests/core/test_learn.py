@@ -148,14 +148,11 @@ def test_a_rewarded_token_becomes_likelier():
     assert rates[0] < 0.6 and rates[-1] > 0.9
 
 
-def test_wrong_settings_are_named():
+def test_wrong_settings_and_a_reply_without_log_probabilities_are_refused():
+    samples = batch_of(policy_of(), 4)
     for field, named in {"estimator": "advantage", "length_norm": "length_norm"}.items():
         with pytest.raises(ValueError, match=f"^{named} must be one of .*got 'nope'"):
-            gradient(batch_of(policy_of(), 4), **{field: "nope"})
-
-
-def test_a_reply_without_log_probabilities_is_refused():
-    samples = batch_of(policy_of(), 4)
+            gradient(samples, **{field: "nope"})
     silent = replace(samples[1].reply, logprobs=())
     with pytest.raises(ValueError, match="^old_logprobs_T must have shape"):
         gradient([samples[0], silent.earns(1.0), *samples[2:]])

@@ -58,6 +58,7 @@ def assert_same(ours, expected, rtol=1e-9, atol=1e-12):
 
 
 each_path = pytest.mark.parametrize("path", ["reference", "chunked"])
+FLAGS = st.tuples(*[st.booleans()] * 4)
 SIZES = {"T": st.integers(0, 40), "V": st.integers(1, 70), "H": st.integers(1, 9), "chunk": st.integers(1, 50)}
 OPTIONS = {
     "kind": st.sampled_from(KINDS),
@@ -69,9 +70,7 @@ OPTIONS = {
 
 
 @settings(max_examples=150)
-@given(
-    st.integers(0, 2**31), st.tuples(*[st.booleans()] * 4), st.fixed_dictionaries(OPTIONS), st.fixed_dictionaries(SIZES)
-)
+@given(st.integers(0, 2**31), FLAGS, st.fixed_dictionaries(OPTIONS), st.fixed_dictionaries(SIZES))
 def test_chunked_is_the_reference(seed, flags, options, sizes):
     chunk = sizes.pop("chunk")
     with_old, weighted, *trained = flags

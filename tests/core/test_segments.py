@@ -141,7 +141,6 @@ def test_gae_by_hand() -> None:
 
 def test_gae_lets_nothing_leak_from_one_segment_into_another() -> None:
     values = [[0.2, 0.6, 9.0, 0.1, 0.3, 9.0]]
-    ((both),) = gae(earned([(1.0, 5.0)]), values)
-    ((one),) = gae(earned([(1.0, None)]), values)
+    (both,), (one,) = (gae(earned([(1.0, other)]), values) for other in (5.0, None))
     assert both[:2] == one[:2]
     assert both[3:5] == [pytest.approx((0.3 - 0.1) + 0.95 * (5 - 0.3)), pytest.approx(5 - 0.3)]

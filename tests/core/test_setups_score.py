@@ -99,9 +99,6 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
     facts = ask(seats, ["3+4", "2+2"], setup="debate", seats=2, rounds=1, policies=team.trained)
     alone = [ask(team.policies["left"], "3+4"), ask(seats, "3+4", policies=["left"])]
     assert [len(found["answers"]) for found in facts] == [2, 2] and alone[0]["answer"] == alone[1]["answer"]
-    engine = oracle()
-    ask(engine, "3+4", "consistency", samples=3, policies=("left", "right"))
-    assert [turn.policy for turn in engine.asked] == ["left", "right", "left"]
 
 
 def test_the_limit_of_compact_prompts_grows_with_the_seats() -> None:

@@ -98,13 +98,10 @@ def test_runs_that_are_killed_go_on_bit_for_bit():
     assert done.returncode == 0 and said["survived"] == said["runs"] >= 1 and said["lost"] == [], done.stderr
 
 
-TWICE = [signal.SIGINT, signal.SIGINT]
-
-
-@pytest.mark.parametrize(("signals", "done"), [([signal.SIGINT], 2), ([signal.SIGTERM, signal.SIGTERM], 2), (TWICE, 0)])
-def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_bit_for_bit(
-    signals, done, straight, tmp_path, monkeypatch, capfd
-):
+@pytest.mark.parametrize(
+    ("signals", "done"), [([signal.SIGINT], 2), ([signal.SIGTERM] * 2, 2), ([signal.SIGINT] * 2, 0)]
+)
+def test_a_signal_ends_a_run_after_the_step_and_it_goes_on(signals, done, straight, tmp_path, monkeypatch, capfd):
     true, receivers = Trainer.learn, signal.getsignal(signal.SIGINT)
 
     def learn(self, step, outcomes):

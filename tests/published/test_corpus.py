@@ -111,7 +111,6 @@ def test_texts_are_read_once_and_drawn_by_segments(tmp_path: Path, monkeypatch: 
     read, whole_words = [], corpus._whole_words
     monkeypatch.setattr(corpus, "_whole_words", lambda raw, *cut: read.append(len(raw)) or whole_words(raw, *cut))
     assert draws(find(tmp_path, limit=200), 50) and set(read) == {200}, "the limit is applied when drawing"
-    monkeypatch.undo()
 
 
 def test_a_folder_that_changes_is_read_again(folder: Path) -> None:

@@ -79,8 +79,9 @@ def test_holm_by_hand() -> None:
     assert np.isnan(with_gap[1]) and with_gap[[0, 2]] == pytest.approx([0.02, 0.04])
 
 
-VERDICTS = [(0.1, 0.3, 1, "same sign"), (-0.3, -0.1, -1, "same sign"), (-0.3, -0.1, 1, "other sign"), (0.1, 0.3, None, "")]
-VERDICTS += [(0.0, 0.3, 1, "undecided"), (0.0, 0.0, 1, "undecided"), (float("nan"), float("nan"), 1, "one seed")]
+VERDICTS = [(0.1, 0.3, 1, "same sign"), (-0.3, -0.1, -1, "same sign"), (-0.3, -0.1, 1, "other sign")]
+VERDICTS += [(0.0, 0.3, 1, "undecided"), (0.0, 0.0, 1, "undecided")]
+VERDICTS += [(0.1, 0.3, None, ""), (float("nan"), float("nan"), 1, "one seed")]
 
 
 @pytest.mark.parametrize(("low", "high", "sign", "expected"), VERDICTS)

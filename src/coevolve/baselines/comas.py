@@ -44,11 +44,9 @@ class TTRL(Table1):
         replies = yield [self.solver(question=question)] * (self.votes if votes else self.samples)
         answers = [boxed(reply.text) for reply in replies]
         label, _ = majority(answers)
-        answered = list(zip(replies, answers, strict=True))[: self.samples]
-        if votes:
-            samples = [reply.earns(float(answer is not None and answer == label)) for reply, answer in answered]
-        else:  # a dummy: everybody's is the same within a baseline of its own, so it teaches nothing
-            samples = [reply.earns(0.0, "dummy") for reply, _ in answered]
+        wins = [votes and answer is not None and answer == label for answer in answers[: self.samples]]
+        group = None if votes else "dummy"  # everybody's reward is the same within it, so it teaches nothing
+        samples = [reply.earns(float(won), group) for reply, won in zip(replies, wins, strict=False)]
         return Outcome(samples, trace=(domain, question, replies, answers))
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:

@@ -174,9 +174,9 @@ class Policy:
         ids, logprobs = done
         text = str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
         finished = bool(ids) and ids[-1] in self.end_ids
-        heat = temperature or 1.0  # greedy replies report their log-probabilities at temperature 1
         tokens = tuple(prompt), tuple(ids), tuple(logprobs), self._ends(ids, text)
-        return Reply(turn, text, *tokens, finished=finished, temperature=heat)
+        # Greedy replies report their log-probabilities at temperature 1.
+        return Reply(turn, text, *tokens, finished=finished, temperature=temperature or 1.0)
 
     def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
         """Return how many characters of `text` are settled after each id; after the last one, all of them."""

@@ -110,9 +110,8 @@ class Team:
 
     def places(self, folder: Path) -> dict[str, Path]:
         """The folder of each trained policy below `folder`."""
-        if len(self.trained) == 1:
-            return {self.trained[0]: Path(folder)}
-        return {name: Path(folder) / name for name in self.trained}
+        alone = len(self.trained) == 1
+        return {name: folder if alone else folder / name for name in self.trained}
 
     def finite(self) -> bool:
         """Whether every trained weight is a finite number."""

@@ -92,7 +92,5 @@ def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...
     """
     items = method.world.items("test", per_family, method.families)
     outcomes = play([method.discuss(item.question) for item in items], engine, key)
-    return [
-        {"item": number, "family": item.family, "level": item.level, **method.observe(outcome, method.world)}
-        for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True))
-    ]
+    asked = [{"item": number, "family": item.family, "level": item.level} for number, item in enumerate(items)]
+    return [{**row, **method.observe(outcome, method.world)} for row, outcome in zip(asked, outcomes, strict=True)]

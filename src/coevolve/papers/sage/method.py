@@ -228,10 +228,8 @@ class SAGE(Method):
         """What the oracle says about D: shares of ill-formed questions, unsound verifiers, and level 3."""
         items = self.pools["tasks"].items
         sound = [self.world.sound(*task) for task in items]
-        return {
-            **pool_levels(self.world, [question for question, *_ in items]),
-            "pool_unsound": mean([not s for s in sound if s is not None]),
-        }
+        levels = pool_levels(self.world, [question for question, *_ in items])
+        return {**levels, "pool_unsound": mean([not s for s in sound if s is not None])}
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How each role did, by the verifier and by the oracle."""
