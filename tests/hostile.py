@@ -1,7 +1,6 @@
 """Hostile text at the doors that users go through: what it comes to, in the words of the corpora.
 
-data/hostile_strings.jsonl was written by others, data/reader_cases.jsonl by us; each entry is of one of KINDS,
-which makes of its `input` what it has under `expected`.
+data/hostile_strings.jsonl was written by others, data/reader_cases.jsonl by us; each entry is of one of KINDS.
 """
 
 import json
@@ -31,6 +30,11 @@ TAGS = set("div details summary table tr th td pre span sup b code p".split())
 STYLES = set("background-color white-space overflow-wrap margin text-align vertical-align padding border".split())
 STYLES |= {"border-bottom", "max-width"}
 TYPES = {"Integer": int, "Float": float, "Boolean": "true".__eq__}  # of a gold answer, where it is no text
+
+
+def outcome(kind: str, text: str) -> Any:
+    """What a text of one of KINDS comes to, as the corpora write it under `expected`."""
+    return KINDS[kind](text)
 
 
 class Page(HTMLParser):

@@ -113,6 +113,7 @@ def fields(method: Name, pairs: Pairs = None, preset: Preset = "quick") -> None:
     mine |= mine.pop("protocol")
     own = {**config.settable(type(run.protocol)), **config.settable(config.Run), **run.protocol.TRAINING}
     theirs = {name: paper for name, paper, _ in config.differences(run)} if run.protocol.paper else own
+    print(f"{'field':20} {'paper, or default':24} {'preset, if another':24} meaning")
     for name in own:
         paper, here = theirs.get(name, mine[name]), mine[name]
         print(f"{name:20} {paper!r:24} {repr(here) if here != paper else '':24} {means.get(name, '')}".rstrip())

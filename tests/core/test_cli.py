@@ -118,7 +118,7 @@ def test_a_model_in_a_folder_answers(capsys):
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
     assert main(["fields", "mae"]) == 0
     said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-    assert set(said) == set(config.settable(config.Run)) | set(config.settable(config.method("mae")))
+    assert set(said) == {"field", *config.settable(config.Run), *config.settable(config.method("mae"))}
     assert said["threshold"][:3] == ["0.7", "a", "question"] and said["batch_size"] == "128 32 episodes a step".split()
     quick = config.presets()["quick"]
     assert said["solves"][:3] == ["1", str(quick["mae"]["solves"]), "how"]
