@@ -30,7 +30,7 @@ def test_the_page_s_file_is_trained_listed_and_read(tmp_path, monkeypatch, capsy
         capsys.readouterr()
         assert main(arguments + (small if arguments[0] == "train" else [])) == 0, line
     rows = {row.split(" | ")[0]: row.split(" | ")[1:4] for row in capsys.readouterr().out.splitlines()[2:]}
-    assert rows == {"| duel": ["./duel.py:Duel", "0", "2"], "| mae": ["mae", "0", "2"]}
+    assert rows == {"| duel": ["./duel.py:Duel", "0", "2"], "| mae20": ["mae", "0", "2"]}
     runpy.run_path("reading.py")
     metrics = record.read("runs/duel")
     assert {"reward/solver", "reward/proposer", "majority_right"} <= {*metrics.columns} and metrics["step"].max() == 2

@@ -191,8 +191,8 @@ def test_trees_are_compared_cell_by_cell(toy: Toy, tmp_path: Path) -> None:
         for name, text in files.items():
             (tmp_path / tree / name).mkdir(parents=True)
             (tmp_path / tree / name / "table.csv").write_text(text)
-    expected = ["gone/table.csv: only in the first tree", "longer/table.csv: 1 -> 2 rows"]
-    expected += ["new/table.csv: only in the second tree", "other/table.csv: columns a -> b"]
+    expected = ["gone/table.csv: only in the first tree", "new/table.csv: only in the second tree"]
+    expected += ["longer/table.csv: 1 -> 2 rows", "other/table.csv: columns a -> b"]
     a, b = tmp_path / "first", tmp_path / "second"
     assert compare.trees(a, b, 1e-3) == expected
     assert compare.trees(a, b, 1e-6) == [*expected, "same/table.csv: row 1 (x), value: 0.5 -> 0.5004"]
