@@ -61,7 +61,7 @@ def hostile(root: Path) -> list[Row]:
     counts = []
     for name in ("hostile_strings", "reader_cases"):
         counts.append(len((root / "tests" / "data" / f"{name}.jsonl").read_bytes().splitlines()))
-    test, bench = '`make test ARGS="-k test_hostile"`', "`python benchmarks/sandbox.py`"
+    test, bench = '`make test ARGS="-k test_hostile"`', "`python -m benchmarks.sandbox`"
     attacks = "`python -m benchmarks.attacks`"
 
     def programs(found: dict) -> str:
@@ -118,7 +118,7 @@ def speed(root: Path) -> list[Row]:
     def rate(found: dict) -> str:
         return ", ".join(f"{row['programs_per_s']} at level {row['level']}" for row in found["levels"])
 
-    runs, step, box, sage = (f"`python benchmarks/{name}.py`" for name in ("runs", "step", "sandbox", "sage"))
+    runs, step, box, sage = (f"`python -m benchmarks.{name}`" for name in ("runs", "step", "sandbox", "sage"))
     growth = "`python -m benchmarks.growth`"
     return [
         *rows,
