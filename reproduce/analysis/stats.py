@@ -51,8 +51,9 @@ class Effect:
 def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False, False)) -> Effect:
     """Return side a less side b, or side a itself; strata weigh alike.
 
-    The error holds the seed noise of both sides (Welch) and the noise of the items, which both sides answered. `fixed`
-    sides were not trained, so one seed is all there is; a trained side with one seed leaves the error nan.
+    The error holds the seed noise of both sides and the noise of the items, which both sides answered; the degrees of
+    freedom weigh all of these by their size (Welch and Satterthwaite). `fixed` sides were not trained, so one seed is
+    all there is; a trained side with one seed leaves the error nan.
     """
     sides = [a] if b is None else [a, b]
     means = [np.mean([part_SI.mean(axis=1) for part_SI in side], axis=0) for side in sides]
@@ -60,12 +61,13 @@ def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False
     trained = [mean_S for mean_S, still in zip(means, fixed, strict=False) if not still]
     if any(len(mean_S) < 2 for mean_S in trained):
         return Effect(delta, np.nan, np.nan)
-    noise = [mean_S.var(ddof=1) / len(mean_S) for mean_S in trained]
-    seeds = sum(noise)
-    freedom = seeds**2 / sum(v**2 / (len(m) - 1) for v, m in zip(noise, trained, strict=True)) if seeds else np.inf
+    noise = [(mean_S.var(ddof=1) / len(mean_S), len(mean_S) - 1) for mean_S in trained]
     pairs = [a_SI.mean(axis=0) - b_SI.mean(axis=0) for a_SI, b_SI in zip(a, b, strict=True)] if b else []
-    items = sum(gain_I.var(ddof=1) / len(gain_I) for gain_I in pairs if len(gain_I) > 1) / max(1, len(pairs)) ** 2
-    return Effect(delta, float(np.sqrt(seeds + items)), float(freedom))
+    noise += [
+        (gain_I.var(ddof=1) / len(gain_I) / len(pairs) ** 2, len(gain_I) - 1) for gain_I in pairs if len(gain_I) > 1
+    ]
+    variance, spread = sum(v for v, _ in noise), sum(v**2 / freedom for v, freedom in noise)
+    return Effect(delta, float(np.sqrt(variance)), float(variance**2 / spread) if spread else np.inf)
 
 
 def bootstrap(
