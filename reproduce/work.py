@@ -86,7 +86,9 @@ def produce(plan: Plan, item: Item, scratch: Path) -> None:
     write_atomic(folder / "provenance.json", json.dumps(facts, indent=1) + "\n")
     if item.kind == "run":
         write_atomic(folder / "notebook.ipynb", nbformat.writes(notebook) + "\n")
-    else:
+    else:  # what else the notebook wrote belongs to other artefacts
+        for file in {*folder.iterdir()} - {folder / name for name in (*item.outputs, "provenance.json", keys.RUNNING)}:
+            file.unlink()
         write_html(notebook, folder / "notebook.html", item.id)
     (folder / keys.RUNNING).unlink()
     keys.write_marker(item, folder, found)

@@ -25,9 +25,7 @@ MEASURES = {  # name: (what is counted, out of what; none: out of all items)
 Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]  # numerators and denominators, S seeds x I items
 
 
-def read(
-    folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "conl"
-) -> pd.DataFrame:
+def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str) -> pd.DataFrame:
     """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
     frame = standins.read(folder, runs, labels, "conversations")
     stands = frame["family"].map(standins.layout(paper).benchmark_of)
