@@ -1,5 +1,6 @@
 """Plays episodes. The only file that knows both methods and engines; it reads neither text nor tokens."""
 
+import gc
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -105,9 +106,8 @@ class Steps:
         """
         self.asked: list[Turn] = []
         try:
-            asked = self.episode.send(value)
-            while asked == []:  # nobody is asked, so there is nothing to wait for
-                asked = self.episode.send([])
+            while (asked := self.episode.send(value)) == []:  # nobody is asked, so there is nothing to wait for
+                value = []
         except StopIteration as stop:
             if not isinstance(stop.value, Outcome):
                 raise TypeError(f"episode {self.index} returned {stop.value!r}: return an Outcome") from None
@@ -128,7 +128,9 @@ def play(
 
     Each episode goes on as soon as everything it asked for is answered. Turn n of episode i is keyed
     (*key, i, n), which makes its sampling noise independent of the order of completion. `numbers`: global
-    episode indices when this call plays one shard.
+    episode indices when this call plays one shard. While they are played, Python's garbage collector looks through
+    what is made meanwhile and not through what was there before: a million old objects, again and again, would cost
+    more than the episodes.
     """
     owner: dict[Ticket, tuple[Steps, dict[int, Reply], int]] = {}
 
@@ -141,11 +143,16 @@ def play(
     players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
     for player in players:
         submit(player)
-    while owner:
-        for ticket, reply in engine.poll():
-            player, answers, slot = owner.pop(ticket)
-            answers[slot] = reply
-            if len(answers) == len(player.asked):
-                player.answer([answers[slot] for slot in range(len(answers))])
-                submit(player)
+    gc.collect(1)  # the youngest garbage first, which would otherwise grow old with the rest
+    gc.freeze()
+    try:
+        while owner:
+            for ticket, reply in engine.poll():
+                player, answers, slot = owner.pop(ticket)
+                answers[slot] = reply
+                if len(answers) == len(player.asked):
+                    player.answer([answers[slot] for slot in range(len(answers))])
+                    submit(player)
+    finally:
+        gc.unfreeze()
     return [player.outcome for player in players if player.outcome is not None]
