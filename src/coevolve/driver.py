@@ -128,10 +128,10 @@ def play(
 
     Each episode goes on as soon as everything it asked for is answered. Turn n of episode i is keyed
     (*key, i, n), which makes its sampling noise independent of the order of completion. `numbers`: global
-    episode indices when this call plays one shard. While they are played, Python's garbage collector looks through
-    what is made meanwhile and not through what was there before: a million old objects, again and again, would cost
-    more than the episodes.
+    episode indices when this call plays one shard. While they are played, Python's garbage collector looks at new
+    objects once and at no older ones: with many episodes in flight these would cost more than the episodes.
     """
+    usual = gc.get_threshold()
     owner: dict[Ticket, tuple[Steps, dict[int, Reply], int]] = {}
 
     def submit(player: Steps) -> None:
@@ -140,12 +140,11 @@ def play(
             owner[engine.submit(turn)] = player, answers, slot
 
     indices = numbers or range(len(episodes))
-    players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
-    for player in players:
-        submit(player)
-    gc.collect(1)  # the youngest garbage first, which would otherwise grow old with the rest
-    gc.freeze()
+    gc.set_threshold(usual[0], 10**9)  # so many collections of new objects come before one of older ones
     try:
+        players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
+        for player in players:
+            submit(player)
         while owner:
             for ticket, reply in engine.poll():
                 player, answers, slot = owner.pop(ticket)
@@ -154,5 +153,5 @@ def play(
                     player.answer([answers[slot] for slot in range(len(answers))])
                     submit(player)
     finally:
-        gc.unfreeze()
+        gc.set_threshold(*usual)
     return [player.outcome for player in players if player.outcome is not None]
