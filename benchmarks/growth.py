@@ -38,8 +38,10 @@ TURN, TURNS = Turn("solver", ()), 4  # of an episode whose engine answers at onc
 IN_FLIGHT = (1, 10, 100, 1_000, 10_000)
 LIMITS = (0.1, 0.3, 1.0, 3.0)  # processor seconds of a program; the last one is the default
 PROGRAMS, EVERY = 200, 100  # a batch, and how many programs there are to one that hangs
-HONEST, HANGS = "def f(x):\n    return x * x\n", "def f(x):\n    while True:\n        pass\n"
+HONEST, LOOPS = "def f(x):\n    return x * x\n", "def f(x):\n    while True:\n        pass\n"
+SLEEPS = "import time\ndef f(x):\n    time.sleep(1000)\n"
 TESTS = "assert f(3) == 9\nassert f(-4) == 16"
+LEAST = ("a plain list", "looping, by arithmetic", "sleeping, by arithmetic")  # shown beside the rest
 Points = list[tuple[float, float]]  # the size, and what was measured at it
 
 
@@ -55,19 +57,23 @@ def measured(works: Mapping[Any, Callable[[], int]], unit: float, rounds: int = 
 
 
 def pool() -> dict[str, Points]:
-    """Drawing from a pool and adding to it, through the view that an episode has."""
+    """Drawing from a pool and adding to it, through the view that an episode has; and drawing from a plain list."""
     pools = {size: Pool(f"{i}*7" for i in range(size)) for size in SIZES}
 
     def draw(size: int) -> int:
         rng, view = random.Random(0), pools[size].view()
         return len([view.sample(rng) for _ in range(5_000)])
 
+    def plain(size: int) -> int:
+        rng, items = random.Random(0), pools[size].items
+        return len([items[rng.randrange(size)] for _ in range(5_000)])
+
     def add(size: int) -> int:
         for i in range(2_000):
             pools[size].view().add(f"{i}+7")
         return 2_000
 
-    works = {"draw": draw, "view and add": add}
+    works = {"draw": draw, "a plain list": plain, "view and add": add}
     return {name: measured({size: partial(work, size) for size in SIZES}, 1e6) for name, work in works.items()}
 
 
@@ -157,19 +163,38 @@ def driver() -> dict[str, Points]:
 
 
 def hanging() -> dict[str, Points]:
-    """Programs a second where 1 % never end, as a share of those where all do; the limit of each is the size."""
+    """Programs a second where 1 % never end, as a share of those where all do; the limit of each is the size.
 
-    def rate(every: int, limit: float) -> float:
-        programs = [HANGS if every and i % every == every // 2 else HONEST for i in range(PROGRAMS)]
+    By arithmetic: an honest program takes its server for h seconds and one that hangs for H, both as measured, so that
+    99 honest ones and one that hangs take 99 h + H where 100 honest ones take 100 h.
+    """
+    servers, limits, held = level.programs().size, {}, []
+
+    def judge(program: str) -> None:
         start = time.perf_counter()
-        with ThreadPoolExecutor(level.programs().size) as threads:
-            limits = {"cpu_seconds": limit, "wall_seconds": limit + 1}  # as far apart as by default
-            list(threads.map(lambda program: run_tests(program, TESTS, **limits), programs))
+        run_tests(program, TESTS, **limits)
+        if program != HONEST:
+            held.append(time.perf_counter() - start)
+
+    def rate(other: str) -> float:
+        programs = [other if i % EVERY == EVERY // 2 else HONEST for i in range(PROGRAMS)]
+        start = time.perf_counter()
+        with ThreadPoolExecutor(servers) as threads:
+            list(threads.map(judge, programs))
         return PROGRAMS / (time.perf_counter() - start)
 
-    rate(0, LIMITS[-1])  # the servers start on first use
-    shares = {limit: [100 * rate(EVERY, limit) / rate(0, limit) for _ in range(3)] for limit in LIMITS}
-    return {"1 % hang": [(limit, statistics.median(values)) for limit, values in shares.items()]}
+    rate(HONEST)  # the servers start on first use
+    found: dict[str, Points] = {}
+    for name, program in {"looping": LOOPS, "sleeping": SLEEPS}.items():
+        for limit in LIMITS:
+            limits |= {"cpu_seconds": limit, "wall_seconds": limit + 1}  # as far apart as by default
+            held.clear()
+            pairs = [(rate(HONEST), rate(program)) for _ in range(3)]
+            h = servers / statistics.median(all_end for all_end, _ in pairs)
+            share = 100 * EVERY * h / ((EVERY - 1) * h + statistics.median(held))
+            found.setdefault(name, []).append((limit, statistics.median(100 * hung / end for end, hung in pairs)))
+            found.setdefault(f"{name}, by arithmetic", []).append((limit, share))
+    return found
 
 
 def factor(points: Points) -> float:
@@ -191,7 +216,7 @@ PANELS = {  # how it is measured; the title, the size, what is measured; the goa
 def outcome(panel: Callable, series: Mapping[str, Points]) -> dict:
     """What is written of a panel: all points, the goal, and whether it was met."""
     title, size, unit, goal, value, most = PANELS[panel]
-    found = max(value(points) for points in series.values())
+    found = max(value(points) for name, points in series.items() if name not in LEAST)
     said = {"title": title, "size": size, "unit": unit, "goal": goal}
     return said | {"value": abs(found), "met": bool(found <= most), "series": series}
 
@@ -204,7 +229,8 @@ def draw(found: Mapping[str, dict], path: Path) -> None:
     axes.flat[-1].axis("off")
     for ax, panel in zip(axes.flat, found.values(), strict=False):
         for name, points in panel["series"].items():
-            ax.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+            style = "--" if name in LEAST else "-"
+            ax.plot(*zip(*points, strict=True), style, marker="o", markersize=3, label=name)
         sizes = [size for size, _ in points]
         ax.set(xscale="log", xlabel=panel["size"], ylabel=panel["unit"])
         ax.set_ylim(0, 1.1 * ax.get_ylim()[1])

@@ -72,6 +72,13 @@ def growth(root: Path = ROOT) -> str:
     return table(json.loads((root / "benchmarks" / "growth.json").read_text(encoding="utf-8")))
 
 
+def kernels(root: Path = ROOT) -> str:
+    """What our Triton kernels and others' ask of a GPU, counted without one."""
+    from benchmarks.kernels import table
+
+    return table(json.loads((root / "benchmarks" / "kernels.json").read_text(encoding="utf-8")))
+
+
 def sampler(root: Path = ROOT) -> str:
     """Tokens per second on SmolLM2: ours, transformers and vLLM on a CPU."""
     found = json.loads((root / "benchmarks" / "sampler.json").read_text(encoding="utf-8"))
@@ -132,6 +139,7 @@ BLOCKS = {  # name: the page that holds it, and what makes it
     "runs": ("docs/speed.md", runs),
     "sampler": ("docs/real-model.md", sampler),
     "loss": ("docs/speed.md", loss),
+    "kernels": ("docs/kernels.md", kernels),
     "attacks": ("docs/verifiers.md", attacks),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }

@@ -48,8 +48,7 @@ def newest(folder: Path) -> tuple[int, Path] | None:
     """
     found = _checkpoints(folder)
     for path in found:
-        fault = damage(path)
-        if fault is None:
+        if (fault := damage(path)) is None:
             return int(path.name.removeprefix("step-")), path
         warnings.warn(f"skipped a damaged checkpoint, {path.name}: {fault}", stacklevel=2)
     if found:

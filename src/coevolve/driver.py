@@ -1,5 +1,6 @@
 """Plays episodes. The only file that knows both methods and engines; it reads neither text nor tokens."""
 
+import gc
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -105,9 +106,8 @@ class Steps:
         """
         self.asked: list[Turn] = []
         try:
-            asked = self.episode.send(value)
-            while asked == []:  # nobody is asked, so there is nothing to wait for
-                asked = self.episode.send([])
+            while (asked := self.episode.send(value)) == []:  # nobody is asked, so there is nothing to wait for
+                value = []
         except StopIteration as stop:
             if not isinstance(stop.value, Outcome):
                 raise TypeError(f"episode {self.index} returned {stop.value!r}: return an Outcome") from None
@@ -128,8 +128,10 @@ def play(
 
     Each episode goes on as soon as everything it asked for is answered. Turn n of episode i is keyed
     (*key, i, n), which makes its sampling noise independent of the order of completion. `numbers`: global
-    episode indices when this call plays one shard.
+    episode indices when this call plays one shard. While they are played, Python's garbage collector looks at new
+    objects once and at no older ones: with many episodes in flight these would cost more than the episodes.
     """
+    usual = gc.get_threshold()
     owner: dict[Ticket, tuple[Steps, dict[int, Reply], int]] = {}
 
     def submit(player: Steps) -> None:
@@ -138,14 +140,18 @@ def play(
             owner[engine.submit(turn)] = player, answers, slot
 
     indices = numbers or range(len(episodes))
-    players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
-    for player in players:
-        submit(player)
-    while owner:
-        for ticket, reply in engine.poll():
-            player, answers, slot = owner.pop(ticket)
-            answers[slot] = reply
-            if len(answers) == len(player.asked):
-                player.answer([answers[slot] for slot in range(len(answers))])
-                submit(player)
+    gc.set_threshold(usual[0], 10**9)  # so many collections of new objects come before one of older ones
+    try:
+        players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
+        for player in players:
+            submit(player)
+        while owner:
+            for ticket, reply in engine.poll():
+                player, answers, slot = owner.pop(ticket)
+                answers[slot] = reply
+                if len(answers) == len(player.asked):
+                    player.answer([answers[slot] for slot in range(len(answers))])
+                    submit(player)
+    finally:
+        gc.set_threshold(*usual)
     return [player.outcome for player in players if player.outcome is not None]

@@ -56,7 +56,7 @@ class View:
 
     def sample(self, rng: Random) -> Any:
         """Draw one item uniformly, or None from an empty pool."""
-        if not len(self):
+        if not (count := len(self)):
             return None
-        i = rng.randrange(len(self))
+        i = rng.randrange(count)
         return self._items[i] if i < self._size else self.added[i - self._size]

@@ -43,8 +43,7 @@ def finished(run: Run) -> bool:
 def same(run: Run, folder: Path) -> None:
     """Raise ValueError unless a folder's config.json is this run's, but for fields that change nothing learnt."""
     saved, mine = json.loads((folder / "config.json").read_bytes()), record.clean(run.describe())
-    changed = [name for name in mine if name not in FREE and saved.get(name) != mine[name]]
-    if changed:
+    if changed := [name for name in mine if name not in FREE and saved.get(name) != mine[name]]:
         raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
 
 

@@ -239,8 +239,7 @@ def ask(
     rooms = [Room(method, one, policies or method.scored, TEMPERATURES[setup], most) for one in questions]
     engine = speaker if isinstance(speaker, Engine) else Batched(speaker.generate)
     facts = [outcome.facts for outcome in play([SETUPS[setup](room, **numbers) for room in rooms], engine, (seed,))]
-    cut = sum(not found["finished"] for found in facts)
-    if cut:
+    if cut := sum(not found["finished"] for found in facts):
         told = f"replies were cut off at max_tokens={most} in {cut} of {len(facts)} conversations (setup {setup!r})"
         warnings.warn(f"{told}: their answers may not be what the agents meant", stacklevel=2)
     return facts[0] if isinstance(question, str) else facts

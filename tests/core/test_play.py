@@ -1,6 +1,7 @@
 """The driver: order of completion does not matter, keys are stable, mistakes of a method are named."""
 
 from dataclasses import replace
+from gc import get_threshold
 from random import Random
 
 import pytest
@@ -83,12 +84,13 @@ def test_outcomes_and_keys_do_not_depend_on_the_engine(name: str) -> None:
 
 
 def test_batched_answers_a_whole_wave_at_once_and_loses_no_turn() -> None:
-    sizes = []
-    engine = Batched(lambda turns: sizes.append(len(turns)) or [Reply(turn, "0") for turn in turns])
+    waves, usual = [], get_threshold()
+    engine = Batched(lambda turns: waves.append((len(turns), *get_threshold())) or [Reply(t, "0") for t in turns])
     play([conversation(i) for i in range(4)], engine)  # one turn follows, and odd episodes say one more
-    assert sizes == [4, 4, 2]
+    assert [wave[0] for wave in waves] == [4, 4, 2] and all(wave[2] > 10**6 for wave in waves), "old objects rest"
     with pytest.raises(ValueError, match="shorter"):
         play([conversation(0), conversation(1)], Batched(lambda turns: [spoken(turns[0])]))
+    assert get_threshold() == usual
 
 
 TURN = SPEAKER(word="a")

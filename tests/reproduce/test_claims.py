@@ -1,6 +1,5 @@
 """The ledger by hand: differences with the noise of both arms, verdicts by rule, and claims that name what exists."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from coevolve.record import SCORE_FIELDS
+from coevolve.record import Recorder, write_json
 from reproduce import registry
 from reproduce.analysis import claims, standins
 
@@ -16,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = """paper where says kind mechanism arms cannot metric rows column direction setup paper_effect
     paper_numbers""".split()
 GREATER = {"paper": "mae", "where": "", "says": "", "kind": "greater", "metric": "accuracy", "rows": ["GSM8K"]}
-TREND = GREATER | {"kind": "trend", "metric": "column", "direction": "up"}
+TREND = GREATER | {"kind": "trend", "metric": "column", "direction": "up", "arms": ["good"], "column": "x"}
 
 
 def test_a_ratio_of_gains_has_the_noise_of_both_and_none_over_no_gain() -> None:
@@ -32,18 +31,14 @@ def ledger(tmp_path: Path) -> claims.Ledger:
     right = {"good": (19, 20, 19), "bad": (2, 1, 2), "like": (18, 20, 20), "lone": (20,), "base": (2,)}
     for run, counts in right.items():
         for seed, count in enumerate(counts):
-            folder = tmp_path / f"{run}-s{seed}"
-            folder.mkdir()
+            log = Recorder(tmp_path / f"{run}-s{seed}")
             acted = {"reward of judge": 0.0 if run == "like" else 0.5}
-            (folder / "summary.json").write_text(json.dumps({"steps": 0 if run == "base" else 9, "acted": acted}))
+            write_json(log.out / "summary.json", {"steps": 0 if run == "base" else 9, "acted": acted})
             rows = [{"step": step, "x": step + seed, "tp": step, "fp": 10 - step} for step in range(1, 11)]
             rows = [{"step": 0, "validation": 0.25}, *rows, {"step": 11, "validation": 0.5}]
-            (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-            with (folder / "scores.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, SCORE_FIELDS)
-                writer.writeheader()
-                same = {"stage": "after", "setup": "vanilla", "split": "test", "family": "word", "level": 1}
-                writer.writerows(same | {"item": i, "question": i, "correct": int(i < count)} for i in range(20))
+            log.rows("metrics", rows)
+            same = {"stage": "after", "setup": "vanilla", "split": "test", "family": "word", "level": 1}
+            log.scores(same | {"item": i, "question": i, "correct": int(i < count)} for i in range(20))
     return claims.Ledger(tmp_path, {run: range(len(counts)) for run, counts in right.items()})
 
 
@@ -93,13 +88,8 @@ def test_top_ranked_answers_are_compared_on_the_questions_that_were_talked_about
 
 
 def test_trends_peaks_and_ratios_of_sums(ledger: claims.Ledger) -> None:
-    said = {
-        "up": TREND | {"arms": ["good"], "column": "x"},
-        "down": TREND | {"arms": ["good"], "column": "x", "direction": "down"},
-        "peak": TREND | {"arms": ["good"], "column": "x", "direction": "peak"},
-        "rare": TREND | {"arms": ["good"], "column": "validation"},
-        "sums": TREND | {"arms": ["good"], "column": "tp / (tp + fp)"},
-    }
+    said = {"up": TREND, "down": TREND | {"direction": "down"}, "peak": TREND | {"direction": "peak"}}
+    said |= {"rare": TREND | {"column": "validation"}, "sums": TREND | {"column": "tp / (tp + fp)"}}
     effects = claims.weigh(ledger, said).set_index("claim")["effect"]
     # steps 1-2 against 9-10
     assert effects.to_dict() == approx({"up": 8, "down": -8, "peak": -4, "rare": 25, "sums": 80})

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -117,15 +118,30 @@ def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) ->
         assert config["2_long"] | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
 
 
+def built(preset: str, items: Iterable[plan.Item]) -> dict[str, dict]:
+    """The whole configuration of every run, by item."""
+    runs = [item for item in items if item.kind == "run"]
+    told = [config.build(run.protocol, preset, out=".", overrides=run.config).describe() for run in runs]
+    return {run.id: one | one.pop("protocol") for run, one in zip(runs, told, strict=True)}
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "standard", "full", "real"])
+def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_long(preset: str) -> None:
+    items = plan.load(ROOT, preset).items.values()
+    runs = built(preset, items)
+    for item in items:
+        if item.kind == "artefact" and item.paper != "all":  # those take the questions that all their runs have
+            asked = {(runs[id]["world"], runs[id]["eval_items"]) for id in item.needs}
+            assert len(asked) == len({world for world, _ in asked}), (item.id, asked)
+    for rivals in (("comas", "maporl", "ttrl"), ("conl", "srt_s", "srt_m", "ground_truth")):
+        assert len({runs[f"runs/{name}-s0"]["steps"] for name in rivals}) == 1, rivals
+
+
 SIZES = ("_small", "_large")
 
 
 def test_preset_gpu_trains_real_models_on_real_data_for_as_long_as_the_papers_say() -> None:
-    runs = {}
-    for item in plan.load(ROOT, "gpu").items.values():
-        if item.kind == "run":
-            built = config.build(item.protocol, "gpu", out=".", overrides=item.config).describe()
-            runs[item.names[0]] = built | built.pop("protocol")
+    runs = {id[5:-3]: run for id, run in built("gpu", plan.load(ROOT, "gpu").items.values()).items()}
     for name, run in runs.items():
         assert "tiny" not in json.dumps(run, default=str), name
         assert run["world"] == "data" and run["prompt"] == "full", name

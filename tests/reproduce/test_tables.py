@@ -111,16 +111,13 @@ def test_compare_rows_gives_delta_limits_p_and_verdict() -> None:
     assert one.loc["sums", "verdict"] == "one seed" and one[["low", "high", "p"]].isna().all(axis=None)
 
 
-UNPAIRED = [
-    ({"sums": [[1, 0]]}, {"sums": [[1, 0, 1]]}, "not scored on the same items"),
-    ({"sums": [[1, 0]]}, {"facts": [[1, 0]]}, "differ in benchmarks"),
-]
+UNPAIRED = {"not scored on the same items": {"sums": [[1, 0, 1]]}, "differ in benchmarks": {"facts": [[1, 0]]}}
 
 
-@pytest.mark.parametrize(("base", "ours", "message"), UNPAIRED)
-def test_compare_rows_refuses_what_is_not_paired(base: dict, ours: dict, message: str) -> None:
+@pytest.mark.parametrize(("message", "ours"), UNPAIRED.items())
+def test_compare_rows_refuses_what_is_not_paired(message: str, ours: dict) -> None:
     with pytest.raises(ValueError, match=message):
-        tables.compare_rows(pd.concat([records("base", base), records("mae", ours)]), "base", "mae", ONE)
+        tables.compare_rows(pd.concat([records("base", {"sums": [[1, 0]]}), records("mae", ours)]), "base", "mae", ONE)
 
 
 def test_percent_formats() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from coevolve.credit import owners, segments, token_rewards
+from coevolve.credit import owners, paid, segments, token_rewards
 from coevolve.policies.causal import Policy
 from coevolve.types import Sample
 
@@ -49,10 +49,10 @@ class ValueHead(nn.Module):
             values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
             found |= {i: values_T.tolist() for i, values_T in zip(indices, values, strict=True)}
             rewards = [reward for sample in batch for reward in token_rewards(sample)]
-            paid = {t: reward for t, reward in enumerate(rewards) if reward is not None}
-            known_TH = state_TH[list(paid)]
+            rewarded = {t: reward for t, reward in enumerate(rewards) if reward is not None}
+            known_TH = state_TH[list(rewarded)]
             self.moment_HH += known_TH.T @ known_TH
-            self.target_H += known_TH.T @ state_TH.new_tensor(list(paid.values()))
+            self.target_H += known_TH.T @ state_TH.new_tensor(list(rewarded.values()))
         ridge_HH = RIDGE * torch.eye(len(self.weight_H)).to(self.moment_HH)
         self.weight_H = torch.linalg.solve(self.moment_HH + ridge_HH, self.target_H)
         return [found[i] for i in range(len(samples))]
@@ -77,9 +77,8 @@ class RoleMeans:
         for sample in samples:
             expected = {name: self.means.get(f"{sample.role}/{name}", 0.0) for name in segments(sample)}
             values.append([0.0 if name is None else expected[name] for name in owners(sample)])
-            for name, reward in segments(sample).items():
-                if reward is not None:
-                    self.means[f"{sample.role}/{name}"] = DECAY * expected[name] + (1 - DECAY) * reward
+            for name, reward in paid(sample).items():
+                self.means[f"{sample.role}/{name}"] = DECAY * expected[name] + (1 - DECAY) * reward
         return values
 
     def state_dict(self) -> dict[str, float]:
