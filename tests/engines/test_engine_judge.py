@@ -3,6 +3,7 @@
 Run by `make test-engines`; skipped where vLLM is not installed.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from coevolve.loop import train
 
 pytestmark = pytest.mark.skipif(not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it")
 NAME = "smollm2-roles"  # it has learnt to judge in the form that MAE asks for
+# By itself vLLM takes nearly all memory, and binds its threads to one core, which may be busy.
+SMALL = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def address():
         port = free.getsockname()[1]
     command = f"-m vllm.entrypoints.openai.api_server --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
     command += f" --max-model-len 2048 --served-model-name {NAME} --model {policies.find(NAME)}"
-    server = subprocess.Popen([sys.executable, *command.split()], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([sys.executable, *command.split()], env=SMALL, stdout=subprocess.DEVNULL)
     while server.poll() is None:
         try:
             httpx.get(f"http://127.0.0.1:{port}/health")
