@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import httpx
 import pytest
-from engines.conftest import asked
+from engines.digits import asked
 
 from coevolve import config, policies, record
 from coevolve.engines.server import ServedPolicy
@@ -27,8 +27,7 @@ SMALL = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND
 
 @pytest.fixture(scope="module")
 def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = f"-m vllm.entrypoints.openai.api_server --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
     command += f" --max-model-len 2048 --served-model-name {NAME} --model {policies.find(NAME)}"
