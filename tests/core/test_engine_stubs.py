@@ -29,6 +29,7 @@ def test_vllm_has_room_for_the_rank_and_keeps_of_an_adapter_only_the_version_tha
     team = Team({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (rank, 8, 0.0))
     engine = VLLM(team.policies, 1.0, 8)
     assert package.LLM.call_args.kwargs["max_lora_rank"] == room
+    assert package.LLM.call_args.kwargs["kv_cache_memory_bytes"] == 2**31, "or vLLM would take nearly all memory"
     for update in range(3):
         folders = sorted(path.name for path in Path(engine.folder.name).iterdir())
         assert folders == ["left", "right"]

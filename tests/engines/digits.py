@@ -1,12 +1,14 @@
 """A reward that SmolLM2 finds within a few steps: a reply has to begin with a digit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+from coevolve import prompts
 from coevolve.method import Method
-from coevolve.types import Episode, Outcome, Role
+from coevolve.types import Episode, Outcome, Role, Turn
 
 QUESTIONS = ("What is 12-7?", "What is 3+4?", "x+3=9. What is x?", "What is the capital of France?")
+DIGITS = f"{__file__}:Digits"
 
 
 @dataclass(kw_only=True)
@@ -25,3 +27,9 @@ class Digits(Method):
     def episode(self, rng: Random) -> Episode:
         replies = yield [self.solver(question=QUESTIONS[0])] * 8
         return Outcome([reply.earns(float(reply.text[:1].isdigit()), reply.siblings) for reply in replies])
+
+
+def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn]:
+    """A turn for each question."""
+    turns = [prompts.load("mae", "solver", "plain")(question=question, policy=policy) for question in QUESTIONS]
+    return [replace(turn, temperature=temperature, key=(0, 1, i)) for i, turn in enumerate(turns)]

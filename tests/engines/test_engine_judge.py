@@ -3,6 +3,7 @@
 Run by `make test-engines`; skipped where vLLM is not installed.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from importlib.util import find_spec
 
 import httpx
 import pytest
-from engines.conftest import asked
+from engines.digits import asked
 
 from coevolve import config, policies, record
 from coevolve.engines.server import ServedPolicy
@@ -20,16 +21,17 @@ from coevolve.loop import train
 
 pytestmark = pytest.mark.skipif(not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it")
 NAME = "smollm2-roles"  # it has learnt to judge in the form that MAE asks for
+# By itself vLLM takes nearly all memory, and binds its threads to one core, which may be busy.
+SMALL = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 
 @pytest.fixture(scope="module")
 def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = f"-m vllm.entrypoints.openai.api_server --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
     command += f" --max-model-len 2048 --served-model-name {NAME} --model {policies.find(NAME)}"
-    server = subprocess.Popen([sys.executable, *command.split()], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([sys.executable, *command.split()], env=SMALL, stdout=subprocess.DEVNULL)
     while server.poll() is None:
         try:
             httpx.get(f"http://127.0.0.1:{port}/health")

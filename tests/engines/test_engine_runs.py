@@ -6,19 +6,16 @@ Run by `make test-engines`; skipped where Unsloth or vLLM is not installed. Unsl
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
-from engines.digits import Digits
+from engines.digits import DIGITS, Digits
 
 from coevolve import policies, record
 from coevolve.__main__ import main
 
 ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
-DIGITS = f"{Path(__file__).with_name('digits.py')}:Digits"
 FIELDS = "model=smollm2 lora=[8,16,0.0] learning_rate=1e-3 steps=3 batch_size=2 max_tokens=4 eval_items=1 eval_every=0"
-INSTALLED = find_spec("unsloth") and find_spec("vllm")
-pytestmark = pytest.mark.skipif(not INSTALLED, reason="Unsloth or vLLM is not installed: see make test-engines")
+pytestmark = pytest.mark.skipif(not (find_spec("unsloth") and find_spec("vllm")), reason="see make test-engines")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from core.tensors import learn
 from core.test_ranks import start
-from engines.conftest import asked
+from engines.digits import DIGITS, asked
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
@@ -23,16 +23,14 @@ from coevolve.engines.vllm import SHARE, VLLM
 from coevolve.policies.causal import Policy
 from coevolve.policies.team import Team
 
-DIGITS = f"{Path(__file__).with_name('digits.py')}:Digits"
 TWICE = """
-import json, sys
-from coevolve import config
-from coevolve.loop import train
-for out in sys.argv[3:]:
-    train(config.build(sys.argv[1], "real", out=out, overrides=json.loads(sys.argv[2])))
+import sys
+from coevolve.__main__ import main
+for out in sys.argv[1:3]:
+    assert main(["train", *sys.argv[3:], "--preset", "real", "--out", out]) == 0
 """
+FIELDS = "engine=vllm model=smollm2 max_tokens=4 batch_size=2 steps=2 learning_rate=1e-4 eval_every=0 eval_items=1"
 CLOSE = 1e-4  # log-probabilities
-FIELDS = {"engine": "vllm", "model": "smollm2", "max_tokens": 4, "batch_size": 2, "eval_every": 0, "eval_items": 1}
 
 
 def gap(policy: Policy, reply) -> float:
@@ -48,11 +46,9 @@ def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path)
     # The first test of this file: two processes need 7 GB beside one that holds nothing yet.
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
-    fields = FIELDS | {"steps": 2, "learning_rate": 1e-4}
-    start(2, str(script), DIGITS, json.dumps(fields), str(tmp_path / "one"), str(tmp_path / "two"), timeout=1500)
+    start(2, str(script), str(tmp_path / "one"), str(tmp_path / "two"), DIGITS, *FIELDS.split(), timeout=1500)
     one, two = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two"))
-    rows = [json.loads(line) for line in one.splitlines()]
-    gaps = [row["logprob_gap"] for row in rows if row.get("logprob_gap") is not None]
+    gaps = [row["logprob_gap"] for row in map(json.loads, one.splitlines()) if row.get("logprob_gap") is not None]
     assert len(gaps) == 2 and max(gaps) < CLOSE, "samples of both ranks, before and after an update"
     assert one == two
 

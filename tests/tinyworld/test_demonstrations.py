@@ -2,10 +2,11 @@
 
 import json
 import re
+from unittest.mock import Mock
 
 import pytest
 from data_files import tables
-from safetensors.torch import load_file
+from safetensors.torch import load
 
 from coevolve import prompts
 from coevolve.__main__ import main
@@ -18,7 +19,6 @@ from tinyworld.tasks import Task, read
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
 ROWS = tables("demonstrations")
 SHARED, ILL_FORMED = ROWS["shared"], ROWS["ill_formed"]
-QUESTION = re.compile(r"<question>(.*?)</question>")
 
 
 def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
@@ -129,15 +129,24 @@ def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> Non
     assert programs.verifier_of(read("30+7"), "37") == ("math", "37")
 
 
-def test_a_role_warm_start_runs_from_the_command_line_and_measures_every_role(tmp_path, capsys):
+def test_a_role_warm_start_runs_from_the_command_line_measures_every_role_and_goes_on(tmp_path, monkeypatch, capsys):
     fields = ["demonstrations=512", "sft_batch=16", "eval_items=1", "examined=10", "learning_rate=0.01"]
-    given = ["prompt=compact", *fields, "lora=[8,16,0.0]"]
-    assert main(["warm", "tiny-small", "--out", str(tmp_path), *given]) == 0
+    command = ["warm", "tiny-small", "--out", str(tmp_path), "prompt=compact", *fields, "lora=[8,16,0.0]"]
+    assert main(command) == 0
     summary = json.loads((tmp_path / "summary.json").read_bytes())
     assert {*summary["figures"]["format"]} == {*ROLES} and summary["figures"]["items"] == 22
-    learnt = load_file(tmp_path / "policy" / "adapter_model.safetensors")
-    assert all(weight.any() for name, weight in learnt.items() if "lora_B" in name), "which begin at 0"
+    adapter = tmp_path / "policy" / "adapter_model.safetensors"
+    learnt = adapter.read_bytes()
+    assert all(weight.any() for name, weight in load(learnt).items() if "lora_B" in name), "which begin at 0"
     assert summary["steps"] == 32 and "steps 0 to 32 in " in capsys.readouterr().out
+    (tmp_path / "summary.json").unlink(), adapter.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(RoleWarmStart, "examples", Mock(side_effect=KeyboardInterrupt))
+        assert main(command) == 130 and "stopped at step 32; the same" in capsys.readouterr().err
+    (tmp_path / "checkpoints/checkpoint-32/trainer_state.json").unlink()  # as a kill leaves one that is being written
+    assert main([*command, "epochs=2"]) == 2 and "with another protocol; choose" in capsys.readouterr().err
+    assert main(command) == 0 and capsys.readouterr().out.startswith("goes on at step 20\n")
+    assert adapter.read_bytes() == learnt
 
 
 def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length():

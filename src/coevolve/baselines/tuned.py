@@ -1,7 +1,6 @@
 """Baselines that TRL trains: SFT on gold answers (MAE's Table 1), and SRLM, DPO on self-graded pairs (CoMAS's)."""
 
 import copy
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,11 +56,13 @@ class SFT(Method):
         return {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
 
     def fit(self, policy: "Policy", run: "Run") -> int:
-        """Fine-tune the policy in place; return the steps taken."""
-        from trl.trainer.sft_config import SFTConfig
-        from trl.trainer.sft_trainer import SFTTrainer
+        """Fine-tune the policy in place, saving as it goes; return the steps taken."""
+        from trl import SFTConfig, SFTTrainer  # type: ignore[attr-defined]
 
-        trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, self.numbers())
+        # PEFT would ask the hub at every checkpoint whether the base has another vocabulary.
+        policy.model.save_pretrained = partial(policy.model.save_pretrained, save_embedding_layers=False)
+        numbers = self.numbers() | {"save_strategy": "steps", "save_steps": run.save_every, "save_total_limit": 2}
+        trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, numbers)
         policy.model.eval()
         return int(trainer.state.global_step)
 
@@ -118,8 +119,7 @@ class SRLM(Table1):
     def fit(self, policy: "Policy", run: "Run") -> int:
         """Train the policy's model in place, iteration by iteration; return the optimiser steps taken."""
         from peft import PeftModel
-        from trl.trainer.dpo_config import DPOConfig
-        from trl.trainer.dpo_trainer import DPOTrainer
+        from trl import DPOConfig, DPOTrainer  # type: ignore[attr-defined]
 
         batch, beta = self.dpo_batch, self.dpo_beta
         numbers = {"per_device_train_batch_size": batch, "num_train_epochs": 1, "beta": beta, "max_length": None}
@@ -162,21 +162,22 @@ def tune(
     """Train on examples in full precision with one of TRL's trainers; return that trainer.
 
     `trainer` makes it of arguments, data and the policy's tokenizer; `config` makes the arguments of `numbers` and
-    the run's own. Nothing stays on the disk.
+    the run's own. Goes on from the newest checkpoint that is whole, where `numbers` ask for checkpoints.
     """
     from datasets import Dataset
     from trl.trainer import utils
 
-    on_gpu = policy.head_VH.is_cuda
+    on_gpu, folder = policy.head_VH.is_cuda, run.out / "checkpoints"
     if not on_gpu:
         utils._ChunkedLogProbFunction = PlainHead  # type: ignore[assignment, attr-defined]
     ours = {"learning_rate": run.learning_rate, "weight_decay": run.weight_decay, "max_grad_norm": run.grad_clip}
-    quiet = {"report_to": "none", "save_strategy": "no", "logging_steps": 50, "disable_tqdm": True}
-    plain = {"bf16": False, "fp16": False, "gradient_checkpointing": False}
-    where = {"dataloader_pin_memory": on_gpu, "use_cpu": not on_gpu}
-    with tempfile.TemporaryDirectory() as scratch:
-        settings = config(output_dir=scratch, seed=run.seed, **(ours | quiet | plain | where | numbers))
-        data = Dataset.from_list(examples)
-        made = trainer(args=settings, train_dataset=data, processing_class=policy.tokenizer)
-        made.train()
+    plain = {"bf16": False, "gradient_checkpointing": False, "report_to": "none", "save_strategy": "no"}
+    where = {"output_dir": str(folder), "dataloader_pin_memory": on_gpu, "use_cpu": not on_gpu}
+    settings = config(seed=run.seed, logging_steps=50, **(ours | plain | where | numbers))
+    made = trainer(args=settings, train_dataset=Dataset.from_list(examples), processing_class=policy.tokenizer)
+    written = folder.glob("checkpoint-*/trainer_state.json")  # the file that a checkpoint ends with
+    whole = {int(path.parent.name.partition("-")[2]): path.parent for path in written}
+    if whole:
+        print(f"goes on at step {max(whole)}", flush=True)
+    made.train(resume_from_checkpoint=whole[max(whole)] if whole else None)
     return made
