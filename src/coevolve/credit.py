@@ -19,6 +19,11 @@ def segments(sample: Sample) -> dict[str, float | None]:
     return {"": reward} if isinstance(reward, (int, float)) else dict(reward)
 
 
+def unmasked(sample: Sample) -> dict[str, float]:
+    """Return the sample's rewards by segment, without those that are masked."""
+    return {name: reward for name, reward in segments(sample).items() if reward is not None}
+
+
 def owners(sample: Sample) -> list[str | None]:
     """Return the segment that each token of the reply belongs to, None where it belongs to none.
 
@@ -64,16 +69,15 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     The agents are the samples of one role and group. Masked segments (reward None) and tokens outside every
     segment get None and do not count in the mean.
     """
-    paid: dict[tuple[Hashable, ...], list[float]] = defaultdict(list)
+    earned: dict[tuple[Hashable, ...], list[float]] = defaultdict(list)
     for sample in samples:
-        for name, reward in segments(sample).items():
-            if reward is not None:
-                paid[sample.role, sample.group, name].append(reward)
+        for name, reward in unmasked(sample).items():
+            earned[sample.role, sample.group, name].append(reward)
     advantages = []
     for sample in samples:
-        known = {name: reward for name, reward in segments(sample).items() if reward is not None}
-        means = {name: mean_reward(paid[sample.role, sample.group, name]) for name in known}
-        advantages.append([known[name] - means[name] if name in known else None for name in owners(sample)])
+        rewards = unmasked(sample)
+        means = {name: mean_reward(earned[sample.role, sample.group, name]) for name in rewards}
+        advantages.append([rewards[name] - means[name] if name in rewards else None for name in owners(sample)])
     return advantages
 
 
@@ -87,10 +91,8 @@ def gae(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[li
     advantages: list[list[float | None]] = []
     for sample, estimates in zip(samples, values, strict=True):
         row: list[float | None] = [None] * len(sample.reply.ids)
-        rewards, names = segments(sample), owners(sample)
-        for name, reward in rewards.items():
-            if reward is None:
-                continue
+        names = owners(sample)
+        for name, reward in unmasked(sample).items():
             following, tail = 0.0, 0.0
             for i in reversed([i for i, owner in enumerate(names) if owner == name]):
                 error = reward + GAMMA * following - estimates[i]
