@@ -69,15 +69,15 @@ def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
 
 def last_lines(out: Path) -> list[str]:
     """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
-    from coevolve.held_out import in_words
+    from coevolve.held_out import gain, in_words
 
-    run = json.loads((out / "summary.json").read_bytes())
-    before, after = run["held_out"]["before"], run["held_out"]["after"]
-    gain = 100 * (after["k"] - before["k"]) / max(after["n"], 1)
+    run, (points, low, high) = json.loads((out / "summary.json").read_bytes()), gain(record.read(out, "scores"))
+    reach = f" (95 % {low:+.1f} to {high:+.1f} over the questions, for this seed)" if low < high else ""
     return [
         *run["warnings"],
         *(f"test questions {stage}: {in_words(counts)}" for stage, counts in run["held_out"].items()),
-        f"gain: {gain:+.1f} points, steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
+        f"gain: {points:+.1f} points{reach}",
+        f"steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
         f"all is in {out}; python -m coevolve report {out} makes a page of it",
     ]
 
