@@ -18,6 +18,7 @@ from coevolve.checks import among
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 Name = Annotated[str, Argument(help=f"{', '.join(config.METHODS)}, or your own: path/file.py:Class")]
 Pairs = Annotated[list[str] | None, Argument(metavar="[FIELD=VALUE]...", help="see `coevolve fields METHOD`")]
+SAID = {"question": "3*4", "problem": "3*4", "query": "3*4", "reference": "3*4", "answer": "12"}  # in examples
 Out = Annotated[Path, Option(help="folder of the run")]
 Judge = Annotated[str, Option(help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")]
 Dtype = Literal["bfloat16", "float16", "float32"]
@@ -70,15 +71,15 @@ def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
 
 def last_lines(out: Path) -> list[str]:
     """Return the last lines of a finished run: what was idle, what was gained, where it lies and what can be done."""
-    from coevolve.held_out import in_words
+    from coevolve.held_out import gain, in_words
 
-    run = json.loads((out / "summary.json").read_bytes())
-    before, after = run["held_out"]["before"], run["held_out"]["after"]
-    gain = 100 * (after["k"] - before["k"]) / max(after["n"], 1)
+    run, (points, low, high) = json.loads((out / "summary.json").read_bytes()), gain(record.read(out, "scores"))
+    reach = f" (95 % {low:+.1f} to {high:+.1f} over the questions, for this seed)" if low < high else ""
     return [
         *run["warnings"],
         *(f"test questions {stage}: {in_words(counts)}" for stage, counts in run["held_out"].items()),
-        f"gain: {gain:+.1f} points, steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
+        f"gain: {points:+.1f} points{reach}",
+        f"steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
         f"all is in {out}; python -m coevolve report {out} makes a page of it",
     ]
 
@@ -97,8 +98,12 @@ def ask(
     method, _, name = who.rpartition("/") if "/" in who else (who, "", "")
     roles = config.method(method)(prompt=prompt).roles
     among(f"role of {method}", name, roles)
-    turn = roles[name](**dict(pair.partition("=")[::2] for pair in pairs or ()))
-    asked = replace(turn, temperature=turn.temperature if temperature is None else temperature, key=(seed,))
+    role, given = roles[name], dict(pair.partition("=")[::2] for pair in pairs or ())
+    if given.keys() != role.fields:
+        wanted = sorted(role.fields)
+        example = " ".join(["python -m coevolve ask", who, *(f'{name}="{SAID.get(name, "...")}"' for name in wanted)])
+        raise ValueError(f"{who} takes {', '.join(wanted) or 'no field'}; for example: {example}")
+    asked = replace(role(**given), temperature=role.temperature if temperature is None else temperature, key=(seed,))
     preflight.model(model)
     (reply,) = policies.load(model).serve(1.0, max_tokens or setups.limit(prompt)).answer([asked])
     print(show.visible(reply.text))
@@ -110,8 +115,7 @@ def ask(
 def fields(method: Name, pairs: Pairs = None, preset: Preset = "quick") -> None:
     """List a method's fields: the paper's value (without a paper the default), the preset's if another, the meaning."""
     run = config.build(method, preset, out=".", overrides=config.parse_overrides(pairs or ()))
-    mine, means = run.describe(), config.meanings(type(run.protocol))
-    mine |= mine.pop("protocol")
+    mine, means = config.flat(run.describe()), config.meanings(type(run.protocol))
     own = {**config.settable(type(run.protocol)), **config.settable(config.Run), **run.protocol.TRAINING}
     theirs = {name: paper for name, paper, _ in config.differences(run)} if run.protocol.paper else own
     print(f"{'field':20} {'paper, or default':24} {'preset, if another':24} meaning")

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from itertools import accumulate
 from statistics import fmean
 
 from coevolve.credit import gae, mean_reward, role_conditioned, segment_centred
@@ -50,10 +51,8 @@ def reinforce_pp(
     advantages = _broadcast(samples, _rewards(samples))
     if kl_coef:
         for values, ratios in zip(advantages, log_ratios, strict=True):
-            ahead = 0.0
-            for t in reversed(range(len(values))):
-                ahead += ratios[t]
-                values[t] -= kl_coef * ahead
+            ahead = reversed([*accumulate(reversed(ratios))])
+            values[:] = [value - kl_coef * kl for value, kl in zip(values, ahead, strict=True)]
     for indices in _by(samples, lambda s: (s.policy, s.role if by_role else None, s.group)):
         tokens = [(i, t) for i in indices for t in range(len(advantages[i]))]
         values = _standardised([advantages[i][t] for i, t in tokens]) if tokens else []

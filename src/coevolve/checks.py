@@ -40,13 +40,14 @@ class Learning:
 
 
 def among(name: str, value: object, allowed: Iterable[Any]) -> None:
-    """Raise ValueError, suggesting the closest match, if `value` is not allowed."""
+    """Raise ValueError if `value` is not allowed; it suggests the only one that begins so, or the closest match."""
     allowed = list(allowed)
     if value not in allowed:
-        near = difflib.get_close_matches(str(value), [one for one in allowed if isinstance(one, str)], 1)
+        names = [str(one or repr(one)) for one in allowed]
+        begun = [one for one in names if one.startswith(str(value))]
+        near = begun if len(begun) == 1 else difflib.get_close_matches(str(value), names, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        names = ", ".join(str(one or repr(one)) for one in allowed)
-        raise ValueError(f"{name} must be one of {names}, got {value!r}{hint}")
+        raise ValueError(f"{name} must be one of {', '.join(names)}, got {value!r}{hint}")
 
 
 def settle(made: Any, *but: str) -> None:

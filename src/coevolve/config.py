@@ -120,6 +120,11 @@ def settings(protocol: Method) -> dict[str, Any]:
     return {name: getattr(protocol, name) for name in settable(type(protocol))} | {"world": protocol.world.name}
 
 
+def flat(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Run.describe` says with the method's fields beside the run's."""
+    return {**{name: value for name, value in described.items() if name != "protocol"}, **described["protocol"]}
+
+
 def presets() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the presets: by name and method (`all`: every method) the fields that differ from the defaults.
 
@@ -183,8 +188,7 @@ def differences(run: Run) -> list[tuple[str, Any, Any]]:
     gpu = {**presets()["gpu"]["all"], **presets()["gpu"].get(run.method, {})}
     paper = settable(Run) | {"model": gpu["model"], **run.protocol.TRAINING}
     paper |= settable(type(run.protocol)) | REAL | dict(run.protocol.PAPER)
-    mine = run.describe()
-    mine |= mine.pop("protocol")
+    mine = flat(run.describe())
     counted = [name for name in mine if name in paper and name not in UNCOUNTED]
     return [(name, paper[name], mine[name]) for name in counted if mine[name] != paper[name]]
 

@@ -19,8 +19,8 @@ def segments(sample: Sample) -> dict[str, float | None]:
     return {"": reward} if isinstance(reward, (int, float)) else dict(reward)
 
 
-def paid(sample: Sample) -> dict[str, float]:
-    """The sample's rewards by segment, without those that are masked."""
+def unmasked(sample: Sample) -> dict[str, float]:
+    """Return the sample's rewards by segment, without those that are masked."""
     return {name: reward for name, reward in segments(sample).items() if reward is not None}
 
 
@@ -71,13 +71,13 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     """
     earned: dict[tuple[Hashable, ...], list[float]] = defaultdict(list)
     for sample in samples:
-        for name, reward in paid(sample).items():
+        for name, reward in unmasked(sample).items():
             earned[sample.role, sample.group, name].append(reward)
     advantages = []
     for sample in samples:
-        known = paid(sample)
-        means = {name: mean_reward(earned[sample.role, sample.group, name]) for name in known}
-        advantages.append([known[name] - means[name] if name in known else None for name in owners(sample)])
+        rewards = unmasked(sample)
+        means = {name: mean_reward(earned[sample.role, sample.group, name]) for name in rewards}
+        advantages.append([rewards[name] - means[name] if name in rewards else None for name in owners(sample)])
     return advantages
 
 
@@ -92,7 +92,7 @@ def gae(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[li
     for sample, estimates in zip(samples, values, strict=True):
         row: list[float | None] = [None] * len(sample.reply.ids)
         names = owners(sample)
-        for name, reward in paid(sample).items():
+        for name, reward in unmasked(sample).items():
             following, tail = 0.0, 0.0
             for i in reversed([i for i, owner in enumerate(names) if owner == name]):
                 error = reward + GAMMA * following - estimates[i]

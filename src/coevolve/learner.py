@@ -61,8 +61,7 @@ def learn(
     # An entropy bonus moves every token that is not masked, otherwise only an advantage does.
     moved = [any(a is not None for a in row) if settings.entropy_coef else any(row) for row in advantages]
     each = [*zip(samples, advantages, moved, strict=True)]
-    steps, sums = settings.minibatches, Counter[str]()
-    ratio_max = 0.0
+    steps, sums, ratio_max = settings.minibatches, Counter[str](), 0.0
     for part in (each[i::steps] for i in range(steps)):
         weight = token_weight([sum(a is not None for a in row) for _, row, _ in part], settings)
         ready = [(sample.reply, row) for sample, row, moves in part if moves]

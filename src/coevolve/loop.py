@@ -62,9 +62,8 @@ def train(run: Run) -> Path:
         _learn(trainer, log, done)
         scores = {"before": trainer.before, "after": timed(around, "held_out", trainer.score, "test")}
         rows = [{"stage": stage, **row} for stage, scored in scores.items() for row in scored]
-        for setup in run.protocol.setups:
-            if setup != "vanilla":
-                rows += [{"stage": "after", **row} for row in timed(around, "setups", trainer.score, "test", setup)]
+        for setup in [name for name in run.protocol.setups if name != "vanilla"]:
+            rows += [{"stage": "after", **row} for row in timed(around, "setups", trainer.score, "test", setup)]
         log.scores(rows)
         extra = timed(around, "after_run", run.protocol.after_run, trainer.engine, (*trainer.key, 1), log)
         trainer.keep("policy")

@@ -7,9 +7,10 @@ import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from reprlib import repr as shortened
 
 from coevolve import policies, record
-from coevolve.config import Run, assign
+from coevolve.config import Run, assign, flat
 
 SECONDS = 10  # that the hub has for its answer
 FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resume: what is learnt does not
@@ -41,10 +42,12 @@ def finished(run: Run) -> bool:
 
 
 def same(run: Run, folder: Path) -> None:
-    """Raise ValueError unless a folder's config.json is this run's, but for fields that change nothing learnt."""
-    saved, mine = json.loads((folder / "config.json").read_bytes()), record.clean(run.describe())
-    if changed := [name for name in mine if name not in FREE and saved.get(name) != mine[name]]:
-        raise ValueError(f"{folder} belongs to a run with another {', '.join(changed)}; choose another out folder")
+    """Raise ValueError, with both values, unless config.json is this run's but for what changes nothing learnt."""
+    saved, mine = flat(json.loads((folder / "config.json").read_bytes())), flat(record.clean(run.describe()))
+    names = mine if saved["method"] == run.method else ["method"]  # of another method no other field needs to be told
+    if changed := [name for name in names if name not in FREE and saved.get(name) != mine[name]]:
+        told = "; ".join(f"{name} {shortened(saved.get(name))} there, {shortened(mine[name])} now" for name in changed)
+        raise ValueError(f"{run.out} belongs to another run: {told}; take its values, or another out folder")
 
 
 def model(name: str) -> None:

@@ -14,6 +14,11 @@ def number(value: bool | None) -> float | None:
     return None if value is None else float(value)
 
 
+def complement(share: float | None) -> float | None:
+    """Return 1 - a share, None where it is not known."""
+    return None if share is None else 1 - share
+
+
 def agrees(score: float, truth: bool | None) -> float | None:
     """Say whether a score above one half agrees with the oracle: 1.0 or 0.0, None where it has no answer."""
     return None if truth is None else float((score > 0.5) == truth)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from data_files import tables
 
-from coevolve import config
+from coevolve import config, record
 from coevolve.__main__ import main
 from coevolve.driver import Batched
 from coevolve.types import Reply, Turn
@@ -62,7 +62,9 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
         print(f"training {run.protocol.solves} {run.seed}")
         if error:
             raise error
-        run.out.mkdir()
+        right = [("before", i, i < 1) for i in range(8)] + [("after", i, i < 3) for i in range(8)]
+        rows = [{"setup": "vanilla", "stage": stage, "item": i, "correct": int(one)} for stage, i, one in right]
+        record.Recorder(run.out).scores(rows)
         held_out = {"before": {"k": 1, "n": 8}, "after": {"k": 3, "n": 8}}
         numbers = {"held_out": held_out, "steps": 9, "seconds": 90.0, "resumed_at": 4}
         (run.out / "summary.json").write_text(json.dumps({"warnings": ["idle: x"], **numbers}))
@@ -73,9 +75,10 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
     lines = said.out.splitlines()
     start = lines.index("training 2 7")
     assert "differs from the paper: solves 1 -> 2" in lines[:start] and said.err == line.format(tmp_path / "run")
-    if code == 0:  # Wilson's limits of 1 of 8 and 3 of 8
-        idle, before, after, gain, where = lines[start + 1 :]
-        assert idle == "idle: x" and gain == "gain: +25.0 points, steps 4 to 9 in 1.5 minutes"
+    if code == 0:  # Wilson's limits of 1 of 8 and 3 of 8; 25 +- 2.3646 * 46.291 / sqrt(8) of the eight changes
+        idle, before, after, gain, took, where = lines[start + 1 :]
+        assert idle == "idle: x" and took == "steps 4 to 9 in 1.5 minutes"
+        assert gain == "gain: +25.0 points (95 % -13.7 to +63.7 over the questions, for this seed)"
         assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%)"
         assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%)"
         assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve report {tmp_path / 'run'} ")

@@ -68,20 +68,9 @@ def test_a_file_is_one_module_however_it_is_named(tmp_path: Path, monkeypatch: p
     assert config.method("coevolve.papers.mae.method:MAE") is config.method("mae")
 
 
-ABSENT = {
-    OWN.replace("Debate", "Stranger"): "own_method.py has no subclass of Method called 'Stranger'",
-    OWN.replace("Debate", "Path"): "no subclass of Method called 'Path'",
-    "nowhere/own.py:Debate": "No such file or directory",
-    "no_such_package.module:Debate": "No module named 'no_such_package'",
-    "json:loads": "json has no subclass of Method called 'loads'",
-    ":Debate": "Empty module name",
-    OWN.partition(":")[0]: "method must be one of mae",
-}
-
-
-@pytest.mark.parametrize(("name", "why"), ABSENT.items())
+@pytest.mark.parametrize(("name", "why"), tables("mistakes")["absent"].items())
 def test_a_method_that_is_not_there(name: str, why: str) -> None:
-    line = refused(name)
+    line = refused(name := name.format(own=OWN.partition(":")[0]))
     assert line.startswith("method") and repr(name) in line and why in line
 
 

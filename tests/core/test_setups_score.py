@@ -5,12 +5,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
+import pandas
 import pytest
 from core.conftest import Scripted
 
 from coevolve import policies
 from coevolve.engines import connect
-from coevolve.held_out import score, tally
+from coevolve.held_out import gain, score, tally
 from coevolve.papers.mae import MAE
 from coevolve.policies.team import Team
 from coevolve.record import SCORE_FIELDS
@@ -63,6 +64,12 @@ def test_a_row_says_what_was_asked_and_what_came_back() -> None:
     assert [*rows[1].values()] == ["vanilla", "sums", "test", 2, 1, "1+0", 1, 0, "1", True, 1, 2]
     assert (rows[0]["correct"], rows[0]["misconception"], rows[0]["level"]) == (None, 0, None)
     assert tally(rows) == {"k": 1, "n": 1}
+
+
+def test_a_gain_has_no_limits_where_all_changed_alike_or_nothing_was_scored() -> None:
+    frame = pandas.DataFrame({"stage": ["before", "after"] * 2, "item": [0, 0, 1, 1], "correct": [0, 1, 0, 1]})
+    frame["setup"] = "vanilla"
+    assert repr(gain(frame)) == "(100.0, nan, nan)" and repr(gain(frame.assign(correct=None))) == "(0.0, nan, nan)"
 
 
 def test_score_deals_items_to_policies_in_turn() -> None:

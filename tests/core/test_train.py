@@ -1,6 +1,7 @@
 """The loop as its user runs it: the same run gives the same bytes, a killed run resumes, and the model learns."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -153,9 +154,15 @@ def test_a_disk_that_is_full_is_one_line_and_nothing_is_lost(straight, tmp_path,
 
 
 def test_a_folder_of_another_run_is_refused_by_field(straight):
-    for name, fields in {"learning_rate": {"learning_rate": 1e-3}, "protocol": {"solves": 3}}.items():
-        with pytest.raises(ValueError, match=f"belongs to a run with another {name}"):
-            run(straight, **fields)
+    short = f"'{'x' * 12}...{'x' * 13}'"  # of 99 characters
+    others = {
+        "batch_size 4 there, 5 now; solves 2 there, 3 now; take": ("mae", {"batch_size": 5, "solves": 3, "steps": 2}),
+        f"prompt_folder None there, {short} now; take": ("mae", {"prompt_folder": "x" * 99}),
+        "method 'mae' there, 'base' now; take": ("base", {}),  # nothing about its fields
+    }
+    for words, (method, fields) in others.items():
+        with pytest.raises(ValueError, match=re.escape(f"{straight} belongs to another run: {words} its values")):
+            run(straight, method, **fields)
 
 
 def test_summary_counts_every_test_item_and_pools_hold_no_held_out_question(straight):

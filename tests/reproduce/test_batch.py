@@ -20,6 +20,8 @@ from reproduce.notebooks import check_parameters, declared
 from reproduce.plan import Item
 from reproduce.run import execute
 
+KNOWN = tables("mistakes")
+
 
 def test_results_are_made_once_and_repeat(toy: Toy) -> None:
     assert set(toy.states().values()) == {"todo", "skipped"} and not (toy.root / "results").exists()
@@ -70,21 +72,10 @@ def test_what_changed_is_said_and_made_again(toy: Toy) -> None:
     assert toy.result("runs/odd-s0/resumed_from").read_text() == "0"
 
 
-FAULTS = {
-    "raise": r"RuntimeError: injected\\x1b\[31m failure",
-    "exit": "left early",
-    "last": "left early",
-    "die": "died",
-    "worker": r"its process died \(exit code -9\)",
-    "silent": "did not write summary.json",
-    "hang": "timed out after 6 s",
-}
-
-
 def test_failures_are_isolated(toy: Toy) -> None:
     options = ("--registry", str(toy.root / "own/faults.toml"))
     out = toy(*options, code=1)
-    for fault, message in FAULTS.items():
+    for fault, message in KNOWN["faults"].items():
         assert re.search(f"^failed runs/{fault}-s0: .*{message}", out, re.MULTILINE), out
         assert toy.result(f"runs/{fault}-s0/notebook.failed.ipynb").exists()
         assert not toy.result(f"runs/{fault}-s0/done.json").exists()
@@ -93,7 +84,9 @@ def test_failures_are_isolated(toy: Toy) -> None:
     assert toy.result("toy_table1/done.json").exists() and not toy.result("fault_table").exists()
     toy.wait_until_gone()
     states = toy.states(*options)
-    assert {id for id, state in states.items() if state == "failed"} == {f"runs/{fault}-s0" for fault in FAULTS}
+    assert {id for id, state in states.items() if state == "failed"} == {
+        f"runs/{fault}-s0" for fault in KNOWN["faults"]
+    }
     toy.edit("notebooks/tables/toy_table.ipynb", "folder =", "1 / 0; folder =")
     assert "ZeroDivisionError: division by zero (see " in toy("--only", "toy_table1", code=1)
     assert toy.result("toy_table1/done.json").exists(), "what was there before stays"
@@ -161,7 +154,6 @@ def test_tables_that_a_preset_cannot_have_are_refused_before_their_runs_train(to
     assert not any(item.needs for item in ours) and sum(item.skip == plan.UNTABLED for item in ours) > 50
 
 
-KNOWN = tables("mistakes")
 MISTAKES = [(file, *edit, "") for file, table in KNOWN["reproduce"].items() for edit in table["edits"]]
 MISTAKES += [("toy.toml", "", "", message, options) for options, message in KNOWN["options"].items()]
 

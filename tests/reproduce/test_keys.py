@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from data_files import tables
 
 from reproduce import keys, modules
 from reproduce.plan import Plan, load
@@ -76,23 +77,10 @@ def test_an_edit_makes_stale_what_depends_on_it(before: tuple[Path, dict], path:
 
 
 def test_imports_are_followed_and_prose_is_not_read(tmp_path: Path) -> None:
-    files = {
-        "src/a/__init__.py": '_HOMES = {"verb": "a.late"}\n',
-        "src/a/one.py": '"""One."""\nfrom . import two\nimport json\ndef f():\n    """F."""\n    from b import c\n',
-        "src/a/two.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import unread\n",
-        "src/a/unread.py": "",
-        "src/a/late.py": "import a.two",
-        "src/b/__init__.py": "",
-        "src/b/c.py": "def g():\n    from published import x\n",
-        "src/published/x.py": "",
-        "src/published/__init__.py": "",
-        "own/method.py": "from a import verb\n",
-    }
+    files = tables("modules")
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / "src/a/two.toml").write_text("x = 1")
-    (tmp_path / "src/b/numbers.csv").write_text("1")
     found = modules.Modules(tmp_path)
     assert set(found.needed(["a.one"])) == {"a", "a.one", "a.two", "b", "b.c", "published"}
     assert set(found.needed(["own/method.py", "no.such"])) == {"own/method.py", "a", "a.late", "a.two"}

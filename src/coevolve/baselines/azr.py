@@ -81,8 +81,7 @@ class AZR(Method):
         replies = yield [self.ask(q) for q in asked]
         rights = [self.verified(q, reply.text) for q, reply in zip(asked, replies, strict=True)]
         rewards = [solver_reward(right, self.format(reply.text)) for reply, right in zip(replies, rights, strict=True)]
-        reward = proposer_reward(rate, format_reward(proposal.text, "question"))
-        samples = [proposal.earns(reward, f"propose {mode}")]
+        samples = [proposal.earns(proposer_reward(rate, format_reward(proposal.text, "question")), f"propose {mode}")]
         samples += [reply.earns(reward, f"solve {mode}") for reply, reward in zip(replies, rewards, strict=True)]
         return Outcome(samples, {mode: buffer.added}, (mode, question, rate, rights))
 

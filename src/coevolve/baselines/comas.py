@@ -80,17 +80,13 @@ class MAPoRL(Discussion):
         _, question = rng.choice(self.training)
         said: list[list[Reply]] = []
         for _ in range(self.turns):
-            turns = []
-            for agent, policy in enumerate(self.policies):
-                discussion = seen(said[-1], agent) if said else ""
-                turns.append(self.solution(policy=policy, problem=question, discussion=discussion))
-            said.append((yield turns))
+            heard = [seen(said[-1], agent) if said else "" for agent in range(self.agents)]
+            speakers = zip(self.policies, heard, strict=True)
+            said.append((yield [self.solution(policy=u, problem=question, discussion=h) for u, h in speakers]))
         values = [[number(self.world.right(question, boxed(reply.text))) for reply in replies] for replies in said]
-        samples = []
-        if all(None not in verdicts for verdicts in values):  # nobody is paid where there is nothing to verify against
-            for turn, replies in enumerate(said):
-                for agent, reply in enumerate(replies):
-                    samples.append(reply.earns(reward(values, turn, agent, self.discount, self.share)))
+        verified = all(None not in verdicts for verdicts in values)  # nobody is paid where there is nothing to verify
+        spoken = [(t, k, reply) for t, replies in enumerate(said) for k, reply in enumerate(replies) if verified]
+        samples = [reply.earns(reward(values, t, k, self.discount, self.share)) for t, k, reply in spoken]
         return Outcome(samples, trace=(question, said, values))
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:

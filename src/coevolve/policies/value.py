@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from coevolve.credit import owners, paid, segments, token_rewards
+from coevolve.credit import owners, segments, token_rewards, unmasked
 from coevolve.policies.causal import Policy
 from coevolve.types import Sample
 
@@ -77,7 +77,7 @@ class RoleMeans:
         for sample in samples:
             expected = {name: self.means.get(f"{sample.role}/{name}", 0.0) for name in segments(sample)}
             values.append([0.0 if name is None else expected[name] for name in owners(sample)])
-            for name, reward in paid(sample).items():
+            for name, reward in unmasked(sample).items():
                 self.means[f"{sample.role}/{name}"] = DECAY * expected[name] + (1 - DECAY) * reward
         return values
 

@@ -6,7 +6,7 @@ A score of None is a scoring that cannot be read. A reward of None means masked:
 from collections.abc import Sequence
 
 from coevolve import parse
-from coevolve.shares import mean
+from coevolve.shares import complement, mean
 
 SCORES = {"1": 1, "2": 2, "3": 3}
 VERDICTS = {"correct": True, "incorrect": False}
@@ -38,8 +38,7 @@ def solution_reward(scores: Sequence[int | None], neutral: bool = False) -> floa
 
 def evaluation_reward(score: int | None, neutral: bool = False) -> float | None:
     """Return r(e) of Eq. 7, (3 - score) / 2: what the solution loses. Unreadable: None, or 0.5 when `neutral`."""
-    solved = solution_reward([score], neutral)
-    return None if solved is None else 1 - solved
+    return complement(solution_reward([score], neutral))
 
 
 def scoring_reward(score: int | None) -> float:

@@ -85,6 +85,4 @@ def _votes(line: str, agents: int) -> list[tuple[int, str, int]]:
 
 
 def _comparisons(a: int, b: int, said: str) -> list[Comparison]:
-    if said == "=":
-        return [(a, b, 0.5), (b, a, 0.5)]
-    return [(a, b, 1.0)] if said == ">" else [(b, a, 1.0)]
+    return {"=": [(a, b, 0.5), (b, a, 0.5)], ">": [(a, b, 1.0)], "<": [(b, a, 1.0)]}[said]

@@ -16,7 +16,7 @@ from coevolve.papers.format import format_reward
 from coevolve.papers.mae import rewards
 from coevolve.parse import judge_score, tag
 from coevolve.pools import Pool
-from coevolve.shares import agrees, mean, number
+from coevolve.shares import agrees, complement, mean, number
 from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World, pool_levels
 
@@ -173,7 +173,6 @@ def _observed_proposal(assessment: Assessment, world: World) -> dict[str, Any]:
     question = assessment.question
     if question is None:
         return {"parsed": 0.0}
-    rate = mean([world.right(question, answer) for answer in assessment.answers])
     judged = [s for a, s in zip(assessment.answers, assessment.scores, strict=True) if a is not None]
     valid = world.valid(question)
     return {
@@ -182,7 +181,7 @@ def _observed_proposal(assessment: Assessment, world: World) -> dict[str, Any]:
         "difficulty": assessment.difficulty,
         "valid": number(valid),
         "level": world.level(question),
-        "true_difficulty": None if rate is None else 1 - rate,
+        "true_difficulty": complement(mean([world.right(question, answer) for answer in assessment.answers])),
         "judge_question_right": agrees(assessment.quality, valid),
         "unreadable": mean([score is None for score in (assessment.judged, *judged)]),
     }

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from coevolve.parse import score_value
-from coevolve.shares import agrees, mean, number
+from coevolve.shares import agrees, complement, mean, number
 from coevolve.worlds import World
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _challenge(method: "SAGE", challenge: "Challenge", world: World) -> dict[str
         "quality": challenge.quality,
         "difficulty": challenge.difficulty,
         "kind": kind,
-        "true_difficulty": None if solved is None else 1 - solved,
+        "true_difficulty": complement(solved),
         "valid": number(well_formed),
         "level": world.level(question),
         "critic_question_right": agrees(challenge.quality, well_formed),

@@ -6,7 +6,7 @@ Scores, correctness and formats lie in [0, 1]. Knows neither prompts nor who may
 from collections.abc import Sequence
 
 from coevolve.papers.format import format_reward as tag_reward
-from coevolve.shares import mean
+from coevolve.shares import complement, mean
 
 NEUTRAL = 0.5
 
@@ -36,8 +36,7 @@ def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> flo
 
 def difficulty(verified: Sequence[float | None]) -> float | None:
     """Return r_d = 1 - the mean verified success of the attempts (equation 4); None when none was scored."""
-    solved = mean(verified)
-    return None if solved is None else 1 - solved
+    return complement(mean(verified))
 
 
 def challenger_reward(quality: float, difficulty: float | None, format: float) -> float:
