@@ -40,7 +40,7 @@ def test_the_real_models_notebook_trains_in_slices_and_compares_three_models(tmp
     small = {"model": "tiny", "untouched": "tiny-small", "preset": "smoke", "steps": 2, "every": 1, "items": 1}
     text, shown = outputs("real_model.ipynb", tmp_path, **small, out=str(tmp_path / "run"))
     assert "gain over the warmed model, points: " in text and sum("image/png" in data for data in shown) >= 2
-    assert any("step 2" in data.get("text/plain", "") for data in shown)
+    assert any("step 2" in text and "✓" in text for text in (data.get("text/plain", "") for data in shown))
 
 
 def test_eight_set_ups_are_asked(tmp_path: Path) -> None:
