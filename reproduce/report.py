@@ -15,6 +15,7 @@ from typing import Any
 from reproduce import write_atomic
 from reproduce.keys import FAILED, read_marker
 from reproduce.plan import Item, Plan
+from reproduce.registry import read_toml
 
 EXECUTED = ("notebook.html", "notebook.ipynb", FAILED)  # not committed, so perhaps not here
 
@@ -27,6 +28,7 @@ def build(plan: Plan) -> Path:
     here, ledger, found = Path(__file__), plan.folder / "claims" / "ledger.csv", [*plan.items.values()]
     found = {kind: [facts_of(plan, item) for item in found if item.kind == kind] for kind in ("run", "artefact")}
     claims = pd.read_csv(ledger, dtype=str, keep_default_na=False).to_dict("records") if ledger.is_file() else []
+    claims = [read_toml(here.with_name("claims.toml"))["claims"].get(row["claim"], {}) | row for row in claims]
     papers = [*dict.fromkeys(artefact["item"].paper for artefact in found["artefact"])]
     pages = jinja2.Environment(loader=jinja2.FileSystemLoader(here.parent), autoescape=True, trim_blocks=True)
     template = pages.get_template("report.html.j2", globals={"plan": plan, **found, "claims": claims, "papers": papers})
@@ -47,8 +49,7 @@ def facts_of(plan: Plan, item: Item) -> dict[str, Any]:
     found["files"] = [name for name in item.outputs if (folder / name).is_file()]
     found["executed"] = next((name for name in EXECUTED if (folder / name).is_file()), None)
     if item.kind == "artefact":
-        table = folder / "table.md"
-        found["table"] = page_of(table.read_text(encoding="utf-8")) if table.is_file() else ""
+        found["table"] = page_of((folder / "table.md").read_text("utf-8")) if "table.md" in found["files"] else ""
         found["notebook"] = os.path.relpath(plan.root / item.notebook, plan.folder / "report")
         found["title"], about = heading(plan, item)
         found["about"] = page_of(about)
@@ -88,8 +89,7 @@ def ends(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rated = [{**episode, "paid": paid(episode["samples"])} for episode in episodes]
     found = []
     for step in sorted({episode["step"] for episode in rated[:1] + rated[-1:]}):
-        mine = [episode for episode in rated if episode["step"] == step]
-        best, *others = sorted(mine, key=lambda episode: episode["paid"], reverse=True)
+        best, *others = sorted((one for one in rated if one["step"] == step), key=lambda one: one["paid"], reverse=True)
         found += [best, *others[-1:]]
     return found
 

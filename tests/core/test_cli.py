@@ -39,14 +39,9 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-WHOLE = ["train", "mae", "--out", "x"]
-GRAMMAR = [[], ["train"], ["train", "mae"], ["fly"], [*WHOLE, "--seed", "x"], [*WHOLE, "--fast"]]
-GRAMMAR += [["export", "here", "steps=3", "--to", "x"], ["export", "here", "--to", "x", "--dtype", "int8"]]
-
-
-@pytest.mark.parametrize("arguments", GRAMMAR)
-def test_wrong_grammar_shows_the_usage(arguments: list[str], capsys: pytest.CaptureFixture) -> None:
-    assert main(arguments) == 2
+@pytest.mark.parametrize("arguments", MISTAKES["grammar"])
+def test_wrong_grammar_shows_the_usage(arguments: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(arguments.split()) == 2
     assert "Usage: coevolve" in capsys.readouterr().err
 
 

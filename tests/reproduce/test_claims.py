@@ -97,12 +97,13 @@ def test_trends_peaks_and_ratios_of_sums(ledger: claims.Ledger) -> None:
 
 def test_every_claim_names_runs_rows_and_numbers_that_exist() -> None:
     _, found = registry.read(ROOT, "quick")
-    runs = found.runs.keys()
     numbers = {path.name for path in (ROOT / "reproduce/paper_numbers").iterdir()}
-    named = set()
+    named, units = set(), (ROOT / "reproduce/report.html.j2").read_text()
     for name, claim in claims.CLAIMS.items():
         assert claim.keys() <= {*ALLOWED} and ("cannot" in claim) != ("arms" in claim), name
-        assert set(claim.get("arms", ())) <= runs, name
+        assert set(claim.get("arms", ())) <= found.runs.keys(), name
+        column = claim.get("column", "validation")
+        assert " / " in column or claim["kind"] == "ratio" or f'"{column}": "' in units, name
         rows = claim.get("rows", "all")
         assert rows in (*claims.AVERAGES,) or set(rows) <= standins.layout(claim["paper"]).families.keys(), name
         printed = claim.get("paper_numbers", "not printed").split(" ")[0].rstrip(":,")

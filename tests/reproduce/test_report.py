@@ -45,7 +45,7 @@ def episode(step: int, reward: object, text: str) -> str:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Plan:
-    """Results of the registry with one table, one figure, a ledger of two claims, and episodes of one run."""
+    """Results of the registry with one table, one figure, a ledger of three claims, and episodes of one run."""
     for name in ("reproduce", "notebooks", "src"):
         (tmp_path / name).symlink_to(ROOT / name)
     found = plan.load(tmp_path, "quick")
@@ -61,8 +61,9 @@ def made(tmp_path: Path) -> Plan:
         (folder / "mae_fig1" / name).write_text("drawn")
     (folder / "claims").mkdir()
     header = "claim,paper,where,says,kind,paper_effect,why,seeds,effect,low,high,smallest,p,verdict,p_holm\n"
-    claims = [f'a,mae,here,"{EVIL}",greater,4.5,,3 / 1,19.83,7.175,32.49,15.7,0.02,found,0.02']
-    claims += ["b,sage,there,It grows.,ratio,,needs sage_large,,,,,,,not run,"]
+    claims = [f'mae_half_over_base,mae,here,"{EVIL}",greater,4.5,,3 / 1,19.83,7.175,32.49,15.7,0.02,found,0.02']
+    claims += ["sage_dataset_grows,sage,there,It grows.,ratio,,needs sage_large,,,,,,,not run,"]
+    claims += ["mae_pool_grows,mae,there,It grows.,trend,,,5,562.7,,,,,one seed,"]
     (folder / "claims/ledger.csv").write_text(header + "\n".join(claims) + "\n")
     (folder / "runs/mae_half-s0").mkdir(parents=True)
     said = [(1, 0.25, "worst!"), (1, 0.75, "best!"), (1, 0.5, "so-so!"), (2, 0.1, "later!")]
@@ -85,7 +86,8 @@ def test_every_artefact_has_a_place_or_is_named(made: Plan) -> None:
     front, mae = shown[made.folder / "index.html"], shown[made.folder / "report/mae.html"]
     assert f"3 of {len(artefacts)} tables and figures are here; not here:" in front.read
     assert "sage_table1: not made yet" in front.read
-    assert "found +19.8 [+7.17, +32.5]" in front.read and "seeds 3 / 1 · printed +4.5" in front.read
+    assert "found +19.8 [+7.17, +32.5] points" in front.read and "seeds 3 / 1 · printed +4.5 points" in front.read
+    assert "-32.5 points +32.5" in front.read and "one seed +563 questions" in front.read
     assert "needs sage_large" in front.read and "1 found" in front.read and "1 not run" in front.read
     assert "c0ffeec0ffee: 1 items" in front.read and "1 items with changes" in front.read
     assert "2 minutes" in front.read and "torch 2" in front.read
