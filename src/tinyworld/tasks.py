@@ -22,7 +22,6 @@ NAMES = (*FAMILIES, CHOICE)
 CHOICE_PATTERN = re.compile(r"(.*?) A\)(.*?) B\)(.*?) C\)(.*?) D\)(.*)")
 CHOICE_FAMILIES = ("add", "sub", "mul", "prec", "eq", "next", "word", "rate", "unit", "fact")
 OUTSIDE = ("div", "mod", "cmp", "sort", "rev", "count", "swap")  # families of no seed question
-IN_DISTRIBUTION = tuple(name for name in FAMILIES if name not in OUTSIDE)
 LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; longer text is none, and the pattern of choices is slow on it

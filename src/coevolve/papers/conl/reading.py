@@ -20,6 +20,8 @@ NUMBER, RELATION = re.compile(AGENT), re.compile("[<>=]")
 CHAIN = re.compile(rf"{MARKER}{AGENT}(?:[ \t]*[<>=][ \t]*{AGENT})+")
 OPENING = re.compile(f'<critique target="{AGENT}">')
 CRITIQUE = re.compile(r"<critique(?:[ \t\n][^<>]*)?>|</critique>")
+# Of a pair by what is said about it: the places of winner and loser, and how much of a win it is.
+SHARES = {">": [(0, 1, 1.0)], "<": [(1, 0, 1.0)], "=": [(0, 1, 0.5), (1, 0, 0.5)]}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def ranking(text: str, name: str, agents: int, author: int | None = None) -> Ran
             pair, said = ((a, b), mark) if a < b else ((b, a), {"<": ">", ">": "<"}.get(mark, mark))
             claims.setdefault(pair, set()).add(said)
     sure = {pair: next(iter(said)) for pair, said in claims.items() if len(said) == 1}
-    return [vote for pair, said in sure.items() for vote in _comparisons(*pair, said)]
+    return [(pair[i], pair[j], share) for pair, said in sure.items() for i, j, share in SHARES[said]]
 
 
 def critiques(text: str, agents: int, author: int | None = None) -> list[Critique]:
@@ -82,7 +84,3 @@ def _votes(line: str, agents: int) -> list[tuple[int, str, int]]:
     votes = list(zip(numbers, RELATION.findall(line), numbers[1:], strict=False))
     sound = max(numbers) < agents and all(a != b for a, _, b in votes)
     return votes if sound else []
-
-
-def _comparisons(a: int, b: int, said: str) -> list[Comparison]:
-    return {"=": [(a, b, 0.5), (b, a, 0.5)], ">": [(a, b, 1.0)], "<": [(b, a, 1.0)]}[said]
