@@ -48,7 +48,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, cap
     summary = json.loads((tmp_path / "summary.json").read_bytes())
     assert {"reward of challenger", "reward of reasoner", "rules of validity"} <= summary["acted"].keys()
     assert "idle: multiple choice acted in 0% of the steps" in summary["warnings"]
-    assert lines[-4 - len(summary["warnings"]) : -4] == summary["warnings"]
+    assert lines[-5 - len(summary["warnings"]) : -5] == summary["warnings"]
 
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])

@@ -95,7 +95,7 @@ class SPICE(Method):
         taken = subsample(attempts, self.group, rng)  # 7
         tasks = [task for _, task in taken if isinstance(task, Question)]  # 8
         answers = yield from self.answer(tasks)  # 9
-        rates = [mean([right for _, right in group]) for group in answers]  # of what could be scored
+        rates = [pass_rate(group) for group in answers]
         samples = self.challenger_samples(taken, rates)  # 10-13
         teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
         chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
@@ -238,7 +238,11 @@ def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attem
         return list(attempts)
     valid = [i for i, (_, task) in enumerate(attempts) if isinstance(task, Question)]
     invalid = [i for i, (_, task) in enumerate(attempts) if not isinstance(task, Question)]
-    wanted = int(size * len(valid) / len(attempts) + 0.5)
-    wanted = max(wanted, size - len(invalid), min(1, len(valid)))
+    wanted = max(int(size * len(valid) / len(attempts) + 0.5), size - len(invalid), min(1, len(valid)))
     kept = rng.sample(valid, wanted) + rng.sample(invalid, size - wanted)
     return [attempts[i] for i in sorted(kept)]
+
+
+def pass_rate(answers: Sequence[Answer]) -> float | None:
+    """The share of right answers among those that could be scored; None when none could."""
+    return mean([correct for _, correct in answers])
