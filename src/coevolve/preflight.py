@@ -18,10 +18,10 @@ FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resu
 
 def check(run: Run) -> None:
     """Raise ValueError unless a run's packages, models, servers and data are there; loads no model."""
-    for field, value in (("engine", run.engine), ("track", run.track)):
+    for field, value, how in (("engine", run.engine, "docs/gpu.md says how"), ("track", run.track, "pip install it")):
         for package in value.split("+"):
             if package not in ("", "torch") and find_spec(package) is None:
-                raise ValueError(f"{field} {value!r} needs the package {package}, which is not installed")
+                raise ValueError(f"{field} {value!r} needs the package {package}, which is not installed; {how}")
     for name in dict.fromkeys(assign(run.protocol, run.model)[0].values()):
         if run.engine != "torch" and base_of(name) != name:
             raise ValueError(f"model {name!r} is an adapter; merge it with `coevolve export` for engine {run.engine!r}")

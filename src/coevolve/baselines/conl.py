@@ -67,9 +67,8 @@ class AnswerRewards(Method):
         question, rounds, answers = outcome.trace
         right = mean([world.right(question, answer) for answer in answers])
         voted = number(world.right(question, majority(answers)[0]))
-        tokens = mean([len(reply.ids) for replies in rounds for reply in replies])
-        said = {"question": question, "answers": answers, "majority_right": voted}
-        return {**said, "right_final": right, "tokens_turn": tokens}
+        said = {"question": question, "answers": answers, "majority_right": voted, "right_final": right}
+        return {**said, "tokens_turn": mean([len(reply.ids) for replies in rounds for reply in replies])}
 
 
 @dataclass(kw_only=True)

@@ -238,8 +238,7 @@ def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attem
         return list(attempts)
     valid = [i for i, (_, task) in enumerate(attempts) if isinstance(task, Question)]
     invalid = [i for i, (_, task) in enumerate(attempts) if not isinstance(task, Question)]
-    wanted = int(size * len(valid) / len(attempts) + 0.5)
-    wanted = max(wanted, size - len(invalid), min(1, len(valid)))
+    wanted = max(int(size * len(valid) / len(attempts) + 0.5), size - len(invalid), min(1, len(valid)))
     kept = rng.sample(valid, wanted) + rng.sample(invalid, size - wanted)
     return [attempts[i] for i in sorted(kept)]
 
