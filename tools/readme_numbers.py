@@ -132,6 +132,13 @@ def attacks(root: Path = ROOT) -> str:
     return table(json.loads((root / "benchmarks" / "attacks.json").read_text(encoding="utf-8")))
 
 
+def verdicts(root: Path = ROOT) -> str:
+    """What a second backbone changes in the ledger."""
+    from benchmarks.verdicts import table
+
+    return table(json.loads((root / "benchmarks" / "verdicts.json").read_text(encoding="utf-8")))
+
+
 BLOCKS = {  # name: the page that holds it, and what makes it
     "numbers": ("README.md", numbers),
     "step": ("docs/speed.md", step),
@@ -141,6 +148,7 @@ BLOCKS = {  # name: the page that holds it, and what makes it
     "loss": ("docs/speed.md", loss),
     "kernels": ("docs/kernels.md", kernels),
     "attacks": ("docs/verifiers.md", attacks),
+    "verdicts": ("docs/reliability.md", verdicts),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }
 

@@ -95,6 +95,17 @@ def hostile(root: Path) -> list[Row]:
     ]
 
 
+def firm(root: Path) -> list[Row]:
+    """What another backbone does to the ledger."""
+
+    def changed(found: dict) -> str:
+        rows = found["rows"]
+        return f"{sum(row['verdict'] != row['verdict_second'] for row in rows)} of {len(rows)}"
+
+    bench = "`python -m benchmarks.verdicts`"
+    return [("verdicts of the ledger that a second backbone changes", measured(root, "verdicts", changed), bench)]
+
+
 def speed(root: Path) -> list[Row]:
     """Minutes and ratios."""
     page = (root / "README.md").read_text(encoding="utf-8")
@@ -140,5 +151,5 @@ def speed(root: Path) -> list[Row]:
 def table(root: Path) -> str:
     """All rows as Markdown."""
     lines = ["| what | measured | by |", "|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in (*faults(root), *hostile(root), *speed(root))]
+    lines += [f"| {' | '.join(row)} |" for row in (*faults(root), *hostile(root), *firm(root), *speed(root))]
     return "\n".join(lines)
