@@ -1,5 +1,6 @@
 """Settings of all tests: examples are judged by what they give, not by how long a busy machine takes over them."""
 
+import signal
 import sys
 
 import pytest
@@ -7,6 +8,8 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+# A shell starts background jobs deaf to Ctrl-C, and so would be the commands that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
