@@ -12,34 +12,20 @@ from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis import stats
+from reproduce.analysis.claims import corrected
 
 COMMITTED = Path(__file__).resolve().parent.parent / "results/standard/claims/ledger.csv"
 FOUND = Path(__file__).with_suffix(".json")
-TESTED = (
-    "found",
-    "opposite",
-    "undecided",
-    "other size",
-    "idle",
-)  # what a verdict may change to; no other rests on runs
 SIGNS = ("found", "opposite")
+WEIGHED = (*SIGNS, "undecided", "other size", "idle")  # verdicts that rest on runs of several seeds
 SHOWN = ("effect", "low", "high", "verdict")
-
-
-def weighed(ledger: pd.DataFrame) -> pd.DataFrame:
-    """The ledger with Holm's correction over the claims that are left in it."""
-    p = ledger.groupby("paper")["p"].transform(lambda p: stats.holm(p))
-    signs = ledger["effect"].map(lambda effect: "found" if effect > 0 else "opposite")
-    verdict = signs.where(p < 1 - stats.LEVEL, "undecided").where(p.notna(), ledger["verdict"])
-    return ledger.assign(verdict=verdict)
 
 
 def compare(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:
     """A row per claim that was weighed on both backbones; a claim that `second` lacks is left out of both."""
-    first, second = (weighed(ledger[ledger["claim"].isin(second["claim"])]) for ledger in (first, second))
+    first, second = (corrected(ledger[ledger["claim"].isin(second["claim"])]) for ledger in (first, second))
     both = first.merge(second[["claim", *SHOWN]], on="claim", suffixes=("", "_second"))
-    both = both[both["verdict"].isin(TESTED) & both["verdict_second"].isin(TESTED)]
+    both = both[both["verdict"].isin(WEIGHED) & both["verdict_second"].isin(WEIGHED)]
     return json.loads(
         both[["claim", "paper", "says", *SHOWN, *(f"{name}_second" for name in SHOWN)]].to_json(orient="records")
     )
@@ -48,13 +34,12 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:
 def differences(rows: pd.DataFrame) -> pd.DataFrame:
     """What is different on the second backbone, claim by claim."""
     apart = (rows["low"] > rows["high_second"]) | (rows["low_second"] > rows["high"])
-    turned = (
-        rows["verdict"].isin(SIGNS) & rows["verdict_second"].isin(SIGNS) & (rows["effect"] * rows["effect_second"] < 0)
-    )
+    clear = rows["verdict"].isin(SIGNS) & rows["verdict_second"].isin(SIGNS)
+    another = rows["verdict"] != rows["verdict_second"]
     return pd.DataFrame(
         {
-            "another verdict": rows["verdict"] != rows["verdict_second"],
-            "found on one, opposite on the other": turned,
+            "another verdict": another,
+            "found on one, opposite on the other": clear & another,
             "another sign": rows["effect"] * rows["effect_second"] < 0,
             "intervals that do not meet": apart,
         }

@@ -109,15 +109,18 @@ def _course(frame: pd.DataFrame, claim: Mapping[str, Any]) -> float:
 
 def weigh(ledger: Ledger, claims: Mapping[str, Mapping[str, Any]] = CLAIMS) -> pd.DataFrame:
     """Return a row per claim: effect, interval, seeds, smallest effect, p (Holm within the paper) and verdict."""
-    frame = pd.DataFrame([{"claim": name} | _row(ledger, claim) for name, claim in claims.items()])
-    frame["p_holm"] = frame.groupby("paper")["p"].transform(lambda p: stats.holm(p))
-    signs = np.where(frame["effect"] > 0, "found", "opposite")
-    weighed = np.where(frame["p_holm"] < 1 - stats.LEVEL, signs, "undecided")
-    return frame.assign(verdict=frame["verdict"].mask(frame["verdict"] == "", weighed))
+    return corrected(pd.DataFrame([{"claim": name} | _row(ledger, claim) for name, claim in claims.items()]))
+
+
+def corrected(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a ledger with Holm's correction over the claims that it holds, and the verdicts that rest on it."""
+    p_holm = frame.groupby("paper")["p"].transform(lambda p: stats.holm(p))
+    weighed = np.where(p_holm < 1 - stats.LEVEL, np.where(frame["effect"] > 0, "found", "opposite"), "undecided")
+    return frame.assign(p_holm=p_holm, verdict=frame["verdict"].mask(frame["p"].notna(), weighed))
 
 
 def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
-    """A claim and what the runs say about it; the verdict is left empty where it depends on the p of other claims."""
+    """A claim and what the runs say about it; the verdict is left empty where it rests on its p and that of others."""
     row = {name: claim.get(name, "") for name in ("paper", "where", "says", "kind")}
     printed = claim.get("paper_effect", np.nan)  # of a trend as far as it goes the way that is claimed
     row |= {"paper_effect": abs(printed) if claim["kind"] == "trend" else printed, "why": "", "seeds": ""}
@@ -130,9 +133,9 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     effect = _effect(ledger, claim)
     if effect is None:
         return row | {"verdict": "not run", "why": f"the runs did not play {claim['setup']}"}
-    row |= {"effect": effect.delta, "p": effect.p}
+    row["effect"] = effect.delta
     if idle := _idle(ledger, claim):
-        return row | {"verdict": "idle", "why": idle, "p": np.nan}
+        return row | {"verdict": "idle", "why": idle}
     if not np.isfinite(effect.delta):
         return row | {"verdict": "not run", "why": "its measure is not defined in these runs"}
     if np.isnan(effect.error):
@@ -142,8 +145,8 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
     if claim["kind"] == "ratio":
         held, nothing = (limits["low"] <= size <= limits["high"] for size in (claim["paper_effect"], 0))
         verdict = "undecided" if nothing else "found" if held else "other size"
-        return row | limits | {"verdict": verdict, "p": np.nan}
-    return row | limits | {"smallest": effect.reach(POWER), "verdict": ""}
+        return row | limits | {"verdict": verdict}
+    return row | limits | {"smallest": effect.reach(POWER), "p": effect.p, "verdict": ""}
 
 
 def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:

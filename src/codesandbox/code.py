@@ -72,8 +72,7 @@ def run_calls(
     """
     if len(calls) != len(expected) or not calls:
         raise ValueError(f"{len(calls)} calls and {len(expected)} expected values: allowed is one each, at least one")
-    pairs = [(entry, tuple(args)) for args in calls]
-    return _calls(program, pairs, expected, strict, Limits(**limits))
+    return _calls(program, [(entry, tuple(args)) for args in calls], expected, strict, Limits(**limits))
 
 
 def _lines(text: str) -> list[str]:

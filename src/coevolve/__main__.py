@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from safetensors import SafetensorError
 from typer import Argument, Option, Typer
 
-from coevolve import config, policies, preflight, record, setups, show
+from coevolve import checkpoint, config, policies, preflight, record, setups, show
 from coevolve.checks import among
 
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -53,9 +53,9 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
     try:
         loop.train(run)
     except KeyboardInterrupt:
-        # Checkpoints are called step-N, and checkpoint-N where TRL trains.
-        steps = [int(path.name.partition("-")[2]) for path in (out / "checkpoints").glob("[sc]*-*")]
-        print(f"stopped at step {max(steps, default=0)}; the same command goes on", file=sys.stderr)
+        folder = out / "checkpoints"
+        step, _ = checkpoint.newest(folder) or max(checkpoint.of_trl(folder).items(), default=(0, out))
+        print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
         raise SystemExit(130) from None
     except (OSError, SafetensorError) as error:  # a full disk, or a server that died
         raise OSError(f"{error}; later --out {out} goes on from the last checkpoint") from error

@@ -56,6 +56,12 @@ def newest(folder: Path) -> tuple[int, Path] | None:
     return None
 
 
+def of_trl(folder: Path) -> dict[int, Path]:
+    """Return the whole checkpoints that TRL's trainers wrote into a folder, by step."""
+    ended = folder.glob("checkpoint-*/trainer_state.json")  # the file that such a checkpoint ends with
+    return {int(path.parent.name.partition("-")[2]): path.parent for path in ended}
+
+
 def damage(path: Path) -> str | None:
     """Say what is wrong with a checkpoint folder, None when every listed file has its SHA-256."""
     try:

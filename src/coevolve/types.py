@@ -114,8 +114,7 @@ class Role:
         """
         if self.fields != fields.keys():
             raise ValueError(f"role {self.name!r} takes the fields {sorted(self.fields)}, got {sorted(fields)}")
-        text = FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)
-        message = {"role": "user", "content": text}
+        message = {"role": "user", "content": FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)}
         return Turn(self.name, (message,), policy or self.policy, self.max_tokens, self.temperature)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
+from coevolve import checkpoint
 from coevolve.driver import Batched, play
 from coevolve.method import Method
 from coevolve.papers.comas.method import Table1, quoted
@@ -175,9 +176,7 @@ def tune(
     where = {"output_dir": str(folder), "dataloader_pin_memory": on_gpu, "use_cpu": not on_gpu}
     settings = config(seed=run.seed, logging_steps=50, **(ours | plain | where | numbers))
     made = trainer(args=settings, train_dataset=Dataset.from_list(examples), processing_class=policy.tokenizer)
-    written = folder.glob("checkpoint-*/trainer_state.json")  # the file that a checkpoint ends with
-    whole = {int(path.parent.name.partition("-")[2]): path.parent for path in written}
-    if whole:
+    if whole := checkpoint.of_trl(folder):
         print(f"goes on at step {max(whole)}", flush=True)
     made.train(resume_from_checkpoint=whole[max(whole)] if whole else None)
     return made
