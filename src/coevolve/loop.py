@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from coevolve import alive, preflight, record
+from coevolve import alive, preflight, record, show
 from coevolve.config import Run
 from coevolve.credit import segments
 from coevolve.held_out import tally
@@ -30,8 +30,13 @@ if TYPE_CHECKING:
     from coevolve.trainer import Trainer
 
 
+SLOW = {"load": "loading", "held_out": "asking the test questions", "setups": "and again in other set-ups"}  # no bar
+
+
 def timed(seconds: dict[str, float], phase: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function and add the seconds it takes to those of a phase."""
+    """Run a function and add the seconds it takes to those of a phase; say so before one of SLOW."""
+    if phase in SLOW and os.environ.get("RANK", "0") == "0":  # of several processes, the first
+        tqdm.write(f"{SLOW[phase]} ...")
     start = time.perf_counter()
     result = function(*arguments)
     seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
@@ -115,7 +120,7 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
             silence = silence + 1 if alive.silent(metrics) else 0
             if silence == alive.SILENCE and trainer.ranks.first:
                 tqdm.write(f"step {step}: for {silence} steps no reward has varied, so nothing is learnt")
-            bar.set_postfix({name: f"{metrics[name]:.3g}" for name in metrics if name.startswith("reward/")})
+            bar.set_postfix({name: metrics[name] for name in metrics if name.startswith(("reward/", "validation"))})
             bar.update()
             stops = any(trainer.ranks.gather([*came]))  # what one rank was told, all are
             if stops or step % run.save_every == 0 or step == run.steps:
@@ -154,6 +159,9 @@ def _step(trainer: "Trainer", log: record.Recorder, clock: dict[str, float], ste
     metrics = numbers_of(outcomes, timed(clock, "learn", trainer.learn, step, outcomes), run.protocol)
     if run.eval_every and (step % run.eval_every == 0 or step == run.steps):
         metrics |= _validate(trainer, clock)
+        if trainer.ranks.first:
+            said = {s.role: f"{s.role}, {show.rewards(s)}: {s.reply.text[:100]!r}" for s in outcomes[0].samples}
+            tqdm.write("\n  ".join([f"step {step}:", *said.values()]))
     log.episodes(step, outcomes, run.keep_episodes)
     log.step(step, metrics, clock)
     clock.clear()

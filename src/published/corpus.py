@@ -33,11 +33,6 @@ class Mixture:
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
-    @property
-    def unreadable(self) -> int:
-        """What the parts could not read, together."""
-        return sum(part.unreadable for part in self.parts)
-
     def sample(self, rng: Random) -> str:
         """Draw a corpus, then a document of it."""
         return rng.choice(self.parts).sample(rng)
@@ -86,8 +81,8 @@ class TextCorpus:
             raise (error.__cause__ or error) from None
         texts = found.data.column("text")
         if (lost := texts[-1].as_py()) != "0":
-            told = f"corpus {self.name!r}: {lost} files or lines are left out, which are not UTF-8 or have no text in "
-            warnings.warn(told + ", ".join(self.fields), stacklevel=1)
+            why = f"which are not {', '.join(SUFFIXES)}, not UTF-8, or have no text in {', '.join(self.fields)}"
+            warnings.warn(f"corpus {self.name!r}: {lost} files or lines are left out, {why}", stacklevel=1)
         return texts
 
     @property
@@ -125,8 +120,8 @@ def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
 def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Any:
     """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
 
-    A corpus has a length, `sample(rng)`, which draws a document uniformly and cuts it to its limit, and `unreadable`,
-    how many files and lines hold no readable text.
+    A corpus has a length, and `sample(rng)`, which draws a document uniformly and cuts it to its limit; one of files or
+    rows counts in `unreadable` those without a text that it can read.
 
     A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
     its end says which field of a JSON line or a data set's row is the text (otherwise the first of FIELDS is).
@@ -164,7 +159,7 @@ def _texts(name: str, size: int, limit: int) -> TextCorpus:
 
 
 def _files(root: Path) -> list[Path]:
-    """The text files below a folder in a fixed order, links followed, hidden ones left out; or the one file."""
+    """The files below a folder in a fixed order, links followed, hidden ones left out; or the one file."""
     found, seen = [root] if root.is_file() else [], set()
     for folder, below, names in os.walk(root, followlinks=True):
         place = os.path.realpath(folder)
@@ -173,19 +168,21 @@ def _files(root: Path) -> list[Path]:
         seen.add(place)
         below[:] = sorted(name for name in below if not name.startswith("."))
         found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-    return [path for path in found if path.suffix.lower() in SUFFIXES and path.exists()]
+    return [path for path in found if path.exists()]
 
 
 def _rows_of_files(files: Sequence[Path], field: str) -> Iterator[dict[str, Any]]:
-    """A row for every file and, of JSON lines, for every filled line; empty for what cannot be read."""
+    """A row for every file and, of JSON lines, for every filled line; empty for what is no text or cannot be read."""
     for path in files:
         try:
             if path.suffix.lower() == ".jsonl":
                 with path.open("rb") as file:
                     yield from (_object(line) for line in file if line.strip())
-            else:
+            elif path.suffix.lower() in SUFFIXES:
                 text = path.read_bytes().decode()
                 yield {} if "\0" in text else {field: text}
+            else:
+                yield {}  # counted: nobody reads a PDF here, and whoever has some should know
         except (OSError, UnicodeDecodeError):
             yield {}
 

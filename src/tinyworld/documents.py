@@ -28,7 +28,6 @@ class TinyCorpus:
 
     kind: str
     size: int
-    unreadable: int = 0
 
     def __len__(self) -> int:
         return self.size

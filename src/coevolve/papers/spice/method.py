@@ -195,12 +195,6 @@ class SPICE(Method):
         if step in self.snapshots:
             keep(f"snapshots/{step}")
 
-    def measure(self) -> dict[str, float | None]:
-        """Size of the corpus, and how many of its files and lines could not be read."""
-        if self.source is None:
-            return {}
-        return {"corpus_documents": len(self.source), "corpus_unreadable": self.source.unreadable}
-
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How asking and answering went, and what the oracle says about the tasks."""
         played: Played = outcome.trace
