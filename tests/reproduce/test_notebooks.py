@@ -6,6 +6,7 @@ Each method is trained once and its files stand for all its runs; every artefact
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +21,8 @@ from reproduce.plan import Item, Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = sorted([*ROOT.glob("notebooks/tables/*.ipynb"), *ROOT.glob("notebooks/figures/*.ipynb")])
-NAMES = "start_here train train_gpu real_model evaluate kernels run_report".split()
-BY_HAND = {f"{name}.ipynb" for name in NAMES}  # see test_notebooks_by_hand.py and test_report.py
+# Of test_notebooks_by_hand.py and test_report.py.
+BY_HAND = {f"{name}.ipynb" for name in "start_here train train_gpu real_model evaluate kernels run_report".split()}
 TRAINED_TOO = (
     "runs/base-s0",  # answers once, where other runs of that name answer under several set-ups
     "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can
@@ -86,6 +87,12 @@ def test_every_notebook_makes_something_complete_and_labelled(made: tuple[Plan, 
         assert json.loads((folder / "provenance.json").read_text())["id"] == id
         for table in folder.glob("table.md"):
             assert "tiny world" in table.read_text().lower() or id.startswith(unlabelled), id
+
+
+def test_the_glossary_has_every_metric_of_every_method(made: tuple[Plan, list[str]]) -> None:
+    words = "|".join(re.findall(r"`([\w/]+)`", (ROOT / "docs/metrics.md").read_text("utf-8")))
+    named = {name for path in made[0].folder.glob("runs/*/metrics.jsonl") for name in pd.read_json(path, lines=True)}
+    assert len(named) > 100 and [one for one in named if not re.fullmatch(re.sub("[A-Z]+", "[^/]+", words), one)] == []
 
 
 def test_every_cell_of_table_1_is_its_count(made: tuple[Plan, list[str]]) -> None:
