@@ -30,7 +30,7 @@ help: ## list these targets
 
 setup: $(READY) ## make the environment in .venv (LOCK=1: and compare every package with hashes.txt)
 	$(if $(LOCK),$(PY) -m tools.installed)
-	@echo "$(VENV) is ready."
+	@echo "$(VENV) is ready. Now: . $(VENV)/bin/activate; python -m coevolve ask mae/solver question=\"3*4\""
 
 reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, JOBS)
 	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
@@ -71,6 +71,10 @@ clean: ## remove .venv and caches; results stay
 	rm -rf $(VENV) $(ENGINES) .pytest_cache .ruff_cache .hypothesis src/coevolve.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# A script beside a clone called coevolve would take that folder for the package, if a .pth file did not name src.
+BESIDE = import pathlib, sysconfig; \
+	pathlib.Path(sysconfig.get_path("purelib"), "coevolve-src.pth").write_text(str(pathlib.Path("src").resolve()))
+
 # A half-made environment has no pip or no stamp, and is made again or finished here.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -81,6 +85,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PY) -m pip install -q $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	@echo "[3/3] installing coevolve and everything else it needs (about 160 packages, a minute or two)"
 	@$(PY) -m pip install -q -e ".[dev]" -c constraints.txt
+	@$(PY) -c '$(BESIDE)'
 	@touch $@
 
 $(EXECUTORS_READY): $(READY)

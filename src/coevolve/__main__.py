@@ -47,8 +47,8 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
     if preflight.finished(run):
         print(f"{out} is finished: another --out makes another run, and a larger steps=N goes on with this one")
         return
-    for field, paper, here in config.differences(run) if speaks else ():
-        print(f"differs from the paper: {field} {plain(paper)} -> {plain(here)}", flush=True)
+    if speaks and (changed := config.differences(run)):
+        print("differs from the paper:", "; ".join(f"{f} {plain(p)} -> {plain(o)}" for f, p, o in changed), flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it is a Ctrl-C
     try:
         loop.train(run)

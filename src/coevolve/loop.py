@@ -161,7 +161,7 @@ def _step(trainer: "Trainer", log: record.Recorder, clock: dict[str, float], ste
         metrics |= _validate(trainer, clock)
         if trainer.ranks.first:
             said = {s.role: f"{s.role}, {show.rewards(s)}: {s.reply.text[:100]!r}" for s in outcomes[0].samples}
-            tqdm.write("\n  ".join([f"step {step}:", *said.values()]))
+            tqdm.write("\n  ".join([f"step {step}, replies of one episode:", *said.values()]))
     log.episodes(step, outcomes, run.keep_episodes)
     log.step(step, metrics, clock)
     clock.clear()

@@ -49,7 +49,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, cap
     assert {"reward of challenger", "reward of reasoner", "rules of validity"} <= summary["acted"].keys()
     assert "idle: multiple choice acted in 0% of the steps" in summary["warnings"]
     assert lines[-5 - len(summary["warnings"]) : -5] == summary["warnings"]
-    assert {"loading ...", "asking the test questions ..."} < {*lines} and "step 2:\n  challenger, reward " in said.out
+    assert {"loading ...", "asking the test questions ..."} < {*lines} and "one episode:\n  challenger" in said.out
 
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
