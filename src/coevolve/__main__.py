@@ -48,7 +48,7 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
         print(f"{out} is finished: another --out makes another run, and a larger steps=N goes on with this one")
         return
     if speaks and (changed := config.differences(run)):
-        print("differs from the paper:", "; ".join(f"{f} {plain(p)} -> {plain(o)}" for f, p, o in changed), flush=True)
+        print("differs from the paper:", "; ".join(f"{key} {plain(was)} -> {plain(now)}" for key, was, now in changed))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it is a Ctrl-C
     try:
         loop.train(run)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from coevolve.trainer import Trainer
 
 
-SLOW = {"load": "loading", "held_out": "asking the test questions", "setups": "and again in other set-ups"}  # no bar
+SLOW = {"load": "loading", "held_out": "asking the test questions", "setups": "and again in other set-ups"}
 
 
 def timed(seconds: dict[str, float], phase: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function and add the seconds it takes to those of a phase; say so before one of SLOW."""
+    """Run a function and add the seconds it takes to those of a phase; say so before one of SLOW, without a bar."""
     if phase in SLOW and os.environ.get("RANK", "0") == "0":  # of several processes, the first
         tqdm.write(f"{SLOW[phase]} ...")
     start = time.perf_counter()
