@@ -36,7 +36,7 @@ SLOW = {"load": "loading", "held_out": "asking the test questions", "setups": "a
 def timed(seconds: dict[str, float], phase: str, function: Callable[..., T], *arguments: Any) -> T:
     """Run a function and add the seconds it takes to those of a phase; say so before one of SLOW, without a bar."""
     if phase in SLOW and os.environ.get("RANK", "0") == "0":  # of several processes, the first
-        tqdm.write(f"{SLOW[phase]} ...")
+        print(f"{SLOW[phase]} ...", flush=True)  # at once in a log file too; no bar is open then
     start = time.perf_counter()
     result = function(*arguments)
     seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
