@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from safetensors import SafetensorError
 from typer import Argument, Option, Typer
 
-from coevolve import checkpoint, config, policies, preflight, record, setups, show
+from coevolve import checkpoint, config, loop, policies, preflight, record, setups, show
 from coevolve.checks import among
 
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -42,8 +42,6 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
     """Train one method; an interrupted run goes on where it stopped, and a finished one is left as it is."""
     run = config.build(method, preset, seed=seed, out=out, overrides=config.parse_overrides(pairs or ()))
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first
-    from coevolve import loop
-
     if preflight.finished(run):
         print(f"{out} is finished: another --out makes another run, and a larger steps=N goes on with this one")
         return
@@ -105,7 +103,8 @@ def ask(
         raise ValueError(f"{who} takes {', '.join(wanted) or 'no field'}; for example: {example}")
     asked = replace(role(**given), temperature=role.temperature if temperature is None else temperature, key=(seed,))
     preflight.model(model)
-    (reply,) = policies.load(model).serve(1.0, max_tokens or setups.limit(prompt)).answer([asked])
+    with loop.waiting("loading and asking"):
+        (reply,) = policies.load(model).serve(1.0, max_tokens or setups.limit(prompt)).answer([asked])
     print(show.visible(reply.text))
     if not reply.finished:
         print("the reply was cut off: a larger --max-tokens N lets it go on", file=sys.stderr)
@@ -122,17 +121,6 @@ def fields(method: Name, pairs: Pairs = None, preset: Preset = "quick") -> None:
     for name in own:
         paper, here = theirs.get(name, mine[name]), mine[name]
         print(f"{name:20} {paper!r:24} {repr(here) if here != paper else '':24} {means.get(name, '')}".rstrip())
-
-
-@app.command()
-def differences(method: Annotated[str | None, Argument()] = None, pairs: Pairs = None, preset: Preset = "gpu") -> None:
-    """Print a Markdown table of what differs from the papers, for one method or all: field, paper's value, ours."""
-    print("| method | field | paper | here |\n|---|---|---|---|")
-    names = [method] if method else config.METHODS
-    for name in (name for name in names if config.method(name).paper):  # not for a method of your own
-        run = config.build(name, preset, out=".", overrides=config.parse_overrides(pairs or ()))
-        for field, paper, here in config.differences(run):
-            print(f"| {name} | `{field}` | {plain(paper)} | {plain(here)} |")
 
 
 def plain(value: Any) -> str:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +34,29 @@ SLOW = {"load": "loading", "held_out": "asking the test questions", "setups": "a
 
 
 def timed(seconds: dict[str, float], phase: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function and add the seconds it takes to those of a phase; say so before one of SLOW, without a bar."""
-    if phase in SLOW and os.environ.get("RANK", "0") == "0":  # of several processes, the first
-        print(f"{SLOW[phase]} ...", flush=True)  # at once in a log file too; no bar is open then
+    """Run a function and add the seconds it takes to those of a phase; during one of SLOW they are shown."""
     start = time.perf_counter()
-    result = function(*arguments)
+    with waiting(SLOW[phase]) if phase in SLOW else nullcontext():  # no other bar is open then
+        result = function(*arguments)
     seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
     return result
+
+
+def waiting(what: str) -> tqdm:
+    """Return a bar without a length: until it is closed the first process says on stderr what is done and how long."""
+    return ticking(tqdm(bar_format=f"{what} ... {{elapsed}}", disable=os.environ.get("RANK", "0") != "0"))
+
+
+def ticking(bar: tqdm) -> tqdm:
+    """Draw a bar anew until it is closed, as one step may take minutes: each second, off a terminal every ten."""
+
+    def tick() -> None:
+        while not bar.disable:  # closing sets it
+            time.sleep(1 if bar.fp.isatty() else 10)
+            bar.refresh()
+
+    threading.Thread(target=tick, daemon=True).start()
+    return bar
 
 
 def train(run: Run) -> Path:
@@ -113,7 +129,7 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         return
     silence = 0
     bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first)
-    with tracker(run, trainer.ranks.first) as sink, bar, stoppable() as came:
+    with tracker(run, trainer.ranks.first) as sink, ticking(bar), stoppable() as came:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)

@@ -1,6 +1,7 @@
 """Which mechanisms acted, by hand; a run says so in its summary and its last lines."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, cap
     assert {"reward of challenger", "reward of reasoner", "rules of validity"} <= summary["acted"].keys()
     assert "idle: multiple choice acted in 0% of the steps" in summary["warnings"]
     assert lines[-5 - len(summary["warnings"]) : -5] == summary["warnings"]
-    assert {"loading ...", "asking the test questions ..."} < {*lines} and "one episode:\n  challenger" in said.out
+    assert "loading ... 00:" in said.err and "one episode:\n  challenger" in said.out
 
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
@@ -59,3 +60,11 @@ def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_pat
     loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))
     told = "step 2: for 2 steps no reward has varied, so nothing is learnt"
     assert capsys.readouterr().out.count(told) == times
+
+
+def test_a_bar_is_drawn_anew_each_second_or_off_a_terminal_every_ten_until_it_is_closed(monkeypatch) -> None:
+    naps, bar = [], Mock(disable=False, **{"fp.isatty.side_effect": [True, False, True]})
+    bar.refresh.side_effect = lambda: setattr(bar, "disable", len(naps) == 3)
+    monkeypatch.setattr(loop.time, "sleep", naps.append)
+    monkeypatch.setattr(loop.threading, "Thread", lambda target, daemon: Mock(start=target))
+    assert loop.ticking(bar) is bar and naps == [1, 10, 1]
