@@ -31,6 +31,7 @@ def ship(run: Path, folder: Path) -> None:
         "rate": config["learning_rate"],
         "seed": config["seed"],
         "demonstrations": protocol["demonstrations"],
+        "truthful": protocol["truthful"],
         "batch": protocol["sft_batch"],
         "asked": protocol["examined"],
         "steps": -(-protocol["demonstrations"] // protocol["sft_batch"]),

@@ -3,7 +3,6 @@
 Every role of every paper is played on demonstrations it has not seen; the oracle says what is right.
 """
 
-import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from coevolve.driver import Batched
 from coevolve.held_out import score
 from coevolve.papers.conl import reading
 from coevolve.papers.mae.method import MAE
-from coevolve.papers.spice.reading import MCQ, Question, read_format, read_mcq
+from coevolve.papers.spice.reading import MCQ, Question, json_object, read_format, read_mcq
 from coevolve.parse import boxed, score_value, tag
 from coevolve.shares import mean
 from coevolve.types import Reply, Turn
@@ -150,12 +149,11 @@ def challenging(ask: Ask, count: int, seed: int = 0) -> dict[str, float]:
     choices = [read_mcq(reply.text) for reply in ask("spice/challenger_mcq", texts, seed)]
     gold = grounded = 0
     for reply, given in zip(ask("spice/challenger_free", fields, seed), fields, strict=True):
-        try:
-            made = json.loads(reply.text)
-            gold += tasks.right(made["question"], made["answer"])
-            grounded += bool(made["question"]) and made["question"] in given["document"]
-        except (ValueError, KeyError, TypeError):
-            continue
+        made = json_object(reply.text) or {}
+        asked, said = made.get("question"), made.get("answer")
+        if isinstance(asked, str) and isinstance(said, str) and asked:
+            gold += tasks.right(asked, said)
+            grounded += asked in given["document"]
     return {
         "multiple_choice": _share(form == MCQ for form in forms if form is not None),
         "multiple_choice_gold": _share(tasks.right(one.text, one.gold) for one in choices if isinstance(one, Question)),

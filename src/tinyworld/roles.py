@@ -12,17 +12,19 @@ from pydantic import Field, PositiveInt
 
 from coevolve import prompts
 from coevolve.baselines.tuned import SFT
+from coevolve.checks import Share
 from coevolve.driver import Engine
 from coevolve.types import Role
 from tinyworld import gates
-from tinyworld.demonstrations import demonstrate
-from tinyworld.demonstrator import Demonstrator
+from tinyworld.demonstrations import SOLVERS, demonstrate
+from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
 
 if TYPE_CHECKING:
     from coevolve.record import Recorder
 
 LONGEST = 900  # characters of a demonstration; longer ones, talks of many agents, are left out
 MIXED = 512  # demonstrations among which those of about one length are sought
+FAVOUR = 8.0  # how many times as often solvers come while the truth is shown: their demonstrations are short
 
 
 @dataclass(kw_only=True)
@@ -42,7 +44,8 @@ class RoleWarmStart(SFT):
     }
 
     prompt: str = "plain"  # which prompt files, see `Method`
-    demonstrations: PositiveInt = 6400
+    demonstrations: PositiveInt = 20_000
+    truthful: Share = 0.6  # share of them that show the truth and favour solvers, before the habits
     sft_batch: PositiveInt = 8  # demonstrations a step
     epochs: PositiveInt = 1  # passes over the demonstrations
     bf16: bool = True  # autocast; False is faster where the processor has no instructions for bfloat16
@@ -58,22 +61,27 @@ class RoleWarmStart(SFT):
 
     def after_run(self, engine: Engine, key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
         """Return the steps that were taken, and what every role can do now as `figures`, see `gates`."""
-        taken = {"steps": self.epochs * -(-self.demonstrations // self.sft_batch)}
-        if not self.examined:
-            return taken
-        figures = gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)
-        return taken | {"figures": figures}
+        done: dict[str, Any] = {"steps": self.epochs * -(-self.demonstrations // self.sft_batch)}
+        if self.examined:
+            done["figures"] = gates.measure(engine.answer, self.examined, self.examined // 10, variant=self.prompt)
+        return done
 
     def examples(self) -> list[dict[str, Any]]:
-        """Return the demonstrations as prompt and completion messages, those of a batch of about one length."""
-        rng = Demonstrator("role warm start")
+        """Return the demonstrations as prompt and completion messages, those of a batch of about one length.
+
+        The truth comes first, then the roles' habits.
+        """
+        rng, ordered = Demonstrator("role warm start"), list[tuple[str, str]]()
+        early, rng.favour = int(self.truthful * self.demonstrations), FAVOUR
         endless = (demonstrate(rng, variant=self.prompt)[1:] for _ in count())
-        drawn = list(islice((pair for pair in endless if len("".join(pair)) < LONGEST), self.demonstrations))
-        mixed = [sorted(drawn[i : i + MIXED], key=lambda pair: len("".join(pair))) for i in range(0, len(drawn), MIXED)]
-        sizes = range(0, MIXED, self.sft_batch)
-        batches = [part[i : i + self.sft_batch] for part in mixed for i in sizes]
-        rng.shuffle(batches)
+        short = (pair for pair in endless if len("".join(pair)) < LONGEST)
+        for size, rng.skill, rng.favoured in ((early, TRUTH, SOLVERS), (self.demonstrations - early, HABITS, ())):
+            drawn = list(islice(short, size))
+            mixed = [sorted(drawn[i : i + MIXED], key=lambda pair: len("".join(pair))) for i in range(0, size, MIXED)]
+            batches = [part[i : i + self.sft_batch] for part in mixed for i in range(0, len(part), self.sft_batch)]
+            rng.shuffle(batches)
+            ordered += chain.from_iterable(batches)
         return [
             {"prompt": [{"role": "user", "content": asked}], "completion": [{"role": "assistant", "content": said}]}
-            for asked, said in chain.from_iterable(batches)
+            for asked, said in ordered
         ]

@@ -10,6 +10,7 @@ from safetensors.torch import load
 
 from coevolve import prompts
 from coevolve.__main__ import main
+from coevolve.parse import tag
 from tinyworld import programs, tasks
 from tinyworld.demonstrations import ROLES, demonstrate, prompt_of, well_formed
 from tinyworld.demonstrator import HABITS, HIGH, JUDGES, PLANNED, PLANNERS, SLIPPERY, SLIPS, TRUTH, Demonstrator, slip
@@ -143,17 +144,24 @@ def test_a_role_warm_start_runs_from_the_command_line_measures_every_role_and_go
     with monkeypatch.context() as patch:
         patch.setattr(RoleWarmStart, "examples", Mock(side_effect=KeyboardInterrupt))
         assert main(command) == 130 and "stopped at step 32; the same" in capsys.readouterr().err
-    (tmp_path / "checkpoints/checkpoint-32/trainer_state.json").unlink()  # as a kill leaves one that is being written
+    (tmp_path / "checkpoints/checkpoint-32/trainer_state.json").write_text(
+        "{"
+    )  # as a kill leaves one that is being written
     assert main([*command, "epochs=2"]) == 2 and "epochs 1 there, 2 now; take" in capsys.readouterr().err
-    assert main(command) == 0 and "\ngoes on at step 20\n" in capsys.readouterr().out
+    assert main(command) == 0 and "goes on at step 20\n" in capsys.readouterr().out
     assert adapter.read_bytes() == learnt
 
 
-def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length():
-    method = RoleWarmStart(demonstrations=1024, sft_batch=8)
-    lengths = [sum(len(said["content"]) for part in one.values() for said in part) for one in method.examples()]
+def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length_the_truth_first() -> None:
+    shown, again = (RoleWarmStart(demonstrations=1024, truthful=0.5).examples() for _ in range(2))
+    texts = [[one[part][0]["content"] for part in ("prompt", "completion")] for one in shown]
+    lengths = [len(prompt + said) for prompt, said in texts]
     spread = [max(lengths[i : i + 8]) - min(lengths[i : i + 8]) for i in range(0, 1024, 8)]
     assert len(lengths) == 1024 and sorted(spread)[102] < 60 < max(lengths) - min(lengths) and max(lengths) < LONGEST
-    asked = {one["prompt"][0]["content"] for one in method.examples()}
-    assert asked == {one["prompt"][0]["content"] for one in method.examples()}, "the same demonstrations every time"
-    assert any(text.startswith("Answer the question. Write the answer between") for text in asked)
+    assert shown == again, "the same demonstrations every time"
+    asked = [
+        (i < 512, prompt.partition("question. Write the answer")[2], said) for i, (prompt, said) in enumerate(texts)
+    ]
+    solved = [(first, prompt.partition("\n")[2], tag(said, "answer")) for first, prompt, said in asked if prompt]
+    right = shares([(first, tasks.right(question, said)) for first, question, said in solved if said])  # MAE's solver
+    assert right[True] == 1 > right[False] > 0
