@@ -1,7 +1,7 @@
 """Runs under fire: each is disturbed at a random moment, continued, and compared bit for bit with an undisturbed one.
 
 `python -m benchmarks.kills 50` kills fifty runs, some inside a write. `--minutes 10` injects every kind of fault, up to
-three in a row into one run, until the time is up. Of all methods the outcome goes into kills.json or soak.json.
+three in a row into one run, until the time is up. `--write` keeps the figures of all methods in kills.json or soak.json.
 Exit code 1: something was lost. A run did not go on, or its weights, optimisers, pools, samples or scores differ.
 """
 
@@ -189,7 +189,7 @@ def disturbed(whole: Target, faults: list[str], rng: random.Random) -> dict[str,
     process.join()
     row = {"method": whole.method, "faults": injected, "in_a_write": cut, "went_on_at": None}
     if process.exitcode:
-        return row | {"lost": target.log.read_text().splitlines()[-1:]}
+        return row | {"lost": target.log.read_text().splitlines()[-1:] or [f"exit code {process.exitcode}"]}
     row["went_on_at"] = json.loads((target.out / "summary.json").read_bytes())["resumed_at"]
     return row | {"lost": differences(whole.out, target.out)}
 
@@ -242,6 +242,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="inject every kind of fault for so long instead")
     parser.add_argument("--methods", default=",".join(METHODS), help="whose runs, in turn")
     parser.add_argument("--seed", type=int, default=0, help="of the moments and the faults")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the figures in kills.json or soak.json, for the docs"
+    )
     asked = parser.parse_args()
     methods, rng = tuple(asked.methods.split(",")), random.Random(asked.seed)
     if asked.minutes is None:
@@ -252,7 +255,7 @@ def main() -> int:
     limits = (asked.kills, float("inf")) if asked.minutes is None else (float("inf"), asked.minutes)
     found = summed(campaign(plans, methods, asked.seed, *limits), methods, asked.seed)
     print(json.dumps(found, indent=1))
-    if methods == METHODS:
+    if asked.write and methods == METHODS:
         found["seconds"] = round(time.perf_counter() - begun)
         name = "kills.json" if asked.minutes is None else "soak.json"
         Path(__file__).with_name(name).write_text(json.dumps(found, indent=1) + "\n")

@@ -80,8 +80,8 @@ def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
     trained = (item for item in plan.items.values() if item.protocol == item.paper == paper)
     run = next((item.id for item in trained if item.config.get("steps") != 0), "none")
     path = plan.folder / run / "episodes.jsonl"
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return ends([{"run": run, **json.loads(line)} for line in lines])
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    return ends([{"run": run, **json.loads(line)} for line in lines if line.endswith(b"\n")])  # a kill cuts the last
 
 
 def ends(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

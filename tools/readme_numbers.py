@@ -5,6 +5,7 @@ first takes results/readme.csv anew from results/standard, which another process
 """
 
 import json
+import random
 import subprocess
 import sys
 from functools import partial
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from tinyworld import tasks
 from tools import reliability
 
 ROOT = Path(__file__).resolve().parent.parent
-MAIN = {  # paper: its claims against the untrained model and against the best baseline in print
+MAIN = {  # paper: its claims against the untrained model and against the baseline that is best in print
     "mae": ("mae_half_over_base", "mae_zero_over_azr"),
     "sage": ("sage_over_base_3b", "sage_over_rival_3b"),
     "spice": ("spice_over_base", "spice_over_strong"),
@@ -42,7 +44,9 @@ def take(root: Path = ROOT) -> pd.DataFrame:
         counts = ledger[ledger["paper"] == paper]["verdict"].value_counts()
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts)
         rows.append((NAMES[paper], gain(ledger.loc[base]), gain(ledger.loc[rival]), verdicts))
-    return pd.DataFrame(rows, columns=["paper", "over the untrained model", "over the best baseline", "all its claims"])
+    return pd.DataFrame(
+        rows, columns=["paper", "over the untrained model", "over the baseline best in print", "all its claims"]
+    )
 
 
 def numbers(root: Path = ROOT) -> str:
@@ -139,8 +143,22 @@ def verdicts(root: Path = ROOT) -> str:
     return table(json.loads((root / "benchmarks" / "verdicts.json").read_text(encoding="utf-8")))
 
 
+def dictionary() -> str:
+    """All families of the tiny world, with an example of each."""
+    rng = random.Random("dictionary")
+    lines = ["| family | question | answer | misconception | level | plan |", "|---|---|---|---|---|---|"]
+    for name in tasks.NAMES:
+        task = tasks.draw(rng, name, 2)
+        while tasks.right(task.question, task.misconception):
+            task = tasks.draw(rng, name, 2)
+        cells = (name, f"`{task.question}`", f"`{task.answer}`", f"`{task.misconception}`", task.level, task.plan)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 BLOCKS = {  # name: the page that holds it, and what makes it
     "numbers": ("README.md", numbers),
+    "dictionary": ("src/tinyworld/README.md", dictionary),
     "step": ("docs/speed.md", step),
     "growth": ("docs/speed.md", growth),
     "runs": ("docs/speed.md", runs),

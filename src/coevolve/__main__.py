@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from safetensors import SafetensorError
 from typer import Argument, Option, Typer
 
 from coevolve import checkpoint, config, loop, policies, preflight, record, setups, show
@@ -43,7 +42,6 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
     run = config.build(method, preset, seed=seed, out=out, overrides=config.parse_overrides(pairs or ()))
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes, the first
     if preflight.finished(run):
-        print(f"{out} is finished: another --out makes another run, and a larger steps=N goes on with this one")
         return
     if speaks and (changed := config.differences(run)):
         print("differs from the paper:", "; ".join(f"{key} {plain(was)} -> {plain(now)}" for key, was, now in changed))
@@ -55,7 +53,7 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
         step, _ = checkpoint.newest(folder) or max(checkpoint.of_trl(folder).items(), default=(0, out))
         print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
         raise SystemExit(130) from None
-    except (OSError, SafetensorError) as error:  # a full disk, or a server that died
+    except (OSError, ArithmeticError) as error:  # a full disk, a server that died, a weight that is no number
         raise OSError(f"{error}; later --out {out} goes on from the last checkpoint") from error
     if speaks:
         print(*last_lines(out), sep="\n")
@@ -150,8 +148,9 @@ def report(run: Path, to: Annotated[Path | None, Option(help="none: RUN/report.h
     from nbconvert import HTMLExporter
 
     root, page = Path(__file__).parents[2], to or run / "report.html"
-    quiet = {"progress_bar": False, "extra_arguments": ["--log-level=CRITICAL"]}
-    made = papermill.execute_notebook(root / "notebooks/run_report.ipynb", None, {"out": str(run.resolve())}, **quiet)
+    given = {"parameters": {"out": str(run.resolve())}, "extra_arguments": ["--log-level=CRITICAL"]}
+    with loop.waiting("making the page"):
+        made = papermill.execute_notebook(root / "notebooks/run_report.ipynb", None, progress_bar=False, **given)
     looks = HTMLExporter(template_file=str(root / "reproduce/report_run.html.j2"), exclude_anchor_links=True)
     record.write_atomically(page, looks.from_notebook_node(made)[0])
     print(f"wrote {page}")

@@ -58,8 +58,8 @@ def newest(folder: Path) -> tuple[int, Path] | None:
 
 def of_trl(folder: Path) -> dict[int, Path]:
     """Return the whole checkpoints that TRL's trainers wrote into a folder, by step."""
-    ended = folder.glob("checkpoint-*/trainer_state.json")  # the file that such a checkpoint ends with
-    return {int(path.parent.name.partition("-")[2]): path.parent for path in ended}
+    last = folder.glob("checkpoint-*/trainer_state.json")  # such a checkpoint ends with this file
+    return {int(path.parent.name.partition("-")[2]): path.parent for path in last if path.read_bytes()[-2:] == b"}\n"}
 
 
 def damage(path: Path) -> str | None:

@@ -45,7 +45,6 @@ class Run(Learning):
     model: Models = "tiny"  # embedded backbone, smollm2, model folder, hub id or server; several: the policies' in turn
     lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
     engine: Annotated[str, ("torch", "vllm", "unsloth", "unsloth+vllm")] = "torch"  # vllm samples, unsloth trains LoRA
-    four_bit: bool = False  # the frozen base in 4 bits (unsloth with lora, on a GPU)
     seed: NonNegativeInt = 0  # of all that is drawn
     steps: NonNegativeInt = 300  # each plays a batch of episodes and learns from it
     batch_size: PositiveInt = 128  # episodes a step
@@ -61,8 +60,6 @@ class Run(Learning):
     def __post_init__(self) -> None:
         """Bring every field into its type. Raises ValueError in one line for a wrong value or combination."""
         super().__post_init__()
-        if self.four_bit and not (self.lora and self.engine.startswith("unsloth")):
-            raise ValueError(f"four_bit needs engine unsloth or unsloth+vllm and lora, got {self.engine}, {self.lora}")
         if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
             raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
         if self.steps and self.protocol.TRAINING.get("steps") == 0:

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
 from tqdm.auto import tqdm
 
 from coevolve import alive, preflight, record, show
@@ -74,11 +75,12 @@ def train(run: Run) -> Path:
     preflight.check(run)
     run.protocol.before_run()
     trainer = timed(around, "load", _load, run)
-    with closing(trainer.engine):  # its memory is the next run's
+    out = Path(run.out if trainer.ranks.first else trainer.scratch.name)
+    with closing(trainer.engine), FileLock(out / ".in-use", blocking=False):
         done = trainer.resume()
         if not done:
             trainer.before = timed(around, "held_out", trainer.score, "test")
-        log = record.Recorder(run.out if trainer.ranks.first else Path(trainer.scratch.name), done)
+        log = record.Recorder(out, done)
         record.write_json(log.out / "config.json", run.describe())
         _learn(trainer, log, done)
         scores = {"before": trainer.before, "after": timed(around, "held_out", trainer.score, "test")}
@@ -133,9 +135,11 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)
-            silence = silence + 1 if alive.silent(metrics) else 0
+            silence = silence + 1 if alive.silent(metrics) or metrics.get("skipped_update") else 0
             if silence == alive.SILENCE and trainer.ranks.first:
-                tqdm.write(f"step {step}: for {silence} steps no reward has varied, so nothing is learnt")
+                tqdm.write(
+                    f"step {step}: nothing learnt for {silence} steps: no reward varies, or no gradient is finite"
+                )
             bar.set_postfix({name: metrics[name] for name in metrics if name.startswith(("reward/", "validation"))})
             bar.update()
             stops = any(trainer.ranks.gather([*came]))  # what one rank was told, all are

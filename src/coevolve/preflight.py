@@ -38,6 +38,8 @@ def finished(run: Run) -> bool:
     done = summary.is_file() and json.loads(summary.read_bytes())["steps"] >= run.steps
     if done or any(of_trl):  # the loop's own checkpoints say themselves whose they are
         same(run, run.out)
+    if done:
+        print(f"{run.out} is finished: another out folder makes another run, and more steps go on with this one")
     return bool(done)
 
 

@@ -54,7 +54,10 @@ class Ranks:
             parameter.grad = reduce(own, reduction="sum")
 
     def alone(self, function: Callable[[], Any]) -> None:
-        """Let the first rank do something that the others wait for (write files)."""
+        """Let the first rank write files, for which the others wait; OSError, in one line, where that fails."""
         if self.first:
-            function()
+            try:
+                function()
+            except Exception as error:  # torch, tokenizers and safetensors have their own, which do not say why
+                raise OSError(f"a file could not be written, is the disk full? {error}") from error
         self.state.wait_for_everyone()

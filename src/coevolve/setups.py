@@ -46,8 +46,7 @@ class Room:
     heard: list[Reply] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        fields = self.method.answering.fields
-        if len(fields) != 1:
+        if len(fields := self.method.answering.fields) != 1:
             raise ValueError(f"solver must have one placeholder, for the question; got {sorted(fields)}")
 
     def solve(self, seat: int = 0) -> Turn:
@@ -230,9 +229,8 @@ def ask(
     from coevolve.papers.mae.method import MAE
 
     among("setup", setup, SETUPS)
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
+    if low := [name for name, number in numbers.items() if number < 1]:
+        raise ValueError(f"{low[0]} must be at least 1, got {numbers[low[0]]}")
     method = method or MAE(prompt=prompt)
     most = max_tokens or method.answering.max_tokens or limit(method.prompt, numbers.get("seats", SEATS))
     questions = [question] if isinstance(question, str) else question

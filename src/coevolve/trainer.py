@@ -40,7 +40,7 @@ class Trainer:
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(method, run.model)
-        self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), run.four_bit)
+        self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"))
         if method.kl_coef:
             self.team.keep_references()
         self.team.add_baselines(method.estimator)

@@ -114,7 +114,11 @@ class Role:
         """
         if self.fields != fields.keys():
             raise ValueError(f"role {self.name!r} takes the fields {sorted(self.fields)}, got {sorted(fields)}")
-        message = {"role": "user", "content": FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)}
+        text = FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)
+        message = {
+            "role": "user",
+            "content": text.encode(errors="replace").decode(),
+        }  # half a surrogate pair is no text
         return Turn(self.name, (message,), policy or self.policy, self.max_tokens, self.temperature)
 
 

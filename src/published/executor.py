@@ -68,8 +68,11 @@ def read(text: str) -> Task | None:
     found = None if FORBIDDEN.search(program) else values(program, inputs)
     if found is None or len(found) != len(inputs) or values(program, inputs) != found:
         return None
-    pairs = [f"f({one}) == {value!r}" for one, value in zip(inputs[:SHOWN], found, strict=False)]
-    shown = {"program": program, "input": inputs[0], "value": repr(found[0]), "message": message}
+    try:
+        pairs = [f"f({one}) == {value!r}" for one, value in zip(inputs[:SHOWN], found, strict=False)]
+        shown = {"program": program, "input": inputs[0], "value": repr(found[0]), "message": message}
+    except ValueError:  # a number of more digits than Python writes
+        return None
     question = kind["question"].strip().format(**shown, pairs="\n".join(pairs))
     return Task(family.strip(), question, program, inputs, found) if len(question) <= LONGEST else None
 

@@ -91,8 +91,7 @@ class TinyWorld:
 
     def level(self, question: str) -> int | None:
         """Level 1 to 3, or None for an ill-formed question."""
-        task = tasks.read(question)
-        return task.level if task else None
+        return task.level if (task := tasks.read(question)) else None
 
     def sound(self, question: str, kind: str, verifier: str) -> bool | None:
         """The oracle's verdict on a verifier, or None for an ill-formed question."""
@@ -100,8 +99,7 @@ class TinyWorld:
 
     def fits(self, question: str, plan: str) -> bool | None:
         """Whether the plan is the family's own, word for word; None for an ill-formed question."""
-        task = tasks.read(question)
-        return plan == task.plan if task else None
+        return plan == task.plan if (task := tasks.read(question)) else None
 
     def check(self) -> None:
         """Nothing that this world needs can be missing."""

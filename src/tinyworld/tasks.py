@@ -192,16 +192,3 @@ def _drawn(family: str, part: str, count: int) -> tuple[Task, ...]:
         if len(found) == count or number - last == 50 * count:
             break
     return tuple(found)
-
-
-def dictionary() -> str:
-    """A Markdown table of all families, with an example of each."""
-    rng = Random("dictionary")
-    lines = ["| family | question | answer | misconception | level | plan |", "|---|---|---|---|---|---|"]
-    for name in NAMES:
-        task = draw(rng, name, 2)
-        while right(task.question, task.misconception):
-            task = draw(rng, name, 2)
-        cells = (name, f"`{task.question}`", f"`{task.answer}`", f"`{task.misconception}`", task.level, task.plan)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)

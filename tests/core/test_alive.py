@@ -58,7 +58,7 @@ def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_pat
     monkeypatch.setattr(alive, "SILENCE", 2)
     cut = {"max_tokens": max_tokens, "steps": 4, "eval_every": 0, "eval_items": 1}  # one token is no answer
     loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))
-    told = "step 2: for 2 steps no reward has varied, so nothing is learnt"
+    told = "step 2: nothing learnt for 2 steps"
     assert capsys.readouterr().out.count(told) == times
 
 

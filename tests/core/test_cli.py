@@ -47,7 +47,7 @@ def test_wrong_grammar_shows_the_usage(arguments: str, capsys: pytest.CaptureFix
 AGAIN = "coevolve: {}; later --out {{}} goes on from the last checkpoint\n"
 FULL, DENIED = OSError(errno.ENOSPC, "No space left on device"), PermissionError(errno.EACCES, "Permission denied", "x")
 ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n")]
-ENDS += [(error, 1, AGAIN.format(error)) for error in (ConnectionError("gone"), FULL, DENIED)]
+ENDS += [(one, 1, AGAIN.format(one)) for one in (ConnectionError("gone"), FULL, DENIED, FloatingPointError("nan"))]
 
 
 @pytest.mark.parametrize(("error", "code", "line"), ENDS)

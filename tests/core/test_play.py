@@ -121,6 +121,7 @@ def test_a_role_fills_its_fields_in_one_pass_and_names_wrong_ones() -> None:
         with pytest.raises(ValueError, match=r"^role 'speaker' takes the fields \['word'\], got "):
             SPEAKER(**fields)
     assert prompts([SPEAKER(word="{word} \\1 {x}")]) == ["say {word} \\1 {x}"], "braces in a value are never expanded"
+    assert prompts([SPEAKER(word="a\ud800")]) == ["say a?"], "no tokenizer takes half a surrogate pair"
 
 
 def test_steps_by_hand() -> None:

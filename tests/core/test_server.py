@@ -105,13 +105,15 @@ def test_as_many_requests_as_are_set_run_side_by_side_and_one_that_hangs_is_give
     assert [reply.text for reply in replies] == ["<score>8</score>"] * 6
     monkeypatch.setattr("coevolve.engines.server.TIMEOUT", 0.2)
     with pytest.raises(ServerError, match="gave no answer: Request timed out"):
-        ServedPolicy(server.address, "judge", retries=0).answer([turn()])
-    server.together.abort()
+        (judge := ServedPolicy(server.address, "judge", retries=0)).answer([turn()])
+    server.together.abort(), judge.close()
+    assert judge.pool._shutdown, "nobody waits for what is still asked"
 
 
 ADDRESSES = [  # what is written for what, and the line
     ("#judge-1", "#nope", "the server has judge-1, not 'nope'"),
-    ("#judge-1", "#", "must end in #MODEL"),
+    ("#judge-1", "#", "must be http://HOST/v1#MODEL without a password"),
+    ("http://", "http://me:secret@", "must be http://HOST/v1#MODEL without a password"),
     (":{port}", ":1", "no server answers at http://127.0.0.1:1/v1"),
 ]
 
@@ -120,7 +122,7 @@ ADDRESSES = [  # what is written for what, and the line
 def test_a_wrong_address_is_one_line_before_anything_starts(server, old, new, said):
     with pytest.raises(ValueError) as error:
         policies.load(server.address.replace(old.format(port=server.server_port), new), "judge")
-    assert said in str(error.value) and "\n" not in str(error.value)
+    assert said in str(error.value) and "\n" not in str(error.value) and "secret" not in str(error.value)
 
 
 def test_a_server_cannot_be_trained(server):

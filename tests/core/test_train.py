@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from tensors import Keep, ask, learn
 
@@ -132,9 +133,15 @@ def test_a_finished_run_says_so_and_stays_as_it_is(straight, capsys):
     for fewer in ([], ["steps=2"]):
         assert train_by_hand(straight, *fewer) == 0
         (line,) = capsys.readouterr().out.splitlines()
-        assert line.startswith(f"{straight} is finished: another --out makes another run")
+        assert line.startswith(f"{straight} is finished: another out folder makes another run")
     assert run(straight) == straight
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in straight.rglob("*")} == old
+
+
+def test_two_runs_on_one_folder_are_one_too_many(tmp_path, capsys):
+    with FileLock(tmp_path / ".in-use"):
+        assert train_by_hand(tmp_path) == 1
+    assert "in-use' could not be acquired" in capsys.readouterr().err and not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_a_disk_that_is_full_is_one_line_and_nothing_is_lost(straight, tmp_path, monkeypatch, capfd):

@@ -54,7 +54,7 @@ TRAINED = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves
 
 RUNS = [
     ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
-    ({"protocol": "base", "overrides": '{"steps": 50, "eval_items": 2}'}, False),
+    ({"protocol": "base", "overrides": '{"eval_items": 2}'}, False),
     ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
 ]
 

@@ -68,7 +68,7 @@ def made(tmp_path: Path) -> Plan:
     (folder / "runs/mae_half-s0").mkdir(parents=True)
     said = [(1, 0.25, "worst!"), (1, 0.75, "best!"), (1, 0.5, "so-so!"), (2, 0.1, "later!")]
     episodes = [episode(*words) for words in [*said, (3, {"a": None, "b": 0.5}, EVIL)]]
-    (folder / "runs/mae_half-s0/episodes.jsonl").write_text("".join(episodes))
+    (folder / "runs/mae_half-s0/episodes.jsonl").write_text("".join(episodes) + "{")  # a kill cuts the last line
     return found
 
 

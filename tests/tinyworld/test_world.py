@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -282,11 +281,6 @@ def test_seed_questions() -> None:
     assert len(zero) == len(set(zero)) == 16 and all(WORLD.level(question) == 1 for question in zero)
     assert {read(question).family for question in zero} == {*tasks.FAMILIES} - {*tasks.OUTSIDE}
     assert not any(WORLD.held_out(question) for question in [*WORLD.seeds(), *zero])
-
-
-def test_the_readme_has_the_dictionary() -> None:
-    text = Path(tinyworld.__file__).with_name("README.md").read_text(encoding="utf-8")
-    assert tasks.dictionary() in text and all(f"| {name} |" in text for name in NAMES)
 
 
 def test_the_package_offers_names_without_loading_a_model_library() -> None:

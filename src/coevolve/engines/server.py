@@ -35,8 +35,8 @@ class ServedPolicy(Engine):
         except ImportError:
             raise ValueError(f"model {address!r} is a server, which needs the package openai (extra: server)") from None
         self.name, (self.address, _, self.model) = name, address.partition("#")
-        if not self.model:
-            raise ValueError(f"model {address!r} is a server and must end in #MODEL")
+        if not self.model or "@" in self.address:  # the address goes into files and error messages
+            raise ValueError(f"model on a server must be http://HOST/v1#MODEL without a password; {KEYS[0]} has a key")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
         self.errors = openai.OpenAIError
         self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=TIMEOUT, max_retries=retries)
@@ -95,6 +95,10 @@ class ServedPolicy(Engine):
         for _, _, cost in done:
             self.used.update(cost)
         return [(future, reply) for future, reply, _ in done]
+
+    def close(self) -> None:
+        """Ask nothing that still waits; what is being asked ends by itself."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
     def costs(self) -> dict[str, float]:
         """Return the requests and tokens used since the last call, as NUMBER/POLICY."""

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,15 +90,11 @@ def base_dtype() -> str:
     return "bfloat16" if torch.cuda.is_available() else "float32"
 
 
-def load_unsloth(
-    model: str, names: Sequence[str], lora: tuple[Any, ...], four_bit: bool = False
-) -> dict[str, AdapterPolicy]:
+def load_unsloth(model: str, names: Sequence[str], lora: tuple[Any, ...]) -> dict[str, AdapterPolicy]:
     """Load a model with one LoRA adapter through Unsloth; ValueError in one line when that cannot be.
 
-    `four_bit` quantises the frozen base. Unsloth patches the model's classes for the whole process.
+    Unsloth patches the model's classes for the whole process.
     """
-    if four_bit and not (torch.cuda.is_available() and find_spec("bitsandbytes")):
-        raise ValueError("four_bit needs a CUDA device and the package bitsandbytes")
     if not lora or len(names) != 1:
         raise ValueError(f"engine 'unsloth' trains one policy per base model with lora set, got {list(names)}, {lora}")
     os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache"))
@@ -108,7 +103,7 @@ def load_unsloth(
     source, on_gpu = str(find(model)), torch.cuda.is_available()
     dtype = torch.bfloat16 if on_gpu else torch.float32
     as_named = {"max_seq_length": None, "use_exact_model_name": True}  # or Unsloth takes a repository of its own
-    base, tokenizer = FastLanguageModel.from_pretrained(source, load_in_4bit=four_bit, dtype=dtype, **as_named)
+    base, tokenizer = FastLanguageModel.from_pretrained(source, load_in_4bit=False, dtype=dtype, **as_named)
     parts = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     again = "unsloth" if on_gpu else False  # whether and how activations are computed again
     how = {"target_modules": parts, "use_gradient_checkpointing": again, **dict(zip(NUMBERS, lora, strict=True))}

@@ -20,10 +20,10 @@ def estimate(run: "Run") -> float:
     """Return the GiB of weights, gradients, optimiser states and activations that a run wants on one GPU.
 
     Full fine-tuning keeps 16 bytes a parameter (float32 weights, gradients and two moments of AdamW); LoRA keeps the
-    base in bfloat16 (0.5 bytes a parameter with `four_bit`) and 16 bytes for each parameter of an adapter. A frozen
-    policy is a bfloat16 model of its own. Activations are a rule of thumb: 2 bytes for 10 times the width and 3 times
-    the inner width, per token of a micro-batch and layer; large models compute one layer at a time. Not counted: copies
-    for KL penalties, the sampler's cache, and the share that vLLM takes.
+    base in bfloat16 and 16 bytes for each parameter of an adapter. A frozen policy is a bfloat16 model of its own.
+    Activations are a rule of thumb: 2 bytes for 10 times the width and 3 times the inner width, per token of a
+    micro-batch and layer; large models compute one layer at a time. Not counted: copies for KL penalties, the
+    sampler's cache, and the share that vLLM takes.
     """
     models, trained = assign(run.protocol, run.model)
     total = activations = 0.0
@@ -35,10 +35,10 @@ def estimate(run: "Run") -> float:
         total += 2 * count * (list(models.values()).count(model) - len(learners))
         if not learners:
             continue
-        head, base = empty.get_output_embeddings(), 0.5 if run.four_bit else 2
+        head = empty.get_output_embeddings()
         linear = [part for part in empty.modules() if isinstance(part, torch.nn.Linear) and part is not head]
         adapter = sum(run.lora[0] * (part.in_features + part.out_features) for part in linear) if run.lora else 0
-        total += base * count + 16 * adapter * len(learners) if run.lora else 16 * count * len(learners)
+        total += 2 * count + 16 * adapter * len(learners) if run.lora else 16 * count * len(learners)
         inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
         layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner)
         activations = max(activations, layer * (1 if count > LARGE else config.num_hidden_layers))

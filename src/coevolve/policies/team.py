@@ -29,12 +29,8 @@ class Team:
         trained: Sequence[str],
         lora: tuple[Any, ...] = (),
         unsloth: bool = False,
-        four_bit: bool = False,
     ):
-        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights.
-
-        `four_bit` has Unsloth keep those in 4 bits; ValueError in one line where that cannot be.
-        """
+        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights."""
         for name in trained:
             if models[name].startswith(SERVERS):
                 raise ValueError(f"model of {name!r} is a server, which cannot be trained: {models[name]}")
@@ -43,7 +39,7 @@ class Team:
         for model in dict.fromkeys(models[name] for name in trained):
             names = [name for name in trained if models[name] == model]
             if unsloth:
-                self.learners |= load_unsloth(model, names, lora, four_bit)
+                self.learners |= load_unsloth(model, names, lora)
             elif lora:
                 self.learners |= attach(load_local(model, dtype=base_dtype()), names, lora, model)
             else:
@@ -94,10 +90,7 @@ class Team:
         """Write one file per optimiser, and one per learned baseline."""
         folder.mkdir(parents=True, exist_ok=True)
         for file, part in self._states().items():
-            try:
-                torch.save(part.state_dict(), folder / file)
-            except RuntimeError as error:  # what torch raises when a write fails; it does not say why
-                raise OSError(f"{folder / file} could not be written; is the disk full?") from error
+            torch.save(part.state_dict(), folder / file)
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers and baselines bit for bit."""
