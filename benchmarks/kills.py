@@ -1,7 +1,7 @@
 """Runs under fire: each is disturbed at a random moment, continued, and compared bit for bit with an undisturbed one.
 
 `python -m benchmarks.kills 50` kills fifty runs, some inside a write. `--minutes 10` injects every kind of fault, up to
-three in a row into one run, until the time is up. `--write` keeps the figures of all methods in kills.json or soak.json.
+three in a row into one run, until the time is up. `--write` keeps the figures in kills.json or soak.json.
 Exit code 1: something was lost. A run did not go on, or its weights, optimisers, pools, samples or scores differ.
 """
 

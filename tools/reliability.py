@@ -133,7 +133,11 @@ def speed(root: Path) -> list[Row]:
     growth = "`python -m benchmarks.growth`"
     return [
         *rows,
-        ("seconds of a run of preset standard, one core, with the backbone before", measured(root, "runs", seconds), runs),
+        (
+            "seconds of a run of preset standard, one core, with the backbone before",
+            measured(root, "runs", seconds),
+            runs,
+        ),
         ("tokens a second over transformers' generate", measured(root, "step", ratios), step),
         ("seconds of TRL's whole step over ours, by replies in it", measured(root, "step", whole), step),
         (
