@@ -4,6 +4,7 @@ import ast
 import builtins
 import re
 
+DEPTH = 20  # attributes in a row that are followed: a.b.c has two
 LONGEST = 20_000  # characters that the caller itself is willing to parse
 PLAIN = (bool, int, float, str, bytes, bytearray, list, tuple, set, frozenset, dict)
 METHODS = {name for kind in PLAIN for name in dir(kind)}
@@ -59,6 +60,15 @@ def free_names(tests: str) -> list[str]:
     return sorted(name for name in free if not name.startswith("__"))
 
 
+def _dotted(node: ast.AST | None) -> str:
+    """`a.b` of a name or its attributes; empty for all else, and beyond DEPTH of them: each is asked for its own."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and len(names) < DEPTH:
+        names.insert(0, node.attr)
+        node = node.value
+    return ".".join([node.id, *names]) if isinstance(node, ast.Name) else ""
+
+
 class _Uses:
     """What tests do with functions of the candidate (`names`) and with answers, which is what those return."""
 
@@ -84,7 +94,7 @@ class _Uses:
             node = node.value
         if isinstance(node, ast.Call) and self.named(node.func):
             return node.func.id
-        return self.kept.get(ast.unparse(node), "") if isinstance(node, (ast.Name, ast.Attribute)) else ""
+        return self.kept.get(_dotted(node), "")
 
     def no_data(self, node: ast.AST) -> bool:
         """Whether an argument is a function, a class or an object of one."""
