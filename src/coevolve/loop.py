@@ -67,7 +67,7 @@ def train(run: Run) -> Path:
     summary.json and the trained `policy`. Training sees neither validation nor test questions.
     A finished run is left as it is. Raises ValueError in one line, before a model loads, when something that the run
     needs is missing. Ctrl-C or SIGTERM saves a checkpoint after the step and raises KeyboardInterrupt; the same run
-    goes on there. A second Ctrl-C does not wait for the step.
+    goes on there. A second Ctrl-C does not wait for the step. TimeoutError: another run is at work in the folder.
     """
     if preflight.finished(run):
         return run.out

@@ -33,7 +33,7 @@ def check(run: Run) -> None:
 
 
 def finished(run: Run) -> bool:
-    """Whether the run's folder holds a finished run of at least as many steps; ValueError when it is another run."""
+    """Whether the folder holds a finished run of at least as many steps, and say so; ValueError for another run."""
     summary, of_trl = run.out / "summary.json", (run.out / "checkpoints").glob("checkpoint-*")
     done = summary.is_file() and json.loads(summary.read_bytes())["steps"] >= run.steps
     if done or any(of_trl):  # the loop's own checkpoints say themselves whose they are

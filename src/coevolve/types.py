@@ -115,10 +115,8 @@ class Role:
         if self.fields != fields.keys():
             raise ValueError(f"role {self.name!r} takes the fields {sorted(self.fields)}, got {sorted(fields)}")
         text = FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)
-        message = {
-            "role": "user",
-            "content": text.encode(errors="replace").decode(),
-        }  # half a surrogate pair is no text
+        # No tokenizer takes half a surrogate pair, which the JSON of a reply may hold.
+        message = {"role": "user", "content": text.encode(errors="replace").decode()}
         return Turn(self.name, (message,), policy or self.policy, self.max_tokens, self.temperature)
 
 

@@ -112,5 +112,6 @@ def test_what_the_gpu_preset_changes_is_what_the_documentation_lists() -> None:
     changes = [(run.method, *change) for run in runs for change in config.differences(run)]
     table = [f"| {method} | `{field}` | {plain(paper)} | {plain(here)} |" for method, field, paper, here in changes]
     assert "| comas | `length_norm` | token_sum | token_mean |" in table, "Eq. 11"
+    assert "| conl | `revision_reads` | all | own |" in table and "own_votes" not in "".join(table)
     page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
     assert [line for line in page.splitlines() if line.count("|") == 5][2:] == table != []
