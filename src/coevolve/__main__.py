@@ -163,9 +163,10 @@ def export(policy: str, to: Annotated[Path, Option()], dtype: Dtype = "bfloat16"
         raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
     import torch
 
-    made = policies.load_local(policy)
-    made.model.to(getattr(torch, dtype))
-    made.save(to)
+    with loop.waiting("loading and writing"):
+        made = policies.load_local(policy)
+        made.model.to(getattr(torch, dtype))
+        made.save(to)
     print(f"wrote {to}: {sum(part.numel() for part in made.model.parameters()):,} parameters in {dtype}")
 
 
@@ -177,7 +178,9 @@ def grade(run: Path, judge: Judge, kind: str | None = None, max_tokens: int = 20
     """
     from published.judge import grade_run
 
-    print(*grade_run(run, judge, kind, max_tokens), sep="\n")
+    with loop.waiting("judging"):
+        said = grade_run(run, judge, kind, max_tokens)
+    print(*said, sep="\n")
 
 
 if __name__ == "__main__":
