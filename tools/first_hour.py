@@ -1,4 +1,6 @@
-"""What the preset one-gpu will cost, computed and never measured: `python -m tools.first_hour` prints a Markdown table.
+"""What the presets for GPUs will cost, computed and never measured: `python -m tools.first_hour` prints Markdown.
+
+First a table of the preset one-gpu, then the memory that the learner wants with the preset gpu.
 
 Replies a step are counted: the embedded backbone plays a few episodes of each method with the preset's numbers. Memory
 is what coevolve.policies.memory estimates for a model of Qwen2.5-3B's shape. Seconds are those replies at the assumed
@@ -6,10 +8,13 @@ lengths and speeds below.
 """
 
 import tempfile
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from random import Random
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config
 
 from benchmarks.real import shape
 from coevolve import config, policies
@@ -24,6 +29,24 @@ WRITES = 2500  # assumed tokens a second that vLLM writes in large batches, a 3B
 LEARNS = 30e12  # assumed floating-point operations a second of such a card while learning
 PRODUCTS = 6  # operations a parameter and token: forward, again for the backward pass, gradients of activations
 PRICE = 0.5  # assumed dollars an hour
+QWEN3 = {"vocab_size": 151_936, "num_key_value_heads": 8, "head_dim": 128}
+SHAPES: dict[str, PretrainedConfig] = {  # of the models that the preset gpu names
+    "Qwen/Qwen2.5-3B-Instruct": shape("3b"),
+    "Qwen/Qwen3-4B-Base": Qwen3Config(
+        **QWEN3,
+        hidden_size=2560,
+        intermediate_size=9728,
+        num_hidden_layers=36,
+        num_attention_heads=32,
+        tie_word_embeddings=True,
+    ),
+    "Qwen/Qwen3-8B": Qwen3Config(
+        **QWEN3, hidden_size=4096, intermediate_size=12_288, num_hidden_layers=36, num_attention_heads=32
+    ),
+    "Qwen/Qwen3-32B": Qwen3Config(
+        **QWEN3, hidden_size=5120, intermediate_size=25_600, num_hidden_layers=64, num_attention_heads=64
+    ),
+}
 
 
 def replies(method: str, engine: Batched) -> tuple[float, float]:
@@ -64,8 +87,17 @@ def row(method: str, folder: str) -> str:
     return f"| {method} | {run.engine} | {numbers} | {PRICE * hours:.2f} |"
 
 
+def wants(method: str, folder: Path) -> float:
+    """GiB that the learner of a method wants with the preset gpu."""
+    run = config.build(method, "gpu", out=".", overrides={"world": "tiny"})
+    fields = {"model": str(folder / run.model)}
+    if strong := getattr(run.protocol, "strong", ""):
+        fields["strong"] = str(folder / strong)
+    return memory.estimate(config.build(method, "gpu", out=".", overrides={"world": "tiny", **fields}))
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table and the line."""
     print(
         "| method | engine | replies a step | of which paid | seconds a step | hours | GiB, learner + vLLM | dollars |"
     )
@@ -74,6 +106,11 @@ def main() -> None:
         shape("3b").save_pretrained(folder)
         for method in METHODS:
             print(row(method, folder), flush=True)
+        for name, wanted in SHAPES.items():
+            wanted.save_pretrained(Path(folder) / name)
+        groups = groupby(sorted((round(wants(name, Path(folder))), name) for name in config.METHODS), itemgetter(0))
+        said = (f"{gib} ({', '.join(f'`{name}`' for _, name in group)})" for gib, group in groups)
+        print("\nGiB with the preset gpu, without vLLM:", ", ".join(said))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
 
 @app.command()
 def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
-    """Teach a model the roles of all five papers, by LoRA on demonstrations of the tiny world (tinyworld.roles)."""
+    """Teach a model the roles of all five papers, by LoRA on demonstrations of the tiny world (tinyworld.roles).
+
+    Its fields: coevolve fields tinyworld.roles:RoleWarmStart --preset none.
+    """
     train("tinyworld.roles:RoleWarmStart", out, [f"model={model}", *(pairs or ())], "none", seed)
 
 

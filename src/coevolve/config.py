@@ -23,7 +23,8 @@ from coevolve.checks import VLLM_RANKS, Learning, among, typed
 from coevolve.method import Method
 
 REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
-UNCOUNTED = ("seed", "track", "snapshots")  # where and how often it runs and what it keeps is no departure
+# Where and how often it runs, looks and saves is no departure, nor are numbers that no paper prints.
+UNCOUNTED = "seed track snapshots engine micro_tokens eval_every eval_items save_every keep_episodes".split()
 METHODS: dict[str, str] = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
 MEANING = re.compile(r"    (\w+): [^#]*(?:# type: ignore\S* +)?# (.+)")  # a field and the comment behind it
 
