@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config
 
 from benchmarks.real import shape
 from coevolve import config, policies
+from coevolve.checks import VLLM_SHARE
 from coevolve.driver import Batched, play
-from coevolve.engines.vllm import SHARE
 from coevolve.policies import memory
 
 METHODS = ("mae", "sage", "spice", "comas", "conl", "ttrl", "ground_truth")
@@ -83,7 +83,7 @@ def row(method: str, folder: str) -> str:
     said, paid = said * run.batch_size, paid * run.batch_size
     seconds = said * REPLY / WRITES + paid * (PROMPT + REPLY) * PRODUCTS * parameters() / LEARNS
     hours, gib = run.steps * seconds / 3600, memory.estimate(run)
-    numbers = f"{said:,.0f} | {paid:,.0f} | {seconds:.0f} | {hours:.1f} | {gib:.0f} + {SHARE:.0%} of the card"
+    numbers = f"{said:,.0f} | {paid:,.0f} | {seconds:.0f} | {hours:.1f} | {gib:.0f} + {VLLM_SHARE:.0%} of the card"
     return f"| {method} | {run.engine} | {numbers} | {PRICE * hours:.2f} |"
 
 

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, Positiv
 
 LOSSES = ("ppo", "importance")
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
+VLLM_SHARE = 0.45  # of the GPU's memory, for the weights and caches of all engines; the learner has the rest
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -30,11 +30,11 @@ def test_a_gpu_that_is_too_small_is_named_before_anything_loads(monkeypatch):
     run = config.build("mae", "quick", out="x")
     memory.check(run)  # no GPU: nothing to say
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Small GPU")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**10, 2**20))
-    with pytest.raises(ValueError, match="wants about 0 GiB and Small GPU has 0; set lora, or lower micro_tokens"):
-        memory.check(run)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**37, 2**37))
+    wanted = int(memory.estimate(run) * 2**30)
+    for room, engine in ((wanted - 2**10, "torch"), (wanted + 2**10, "vllm")):  # vLLM takes a share of it
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda room=room: (2**10, room))
+        with pytest.raises(ValueError, match="wants about 0 GiB and has 0; set lora or lower micro_tokens"):
+            memory.check(config.build("mae", "quick", out="x", overrides={"engine": engine}))
     memory.check(run)
 
 

@@ -19,7 +19,7 @@ from engines.digits import DIGITS, asked
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
 from coevolve import checks, policies
-from coevolve.engines.vllm import SHARE, VLLM
+from coevolve.engines.vllm import VLLM, VLLM_SHARE
 from coevolve.policies.causal import Policy
 from coevolve.policies.team import Team
 
@@ -101,7 +101,7 @@ def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_h
         with pytest.raises(InterruptedError):
             VLLM({"shared": whole[0]}, 1.0, 32, engines=count)
     asked_for = [call.kwargs for call in refuse.call_args_list]
-    assert [one["gpu_memory_utilization"] for one in asked_for] == [SHARE, SHARE / 2, SHARE]
+    assert [one["gpu_memory_utilization"] for one in asked_for] == [VLLM_SHARE, VLLM_SHARE / 2, VLLM_SHARE]
     assert [one["enable_sleep_mode"] for one in asked_for] == [True, False, True]
     assert [one.get("distributed_executor_backend") for one in asked_for] == [None, None, "external_launcher"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from coevolve.checks import VLLM_RANKS
+from coevolve.checks import VLLM_RANKS, VLLM_SHARE
 from coevolve.driver import Engine, Ticket
 from coevolve.policies.adapters import AdapterPolicy
 from coevolve.policies.causal import Policy
@@ -23,7 +23,6 @@ from coevolve.types import Reply, Turn
 if TYPE_CHECKING:
     from coevolve.policies.team import Team
 
-SHARE = 0.45  # of the GPU's memory, for the weights and caches of all engines; the learner has the rest
 CPU_CACHE = 2 * 2**30  # bytes that an engine on a CPU keeps of prompts and replies; vLLM would take nearly all memory
 
 
@@ -57,7 +56,7 @@ class VLLM(Engine):
         self.sleeps = on_gpu and engines == 1  # vLLM's sleep mode serves one engine a process
         settings: dict[str, Any] = {"enable_prefix_caching": True, "logprobs_mode": "processed_logprobs", "seed": 0}
         # On a CPU vLLM itself lets VLLM_CPU_KVCACHE_SPACE, where it is set, come before our number.
-        settings |= {"gpu_memory_utilization": SHARE / engines} if on_gpu else {"kv_cache_memory_bytes": CPU_CACHE}
+        settings |= {"gpu_memory_utilization": VLLM_SHARE / engines} if on_gpu else {"kv_cache_memory_bytes": CPU_CACHE}
         _free()  # what an earlier run left counts as taken
         if Ranks().count > 1:  # each rank an engine of its own on its own GPU (LOCAL_RANK), in the run's process group
             settings["distributed_executor_backend"] = "external_launcher"

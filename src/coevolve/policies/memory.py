@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from coevolve.checks import VLLM_SHARE
 from coevolve.config import assign
 from coevolve.policies import SERVERS, find
 from coevolve.policies.team import LARGE
@@ -23,7 +24,7 @@ def estimate(run: "Run") -> float:
     base in bfloat16 and 16 bytes for each parameter of an adapter. A frozen policy is a bfloat16 model of its own.
     Activations are a rule of thumb: 2 bytes for 10 times the width and 3 times the inner width, per token of a
     micro-batch and layer; large models compute one layer at a time. Not counted: copies for KL penalties, the
-    sampler's cache, and the share that vLLM takes.
+    sampler's cache, and the share of the GPU that vLLM takes (`check` does).
     """
     models, trained = assign(run.protocol, run.model)
     total = activations = 0.0
@@ -46,10 +47,12 @@ def estimate(run: "Run") -> float:
 
 
 def check(run: "Run") -> None:
-    """Raise ValueError in one line when the GPU that is here is too small; without a GPU nothing is checked."""
+    """Raise ValueError in one line when the GPU that is here is too small; without a GPU nothing is checked.
+
+    Where vLLM samples, the learner has what vLLM's share of the GPU leaves.
+    """
     if not torch.cuda.is_available():
         return
-    wanted, room = estimate(run), torch.cuda.mem_get_info()[1] / GIB
+    wanted, room = estimate(run), torch.cuda.mem_get_info()[1] / GIB * (1 - VLLM_SHARE * run.engine.endswith("vllm"))
     if wanted > room:
-        has = f"{torch.cuda.get_device_name()} has {room:.0f}"
-        raise ValueError(f"model: the run wants about {wanted:.0f} GiB and {has}; set lora, or lower micro_tokens")
+        raise ValueError(f"model: it wants about {wanted:.0f} GiB and has {room:.0f}; set lora or lower micro_tokens")
