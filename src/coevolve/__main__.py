@@ -181,9 +181,7 @@ def grade(run: Path, judge: Judge, kind: str | None = None, max_tokens: int = 20
     """
     from published.judge import grade_run
 
-    with loop.waiting("judging"):
-        said = grade_run(run, judge, kind, max_tokens)
-    print(*said, sep="\n")
+    print(*grade_run(run, judge, kind, max_tokens), sep="\n")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from coevolve.checks import among
 from coevolve.driver import Engine
 from coevolve.engines.server import ServerError
 from coevolve.held_out import in_words
+from coevolve.loop import waiting
 from coevolve.types import Role
 from published.data import BENCHMARKS, items
 from published.rows import Item
@@ -101,7 +102,8 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
     preflight.model(name)
     engine = policies.load(name, "judge").serve(TEMPERATURE, max_tokens)
     try:
-        correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
+        with waiting("judging"):
+            correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None
     scores = scores.assign(gold=[item.answer for item in asked], kind=[item.judge for item in asked])
