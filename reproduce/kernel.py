@@ -16,6 +16,7 @@ FORK = multiprocessing.get_context("fork")
 
 def serve(orders: Connection) -> None:
     """Wait for a connection file and a folder, then be the kernel until it is shut down."""
+    Manager.orders.close()  # or this end would wait for ever for a process that was killed
     connection_file, folder = orders.recv()
     os.chdir(folder)
     from ipykernel.kernelapp import IPKernelApp

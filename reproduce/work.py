@@ -33,9 +33,8 @@ def environment(root: Path, scratch: Path) -> dict[str, str]:
     One thread is required: a fork of a process whose OpenMP has several hangs in its first matrix product.
     """
     paths = [str(root / "src"), str(root), str(HOME), os.environ.get("PYTHONPATH", "")]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {
-        **threads,
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         "PYTHONHASHSEED": "0",
         "SOURCE_DATE_EPOCH": "0",
         "TMPDIR": str(scratch),
