@@ -29,9 +29,10 @@ WRITES = 2500  # assumed tokens a second that vLLM writes in large batches, a 3B
 LEARNS = 30e12  # assumed floating-point operations a second of such a card while learning
 PRODUCTS = 6  # operations a parameter and token: forward, again for the backward pass, gradients of activations
 PRICE = 0.5  # assumed dollars an hour
+SMALL = "Qwen/Qwen2.5-3B-Instruct"
 QWEN3 = {"vocab_size": 151_936, "num_key_value_heads": 8, "head_dim": 128}
 SHAPES: dict[str, PretrainedConfig] = {  # of the models that the preset gpu names
-    "Qwen/Qwen2.5-3B-Instruct": shape("3b"),
+    SMALL: shape("3b"),
     "Qwen/Qwen3-4B-Base": Qwen3Config(
         **QWEN3,
         hidden_size=2560,
@@ -103,11 +104,10 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        shape("3b").save_pretrained(folder)
-        for method in METHODS:
-            print(row(method, folder), flush=True)
         for name, wanted in SHAPES.items():
             wanted.save_pretrained(Path(folder) / name)
+        for method in METHODS:
+            print(row(method, str(Path(folder) / SMALL)), flush=True)
         groups = groupby(sorted((round(wants(name, Path(folder))), name) for name in config.METHODS), itemgetter(0))
         said = (f"{gib} ({', '.join(f'`{name}`' for _, name in group)})" for gib, group in groups)
         print("\nGiB with the preset gpu, without vLLM:", ", ".join(said))

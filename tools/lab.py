@@ -24,12 +24,13 @@ from pathlib import Path
 import websocket
 
 ROOT = Path(__file__).resolve().parents[1]
-LOOKS = {  # name: width and height in CSS pixels, device pixels a CSS pixel, dark
-    "light": (1280, 900, 1.0, False),
-    "dark": (1280, 900, 1.0, True),
-    "phone": (400, 860, 2.0, False),
-    "projector": (1024, 768, 1.0, False),
+LOOKS = {  # name: width in CSS pixels, device pixels a CSS pixel, JupyterLab's theme
+    "light": (1280, 1.0, "Light"),
+    "dark": (1280, 1.0, "Dark"),
+    "phone": (400, 2.0, "Light"),
+    "projector": (1024, 1.0, "Light"),
 }
+HEIGHT = 900  # of the page while a notebook runs
 TOKEN = secrets.token_hex(16)
 TALLEST = 16_000  # device pixels: what Chromium paints in one picture
 STATE = """(() => {
@@ -91,17 +92,16 @@ def wait(ready: Callable, seconds: float, what: str) -> object:
 
 
 def copied(folder: Path) -> None:
-    """Copy the notebooks and what they read into a folder of their own, and JupyterLab's settings beside them."""
+    """Copy the notebooks, and results that they may write over, into a folder; what they only read is linked."""
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     for name in ("docs", "reproduce", "benchmarks", "src"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("runs", "scratch"))
 
 
-def themed(folder: Path, dark: bool) -> None:
-    """Choose JupyterLab's colours, and paint every cell, not only those in view."""
+def settled(folder: Path) -> None:
+    """Let JupyterLab paint every cell, not only those in view, and ask for no news."""
     said = {
-        "apputils-extension/themes": {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"},
         "notebook-extension/tracker": {"windowingMode": "none"},
         "apputils-extension/notification": {"fetchNews": "false"},
     }
@@ -133,7 +133,7 @@ def started(stack: ExitStack, folder: Path, chromium: str) -> tuple[int, Page]:
 
 def run(page: Page, address: str, minutes: float) -> dict:
     """Open a notebook, run all its cells and wait for the last; what came of them."""
-    page.size(*LOOKS["light"][:3])
+    page.size(1280, HEIGHT, 1.0)
     page.call("Page.navigate", url=address)
     wait(lambda: page.value(STATE)["ready"], 120, "the notebook")
     wait(lambda: page.value(STATE)["kernel"] == "idle", 120, "the kernel")
@@ -149,9 +149,10 @@ def run(page: Page, address: str, minutes: float) -> dict:
 
 def photograph(page: Page, look: str, file: Path) -> None:
     """Write the whole notebook as one picture, cut where Chromium would stop painting."""
-    width, _, scale, _ = LOOKS[look]
+    width, scale, theme = LOOKS[look]
+    page.value(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
     page.value("window.jupyterapp.shell.collapseLeft()")
-    page.size(width, 900, scale)
+    page.size(width, HEIGHT, scale)
     time.sleep(1)
     page.size(width, min(int(page.value(SCROLLED + ".scrollHeight")) + 200, int(TALLEST / scale)), scale)
     page.value(SCROLLED + ".scrollTop = 0")
@@ -175,7 +176,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, ExitStack() as stack:
         folder = Path(home)
         copied(folder)
-        themed(folder, False)
+        settled(folder)
         port, page = started(stack, folder, given.chromium)
         for notebook in given.notebooks:
             began = time.monotonic()
@@ -184,8 +185,6 @@ def main() -> int:
             failed += bool(said["errors"])
             print(f"{name}: {said['run']} of {said['code']} cells, {time.monotonic() - began:.0f} s", *said["errors"])
             for look in given.look or LOOKS:
-                theme = "JupyterLab Dark" if LOOKS[look][3] else "JupyterLab Light"
-                page.value(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{theme}'}})")
                 photograph(page, look, given.out / f"{notebook.stem}-{look}.png")
     return failed
 
