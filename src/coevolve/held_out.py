@@ -41,18 +41,14 @@ def score(
         episodes.append(SETUPS[setup](Room(method, item.question, (*names[first:], *names[:first]), heat)))
     facts = [outcome.facts for outcome in play(episodes, engine, key)]
     verdicts = method.world.grade([(item, found["answer"]) for item, found in zip(items, facts, strict=True)])
-    return [
-        {
-            "setup": setup,
-            **{name: getattr(item, name) for name in ("family", "split", "level")},
-            "item": number,
-            "question": item.question,
-            "correct": None if correct is None else int(correct),
-            "misconception": int(not correct and found["answer"] is not None and found["answer"] == item.misconception),
-            **{name: found[name] for name in ("answer", "finished", "tokens_in", "tokens_out")},
-        }
-        for number, (item, found, correct) in enumerate(zip(items, facts, verdicts, strict=True))
-    ]
+    rows: list[dict[str, object]] = []
+    for number, (item, found, correct) in enumerate(zip(items, facts, verdicts, strict=True)):
+        kind = {name: getattr(item, name) for name in ("family", "split", "level")}
+        said = {name: found[name] for name in ("answer", "finished", "tokens_in", "tokens_out")}
+        lured = not correct and found["answer"] is not None and found["answer"] == item.misconception
+        marks = {"correct": None if correct is None else int(correct), "misconception": int(lured)}
+        rows.append({"setup": setup, **kind, "item": number, "question": item.question, **marks, **said})
+    return rows
 
 
 def tally(rows: Sequence[dict[str, object]]) -> dict[str, int]:

@@ -137,9 +137,8 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
             sink.log(metrics, step)
             silence = silence + 1 if alive.silent(metrics) or metrics.get("skipped_update") else 0
             if silence == alive.SILENCE and trainer.ranks.first:
-                tqdm.write(
-                    f"step {step}: nothing learnt for {silence} steps: no reward varies, or no gradient is finite"
-                )
+                why = "no reward varies, or no gradient is finite"
+                tqdm.write(f"step {step}: nothing learnt for {silence} steps: {why}")
             bar.set_postfix({name: metrics[name] for name in metrics if name.startswith(("reward/", "validation"))})
             bar.update()
             stops = any(trainer.ranks.gather([*came]))  # what one rank was told, all are
@@ -198,13 +197,10 @@ def _validate(trainer: "Trainer", clock: dict[str, float]) -> dict[str, float]:
 def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method: Method) -> dict[str, Any]:
     """A step's metrics: mean facts, learner, mean reward and length by role (and by policy, of several), counts."""
     facts = [fact for outcome in outcomes for fact in outcome.facts.items() if isinstance(fact[1], (int, float))]
-    several = len(method.policies) > 1
-    earned: list[tuple[str, float | None]] = []
-    by_role: list[tuple[str, float | None]] = []
-    for sample in (sample for outcome in outcomes for sample in outcome.samples):
-        mine = _earned(sample, sample.role)
-        by_role += mine
-        earned += mine + (_earned(sample, sample.policy) if several else [])
+    samples = [sample for outcome in outcomes for sample in outcome.samples]
+    by_role = [pair for s in samples for pair in _earned(s, s.role)]
+    by_both = [pair for s in samples for name in (s.role, s.policy) for pair in _earned(s, name)]
+    earned = by_both if len(method.policies) > 1 else by_role
     counts = {"generated": sum(outcome.generated for outcome in outcomes)}
     counts |= {f"pool/{name}": len(pool) for name, pool in method.pools.items()}
     spreads = alive.spreads(by_role)

@@ -28,86 +28,85 @@ from tinyworld.documents import document
 Generate = Callable[[list[Turn]], list[Reply]]
 Fields = Mapping[str, Any]  # of a prompt
 Ask = Callable[..., list[Reply]]  # `put` for one model and one variant of the prompts
+SEED = 0  # of all that is asked and drawn
 FORMAT_GATE = (0.88, 0.95)
 ALWAYS_FORMED = ("conl/compress_critique",)  # any text is one
 GATES = tomllib.loads(Path(__file__).with_name("gates.toml").read_text(encoding="utf-8"))  # figure: [lowest, highest]
 
 
-def put(
-    generate: Generate, variant: str, role: str, fields: Sequence[Fields], seed: int, temperature: float = 1.0
-) -> list[Reply]:
+def put(generate: Generate, variant: str, role: str, fields: Sequence[Fields], temperature: float = 1.0) -> list[Reply]:
     """Put prompts of a role to the model and return its replies."""
     prompt = replace(prompt_of(role, variant), temperature=temperature, max_tokens=200)
-    return generate([replace(prompt(**given), key=(seed, i)) for i, given in enumerate(fields)])
+    return generate([replace(prompt(**given), key=(SEED, i)) for i, given in enumerate(fields)])
 
 
-def formats(ask: Ask, count: int, seed: int = 0) -> dict[str, dict[str, float]]:
+def formats(ask: Ask, count: int) -> dict[str, dict[str, float]]:
     """By role at temperature 1: the share of well-formed replies, and the entropy in nats a token.
 
     The entropy is estimated by the mean surprise at the sampled tokens.
     """
     shares, entropies = {}, {}
     for role, (*_, show) in ROLES.items():
-        rng = Demonstrator(f"format {role} {seed}")
-        replies = ask(role, [show(rng)[0] for _ in range(count)], seed)
+        rng = Demonstrator(f"format {role} {SEED}")
+        replies = ask(role, [show(rng)[0] for _ in range(count)])
         shares[role] = _share(well_formed(role, reply.text) for reply in replies)
         entropies[role] = _share(-logprob for reply in replies for logprob in reply.logprobs)
     return {"format": shares, "entropy": entropies}
 
 
-def proposing(ask: Ask, count: int, seed: int = 0) -> dict[str, float]:
+def proposing(ask: Ask, count: int) -> dict[str, float]:
     """Share of a free Proposer's replies that ask a question of this world, and of the level it asks least."""
-    asked = [tag(reply.text, "question") for reply in ask("mae/proposer", [{}] * count, seed)]
+    asked = [tag(reply.text, "question") for reply in ask("mae/proposer", [{}] * count)]
     levels = [task.level for task in (tasks.read(text) for text in asked if text) if task]
     scarcest = min(levels.count(level) for level in tasks.LEVELS) / max(1, len(levels))
     return {"proposals_valid": len(levels) / count, "proposals_scarcest_level": scarcest}
 
 
-def planning(ask: Ask, count: int, seed: int = 0) -> dict[str, float]:
+def planning(ask: Ask, count: int) -> dict[str, float]:
     """Share of right ones among readable plans; how a right and a wrong plan change the share of right solutions."""
-    rng = Demonstrator(f"planning {seed}")
+    rng = Demonstrator(f"planning {SEED}")
     asked = [pick(rng) for _ in range(count)]
     plain = [{"question": task.question} for task in asked]
 
     def solved(role: str, fields: Sequence[Fields]) -> float:
-        replies = ask(role, fields, seed)
+        replies = ask(role, fields)
         pairs = zip(asked, replies, strict=True)
         return _share(tasks.right(task.question, tag(reply.text, "answer")) for task, reply in pairs)
 
     right = [{"question": task.question, "plan": task.plan} for task in asked]
     wrong = [{"question": task.question, "plan": MISPLANS[task.family]} for task in asked]
-    plans = [tag(reply.text, "plan") for reply in ask("sage/planner", plain, seed)]
+    plans = [tag(reply.text, "plan") for reply in ask("sage/planner", plain)]
     fits = [None if text is None else text == task.plan for text, task in zip(plans, asked, strict=True)]
     alone = solved("mae/solver", plain)
     gains = [solved("sage/solver", fields) - alone for fields in (right, wrong)]
     return {"plans_right": _share(fits), "right_plan_gain": gains[0], "wrong_plan_gain": gains[1]}
 
 
-def discussing(ask: Ask, count: int, seed: int = 0) -> float:
+def discussing(ask: Ask, count: int) -> float:
     """Share of multiple-choice problems that are solved in a discussion (CoMAS)."""
-    rng = Demonstrator(f"discussing {seed}")
+    rng = Demonstrator(f"discussing {SEED}")
     asked = [tasks.draw(rng, tasks.CHOICE) for _ in range(count)]
     fields = [{"problem": task.question, "discussion": conversations.history(rng, task)} for task in asked]
-    answers = [boxed(reply.text) for reply in ask("comas/solution", fields, seed)]
+    answers = [boxed(reply.text) for reply in ask("comas/solution", fields)]
     return _share(task.answer == text for task, text in zip(asked, answers, strict=True))
 
 
-def judging(ask: Ask, count: int, temperature: float, seed: int = 0) -> tuple[float, int]:
+def judging(ask: Ask, count: int, temperature: float) -> tuple[float, int]:
     """How often a judge's readable verdicts on answers, most of them wrong, are right; how many scores it gives."""
-    rng = Demonstrator(f"judging {seed}")
+    rng = Demonstrator(f"judging {SEED}")
     asked = [pick(rng) for _ in range(count)]
     fields = [{"question": task.question, "answer": claim(rng, task)} for task in asked]
-    replies = ask("mae/judge_answer", fields, seed, temperature)
+    replies = ask("mae/judge_answer", fields, temperature)
     given = {score_value(reply.text) for reply in replies} - {None}
     return _agreement(replies, [tasks.right(**asked) for asked in fields]), len(given)
 
 
-def rating(ask: Ask, count: int, seed: int = 0) -> float:
+def rating(ask: Ask, count: int) -> float:
     """Share of readable verdicts on questions, half of them spoilt, in which the question judge is right."""
-    rng = Demonstrator(f"rating {seed}")
+    rng = Demonstrator(f"rating {SEED}")
     asked = [pick(rng, choice=True).question for _ in range(count)]
     fields = [{"question": text if rng.random() < 0.5 else tasks.spoil(rng, text)} for text in asked]
-    replies = ask("mae/judge_question", fields, seed)
+    replies = ask("mae/judge_question", fields)
     return _agreement(replies, [tasks.read(**given) is not None for given in fields])
 
 
@@ -117,16 +116,16 @@ def _agreement(replies: Sequence[Reply], truths: Sequence[bool]) -> float:
     return _share((score > 5) == truth for score, truth in pairs if score is not None)
 
 
-def ranking(ask: Ask, count: int, seed: int = 0) -> float:
+def ranking(ask: Ask, count: int) -> float:
     """Share of stated pairs of a right and a wrong solution that CoNL's verdicts at temperature 1 put the right way.
 
     A pair called equal counts as missed; chance is below one half.
     """
-    rng = Demonstrator(f"ranking {seed}")
+    rng = Demonstrator(f"ranking {SEED}")
     tables = [conversations.table(rng) for _ in range(count)]
     fields = [conversations.shown(seen, "analyst") for seen in tables]
     won = stated = 0.0
-    for reply, seen in zip(ask("conl/verdict", fields, seed), tables, strict=True):
+    for reply, seen in zip(ask("conl/verdict", fields), tables, strict=True):
         right = [tasks.right(seen.task.question, answer) for answer in seen.answers]
         for winner, loser, weight in reading.ranking(reply.text, "final_ranking", len(seen.answers)):
             if right[winner] != right[loser]:
@@ -135,20 +134,20 @@ def ranking(ask: Ask, count: int, seed: int = 0) -> float:
     return won / stated if stated else 0.0
 
 
-def challenging(ask: Ask, count: int, seed: int = 0) -> dict[str, float]:
+def challenging(ask: Ask, count: int) -> dict[str, float]:
     """The document reader at temperature 1.
 
     How often it wants multiple choice; shares of right gold answers in both forms, and of free questions that stand
     literally in the document.
     """
-    rng = Demonstrator(f"challenging {seed}")
+    rng = Demonstrator(f"challenging {SEED}")
     documents = [document(rng) for _ in range(count)]
     texts = [{"document": text} for text, _ in documents]
     fields = [{"document": text, "answer_type": rng.choice(stated).answer_type} for text, stated in documents]
-    forms = [read_format(reply.text) for reply in ask("spice/format", texts, seed)]
-    choices = [read_mcq(reply.text) for reply in ask("spice/challenger_mcq", texts, seed)]
+    forms = [read_format(reply.text) for reply in ask("spice/format", texts)]
+    choices = [read_mcq(reply.text) for reply in ask("spice/challenger_mcq", texts)]
     gold = grounded = 0
-    for reply, given in zip(ask("spice/challenger_free", fields, seed), fields, strict=True):
+    for reply, given in zip(ask("spice/challenger_free", fields), fields, strict=True):
         made = json_object(reply.text) or {}
         asked, said = made.get("question"), made.get("answer")
         if isinstance(asked, str) and isinstance(said, str) and asked:
@@ -162,32 +161,30 @@ def challenging(ask: Ask, count: int, seed: int = 0) -> dict[str, float]:
     }
 
 
-def measure(
-    generate: Generate, count: int = 400, per_family: int = 40, seed: int = 0, variant: str = "compact"
-) -> dict[str, Any]:
+def measure(generate: Generate, count: int = 400, per_family: int = 40, variant: str = "compact") -> dict[str, Any]:
     """All figures of the card; `generate` answers turns (each carries its own temperature)."""
     ask, engine, method = partial(put, generate, variant), Batched(generate), MAE(prompt=variant)
     test = tasks.items("test", per_family)
-    sampled, scores = judging(ask, count, 1.0, seed)
-    greedy = pandas.DataFrame(score(engine, method, test, key=(seed,)))
-    warm = pandas.DataFrame(score(engine, method, test, temperature=1.0, key=(seed,)))
+    sampled, scores = judging(ask, count, 1.0)
+    greedy = pandas.DataFrame(score(engine, method, test, key=(SEED,)))
+    warm = pandas.DataFrame(score(engine, method, test, temperature=1.0, key=(SEED,)))
     return {
         "solve_greedy": greedy["correct"].mean(),
         "solve_sampled": warm["correct"].mean(),
         "misconception_greedy": greedy["misconception"].mean(),
-        "judge_answer_greedy": judging(ask, count, 0.0, seed)[0],
+        "judge_answer_greedy": judging(ask, count, 0.0)[0],
         "judge_answer_sampled": sampled,
         "judge_scores": scores,
-        "judge_question": rating(ask, count, seed),
-        "ranking": ranking(ask, count, seed),
-        **challenging(ask, count, seed),
-        **proposing(ask, count, seed),
-        **planning(ask, count, seed),
-        "discussed_choice": discussing(ask, count, seed),
+        "judge_question": rating(ask, count),
+        "ranking": ranking(ask, count),
+        **challenging(ask, count),
+        **proposing(ask, count),
+        **planning(ask, count),
+        "discussed_choice": discussing(ask, count),
         "items": len(test),
         "solve_by_family": greedy.groupby("family", sort=False)["correct"].mean().to_dict(),
         "solve_by_level": greedy.groupby("level")["correct"].mean().rename(str).to_dict(),
-        **formats(ask, count, seed),
+        **formats(ask, count),
     }
 
 

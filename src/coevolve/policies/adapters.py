@@ -63,10 +63,9 @@ class AdapterPolicy(Policy):
 class BasePolicy(Policy):
     """The base of adapters, which are switched off while it computes."""
 
-    def active(self) -> AbstractContextManager[Any]:
+    def active(self) -> Any:
         """Switch the adapters off."""
-        off: AbstractContextManager[Any] = self.model.disable_adapter()
-        return off
+        return self.model.disable_adapter()
 
 
 def attach(policy: Policy, names: Sequence[str], lora: tuple[Any, ...], source: str) -> dict[str, AdapterPolicy]:

@@ -24,11 +24,7 @@ class Team:
     """Policies that speak together; each that is trained has an optimiser of its own."""
 
     def __init__(
-        self,
-        models: Mapping[str, str],
-        trained: Sequence[str],
-        lora: tuple[Any, ...] = (),
-        unsloth: bool = False,
+        self, models: Mapping[str, str], trained: Sequence[str], lora: tuple[Any, ...] = (), unsloth: bool = False
     ):
         """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights."""
         for name in trained:

@@ -118,11 +118,8 @@ class CoMAS(Discussion):
 
     def evaluate(self, rng: Random, q: str, seen: list[str], solutions: list[Reply]) -> Dialogue[Replies]:
         """Return n evaluations per solution, written without sight of each other (Eq. 4)."""
-        replies = yield [
-            self.ask(rng, self.evaluation, problem=q, discussion=h, solution=quoted(s))
-            for h, s in zip(seen, solutions, strict=True)
-            for _ in range(self.n)
-        ]
+        read = [(h, quoted(s)) for h, s in zip(seen, solutions, strict=True) for _ in range(self.n)]
+        replies = yield [self.ask(rng, self.evaluation, problem=q, discussion=h, solution=s) for h, s in read]
         return [replies[i * self.n : (i + 1) * self.n] for i in range(len(solutions))]
 
     def score(self, rng: Random, q: str, solutions: list[Reply], evaluations: Replies) -> Dialogue[Replies]:
