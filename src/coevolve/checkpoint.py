@@ -5,11 +5,12 @@ Knows files and checksums, not what is in them.
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+
+from coevolve import record
 
 MANIFEST = "MANIFEST.json"
 
@@ -17,8 +18,8 @@ MANIFEST = "MANIFEST.json"
 def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) -> Path:
     """Have `write` fill a checkpoint of `step`, return its folder, and keep the newest `keep` checkpoints.
 
-    The checkpoint appears under its name in one rename, after all of it is on the disk. One of this step or a later
-    one is removed: it is damaged, or the run would have gone on from it.
+    The checkpoint appears under its name in one rename, after all of it is on the disk, and the lines of the steps
+    before it as well. One of this step or a later one is removed: it is damaged, or the run would have gone on from it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".tmp-*"):
@@ -26,18 +27,24 @@ def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) 
     final, aside = folder / f"step-{step:08d}", folder / f".tmp-{step}"
     aside.mkdir()
     write(aside)
-    sums = {path.relative_to(aside).as_posix(): _sha256(path) for path in sorted(aside.rglob("*")) if path.is_file()}
-    (aside / MANIFEST).write_text(json.dumps({"sha256": sums}, indent=1) + "\n")
-    for path in [*aside.rglob("*"), aside]:
-        _sync(path)
+    seal(aside)
+    for path in folder.parent.glob("*.jsonl"):
+        record.sync(path)
     for path in _checkpoints(folder):
         if path >= final:
             _remove(path)
     aside.rename(final)
-    _sync(folder)
+    record.sync(folder)
     for path in _checkpoints(folder)[keep:]:
         _remove(path)
     return final
+
+
+def seal(path: Path) -> None:
+    """Write the SHA-256 of every file of a checkpoint folder into it, and force all of it to the disk."""
+    sums = {one.relative_to(path).as_posix(): sha256(one) for one in sorted(path.rglob("*")) if one.is_file()}
+    (path / MANIFEST).write_text(json.dumps({"sha256": sums}, indent=1) + "\n")
+    record.sync(path)
 
 
 def newest(folder: Path) -> tuple[int, Path] | None:
@@ -57,30 +64,25 @@ def newest(folder: Path) -> tuple[int, Path] | None:
 
 
 def of_trl(folder: Path) -> dict[int, Path]:
-    """Return the whole checkpoints that TRL's trainers wrote into a folder, by step."""
-    last = folder.glob("checkpoint-*/trainer_state.json")  # such a checkpoint ends with this file
-    return {int(path.parent.name.partition("-")[2]): path.parent for path in last if path.read_bytes()[-2:] == b"}\n"}
+    """Return the checkpoints that TRL's trainers wrote into a folder, were sealed there and verify, by step."""
+    found = {int(path.name.partition("-")[2]): path for path in folder.glob("checkpoint-*")}
+    return {step: path for step, path in found.items() if damage(path) is None}
 
 
 def damage(path: Path) -> str | None:
     """Say what is wrong with a checkpoint folder, None when every listed file has its SHA-256."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        changed = [name for name, expected in manifest["sha256"].items() if _sha256(path / name) != expected]
+        changed = [name for name, expected in manifest["sha256"].items() if sha256(path / name) != expected]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # a manifest may hold any JSON
         return f"it cannot be read: {error}"
     return f"{', '.join(changed)} changed since it was written" if changed else None
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -102,7 +102,9 @@ class Trainer:
 
     def keep(self, name: str) -> None:
         """Write the trained policies into a folder of the run's."""
-        self.ranks.alone(lambda: self.team.save(self.run.out / name))
+        folder = self.run.out / name
+        self.ranks.alone(lambda: self.team.save(folder))
+        self.ranks.alone(lambda: record.sync(folder))
 
     def resume(self) -> int:
         """Load the newest whole checkpoint, if there is one, and return the steps done."""

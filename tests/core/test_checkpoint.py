@@ -33,6 +33,14 @@ def content(path):
     return json.loads((path / "state.json").read_text())["step"]
 
 
+@pytest.fixture
+def start(tmp_path):
+    """A folder with two checkpoints."""
+    for step in (1, 2):
+        save(tmp_path / "start", step, files(step))
+    return tmp_path / "start"
+
+
 class Disk:
     """Counts file operations and fails from the n-th on: just once (a full disk) or for ever (a kill)."""
 
@@ -63,11 +71,7 @@ def test_save_and_newest(tmp_path):
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_failure_at_any_file_operation_leaves_a_whole_state(tmp_path, once):
-    start = tmp_path / "start"
-    for step in (1, 2):
-        save(start, step, files(step))
-
+def test_a_failure_at_any_file_operation_leaves_a_whole_state(tmp_path, start, once):
     def attempt(name, fail_at=None):
         folder = shutil.copytree(start, tmp_path / name)
         with pytest.MonkeyPatch.context() as patch:
@@ -94,10 +98,8 @@ def test_a_failure_at_any_file_operation_leaves_a_whole_state(tmp_path, once):
 
 
 @pytest.mark.parametrize("how", ["flip", "truncate", "empty", "missing"])
-def test_damage_is_found_and_the_older_one_used_with_a_warning(tmp_path, how):
-    rng, start = random.Random(how), tmp_path / "start"
-    for step in (1, 2):
-        save(start, step, files(step))
+def test_damage_is_found_and_the_older_one_used_with_a_warning(tmp_path, start, how):
+    rng = random.Random(how)
     for case in range(25):
         folder = shutil.copytree(start, tmp_path / str(case))
         path = folder / "step-00000002"
@@ -114,13 +116,11 @@ def test_damage_is_found_and_the_older_one_used_with_a_warning(tmp_path, how):
 
 
 @pytest.mark.parametrize("manifest", [b"", b"\xff", b"[]", b"{}", b'{"step": "x", "files": {}}', b'{"step": 1}'])
-def test_a_damaged_run_never_starts_afresh(tmp_path, manifest):
-    for step in (1, 2):
-        save(tmp_path, step, files(step))
-    (tmp_path / "step-00000001" / MANIFEST).write_bytes(manifest)
-    (tmp_path / "step-00000002" / "rng").write_bytes(b"\x00\x02")
+def test_a_damaged_run_never_starts_afresh(start, manifest):
+    (start / "step-00000001" / MANIFEST).write_bytes(manifest)
+    (start / "step-00000002" / "rng").write_bytes(b"\x00\x02")
     with warnings.catch_warnings(record=True) as said, pytest.raises(FileNotFoundError, match="step-00000001"):
-        newest(tmp_path)
+        newest(start)
     assert "rng changed since it was written" in str(said[0].message) and "it cannot be read" in str(said[1].message)
 
 

@@ -11,6 +11,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from safetensors.torch import load_file
 
 import tinyworld
+from coevolve import record
 
 DDP = Path(__file__).parents[2] / "docs" / "ddp.yaml"
 GRADIENT = str(Path(__file__).with_name("gradient_rank.py"))
@@ -40,15 +41,11 @@ def runs(tmp_path_factory) -> tuple[Path, Path]:
     return launch(folder / "one", 1), launch(folder / "two", 2)
 
 
-def lines(out: Path, name: str) -> list[dict]:
-    return [json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines()]
-
-
 def test_two_processes_play_the_samples_of_one_and_end_with_the_weights_of_one(runs):
-    one, two = (lines(out, "episodes") for out in runs)
+    one, two = (record.read(out, "episodes").to_dict("records") for out in runs)
     assert [row for row in one if row["step"] == 1] == [row for row in two if row["step"] == 1]
-    first, other = (next(row for row in lines(out, "metrics") if row["step"] == 1) for out in runs)
-    assert other == pytest.approx(first, rel=1e-4, abs=1e-6)
+    first, other = (record.read(out).query("step == 1").iloc[0].to_dict() for out in runs)
+    assert other == pytest.approx(first, rel=1e-4, abs=1e-6, nan_ok=True)
     one, two = (load_file(out / "policy" / "model.safetensors") for out in runs)
     begun = load_file(tinyworld.BACKBONES / "tiny" / "model.safetensors")
     moved = max(float((one[name] - begun[name]).abs().max()) for name in one)
@@ -58,7 +55,7 @@ def test_two_processes_play_the_samples_of_one_and_end_with_the_weights_of_one(r
 
 def test_only_the_first_rank_writes_and_the_run_resumes_on_one_process(runs):
     assert sorted(path.name for path in runs[0].iterdir()) == sorted(path.name for path in runs[1].iterdir())
-    assert len(lines(runs[1], "metrics")) == 4
+    assert len(record.read(runs[1])) == 4
     launch(runs[1], 1, "steps=4")
     assert json.loads((runs[1] / "summary.json").read_text())["resumed_at"] == 3
 

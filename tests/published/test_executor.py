@@ -1,5 +1,7 @@
 """Absolute Zero on real models: Python tasks that are proposed, run in the sandbox, solved in three ways, and paid."""
 
+from unittest.mock import Mock
+
 import pytest
 from core.conftest import Sums, by_hand, earned, text
 from data_files import tables
@@ -29,3 +31,9 @@ def test_a_task_is_run_and_its_solutions_are_paid_by_execution(mode: str) -> Non
 def test_what_runs_twice_unlike_or_not_at_all_is_no_task(program: str) -> None:
     task = f"abduction\n```python\n{PROGRAMS[program]}\n```\n```input\n3\n```"
     assert not AZR(world=Sums()).fits(task, "abduction")
+
+
+def test_a_server_that_was_killed_says_nothing_about_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = [Mock(correct=None), Mock(answers=("6",)), Mock(answers=("6",))]
+    monkeypatch.setattr("published.executor.run_calls", Mock(side_effect=ran))
+    assert AZR(world=Sums()).fits("abduction\n```python\ndef f(x): return 2 * x\n```\n```input\n3\n```", "abduction")

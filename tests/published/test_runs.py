@@ -23,10 +23,11 @@ from tinyworld import documents
 SMALL = {"batch_size": 4, "max_tokens": 32, "eval_items": 24, "eval_every": 2, "save_every": 1, "learning_rate": 3e-4}
 SMALL["world"] = "data:gsm8k"
 RUNS, MISTAKES = (tables("published")[name] for name in ("runs", "mistakes"))
+pytestmark = pytest.mark.usefixtures("local")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A mirror, and a folder of documents beside it."""
     root = mirror.sums(tmp_path_factory.mktemp("sums"))
     (root / "texts").mkdir()
@@ -35,23 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(autouse=True)
-def local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COEVOLVE_DATA", str(folder))
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.open()]
-
-
 @pytest.mark.parametrize("method", RUNS)
-def test_a_run_is_trained_held_out_and_graded_on_the_data(method, folder, tmp_path, monkeypatch):
+def test_a_run_is_trained_held_out_and_graded_on_the_data(method, copies, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    corpus = {"corpus": str(folder / "texts")} if method == "spice" else {}
+    corpus = {"corpus": str(copies / "texts")} if method == "spice" else {}
     run = config.build(method, "smoke", out=tmp_path / "run", overrides=SMALL | RUNS[method] | corpus)
     assert run.protocol.world == DataWorld(run.protocol.world.paper, ("gsm8k",))
     train(run)
-    test = {row["question"]: row["answer"].split()[-1] for row in lines(folder / "gsm8k" / "test.jsonl")}
+    test = {row.question: row.answer.split()[-1] for row in record.read(copies / "gsm8k", "test").itertuples()}
     scores = record.read(run.out, "scores")
     assert (set(scores["family"]), set(scores["split"])) == ({"gsm8k"}, {"test"})
     for row in scores.itertuples():
@@ -61,7 +53,7 @@ def test_a_run_is_trained_held_out_and_graded_on_the_data(method, folder, tmp_pa
     assert held["before"]["k"] > 4, "the backbone knows sums"
     assert json.loads((run.out / "config.json").read_text())["protocol"]["world"] == "data:gsm8k"
     assert method in ("spice", "comas") or 0 < record.read(run.out)["validation"].iloc[-1] <= 1
-    facts = [row["facts"] for row in lines(run.out / "episodes.jsonl")] if method != "sft" else []
+    facts = record.read(run.out, "episodes")["facts"] if method != "sft" else []
     asked = {fact.get("question") or fact.get("reference") for fact in facts}
     assert not asked & {*test}
     if method in ("comas", "conl"):
@@ -79,7 +71,7 @@ def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("world", MISTAKES)
-def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, folder, tmp_path, monkeypatch, capsys):
+def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, copies, tmp_path, monkeypatch, capsys):
     refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
     monkeypatch.setattr("coevolve.trainer.Team", None)  # no model may load
@@ -89,8 +81,8 @@ def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, f
     assert not (tmp_path / "run").exists()
 
 
-def test_questions_of_the_test_never_train_a_reasoner(folder: Path) -> None:
-    world, question = DataWorld("spice", ("gsm8k",)), lines(folder / "gsm8k" / "test.jsonl")[0]["question"]
+def test_questions_of_the_test_never_train_a_reasoner(copies: Path) -> None:
+    world, question = DataWorld("spice", ("gsm8k",)), record.read(copies / "gsm8k", "test")["question"][0]
     spice = SPICE(world=world, corpus="none", group=2)
     assert spice.held_out(Question(question, "1", "Integer"))
     assert spice.held_out(Question(f"{question} A) 1 B) 2 C) 3 D) 4", "A", "MCQ"))

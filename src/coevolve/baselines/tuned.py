@@ -166,7 +166,12 @@ def tune(
     the run's own. Goes on from the newest checkpoint that is whole, where `numbers` ask for checkpoints.
     """
     from datasets import Dataset
+    from transformers import TrainerCallback
     from trl.trainer import utils
+
+    class Seal(TrainerCallback):
+        def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:
+            checkpoint.seal(folder / f"checkpoint-{state.global_step}")
 
     on_gpu, folder = policy.head_VH.is_cuda, run.out / "checkpoints"
     if not on_gpu:
@@ -175,7 +180,8 @@ def tune(
     plain = {"bf16": False, "gradient_checkpointing": False, "report_to": "none", "save_strategy": "no"}
     where = {"output_dir": str(folder), "dataloader_pin_memory": on_gpu, "use_cpu": not on_gpu}
     settings = config(seed=run.seed, logging_steps=50, **(ours | plain | where | numbers))
-    made = trainer(args=settings, train_dataset=Dataset.from_list(examples), processing_class=policy.tokenizer)
+    data = Dataset.from_list(examples)
+    made = trainer(args=settings, train_dataset=data, processing_class=policy.tokenizer, callbacks=[Seal()])
     if whole := checkpoint.of_trl(folder):
         print(f"goes on at step {max(whole)}", flush=True)
     made.train(resume_from_checkpoint=whole[max(whole)] if whole else None)
