@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,6 +32,7 @@ LOOKS = {  # name: width in CSS pixels, device pixels a CSS pixel, JupyterLab's 
 }
 HEIGHT = 900  # of the page while a notebook runs
 TOKEN = secrets.token_hex(16)
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 TALLEST = 16_000  # device pixels: what Chromium paints in one picture
 STATE = """(() => {
     const shell = window.jupyterapp?.shell, panel = shell && [...shell.widgets('main')].find(one => one.context);
@@ -160,15 +161,15 @@ def photograph(page: Page, look: str, file: Path) -> None:
     file.write_bytes(base64.b64decode(page.call("Page.captureScreenshot", format="png")["data"]))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run every notebook once and photograph it in every look; the number of those that failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("notebooks", type=Path, nargs="+")
     parser.add_argument("--look", choices=LOOKS, action="append")
     parser.add_argument("--minutes", type=float, default=20.0, help="how long one notebook may take")
-    parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome"))
-    given = parser.parse_args()
+    parser.add_argument("--chromium", default=CHROMIUM)
+    given = parser.parse_args(arguments)
     if given.chromium is None:
         parser.error("Chromium is not on the PATH: name it with --chromium")
     given.out.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from coevolve import policies
+from tools import lab
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -41,6 +42,15 @@ def test_the_real_models_notebook_trains_in_slices_and_compares_three_models(tmp
     text, shown = outputs("real_model.ipynb", tmp_path, **small, out=str(tmp_path / "run"))
     assert "gain over the warmed model, points: " in text and sum("image/png" in data for data in shown) >= 2
     assert any("step 2" in text and "✓" in text for text in (data.get("text/plain", "") for data in shown))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(lab.CHROMIUM is None, reason="Chromium is not installed")
+def test_start_here_and_the_episodes_run_in_a_live_jupyterlab(tmp_path: Path) -> None:
+    names = map(str, [NOTEBOOKS / "start_here.ipynb", *NOTEBOOKS.glob("episodes/*.ipynb")])
+    assert lab.main([str(tmp_path), *names]) == 0, "notebooks with a cell that failed"
+    assert len([*tmp_path.glob("*.png")]) == 6 * len(lab.LOOKS)
 
 
 def test_eight_set_ups_are_asked(tmp_path: Path) -> None:
