@@ -181,4 +181,4 @@ FAULTS: dict[str, Callable[[Target, random.Random], bool]] = {
     "power cut": power_cut,
     "Ctrl-C": partial(by_clock, signal.SIGINT),
 }
-KILLS = ("kill", "kill in a write")
+KILLS = ("kill", "kill in a write", "power cut")

@@ -1,7 +1,8 @@
 """Runs under fire: each is disturbed at a random moment, continued, and compared bit for bit with an undisturbed one.
 
-`python -m benchmarks.kills 50` kills fifty runs, some inside a write. `--minutes 10` injects every kind of fault, up to
-three in a row into one run, until the time is up. `--write` keeps the figures in kills.json or soak.json.
+`python -m benchmarks.kills 50` kills fifty runs, some inside a write, some as a power cut does. `--minutes 10` injects
+every kind of fault, up to three in a row into one run, until the time is up. `--write` keeps the figures in kills.json
+or soak.json.
 Exit code 1: something was lost. A run did not go on, or its weights, optimisers, pools, samples or scores differ.
 """
 
@@ -129,7 +130,7 @@ def main() -> int:
     asked = parser.parse_args()
     methods, rng = tuple(asked.methods.split(",")), random.Random(asked.seed)
     if asked.minutes is None:
-        plans = ([KILLS[number // len(methods) % 2]] for number in count())
+        plans = ([KILLS[number // len(methods) % len(KILLS)]] for number in count())
     else:
         plans = (rng.choices([*FAULTS], k=rng.randint(1, 3)) for _ in count())
     begun = time.perf_counter()

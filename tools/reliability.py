@@ -44,6 +44,11 @@ def faults(root: Path) -> list[Row]:
             measured(root, "kills", lambda f: str(f["in_a_write"])),
             kills,
         ),
+        (
+            "of these, runs that lost what was not yet on the disk, as in a power cut",
+            measured(root, "kills", lambda f: str(f["injected"]["power cut"])),
+            kills,
+        ),
         ("runs that lost or changed a sample, weight, pool or score", measured(root, "kills", lost), kills),
         ("runs that survived one to three faults in a row", measured(root, "soak", survived), soak),
         ("the faults", measured(root, "soak", injected), soak),

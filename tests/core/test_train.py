@@ -94,7 +94,7 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(method, fields, tmp_path):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc")
 def test_runs_that_are_killed_go_on_bit_for_bit():
-    command = [sys.executable, "-m", "benchmarks.kills", "2", "--methods", "mae"]
+    command = [sys.executable, "-m", "benchmarks.kills", "4", "--methods", "mae"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True)
     said = json.loads(done.stdout[done.stdout.index(b"{") :])
     assert done.returncode == 0 and said["survived"] == said["runs"] >= 1 and said["lost"] == [], done.stderr
