@@ -95,9 +95,9 @@ def spent(number: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def in_a_write(target: Target, rng: random.Random) -> bool:
+def in_a_write(target: Target, rng: random.Random, power: bool = True) -> bool:
     """Kill it at a file operation or within what follows: the native writes of weights and optimisers."""
-    process = target.start(rng.randint(1, target.operations), rng.choice([0.0, rng.uniform(0, DELAY)]))
+    process = target.start(rng.randint(1, target.operations), rng.choice([0.0, rng.uniform(0, DELAY)]), power=power)
     process.join()
     return process.exitcode == -signal.SIGALRM
 
@@ -120,9 +120,7 @@ def power_cut(target: Target, rng: random.Random) -> bool:
     target.disk.mkdir()
     for file in target.out.rglob("*"):
         on_disk(target, file)
-    process = target.start(rng.randint(1, target.operations), rng.choice([0.0, rng.uniform(0, DELAY)]), power=False)
-    process.join()
-    if process.exitcode != -signal.SIGALRM:
+    if not in_a_write(target, rng, power=False):
         return False
     for file in target.out.rglob("*"):
         if file.is_file():
