@@ -12,18 +12,17 @@ import pandas as pd
 
 from coevolve.driver import Engine, play
 from coevolve.papers.spice import SPICE
-from coevolve.papers.spice.method import Answer, Attempt, pass_rate
+from coevolve.papers.spice.method import Answer, Attempt
 from coevolve.papers.spice.reading import Question
-from coevolve.shares import mean
 from coevolve.types import Dialogue, Episode, Outcome, T
 
 POSING, ANSWERING = 1, 2  # keys of the turns
+ASKED, ANSWERED = ["challenger", "document", "question", "gold"], ["reasoner", "task", "answer", "right"]  # columns
 
 
 def players(run: Path, model: str, steps: Sequence[int]) -> dict[int, str]:
     """Where the weights after each step are: the run's snapshots, and the start as step 0."""
-    kept = {step: Path(run) / "snapshots" / str(step) for step in steps}
-    return {0: model} | {step: str(path) for step, path in kept.items() if path.is_dir()}
+    return {0: model} | {step: str(p) for step in steps if (p := Path(run) / "snapshots" / str(step)).is_dir()}
 
 
 def speaker(model: str, max_tokens: int) -> Engine:
@@ -68,25 +67,36 @@ def every_pair(
     answers: int,
     max_tokens: int,
     seed: int = 0,
-) -> pd.DataFrame:
-    """Play all pairs; a row per challenger, reasoner and document that has a valid task.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Play all pairs; return what was asked, a row per attempt, and what was answered, a row per answer.
 
-    Columns: pass_rate (mean over the document's valid tasks, `answers` answers each), valid (share of the
-    `attempts` attempts), gold_right (share of gold answers the oracle confirms; NaN without an oracle).
+    Columns of both: challenger, document, question, gold. An attempt that breaks a rule has no question. Also, of an
+    attempt: gold_right (the oracle's word); of an answer: reasoner, task (its number within the document), answer (the
+    text) and right. A verdict is 1 or 0, or NaN where there is none.
     """
     asks, replies = replace(protocol, group=attempts, attempts=attempts), replace(protocol, group=answers, reuse=True)
-    rows, tasks = [], {}
+    tasks, asking, answering = {}, [], []
     for step, model in challengers.items():
         said = posed(speaker(model, max_tokens), asks, texts, seed)
         tasks[step] = [[task for _, task in tried if isinstance(task, Question)] for tried in said]
+        for i, (tried, mine) in enumerate(zip(said, tasks[step], strict=True)):
+            asking += [(step, i, t.text, t.gold, protocol.world.right(t.text, t.gold)) for t in mine]
+            asking += [(step, i, None, None, None)] * (len(tried) - len(mine))
     for reasoner, model in reasoners.items():
         engine = speaker(model, max_tokens)
         for step, by_document in tasks.items():
-            replied = answered(engine, replies, by_document, seed)
-            for i, (mine, groups) in enumerate(zip(by_document, replied, strict=True)):
-                rates = [rate for rate in map(pass_rate, groups) if rate is not None]
-                golds = [protocol.world.right(task.text, task.gold) for task in mine]
-                if rates:
-                    rows.append((step, reasoner, i, mean(rates), len(mine) / attempts, mean(golds)))
-    columns = ["challenger", "reasoner", "document", "pass_rate", "valid", "gold_right"]
-    return pd.DataFrame(rows, columns=columns).astype({"gold_right": float})
+            for i, groups in enumerate(answered(engine, replies, by_document, seed)):
+                for j, (t, group) in enumerate(zip(by_document[i], groups, strict=True)):
+                    answering += [(step, i, t.text, t.gold, reasoner, j, reply.text, right) for reply, right in group]
+    asked = pd.DataFrame(asking, columns=[*ASKED, "gold_right"]).astype({"gold_right": float})
+    return asked, pd.DataFrame(answering, columns=[*ASKED, *ANSWERED]).astype({"right": float})
+
+
+def pass_rates(answers: pd.DataFrame) -> pd.DataFrame:
+    """The share of right answers, a row per challenger, reasoner and document; its tasks weigh alike.
+
+    Answers come from `every_pair`, perhaps of several seeds in a column of that name.
+    """
+    pair = [name for name in ("seed", "challenger", "reasoner", "document") if name in answers]
+    by_task = answers.groupby([*pair, "task"])["right"].mean().dropna()
+    return by_task.groupby(pair).mean().rename("pass_rate").reset_index()

@@ -83,17 +83,15 @@ def curve(
     return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
 
 
-def bars(table: pd.DataFrame, ax: Axes | None = None, **labels: str) -> Axes:
+def bars(table: pd.DataFrame, ax: Axes, **labels: str) -> Axes:
     """Draw a level bar per method: its accuracy with the limits low and high, as `accuracy_table` gives them.
 
-    Where the table has a column `paper`, a diamond marks what the paper prints.
+    A diamond marks what the paper prints (column `paper`), if it prints anything.
     """
-    ax = ax or plt.subplots()[1]
     names = [plain(name) for name in table["method"]]
     reach = table[["low", "high"]].sub(table["accuracy"], axis=0).abs().to_numpy().T
     ax.barh(names, table["accuracy"], xerr=reach, capsize=4, height=0.7, color=list(map(palette(names).get, names)))
-    if "paper" in table:
-        ax.plot(table["paper"], names, "D", color="black", markersize=6, label="printed by the paper")
+    ax.plot(table["paper"], names, "D", color="black", markersize=6, label="printed by the paper")
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
     return _labelled(ax, {"xlabel": "accuracy, %", "ylabel": ""} | labels)

@@ -83,8 +83,7 @@ def scores(
     folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "mae"
 ) -> pd.DataFrame:
     """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
-    frame = read(folder, runs, labels, "scores")
-    frame = frame[frame["stage"] == "after"].reset_index(drop=True)
+    frame = read(folder, runs, labels, "scores").query("stage == 'after'").reset_index(drop=True)
     trained = {run: summary(folder, run, runs[run][0])["steps"] > 0 for run in labels}
     stands = frame["family"].map(layout(paper).benchmark_of)
     return frame.assign(benchmark=stands, trained=frame["run"].map(trained))

@@ -57,7 +57,7 @@ def test_colours_belong_to_methods() -> None:
 
 def test_bars_show_value_limits_and_what_the_paper_prints() -> None:
     table = pd.DataFrame({"method": ["mae", "a$b$"], "accuracy": [50.0, 40], "low": [45.0, 38], "high": [58.0, 44]})
-    ax = figures.bars(table.assign(paper=[60.0, float("nan")]))
+    ax = figures.bars(table.assign(paper=[60.0, float("nan")]), plt.subplots()[1])
     assert [bar.get_width() for bar in ax.patches] == [50, 40]
     segments = [segment[:, 0].tolist() for segment in ax.collections[0].get_segments()]
     assert segments == [[45, 58], [38, 44]] and ax.lines[-1].get_xdata()[0] == 60

@@ -55,7 +55,7 @@ EDITS = [
     ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1"}),
     ("src/published/corpus.py", end_of, {SPICE}),
     ("reproduce/analysis/stats.py", end_of, {"mae_table1", "mae_fig4", "spice_table1", "mae_alg1"}),
-    ("reproduce/analysis/figures.py", end_of, {"mae_fig4"}),
+    ("reproduce/analysis/figures.py", end_of, {"mae_fig4", "mae_table1", "spice_table1"}),
     ("reproduce/analysis/crossplay.py", end_of, set()),
     ("reproduce/keys.py", end_of, set()),
     (SCORES, lambda text: text.replace("markdown", "raw"), set()),

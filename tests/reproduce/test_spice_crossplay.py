@@ -2,8 +2,6 @@
 
 import json
 
-import pandas as pd
-import pytest
 from core.conftest import Scripted, prompts, text
 
 from coevolve.papers.spice import SPICE
@@ -29,18 +27,17 @@ def speaker(level: int) -> Scripted:
     return Scripted(say)
 
 
-@pytest.fixture
-def played(monkeypatch) -> pd.DataFrame:
+def test_every_pair_on_every_document(monkeypatch) -> None:
     monkeypatch.setattr(crossplay, "speaker", lambda model, max_tokens: speaker(int(model)))
-    spice = SPICE(verifier="exact")
-    asking, answering, counts = {0: "0", 9: "9"}, {0: "0", 3: "3", 9: "9"}, {"attempts": 4, "answers": 2}
-    frame = crossplay.every_pair(asking, answering, spice, crossplay.documents(spice, 3), **counts, max_tokens=8)
-    return frame.assign(seed=0)
-
-
-def test_every_pair_on_every_document(played: pd.DataFrame) -> None:
-    assert len(played) == 2 * 3 * 3 and set(played["valid"]) == {0.5}
-    rates = played.groupby(["challenger", "reasoner"])["pass_rate"].mean()
+    spice, counts = SPICE(verifier="exact"), {"attempts": 4, "answers": 2, "max_tokens": 8}
+    players, documents = {0: "0", 3: "3", 9: "9"}, crossplay.documents(SPICE(), 3)
+    asked, answered = crossplay.every_pair({0: "0", 9: "9"}, players, spice, documents, **counts)
+    valid = asked.dropna(subset=["question"])
+    assert (len(asked), len(valid), len(answered)) == (2 * 3 * 4, 2 * 3 * 2, 2 * 3 * 3 * 2 * 2)
+    assert {*valid["question"]} == {"level 1", "level 3", "level 10", "level 12"} and {*valid["gold"]} == {"1"}
+    rates = crossplay.pass_rates(answered)
+    assert len(rates) == 2 * 3 * 3 and asked["gold_right"].isna().all(), "no oracle knows these questions"
+    rates = rates.groupby(["challenger", "reasoner"])["pass_rate"].mean()
     # the choice of the form is turn 0, so attempts are turns 1 to 4, and levels challenger + 1 and challenger + 3 are valid
     assert rates[0, 0] == 0.0 and rates[0, 3] == 1.0 and rates[0, 9] == 1.0
     assert rates[9, 0] == 0.0 and rates[9, 9] == 0.0

@@ -22,6 +22,7 @@ ARTEFACTS = {p: tomllib.loads((ROOT / f"reproduce/{p}.toml").read_text("utf-8"))
 SETUPS = ["Vanilla", "Consistency", "AutoGen", "Debate"]
 SHARED = ("comas_setups.ipynb", "bars.ipynb")  # notebooks that several ids share
 SCORES = [id for group in ARTEFACTS.values() for id in group if group[id]["notebook"].endswith("/scores.ipynb")]
+TABLES = [id for id in SCORES if "_table" in id]  # a figure may leave rows out
 GRIDS = [id for id, table in ARTEFACTS["comas"].items() if table["notebook"].endswith(SHARED)]
 
 
@@ -98,7 +99,7 @@ def test_labels_are_the_paper_s_rows_or_marked_as_ours(id: str) -> None:
     assert set(given["labels"]) == set(ARTEFACTS["comas"][id]["runs"])
 
 
-@pytest.mark.parametrize("id", SCORES)
+@pytest.mark.parametrize("id", TABLES)
 def test_every_printed_row_of_a_score_table_has_a_label(id: str) -> None:
     table = ARTEFACTS[id.partition("_")[0]][id]
     given = {"rows": {}} | table["parameters"]
