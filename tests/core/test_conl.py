@@ -58,7 +58,8 @@ def asked_as(asked: list[Turn], role: str) -> list[str]:
     return prompts(turn for turn in asked if turn.role == role)
 
 
-def test_a_whole_conversation_by_hand() -> None:
+@pytest.mark.parametrize("kept", ["I keep it", "<revised_solution> </revised_solution>"])
+def test_a_whole_conversation_by_hand(kept: str) -> None:
     conl = make(agents=3)
     steps = by_hand(conl, key=(7, 2))
     assert prompts(steps.asked) == [f"{p} propose{Q}" for p in ("analyst", "creator", "critic")]  # line 8
@@ -75,7 +76,7 @@ def test_a_whole_conversation_by_hand() -> None:
         f"critic revise{Q}<solution>no idea</solution><critique>say 5</critique>",
     ]
     five = "<revised_solution> ANSWER: 5 </revised_solution>"
-    steps.answer([five, "I keep it", f"<think>hm</think>{five}"])
+    steps.answer([five, kept, f"<think>hm</think>{five}"])
     assert prompts(steps.asked)[0] == f"analyst rank as 0{Q}{shown(5, 5, 5)}", "who does not revise keeps its first one"
     pairs = ["Agent 1 > Agent 2", "Agent 0 > Agent 2", "Agent 0 > Agent 1"]
     steps.answer([ranked("final_ranking", pair) for pair in pairs])  # line 11
@@ -202,7 +203,8 @@ def test_own_votes_and_leave_one_out_are_fields() -> None:
     def say(turn: Turn, i: int) -> str:
         return ranked("final_ranking", f"Agent {i} > Agent {(i + 1) % 3}") if turn.role == "verdict" else ""
 
-    assert one(say, agents=3).facts["scores_after"] == [0.5] * 3 and one(say, agents=3).facts["votes"] == 0
+    assert (mute := one(say, agents=3)).facts["scores_after"] == [0.5] * 3
+    assert mute.facts["votes"] == mute.facts["decided"] == 0.0, "nobody says anything about others"
     own = one(say, agents=3, own_votes=True)
     assert own.facts["votes"] == 1.0 and paid(own, "verdict", "final_ranking") == [1.0] * 3
     alone = one(say, agents=3, own_votes=True, leave_one_out=True)

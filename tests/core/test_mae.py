@@ -64,7 +64,7 @@ def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None)
     assert {name: len(pool) for name, pool in mae.pools.items()} == {"questions": 1, "pairs": 0}, "before the step ends"
     assert steps.outcome.facts == {
         "parsed": 1.0, "quality": approx(7 / 9), "difficulty": 0.75, "valid": 1.0, "level": 1, "true_difficulty": 0.8,
-        "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0,
+        "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0, "kept": 1.0,
         "proposal": "2+3", "reference": reference, "answered": 0.5, "judged": approx(6 / 9),
         "right": float(asked[0] == "1+1"), "judge_answer_right": float(asked[0] == "1+1"),
     }  # fmt: skip
@@ -80,6 +80,7 @@ def test_a_malformed_proposal_is_not_assessed_and_paid_by_format_only(proposal: 
     assert prompts(asked) == ["propose", "solve<question>1+1</question>", judged, judged]
     assert earned(outcome, "proposer") == [approx(format / 3)]
     assert outcome.adds["questions"] == [] and outcome.facts["parsed"] == outcome.facts["accepted"] == 0.0
+    assert outcome.facts["kept"] is None, "it never came to the filter"
     assert earned(run(saying(proposal), setting="no", variant="official")[0][0], "proposer") == [0.0]
 
 

@@ -14,12 +14,6 @@ from coevolve.policies import find
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 
 
-def answered(kind: type) -> Exception:
-    """An error of the hub with the answer that it came with."""
-    answer = type("Answer", (), {"status_code": 403, "headers": {}, "request": None})()
-    return kind("no\nmore", response=answer)
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mock:
     """Stands in for the hub, which answers with the error that is set as its side effect."""
@@ -40,7 +34,8 @@ def refused(out: Path, method: str = OWN, **overrides: object) -> str:
 
 
 SENT = [errors.OfflineModeIsEnabled("Cannot\nreach it."), errors.HTTPError("[Errno -2]"), TimeoutError()]
-SENT += map(answered, (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RemoteEntryNotFoundError))
+REFUSALS = (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RemoteEntryNotFoundError)
+SENT += [kind("no\nmore", response=Mock(headers={})) for kind in REFUSALS]
 
 
 @pytest.mark.parametrize("error", SENT, ids=lambda error: type(error).__name__)
@@ -69,8 +64,8 @@ def test_an_adapters_base_is_asked_for(hub: Mock, tmp_path: Path) -> None:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Org/Base-3B"}))
-    hub.side_effect = answered(errors.GatedRepoError)
-    assert refused(tmp_path, model=str(adapter)).startswith("model 'Org/Base-3B' cannot be had from the hub: Gated")
+    hub.side_effect = TimeoutError
+    assert refused(tmp_path, model=str(adapter)).startswith("model 'Org/Base-3B' cannot be had from the hub: Timeout")
 
 
 PACKAGES = {"docs/gpu.md says how": "vllm unsloth unsloth+vllm", "pip install it": "tensorboard trackio wandb"}

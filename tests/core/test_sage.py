@@ -62,7 +62,7 @@ def test_a_whole_episode_by_hand() -> None:
     assert {sample.group for sample in steps.outcome.samples} == {None}, "equation 1: a baseline per role"
     assert steps.outcome.adds == {"tasks": [("2+3", "math", "5")]}
     assert steps.outcome.facts == {
-        "accepted": 1.0, "proposal": "2+3", "reference": "1+1",
+        "accepted": 1.0, "kept": 1.0, "checked": 1.0, "proposal": "2+3", "reference": "1+1",
         "parsed": 1.0, "verifier_valid": 1.0, "quality": approx(7 / 9), "difficulty": approx(3 / 5), "kind": "math",
         "true_difficulty": approx(3 / 5), "valid": 1.0, "level": 1, "critic_question_right": 1.0, "gold_right": 1.0,
         "plan_quality": approx((8 / 9 + 0.5) / 2), "plan_right": 0.5, "plan_used": 1.0, "critic_plan_right": 1.0,
@@ -87,7 +87,7 @@ def test_a_malformed_challenge_is_paid_without_difficulty_and_stays_out(challeng
     form, judged = paid
     assert earned(outcome, "challenger") == [approx(((8 / 9 if judged else 0) + form) / 2)]
     assert outcome.adds["tasks"] == [] and outcome.facts["accepted"] == outcome.facts["verifier_valid"] == 0.0
-    assert outcome.facts["parsed"] == judged and outcome.facts.get("difficulty") is None
+    assert outcome.facts["parsed"] == judged and outcome.facts.get("difficulty") is outcome.facts.get("kept") is None
     assert not [turn for turn in asked if turn.role == "solver" and "2+3" in text(turn)], "nothing to measure"
 
 
@@ -100,7 +100,7 @@ def test_quality_gate(judgement: str, quality: float) -> None:
     accepted = quality >= 0.7  # all five attempts are right: no difficulty
     assert earned(outcome, "challenger") == [approx((quality + 0 + 1) / 3 if accepted else (quality + 1) / 2)]
     assert outcome.adds["tasks"] == ([("2+3", "math", "5")] if accepted else [])
-    assert outcome.facts["accepted"] == accepted and outcome.facts["difficulty"] == 0.0
+    assert (outcome.facts["accepted"], outcome.facts["kept"], outcome.facts["difficulty"]) == (accepted, accepted, 0.0)
 
 
 VALID = {

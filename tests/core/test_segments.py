@@ -132,15 +132,10 @@ def test_each_conversation_and_each_role_has_its_own_mean() -> None:
     assert plain == [[0.5] * 3, [-0.5] * 4]
 
 
-def test_gae_by_hand() -> None:
-    (row,) = gae(earned([(1.0, None)]), [[0.2, 0.6, 9.0, 9.0, 9.0, 9.0]])
-    last = 1.0 - 0.6  # reward on the segment's last token, value 0 after it
-    first = (0.0 + 0.6 - 0.2) + 0.95 * last
-    assert row == [pytest.approx(first), pytest.approx(last), None, None, None, None]
-
-
-def test_gae_lets_nothing_leak_from_one_segment_into_another() -> None:
+def test_gae_by_hand_where_nothing_leaks_from_one_segment_into_another() -> None:
     values = [[0.2, 0.6, 9.0, 0.1, 0.3, 9.0]]
     (both,), (one,) = (gae(earned([(1.0, other)]), values) for other in (5.0, None))
+    # the reward is on the segment's last token, and the value after it is 0
+    assert one == [pytest.approx((0.6 - 0.2) + 0.95 * (1 - 0.6)), pytest.approx(1 - 0.6), None, None, None, None]
     assert both[:2] == one[:2]
     assert both[3:5] == [pytest.approx((0.3 - 0.1) + 0.95 * (5 - 0.3)), pytest.approx(5 - 0.3)]

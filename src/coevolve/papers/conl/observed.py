@@ -76,11 +76,11 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
         "right_final": mean(after),
         "r_sol": mean(talk.after),
         "r_meta": mean(agreement),
-        "decided": mean([value is not None for value in agreement]),
+        "decided": mean([bool(mine) and value is not None for mine, value in zip(talk.final, agreement, strict=True)]),
         "r_diag": mean([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
         "r_diag_null": mean([rewards.expected_diagnostic(to, *null) for to in targets]),
         "critiques": mean([len(to) for to in targets]),
-        "votes": mean([len(ranking) for ranking in talk.final]),
+        "votes": mean([sum(share for *_, share in ranking) for ranking in talk.final]),
         "tokens_turn": mean([len(reply.ids) for said in talk.rounds for reply in said]),
     }
 

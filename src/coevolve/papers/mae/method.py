@@ -53,7 +53,7 @@ class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper: ClassVar[str] = "mae"
-    gates: ClassVar[Mapping[str, str]] = {"quality filter": "accepted", "format of proposals": "parsed"}
+    gates: ClassVar[Mapping[str, str]] = {"quality filter": "kept", "format of proposals": "parsed"}
 
     setting: Annotated[str, (*SETTINGS,)] = "half"  # zero, no, half or with reference (section 5)
     attempts: PositiveInt = 5  # N_sample of the difficulty reward (Table 3)
@@ -160,6 +160,7 @@ class MAE(Method):
         return {
             **_observed_proposal(played.assessment, world),
             "accepted": float(played.accepted),
+            "kept": float(played.accepted) if self.quality_filter and played.assessment.question is not None else None,
             "proposal": played.assessment.question,
             "reference": played.reference,
             "answered": len(answered) / len(played.solved),

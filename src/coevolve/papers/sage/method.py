@@ -72,8 +72,8 @@ class SAGE(Method):
 
     paper: ClassVar[str] = "sage"
     gates: ClassVar[Mapping[str, str]] = {
-        "quality gate": "accepted",
-        "verifier check": "verifier_valid",
+        "quality gate": "kept",
+        "verifier check": "checked",
         "plan gate": "plan_used",
     }
 

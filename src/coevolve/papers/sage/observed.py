@@ -38,6 +38,8 @@ def _challenge(method: "SAGE", challenge: "Challenge", world: World) -> dict[str
     return {
         "parsed": 1.0,
         "verifier_valid": float(challenge.valid),
+        "checked": float(challenge.valid) if method.verifier_check and verifier is not None else None,
+        "kept": float(challenge.accepted) if challenge.valid else None,
         "quality": challenge.quality,
         "difficulty": challenge.difficulty,
         "kind": kind,
