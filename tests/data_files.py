@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).with_name("data")
+OWN = f"{Path(__file__).with_name('core')}/own_method.py:Debate"
 
 
 def tables(name: str) -> dict[str, Any]:

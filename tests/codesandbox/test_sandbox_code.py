@@ -9,7 +9,6 @@ from data_files import tables
 from codesandbox import run_calls, run_stdio, run_tests
 
 CASES = tables("sandbox")
-SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
 
 
@@ -55,7 +54,7 @@ def test_every_call_counts_and_a_failing_one_does_not_stop_the_next():
     said = run_calls("def f(x): return 6 // x", "f", [(1,), (0,), (2,), (3,)], [6, 0, 3, 9])
     assert (said.verdict, said.passed, said.total, said.correct) == ("error", 2, 4, False)
     assert said.detail.startswith("ZeroDivisionError")
-    assert run_calls(SQUARE, "f", [(1,), (2,), (3,)], [1, 5, 9]).passed == 2
+    assert run_calls(CASES["SQUARE"], "f", [(1,), (2,), (3,)], [1, 5, 9]).passed == 2
 
 
 def test_arguments_are_fresh_for_every_call_but_the_program_keeps_its_state():
@@ -67,9 +66,9 @@ def test_arguments_are_fresh_for_every_call_but_the_program_keeps_its_state():
 def test_the_callers_errors_are_raised():
     for calls, expected in (([], []), ([(1,)], []), ([(1,)], [1, 2])):
         with pytest.raises(ValueError, match="allowed is one each"):
-            run_calls(SQUARE, "f", calls, expected)
+            run_calls(CASES["SQUARE"], "f", calls, expected)
     with pytest.raises(TypeError, match="only plain data"):
-        run_calls(SQUARE, "f", [(object(),)], [1])
+        run_calls(CASES["SQUARE"], "f", [(object(),)], [1])
     with pytest.raises(TypeError, match="seconds"):
         run_stdio("", "", "", seconds=3)
 
@@ -104,7 +103,7 @@ def test_a_script_may_print_as_much_as_is_expected_and_little_more():
 
 def test_many_at_once_come_back_in_order():
     jobs = [partial(judged, f"def f(x): return {i}", i) for i in range(10)]
-    jobs.insert(3, partial(run_tests, SQUARE, "for i in [2]: assert f(i) == 4"))
+    jobs.insert(3, partial(run_tests, CASES["SQUARE"], "for i in [2]: assert f(i) == 4"))
     jobs.insert(5, partial(judged, "def f(x):\n    while True: pass", 9, cpu_seconds=0.2))
     with ThreadPoolExecutor() as threads:
         found = [said.verdict for said in threads.map(lambda job: job(), jobs)]

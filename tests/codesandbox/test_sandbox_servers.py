@@ -21,11 +21,10 @@ from codesandbox.guarded import wire
 
 CASES = tables("sandbox")
 SRC = Path(__file__).parents[2] / "src"
-SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
 
 
-def judged(program=SQUARE, expected=9):
+def judged(program=CASES["SQUARE"], expected=9):
     return run_calls(program, "f", [(3,)], [expected])
 
 

@@ -6,7 +6,6 @@ from data_files import tables
 from codesandbox import run_calls, run_tests, texts, valid_tests
 
 CASES = tables("sandbox")
-SQUARE = "def f(x):\n    return x * x\n"
 pytestmark = pytest.mark.usefixtures("landlock")
 
 
@@ -20,7 +19,7 @@ ENDLESS = [("(" * 50_000, "unscored"), ("-" * 20_000 + "f(1)", "unscored")]
 
 @pytest.mark.parametrize(("tests", "verdict"), listed("tests") + ENDLESS)
 def test_tests(tests, verdict):
-    said = run_tests(SQUARE, tests, cpu_seconds=0.5, wall_seconds=2.0, memory_mb=256)
+    said = run_tests(CASES["SQUARE"], tests, cpu_seconds=0.5, wall_seconds=2.0, memory_mb=256)
     assert said.verdict == verdict, said
 
 
@@ -50,8 +49,8 @@ def test_valid_tests_fail_where_a_function_returns_nothing():
 
 
 def test_an_entry_is_the_only_name_that_asks_the_candidate():
-    assert run_tests(SQUARE, "g = f\nassert g(2) == 4", entry="f").verdict == "pass"
-    assert run_tests(SQUARE, "assert h(f(2)) == 4", entry="f").verdict == "unscored"  # h is nobody's
+    assert run_tests(CASES["SQUARE"], "g = f\nassert g(2) == 4", entry="f").verdict == "pass"
+    assert run_tests(CASES["SQUARE"], "assert h(f(2)) == 4", entry="f").verdict == "unscored"  # h is nobody's
 
 
 def test_tests_are_read_here_without_being_run():

@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock, call
 
 import pytest
-from data_files import tables
+from data_files import OWN, tables
 
 from coevolve import config, record
 from coevolve.__main__ import main
@@ -17,12 +17,13 @@ from coevolve.types import Reply, Turn
 from tinyworld import backbone
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
-OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 PROBE = """
-import json, sys
+import json, sys, tinyworld, coevolve.verify
 from coevolve.__main__ import main
+tinyworld.TinyWorld().zero()
 codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
-print(json.dumps([codes, sorted({"torch", "transformers", "pandas"} & sys.modules.keys())]))
+heavy = "torch transformers pandas math_verify sympy codesandbox".split()
+print(json.dumps([codes, sorted(sys.modules.keys() & heavy)]))
 """
 MISTAKES = tables("mistakes")
 

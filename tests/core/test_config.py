@@ -5,12 +5,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-from data_files import tables
+from data_files import OWN, tables
 
 from coevolve import config
 from coevolve.config import METHODS, Run, build, differences, parse_overrides
-
-OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 
 
 def refused(method: str = "mae", /, preset: str = "quick", **overrides: object) -> str:

@@ -1,7 +1,5 @@
 """Answers against gold answers: formulas, letters, spellings, numbers; hostile text; what a gold answer has to be."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -104,10 +102,3 @@ def test_many_come_back_in_order():
     items = [("exact", "a", "a"), ("math", "x+x", "2x"), ("math", "9^{9^9}", "42"), ("choice", "A", "B")]
     items += [("math", "x+x", "3x"), ("exact", None, "a")]
     assert [said.correct for said in verify_many(items)] == [True, True, False, False, False, False]
-
-
-def test_verifying_loads_neither_the_sandbox_nor_math_verify():
-    code = "import sys, coevolve.verify; print({'codesandbox', 'math_verify', 'sympy'} & set(sys.modules))"
-    paths = str(Path(maths.__file__).parents[2])
-    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": paths}, capture_output=True, text=True)
-    assert done.stdout == "set()\n"

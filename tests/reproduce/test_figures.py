@@ -64,14 +64,6 @@ def test_bars_show_value_limits_and_what_the_paper_prints() -> None:
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mae", r"a\$b\$"]
 
 
-def test_files_repeat_byte_for_byte(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        figures.save_figure(figures.curve(runs("MAE", "SAGE"), "step", "reward").figure, tmp_path / folder)
-    made = [[(file.name, file.read_bytes()) for file in sorted((tmp_path / name).iterdir())] for name in ("a", "b")]
-    assert made[0] == made[1] and [name for name, _ in made[0]] == ["figure.png", "figure.svg"]
-    assert b"<dc:date>" not in (tmp_path / "a" / "figure.svg").read_bytes()
-
-
 def drawn(id: str, folder: Path, **changed: object):
     """A diagram as its notebook draws it, with what the registry says."""
     (folder / "cell.py").write_text(DIAGRAMS[id], "utf-8")

@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from toy_repository import ROOT
 
 from coevolve import config, record
@@ -20,22 +20,15 @@ from reproduce.plan import Plan
 EVIL = "<script>alert('&lt;')</script>"
 
 
-class Links(HTMLParser):
-    """Collects where a page's links and pictures lead, the ids it has, and its tags."""
+class Links:
+    """Where a page's links and pictures lead, the ids it has, its tags, and what is read there."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
-        self.to, self.ids, self.tags, self.read = [], set(), set(), ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str]]) -> None:
-        found = dict(attributes)
-        self.tags.add(tag)
-        self.to += [found[name] for name in ("href", "src") if name in found]
-        self.ids |= {found["id"]} if "id" in found else set()
-
-    def handle_data(self, data: str) -> None:
-        self.read += data
+        page = BeautifulSoup(text, "html.parser")
+        found = page.find_all()
+        self.to = [tag[name] for tag in found for name in ("href", "src") if name in tag.attrs]
+        self.ids, self.tags = {tag["id"] for tag in page.find_all(id=True)}, {tag.name for tag in found}
+        self.read = page.get_text()
 
 
 def episode(step: int, reward: object, text: str) -> str:

@@ -8,15 +8,6 @@ import pytest
 from reproduce.analysis import stats
 
 
-def test_wilson_by_its_closed_form() -> None:
-    z, k, n = 1.959963984540054, 7, 20
-    p = k / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
-    assert stats.wilson(k, n) == pytest.approx((centre - reach, centre + reach))
-    assert stats.wilson(0, 10) == pytest.approx((0.0, z * z / (10 + z * z)))
-
-
 def test_one_seed_bootstrap_equals_every_possible_resample() -> None:
     gain = np.array([1.0, 0.0, -1.0, 1.0, 1.0])
     every = sorted(np.mean(draw) for draw in itertools.product(gain, repeat=5))
