@@ -78,6 +78,7 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
 
 def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
     """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
+    said = {*said, "known"}  # that one says why printed averages differ, for every table of scores
     names = [f"{NUMBERS}/{file.name}" for file in (plan.root / NUMBERS).glob("*.csv") if file.stem in said]
     for name in (name for module in needed for name in modules(plan.root).data.get(module, ())):
         foreign = name.startswith(PROMPTS) and name.removeprefix(PROMPTS).partition("/")[0] not in said

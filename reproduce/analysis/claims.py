@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from coevolve import alive, record
-from reproduce.analysis import conversations, standins, stats, tables
+from reproduce.analysis import conversations, crossplay, standins, stats, tables
 from reproduce.analysis.stats import Effect, Side, difference
 
 CLAIMS = tomllib.loads((Path(__file__).parents[1] / "claims.toml").read_text(encoding="utf-8"))["claims"]
@@ -33,27 +33,27 @@ class Ledger:
 
     folder: Path
     runs: Mapping[str, Sequence[int]]  # name: its seeds
-    crossed: pd.DataFrame | None = None  # of `crossplay.every_pair`, with the column seed
+    crossed: pd.DataFrame | None = None  # of `crossplay.pass_rates`, with the column seed
 
     def side(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
         """What a claim's metric says about a run, in points where it is a share of answers."""
         if claim["metric"] == "accuracy":
             return self._accuracy(claim, run, setup)
         if claim["metric"] == "cross_play":
-            return [self._crossed(claim["setup"])]
-        kind = "conversations" if claim["metric"] == "conversations" else "metrics"
-        frames = [record.read(self.folder / f"{run}-s{seed}", kind) for seed in self.runs[run]]
-        if kind == "conversations":
-            wanted = self._families(claim)
-            return [_column([_total(frame[frame["family"].isin(wanted)], claim["column"]) for frame in frames])]
+            ends = crossplay.ends(self.crossed, "challenger" if claim["setup"] == "fixed_reasoner" else "reasoner")
+            return [_column(ends.iloc[:, 1] - ends.iloc[:, 0])]
+        if claim["metric"] == "conversations":
+            frame = conversations.read(self.folder, self.runs, {run: run}, claim["paper"])
+            ratio = conversations.ratio_of(frame, run, claim["column"], self._rows(claim))
+            return [conversations.linear(ratio) * (1 if claim["column"] == "Rank-rho" else 100)]
+        frames = [record.read(self.folder / f"{run}-s{seed}", "metrics") for seed in self.runs[run]]
         return [_column([_course(frame, claim) for frame in frames])]
 
-    def _families(self, claim: Mapping[str, Any]) -> list[str]:
-        places = standins.layout(claim["paper"])
-        rows = claim["rows"]
-        if isinstance(rows, str):
-            rows = next(places.groups[name] for name in AVERAGES[rows] if name in places.groups)
-        return [family for row in rows for family in places.families[row]]
+    def _rows(self, claim: Mapping[str, Any]) -> Sequence[str]:
+        if not isinstance(claim["rows"], str):
+            return claim["rows"]
+        groups = standins.layout(claim["paper"]).groups
+        return next(groups[name] for name in AVERAGES[claim["rows"]] if name in groups)
 
     def _accuracy(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
         """Answers to test questions; top-ranked ones stand in the examined conversations, which hold a part of them."""
@@ -65,17 +65,10 @@ class Ledger:
             asked = frame["question"].isin(talks["question"])
             frame = talks.assign(correct=talks["pass_1"]) if setup == "top_ranked" else frame[asked]
             frame = frame.assign(item=frame["question"])
-        frame = frame[frame["family"].isin(self._families(claim))]
+        families = standins.layout(claim["paper"]).families
+        frame = frame[frame["family"].isin([family for row in self._rows(claim) for family in families[row]])]
         matrices = tables.accuracy_matrix(frame, run) if len(frame) else {}
         return [100 * matrices[name].to_numpy() for name in sorted(matrices)]
-
-    def _crossed(self, kept: str) -> NDArray[np.float64]:
-        """Change in pass rate, of each seed, while one player is kept as it was at its first snapshot."""
-        still, moving = ("reasoner", "challenger") if kept == "fixed_reasoner" else ("challenger", "reasoner")
-        first, last = sorted(self.crossed[still].unique())[1], self.crossed[moving].max()
-        means = self.crossed[self.crossed[still] == first].pivot_table(index="seed", columns=moving, values="pass_rate")
-        means = means.reindex(columns=[first, last])  # a player without a valid task is in no pair
-        return _column(100 * (means[last] - means[first]))
 
 
 def _column(values: Sequence[float]) -> NDArray[np.float64]:
@@ -146,11 +139,14 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
         held, nothing = (limits["low"] <= size <= limits["high"] for size in (claim["paper_effect"], 0))
         verdict = "undecided" if nothing else "found" if held else "other size"
         return row | limits | {"verdict": verdict}
-    return row | limits | {"smallest": effect.reach(POWER), "p": effect.p, "verdict": ""}
+    tried = (
+        len(claim["arms"]) - 1 if claim["kind"] == "order" and effect.delta < 0 else 1
+    )  # any step may be the other way
+    return row | limits | {"smallest": effect.reach(POWER), "p": min(1.0, tried * effect.p), "verdict": ""}
 
 
 def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
-    """A claim's effect, positive where the paper's is; of an order the least of its steps.
+    """A claim's effect, positive where the paper's is; of an order the step for which there is least to be said.
 
     None when an arm was not scored in the claim's set-up.
     """
@@ -163,7 +159,9 @@ def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
     if claim["kind"] == "ratio" and len(sides) > 1:
         return _share(sides, fixed)
     steps = [difference(*sides[i : i + 2], (fixed[i], fixed[i + 1])) for i in range(len(sides) - 1)]
-    least = min(steps or [difference(sides[0])], key=lambda effect: effect.delta)
+    least = min(
+        steps or [difference(sides[0])], key=lambda step: np.nan_to_num(step.delta / (step.error or 1e-9), nan=-np.inf)
+    )
     turn = -1 if claim.get("direction") == "down" and claim["kind"] != "ratio" else 1
     return Effect(turn * least.delta, least.error, least.freedom)
 

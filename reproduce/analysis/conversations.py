@@ -1,4 +1,4 @@
-"""Tables of what conversations on test items showed: CoNL's measures as ratios with paired bootstrap intervals.
+"""Tables of what conversations on test items showed: CoNL's measures as ratios, and their differences, with intervals.
 
 A row of the frame is one item of one run, as CoNL's examination of the trained model recorded it. Every measure is a
 sum over a sum (corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
@@ -29,7 +29,8 @@ def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[
     """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
     frame = standins.read(folder, runs, labels, "conversations")
     stands = frame["family"].map(standins.layout(paper).benchmark_of)
-    return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float))
+    trained = frame["run"].map({run: standins.summary(folder, run, runs[run][0])["steps"] > 0 for run in labels})
+    return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float), trained=trained)
 
 
 def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
@@ -46,25 +47,14 @@ def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[st
     return top.fillna(0.0).to_numpy(), bottom.to_numpy()
 
 
-@np.errstate(invalid="ignore", divide="ignore")
-def ratio_gain(base: Ratio, ours: Ratio) -> tuple[float, float, float]:
-    """The difference of two ratios with 95 % limits by a paired bootstrap over items.
+def linear(ratio: Ratio) -> NDArray[np.float64]:
+    """What each conversation adds to a ratio of sums over all seeds, S seeds x I items; nan without a denominator.
 
-    A seed counts as a repetition on the same items; the base has as many. With several seeds the limits reach at least
-    as far as Student's t over the differences of the seeds. A ratio without a denominator is nan.
+    The mean is the ratio, and the noise of the mean that of the ratio, to first order.
     """
-    rng, items = np.random.default_rng(0), ours[0].shape[1]
-    weights_RI = rng.multinomial(items, np.full(items, 1 / items), stats.REPLICATES).astype(float)
-    drawn_R = _ratio(ours, weights_RI) - _ratio(base, weights_RI)
-    whole = np.ones((1, items))
-    delta = float((_ratio(ours, whole) - _ratio(base, whole))[0])
-    known = drawn_R[np.isfinite(drawn_R)]
-    if not len(known) or not np.isfinite(delta):
-        return delta, float("nan"), float("nan")
-    low, high = np.quantile(known, [(1 - stats.LEVEL) / 2, (1 + stats.LEVEL) / 2])
-    by_seed_S = ours[0].sum(axis=1) / ours[1].sum(axis=1) - base[0].sum(axis=1) / base[1].sum(axis=1)
-    reach = stats.reach(by_seed_S[np.isfinite(by_seed_S)], stats.LEVEL)
-    return delta, float(min(low, delta - reach)), float(max(high, delta + reach))
+    top, bottom = ratio
+    value = top.sum() / (bottom.sum() or np.nan)
+    return value + (top - value * bottom) / (bottom.mean() or np.nan)
 
 
 def shared(base: Ratio, ours: Ratio) -> tuple[Ratio, Ratio]:
@@ -78,21 +68,17 @@ def shared(base: Ratio, ours: Ratio) -> tuple[Ratio, Ratio]:
     return (base[0] * both, base[1] * both), (ours[0] * both, ours[1] * both)
 
 
-def _ratio(ratio: Ratio, weights_RI: NDArray[np.float64]) -> NDArray[np.float64]:
-    return (weights_RI @ ratio[0].sum(axis=0)) / (weights_RI @ ratio[1].sum(axis=0))
-
-
 def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-    """Every method's measures in every group: the counts behind them, the value, and 95 % limits.
+    """Every method's measures in every group: the counts behind them, the value, and 95 % limits (`stats.difference`).
 
-    Student's t over few seeds knows no bounds, so the limits end where a share or a correlation does.
+    A single seed has limits over items alone. Student's t knows no bounds: they end where a share or correlation does.
     """
     rows = []
     for method, (group, stands), measure in product(frame["method"].unique(), groups.items(), measures):
         ratio = ratio_of(frame, method, measure, stands)
-        value, *limits = ratio_gain((np.zeros_like(ratio[0]), np.ones_like(ratio[1])), ratio)  # from 0
-        low, high = np.clip(limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
-        rows.append((method, group, measure, len(ratio[0]), ratio[0].sum(), ratio[1].sum(), value, low, high))
+        effect = stats.difference([linear(ratio)], fixed=(len(ratio[0]) == 1, False))
+        low, high = np.clip(effect.limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
+        rows.append((method, group, measure, len(ratio[0]), ratio[0].sum(), ratio[1].sum(), effect.delta, low, high))
     return pd.DataFrame(rows, columns=["method", "benchmark", "measure", "seeds", "k", "n", "value", "low", "high"])
 
 
@@ -110,11 +96,11 @@ def gains(
     for method, (group, stands), measure in product(methods, groups.items(), measures):
         theirs, ours = shared(*(ratio_of(frame, name, measure, stands) for name in (base, method)))
         seeds, known = len(ours[0]), np.count_nonzero(ours[1])
-        delta, low, high = ratio_gain(theirs, ours)
-        limits = (low, high) if seeds > 1 else (np.nan, np.nan)  # of the items alone they judge nothing
-        sign = signs.get((method, group, measure)) if np.isfinite(delta) else None
-        verdict = stats.verdict(*limits, sign)
-        rows.append((method, group, measure, seeds, known, delta, low, high, verdict))
+        fixed = tuple(not frame.loc[frame["method"] == name, "trained"].any() for name in (method, base))
+        effect = stats.difference([linear(ours)], [linear(theirs)], fixed)
+        sign = signs.get((method, group, measure)) if np.isfinite(effect.delta) else None
+        verdict = stats.verdict(*effect.limits, sign)
+        rows.append((method, group, measure, seeds, known, effect.delta, *effect.limits, verdict))
     columns = ["method", "benchmark", "measure", "seeds", "conversations", "delta", "low", "high", "verdict"]
     return pd.DataFrame(rows, columns=columns)
 

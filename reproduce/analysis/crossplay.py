@@ -92,6 +92,17 @@ def every_pair(
     return asked, pd.DataFrame(answering, columns=[*ASKED, *ANSWERED]).astype({"right": float})
 
 
+def ends(rates: pd.DataFrame, later: str) -> pd.DataFrame:
+    """Pass rates in percent, by seed, of the first and the last snapshot of one role; the other is kept at its first.
+
+    Only documents count where both have a task that could be scored. Steps are the columns' names.
+    """
+    first = sorted(rates[later].unique())[1]
+    mine = rates[rates["reasoner" if later == "challenger" else "challenger"] == first]
+    wide = mine.pivot(index=["seed", "document"], columns=later, values="pass_rate")
+    return 100 * wide[[first, rates[later].max()]].dropna().groupby("seed").mean()
+
+
 def pass_rates(answers: pd.DataFrame) -> pd.DataFrame:
     """The share of right answers, a row per challenger, reasoner and document; its tasks weigh alike.
 

@@ -62,7 +62,8 @@ def difference(a: Side, b: Side | None = None, fixed: tuple[bool, bool] = (False
     if any(len(mean_S) < 2 for mean_S in trained):
         return Effect(delta, np.nan, np.nan)
     noise = [(mean_S.var(ddof=1) / len(mean_S), len(mean_S) - 1) for mean_S in trained]
-    pairs = [a_SI.mean(axis=0) - b_SI.mean(axis=0) for a_SI, b_SI in zip(a, b, strict=True)] if b else []
+    items = zip(a, b or [np.zeros_like(part_SI) for part_SI in a], strict=True)
+    pairs = [a_SI.mean(axis=0) - b_SI.mean(axis=0) for a_SI, b_SI in items]
     noise += [
         (gain_I.var(ddof=1) / len(gain_I) / len(pairs) ** 2, len(gain_I) - 1) for gain_I in pairs if len(gain_I) > 1
     ]

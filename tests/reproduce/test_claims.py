@@ -29,6 +29,7 @@ def test_a_ratio_of_gains_has_the_noise_of_both_and_none_over_no_gain() -> None:
 def ledger(tmp_path: Path) -> claims.Ledger:
     """Runs whose word questions are right as often as told, by seed, and whose judge speaks as often as told."""
     right = {"good": (19, 20, 19), "bad": (2, 1, 2), "like": (18, 20, 20), "lone": (20,), "base": (2,)}
+    right |= {"full": (20, 20, 20), "part": (14, 14, 14), "wild": (0, 0, 20)}
     for run, counts in right.items():
         for seed, count in enumerate(counts):
             log = Recorder(tmp_path / f"{run}-s{seed}")
@@ -42,11 +43,12 @@ def ledger(tmp_path: Path) -> claims.Ledger:
     return claims.Ledger(tmp_path, {run: range(len(counts)) for run, counts in right.items()})
 
 
-RATIO = GREATER | {"kind": "ratio", "arms": ["good", "bad"]}
+RATIO = GREATER | {"kind": "ratio", "arms": ["good", "like"]}
+ORDERS = {"unsure": "full part wild", "turned": "like bad good"}
 VERDICTS = {
     "found": GREATER | {"arms": ["good", "bad"]},
     "opposite": GREATER | {"arms": ["bad", "good"]},
-    "found ": RATIO | {"paper_effect": 11.6},
+    "found ": RATIO | {"paper_effect": 1.0},
     "other size": RATIO | {"paper_effect": 200.0},
     "undecided": GREATER | {"arms": ["good", "like"]},
     "undecided ": RATIO | {"paper_effect": 0.01, "arms": ["bad", "good", "base"]},
@@ -73,10 +75,17 @@ def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> Non
     assert alone[["low", "high", "smallest", "p_holm"]].isna().all(axis=None) and list(alone["seeds"]) == ["3 / 1", ""]
 
 
-def test_an_untrained_arm_has_no_seeds_and_an_order_counts_its_smallest_step(ledger: claims.Ledger) -> None:
+def test_an_untrained_arm_has_no_seeds_and_an_order_counts_its_weakest_step(ledger: claims.Ledger) -> None:
     two = {"a": GREATER | {"arms": ["good", "base"]}, "b": GREATER | {"kind": "order", "arms": ["like", "good", "bad"]}}
     untrained, order = claims.weigh(ledger, two).to_dict("records")
     assert untrained["verdict"] == "found" and order["verdict"] == "undecided" and order["effect"] == approx(0, abs=1)
+    orders = {name: GREATER | {"kind": "order", "arms": arms.split()} for name, arms in ORDERS.items()}
+    unsure, turned = claims.weigh(ledger, orders).to_dict("records")
+    assert unsure["effect"] == approx(70 - 100 / 3) and unsure["verdict"] == "undecided", (
+        "30 points are sure, 37 are not"
+    )
+    once = claims.weigh(ledger, {"x": GREATER | {"arms": ["bad", "good"]}})["p"][0]
+    assert turned["verdict"] == "opposite" and turned["p"] == approx(2 * once), "either step may be the other way"
 
 
 def test_top_ranked_answers_are_compared_on_the_questions_that_were_talked_about(ledger: claims.Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 from core.conftest import Scripted, prompts, text
 
 from coevolve.papers.spice import SPICE
@@ -41,6 +42,15 @@ def test_every_pair_on_every_document(monkeypatch) -> None:
     # the choice of the form is turn 0, so attempts are turns 1 to 4, and levels challenger + 1 and challenger + 3 are valid
     assert rates[0, 0] == 0.0 and rates[0, 3] == 1.0 and rates[0, 9] == 1.0
     assert rates[9, 0] == 0.0 and rates[9, 9] == 0.0
+
+
+def test_only_documents_with_tasks_at_both_ends_count() -> None:
+    rates = [
+        (0, c, r, d, (c == 9) / 2 + d / 4) for c in (0, 5, 9) for r in (0, 5, 9) for d in range(3) if (c, d) != (9, 2)
+    ]
+    made = pd.DataFrame(rates, columns=["seed", "challenger", "reasoner", "document", "pass_rate"])
+    assert crossplay.ends(made, "challenger").to_dict() == {5: {0: 12.5}, 9: {0: 62.5}}, "without document 2"
+    assert crossplay.ends(made, "reasoner").to_dict() == {5: {0: 25.0}, 9: {0: 25.0}}
 
 
 def test_the_same_documents_for_everybody_and_no_document_for_a_reasoner() -> None:
