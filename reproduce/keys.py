@@ -65,7 +65,8 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
     """Collect the code and data that a table's or figure's notebook imports, and the methods that it names."""
     found = modules(plan.root)
     texts = [text for text, _ in code_cells(plan.root / item.notebook)]
-    said = {text for code in texts for text in constants(code)} | constants(repr(item.parameters)) | {item.paper}
+    said = {text for code in texts for text in constants(code)} | constants(repr(item.parameters))
+    said |= {item.paper, "known"}  # known.csv says why printed averages differ, to every table of scores
     roots = {name for code in texts for name, _ in found.imports(code)}
     preset = {}
     if "coevolve.config" in roots:
@@ -78,7 +79,6 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
 
 def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
     """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
-    said = {*said, "known"}  # that one says why printed averages differ, for every table of scores
     names = [f"{NUMBERS}/{file.name}" for file in (plan.root / NUMBERS).glob("*.csv") if file.stem in said]
     for name in (name for module in needed for name in modules(plan.root).data.get(module, ())):
         foreign = name.startswith(PROMPTS) and name.removeprefix(PROMPTS).partition("/")[0] not in said

@@ -11,7 +11,7 @@ from reproduce.plan import Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ("runs/mae_half-s0", "runs/spice-s0", "runs/sft-s0")
-TABLES = ("mae_table1", "mae_fig4", "spice_table1", "mae_alg1")
+TABLES = ("mae_table1", "mae_fig4", "spice_table1", "mae_alg1", "claims")
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +45,21 @@ SCORES, PRESETS = "notebooks/tables/scores.ipynb", "src/coevolve/presets.toml"
 EDITS = [
     ("src/coevolve/papers/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
     ("src/coevolve/papers/mae/rewards.py", prose, set()),
-    ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE}),
-    ("src/coevolve/baselines/tuned.py", end_of, {SFT}),
+    ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE, "claims"}),
+    ("src/coevolve/baselines/tuned.py", end_of, {SFT, "claims"}),
     ("src/coevolve/loop.py", end_of, {*RUNS}),
     (PRESETS, lambda text: text.replace("[quick.mae]\nsteps", "[quick.mae]\nseed = 1\nsteps"), {MAE}),
     (PRESETS, lambda text: text.replace("[standard.mae]", "[standard.mae]\nseed = 1"), {MAE}),  # quick is read over it
     ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
-    ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE}),
-    ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1"}),
+    ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE, "claims"}),
+    ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1", "claims"}),
     ("src/published/corpus.py", end_of, {SPICE}),
-    ("reproduce/analysis/stats.py", end_of, {"mae_table1", "mae_fig4", "spice_table1", "mae_alg1"}),
+    ("reproduce/analysis/stats.py", end_of, {*TABLES}),
     ("reproduce/analysis/figures.py", end_of, {"mae_fig4", "mae_table1", "spice_table1"}),
-    ("reproduce/analysis/crossplay.py", end_of, set()),
+    ("reproduce/analysis/crossplay.py", end_of, {"claims"}),
     ("reproduce/keys.py", end_of, set()),
+    ("reproduce/claims.toml", end_of, {"claims"}),
+    ("reproduce/paper_numbers/known.csv", end_of, {*TABLES}),
     (SCORES, lambda text: text.replace("markdown", "raw"), set()),
     (SCORES, lambda text: text.replace("import ", "import os, "), {"mae_table1", "spice_table1"}),
 ]
