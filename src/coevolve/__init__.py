@@ -7,19 +7,12 @@ __version__ = "0.2.0"
 
 warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook without widgets tqdm shows bars as text
 
-_NAMES = {
-    "coevolve.config": ["Run"],
-    "coevolve.driver": ["Steps", "play"],
-    "coevolve.loop": ["train"],
-    "coevolve.method": ["Method"],
-    "coevolve.policies.causal": ["Policy"],
-    "coevolve.types": ["Outcome", "Reply", "Role", "Sample", "Turn"],
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+_HOMES = {"Run": "config", "Steps": "driver", "play": "driver", "train": "loop", "Method": "method"}
+_HOMES |= {"Policy": "policies.causal"} | dict.fromkeys(("Outcome", "Reply", "Role", "Sample", "Turn"), "types")
 __all__ = list(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"coevolve has no attribute {name!r}; its public names: {', '.join(_HOMES)}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"coevolve.{_HOMES[name]}"), name)

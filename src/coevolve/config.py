@@ -49,7 +49,7 @@ class Run(Learning):
     seed: NonNegativeInt = 0  # of all that is drawn
     steps: NonNegativeInt = 300  # each plays a batch of episodes and learns from it
     batch_size: PositiveInt = 128  # episodes a step
-    learning_rate: PositiveFloat = 1e-6  # of AdamW, constant
+    learning_rate: PositiveFloat = 1e-6  # of AdamW, constant; sft and srlm let it fall to 0
     weight_decay: NonNegativeFloat = 0.01  # of AdamW
     temperature: PositiveFloat = 1.0  # of sampling, for roles without one of their own
     eval_every: NonNegativeInt = 20  # steps between looks at the validation split; 0: never

@@ -39,14 +39,15 @@ def learn(
     kl_coef: float = 0.0,
     baseline: Baseline | None = None,
 ) -> dict[str, float]:
-    """Take one step, or one of each of `minibatches` shares, on `samples` (all of this policy); return the metrics.
+    """Take one step on `samples` (all of this policy), or one on each of `minibatches` shuffled shares of them.
 
-    The loss is normalised over the whole step, so micro-batches of at most `micro_tokens` padded tokens
-    leave the gradient as it is. `old` says where the ratio's old log-probabilities come from: the sampler, or the
-    learner before the step (ratio 1). The weights stay as they are when nothing has an advantage (`sequences_used` 0)
-    and when the gradient is not finite (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each
-    token's log-ratio of the sampler to it; `baseline` says what reward to expect. Of several processes each takes its
-    share. `entropy` is over the tokens trained on; `surprisal` estimates it over all, as sampled, in nats.
+    Returns the metrics; of several steps loss and norm are means. The loss is normalised over the whole step, so
+    micro-batches of at most `micro_tokens` padded tokens leave the gradient as it is. `old` says where the ratio's old
+    log-probabilities come from: the sampler, or the learner before the step (ratio 1). The weights stay as they are
+    when no token is trained on (no advantage other than 0, and no entropy bonus) and when the gradient is not finite
+    (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each token's log-ratio of the sampler to
+    it; `baseline` says what reward to expect. Of several processes each takes its share. `entropy` is over the tokens
+    trained on; `surprisal` estimates it over all, as sampled, in nats.
     Raises ValueError for an estimator that there is not, or replies without a log-probability for every token.
     """
     among("advantage", estimator, ESTIMATORS)
@@ -61,26 +62,21 @@ def learn(
     # An entropy bonus moves every token that is not masked, otherwise only an advantage does.
     moved = [any(a is not None for a in row) if settings.entropy_coef else any(row) for row in advantages]
     each = [*zip(samples, advantages, moved, strict=True)]
-    steps, sums, ratio_max = settings.minibatches, Counter[str](), 0.0
-    for part in (each[i::steps] for i in range(steps)):
+    steps, sums, ratio_max = min(settings.minibatches, len(each)), Counter[str](), 0.0
+    order = torch.randperm(len(each)).tolist() if steps > 1 else range(len(each))  # samples come by role
+    for part in ([each[k] for k in order[i::steps]] for i in range(steps)):
         weight = token_weight([sum(a is not None for a in row) for _, row, _ in part], settings)
         ready = [(sample.reply, row) for sample, row, moves in part if moves]
         done, highest = _update(policy, optimizer, ready, weight, settings)
         sums.update(done)
         ratio_max = max(ratio_max, highest)
     tokens = sums["tokens"]
-    return {
-        "loss": sums["loss"] / steps,
-        "tokens": tokens,
-        "ratio_max": ratio_max,
-        **{name: sums[name] / tokens if tokens else math.nan for name in PER_TOKEN},
-        "grad_norm": sums["grad_norm"] / steps,
-        "skipped_update": sums["skipped_update"],
-        "sequences": float(len(samples)),
-        "sequences_used": float(sum(moved)),
-        "surprisal": -_mean((sample.reply.logprobs for sample in samples), math.nan),
-        **facts,
-    }
+    means = {name: sums[name] / tokens if tokens else math.nan for name in PER_TOKEN}
+    means |= {name: sums[name] / max(steps, 1) for name in ("loss", "grad_norm")}
+    counts = {"sequences": float(len(samples)), "sequences_used": float(sum(map(any, advantages)))}
+    counts |= {name: sums[name] for name in ("tokens", "skipped_update")}
+    surprisal = -_mean((sample.reply.logprobs for sample in samples), math.nan)
+    return {**means, **counts, "ratio_max": ratio_max, "surprisal": surprisal, **facts}
 
 
 def _update(

@@ -78,6 +78,8 @@ def train(run: Run) -> Path:
     out = Path(run.out if trainer.ranks.first else trainer.scratch.name)
     with closing(trainer.engine), FileLock(out / ".in-use", blocking=False):
         done = trainer.resume()
+        if done > run.steps:
+            raise ValueError(f"steps: {out} holds a checkpoint of step {done}, allowed is that many or more")
         if not done:
             trainer.before = timed(around, "held_out", trainer.score, "test")
         log = record.Recorder(out, done)

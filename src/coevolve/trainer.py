@@ -8,6 +8,7 @@ import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -62,25 +63,18 @@ class Trainer:
         With several policies a metric is their mean (counts: their sum), and `tokens/NAME`, `entropy/NAME`
         are each one's own.
         """
-        run = self.run
+        run, team = self.run, self.team
         learnt = {}
+        how: dict[str, Any] = {"estimator": self.method.estimator, "kl_coef": self.method.kl_coef}
         self.engine.sleep()
-        for number, name in enumerate(self.team.trained):
+        for number, name in enumerate(team.trained):
             samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
             if not samples:
                 continue
             torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
-            learnt[name] = learn(
-                self.team.learners[name],
-                self.team.optimizers[name],
-                samples,
-                run,
-                estimator=self.method.estimator,
-                reference=self.team.references.get(name),
-                kl_coef=self.method.kl_coef,
-                baseline=self.team.baselines.get(name),
-            )
-        if not self.team.finite():
+            how |= {"reference": team.references.get(name), "baseline": team.baselines.get(name)}
+            learnt[name] = learn(team.learners[name], team.optimizers[name], samples, run, **how)
+        if not team.finite():
             raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
         self.engine.sync()
         return merge(learnt) | self.ranks.totals(self.engine.costs())

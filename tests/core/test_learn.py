@@ -78,11 +78,16 @@ def test_minibatches_are_steps_on_shares_of_the_batch():
     samples = batch_of(policy_of(), 8, reward=lambda row, ids: float(row // 2 % 2))  # each share has the same mean
     once, twice = policy_of(), policy_of()
     optimizers = [torch.optim.SGD(policy.parameters(), lr=0.5) for policy in (once, twice)]
+    torch.manual_seed(0)
     both = learn(once, optimizers[0], samples, minibatches=2, estimator="group_mean")
-    parts = [learn(twice, optimizers[1], samples[i::2], estimator="group_mean") for i in (0, 1)]
+    torch.manual_seed(0)
+    order = torch.randperm(8).tolist()
+    parts = [learn(twice, optimizers[1], [samples[k] for k in order[i::2]], estimator="group_mean") for i in (0, 1)]
     assert torch.equal(weights_of(once), weights_of(twice))
     assert both["tokens"] == sum(part["tokens"] for part in parts) and both["sequences_used"] == 8
     assert both["ratio_mean"] != pytest.approx(1, abs=1e-4), "the second share is seen by a policy that has moved"
+    many = learn(once, optimizers[0], samples, minibatches=99, estimator="group_mean")
+    assert many["sequences_used"] == 8 and many["loss"] != 0, "no share is empty"
     with pytest.raises(ValueError, match="minibatches must be 1 with old=learner"):
         Learning(minibatches=2, old="learner")
 

@@ -77,6 +77,9 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(method, fields, tmp_path):
     whole = run(tmp_path / "whole", method, **fields)
     half = FIELDS[method].get("steps", SMALL["steps"]) // 2
     run(tmp_path / "halves", method, **fields, steps=half)
+    (tmp_path / "halves" / "summary.json").unlink()
+    with pytest.raises(ValueError, match=f"holds a checkpoint of step {half}"):
+        run(tmp_path / "halves", method, **fields, steps=half - 1)
     halves = run(tmp_path / "halves", method, **fields)
     assert summary(halves)["resumed_at"] == half
     same_bytes(whole, halves)
