@@ -65,8 +65,13 @@ def test_a_whole_episode_by_hand(mars: str) -> None:
         "format_unreadable": 0.0, "mcq": 0.0, "attempts": 4, "valid": 0.5, "fault/json": 0.25, "fault/type": 0.25,
         "pass_rate": approx(3 / 8), "unscored": 0.0, "distinct": 1.0, "gold_right": None, "level": None, "grounded": 0.0,
         "document": DOCUMENT, "questions": ["Moons of Mars?", "Moons of Earth?"], "golds": ["2", "1"],
-        "question": chosen, "gold": {"Moons of Mars?": "2", "Moons of Earth?": "1"}[chosen], "right": sum(paid) / 4,
+        "question": chosen, "gold": {"Moons of Mars?": "2", "Moons of Earth?": "1"}[chosen], "right": None,
     }  # fmt: skip
+
+
+def test_right_is_by_the_oracle_and_the_pass_rate_by_the_gold(mars: str) -> None:
+    facts = by_hand(spice(mars), [FREE], [free("2+3", 6), "x", "x", "x"], boxes(6, 6, 6, 5)).outcome.facts
+    assert (facts["pass_rate"], facts["right"], facts["gold_right"]) == (0.75, 0.25, 0.0)
 
 
 def test_the_task_for_the_reasoner_is_any_valid_one(mars: str) -> None:

@@ -17,6 +17,7 @@ def test_the_type_that_was_asked_for_and_the_tiny_worlds_words() -> None:
         assert {read_free(free(answer="1", kind=other), kind) for other in wrong} == {"type"}
     assert read_free(free(answer="yes", kind="Boolean"), "Boolean", ("yes", "no")).gold == "yes"
     assert read_free(free(answer=True, kind="Boolean"), "Boolean", ("yes", "no")) == "type"
+    assert read_free(free(answer="life or death", kind="String"), "String") == "type", "no answer is read as that"
     assert not reading.gives_away("Who is Newtonian?", "Newton")
     assert reading.gives_away("Is Isaac  NEWTON known?", "Isaac Newton")
 

@@ -21,7 +21,7 @@ from coevolve.shares import mean
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
 from coevolve.worlds import World
 
-BLOCK = re.compile(r"<(/?(?:question|solution|evaluation)>)")
+BLOCK = re.compile(r"<(/?(?:question|solution|evaluation|score|judgment)>)")  # of these two what MARK's removal makes
 Replies = list[list[Reply]]  # to each solution
 MARK = re.compile(r"</?(?:score|judgment)>")
 

@@ -219,7 +219,8 @@ class SPICE(Method):
         }
         if played.chosen is not None:
             chosen = tasks[played.chosen]
-            facts |= {"question": chosen.text, "gold": chosen.gold, "right": played.rates[played.chosen]}
+            truths = [world.right(chosen.text, self.read_answer(r.text)) for r, _ in played.answers[played.chosen]]
+            facts |= {"question": chosen.text, "gold": chosen.gold, "right": mean(truths)}
         return facts
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from coevolve.parse import BOX, boxed
+
 ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")
 MCQ = "MCQ"
 LETTERS = "ABCD"
@@ -89,8 +91,8 @@ def scalar(value: object) -> str | None:
 
 
 def fits(gold: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> bool:
-    """Tell whether an answer has the form of its type (Figure 10, step 4)."""
-    if len(gold) > LONGEST or "\n" in gold:
+    """Tell whether an answer has the form of its type (Figure 10, step 4) and can be given: "2 or 3" reads as none."""
+    if len(gold) > LONGEST or "\n" in gold or boxed(f"{BOX}{gold}}}") is None:
         return False
     if kind in NUMBERS:
         return NUMBERS[kind].fullmatch(gold) is not None
