@@ -24,7 +24,7 @@ class Answers(Method):
 
     def read_answer(self, text: str) -> str | None:
         """Return the last number of a reply, or None."""
-        numbers = re.findall(r"-?\d+", text)
+        numbers = re.findall(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d+(?:\.\d+)?", text)
         return numbers[-1] if numbers else None
 
     def episode(self, rng: Random) -> Episode:

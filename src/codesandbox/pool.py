@@ -85,17 +85,11 @@ class Server:
         self.socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         caller = os.pidfd_open(os.getpid())  # readable for the server when we are gone, however we went
         line = [*(_namespaces() if level == 3 else []), os.path.realpath(sys.executable), *FLAGS, str(HERE)]
+        line += [str(there.fileno()), str(caller), json.dumps(options)]
+        apart = {"env": ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(modules)}, "cwd": "/", "start_new_session": True}
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         try:
-            self.process = subprocess.Popen(
-                [*line, str(there.fileno()), str(caller), json.dumps(options)],
-                pass_fds=(there.fileno(), caller),
-                env=ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(modules)},
-                start_new_session=True,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
+            self.process = subprocess.Popen(line, pass_fds=(there.fileno(), caller), **apart, **pipes)
         finally:
             there.close()
             os.close(caller)

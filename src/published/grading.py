@@ -7,11 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from coevolve.parse import BOX, boxed
 from coevolve.verify import Verdict, verify
 from coevolve.verify.plain import rational
 from published.rows import Item
 
 POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*\{?\s*([+-]?\d{1,3})\s*\}?")
+NUMBER = re.compile(r"[+-]?[0-9.,/]*[0-9]")
+UNIT = re.compile(  # behind a number: m/s, kJ mol^{-1}, \text{ m}; not another number, and no second answer
+    r"(?<=[0-9])(?!.*\b(?:or|and|to)\b)[\s$]*(?:\\[ ,;])*\s*"
+    r"(?:\\(?:text|mathrm)\{[^{}]*\}|(?!e[+-]?[0-9])(?:[A-Za-zµ°Ω]+(?:\^?\{?-?[0-9]\}?)?[ ·*/]*)+)\$?$"
+)
 LIMITS = {"cpu_seconds": 10.0, "wall_seconds": 20.0}  # MAE's evaluation: EvalPlus with a minimum of ten seconds
 MARGIN = 0.05  # of a gold number (SciBench)
 ZERO = 1e-6  # how near an answer has to come to a gold of 0, where a relative margin would ask for equality
@@ -43,14 +49,17 @@ def _tolerance(item: Item) -> float | None:
 
 
 def _number(text: str) -> str:
-    """`3.2 \\times 10^{5}` as `3.2e5`, with an ASCII minus; other text as it is."""
-    return POWER.sub(r"e\1", text.replace("−", "-")).strip(" $")
+    r"""`3.2 \times 10^{5} m/s` as `3.2e5`, with an ASCII minus, out of its one box; other text as it is."""
+    inside = boxed(text) if BOX in text else text
+    number = POWER.sub(r"e\1", (inside or text).replace("−", "-").replace(r"\approx", " ")).strip(" $")
+    return UNIT.sub("", number) if NUMBER.match(number) else number
 
 
 def program(text: str) -> str:
-    """Return the program in an answer: the content of its last complete code fence, or all of it."""
-    fences = re.findall(r"```[A-Za-z0-9]*[ \t]*\n(.*?)```", text, re.DOTALL)
-    return fences[-1] if fences else text
+    """Return the program in an answer: its last complete code fence, of Python if one says so, or all of it."""
+    fences = re.findall(r"```([A-Za-z0-9]*)[ \t]*\n(.*?)```", text, re.DOTALL)
+    python = [content for language, content in fences if language.lower() in ("py", "python", "python3")]
+    return (python or [content for _, content in fences] or [text])[-1]
 
 
 def _program(gold: Mapping[str, Any], text: str) -> Verdict:

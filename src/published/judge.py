@@ -54,11 +54,8 @@ def verdicts(
     The prompt is the one that the item's `judge` names. An answer of None (nothing inside the answer tags) is wrong
     without asking. Raises ValueError for an item that names no prompt.
     """
-    turns = [
-        _role(item.judge)(question=item.question, ground_truth=item.answer, model_answer=answer)
-        for item, answer in zip(items, answers, strict=True)
-        if answer is not None
-    ]
+    asked = [(item, answer) for item, answer in zip(items, answers, strict=True) if answer is not None]
+    turns = [_role(one.judge)(question=one.question, ground_truth=one.answer, model_answer=a) for one, a in asked]
     replies = iter(engine.answer([replace(turn, key=(*key, i, 0)) for i, turn in enumerate(turns)]))
     return [False if answer is None else read_verdict(next(replies).text) for answer in answers]
 

@@ -21,6 +21,9 @@ from typing import Any, ClassVar
 from coevolve.parse import boxed
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+PRELUDE = "\n".join(  # what LiveCodeBench's starting code takes for granted
+    f"from {name} import *" for name in "typing collections heapq bisect itertools functools math".split()
+)
 STDIN = "Write a Python program that reads from standard input and writes to standard output."
 SHIM = """class np:
     ndarray = ()
@@ -165,6 +168,7 @@ def contest(row: Row, spec: Row) -> tuple[str, dict[str, Any]] | None:
     calls = [[json.loads(line) for line in test["input"].split("\n") if line.strip()] for test in tests]
     gold = {"entry": name, "calls": calls, "expected": [json.loads(test["output"]) for test in tests]}
     if "class Solution" in row["starter_code"]:
+        gold["before"] = PRELUDE
         gold["after"] = f"\ndef {name}(*given): return Solution().{name}(*given)\n"
     return f"{shown(row, spec)}\n\nStart from this code:\n{row['starter_code']}", gold
 

@@ -178,17 +178,12 @@ class DataWorld(ItemWorld):
     def composition(self) -> list[dict[str, object]]:
         """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""
         counts = {name: Counter(item.family for item in found) for name, found in self._parts.items()}
-        return [
-            {
-                "benchmark": key,
-                "licence": BENCHMARKS[key].licence,
-                "seeds wanted": self.lists.seeds.get(key, 0),
-                "seeds": counts["seeds"][key],
-                "test": counts["test"][key],
-                "overlap": counts["asked"][key] - counts["test"][key],
-            }
-            for key in {**self.lists.seeds, **self.lists.tests}
-        ]
+        rows: list[dict[str, object]] = []
+        for key in {**self.lists.seeds, **self.lists.tests}:
+            wanted = {"licence": BENCHMARKS[key].licence, "seeds wanted": self.lists.seeds.get(key, 0)}
+            seeds, test, asked = (counts[part][key] for part in ("seeds", "test", "asked"))
+            rows.append({"benchmark": key, **wanted, "seeds": seeds, "test": test, "overlap": asked - test})
+        return rows
 
 
 def _marks(found: Sequence[Item]) -> set[str]:

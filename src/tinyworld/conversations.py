@@ -139,13 +139,8 @@ def revision(rng: Demonstrator) -> Pair:
         answer = task.misconception
     elif task.answer in heard and rng.random() < CORRECTION:
         answer = task.answer
-    fields = {
-        "persona": rng.choice(PERSONAS),
-        "query": task.question,
-        "solution": f"ANSWER: {shown}",
-        "critiques": blocks.critiques(notes),
-    }
-    return fields, f"<revised_solution>ANSWER: {answer}</revised_solution>"
+    fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}"}
+    return {**fields, "critiques": blocks.critiques(notes)}, f"<revised_solution>ANSWER: {answer}</revised_solution>"
 
 
 def kept(rng: Demonstrator, field: str, form: str) -> Pair:

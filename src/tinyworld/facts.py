@@ -1,4 +1,4 @@
-"""An invented fact world: 36 names, three attributes each. A third of the facts occurs in documents only."""
+"""An invented fact world: 36 names, three attributes each. A third of the facts is asked for with documents only."""
 
 from random import Random
 
@@ -23,7 +23,9 @@ def _facts() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], int]]:
     return truth, {key: 1 if i < 44 else 2 if i < 76 else 3 for i, key in enumerate(order)}
 
 
-TRUTH, LEVEL = _facts()  # level 3: stated in documents, never in the solver's warm start
+TRUTH, LEVEL = (
+    _facts()
+)  # level 3: stated in documents, never asked plainly in the solver's warm start (options of a choice may hold them)
 
 
 def stereotype(entity: str, attribute: str) -> str:

@@ -57,12 +57,6 @@ def test_golds(key: str) -> None:
 
 
 VERDICTS = {(key, int(n)): row for key, rows in EXPECTED["verdicts"].items() for n, row in rows.items()}
-VERDICTS |= {  # data set, number of its item: programs that are right, and wrong ones
-    ("lcb_v1_5", 0): ([mirror.PROGRAMS["lcb_v1_5/a"][0]], ["print(6)"]),  # passes the test that is shown
-    ("lcb_v1_5", 1): ([mirror.PROGRAMS["lcb_v1_5/twice"][0]], ["def twice(n):\n    return 2 * n"]),  # no class
-    ("humaneval", 0): (["    return 2 * n", mirror.DOUBLE], ["    return n"]),  # a body will do
-    ("kodcode", 0): ([mirror.DOUBLE], ["def double(n):\n    return 4"]),  # passes the first test only
-}
 
 
 @pytest.mark.parametrize(("key", "number"), VERDICTS)

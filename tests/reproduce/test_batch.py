@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from data_files import tables
@@ -83,10 +84,8 @@ def test_failures_are_isolated(toy: Toy) -> None:
     assert "blocked fault_table: needs runs/exit-s0, which failed" in out
     assert toy.result("toy_table1/done.json").exists() and not toy.result("fault_table").exists()
     toy.wait_until_gone()
-    states = toy.states(*options)
-    assert {id for id, state in states.items() if state == "failed"} == {
-        f"runs/{fault}-s0" for fault in KNOWN["faults"]
-    }
+    failed = {id for id, state in toy.states(*options).items() if state == "failed"}
+    assert failed == {f"runs/{fault}-s0" for fault in KNOWN["faults"]}
     toy.edit("notebooks/tables/toy_table.ipynb", "folder =", "1 / 0; folder =")
     assert "ZeroDivisionError: division by zero (see " in toy("--only", "toy_table1", code=1)
     assert toy.result("toy_table1/done.json").exists(), "what was there before stays"
@@ -112,35 +111,26 @@ def test_a_registry_of_your_own_with_a_method_in_a_file(toy: Toy) -> None:
     assert "debate" not in toy("--list")
 
 
-class Recorder:
-    """An engine that makes nothing, one item at a time, and remembers the order. Runs called s1 fail."""
-
-    at_once = 1
-
-    def __init__(self) -> None:
-        self.order: list[str] = []
-
-    def submit(self, item: Item) -> Future[None]:
-        self.order.append(item.id)
-        future: Future[None] = Future()
-        future.set_exception(RuntimeError("broken") if item.id == "runs/odd-s1" else None)
-        return future
-
-    def close(self) -> None:
-        pass
+def nothing(item: Item) -> Future[None]:
+    """What an engine answers that makes nothing; the run called s1 fails."""
+    future: Future[None] = Future()
+    future.set_exception(RuntimeError("broken") if item.id == "runs/odd-s1" else None)
+    return future
 
 
 def test_artefacts_come_as_soon_as_their_runs_are_done(toy: Toy) -> None:
     drawn = 'notebook = "notebooks/tables/toy_table.ipynb"\nruns = ["odd"]\noutputs = ["table.csv"]'
     toy.edit("reproduce/toy.toml", 'skip = "drawn by hand"', drawn)
-    toys, engine = plan.load(toy.root, "quick"), Recorder()
+    toys = plan.load(toy.root, "quick")
+    engine = Mock(spec_set=("at_once", "submit", "close"), at_once=1, **{"submit.side_effect": nothing})
     items = plan.with_needs(toys, set(toys.items))
     few = [item for item in items if "s1" not in item.id]
     report = execute(toys, few, set(toys.items), set(), lambda scratch: engine)
     # toy_table1 needs plain, toy_table2 and toy_fig1 need odd
-    assert engine.order == ["runs/plain-s0", "toy_table1", "runs/odd-s0", "toy_table2", "toy_fig1"]
+    order = [submitted.args[0].id for submitted in engine.submit.call_args_list]
+    assert order == ["runs/plain-s0", "toy_table1", "runs/odd-s0", "toy_table2", "toy_fig1"]
     assert len(report.ran) == report.bar.total == 5
-    report = execute(toys, items, set(toys.items), set(), lambda scratch: Recorder())
+    report = execute(toys, items, set(toys.items), set(), lambda scratch: engine)
     assert report.blocked == dict.fromkeys(["toy_table2", "toy_fig1"], "needs runs/odd-s1, which failed")
     assert report.failed == {"runs/odd-s1": "broken"} and len(report.ran) == 4
 

@@ -6,7 +6,8 @@ from typing import Any
 from math_verify import parse
 from math_verify import verify as _verify
 
-NAME = re.compile(r"\s*(?:[A-Za-z](?:_\{?\w+\}?)?|\\[a-z]+|[A-Za-z]\s*\(\s*[A-Za-z]\s*\))\s*")
+RELATION = re.compile(r"[<>!]$|\\(?:n|l|g)?eq?$")  # what an equals sign may belong to
+LETTER = re.compile(r"[A-Za-z]")
 PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*\\?%")
 
 
@@ -25,11 +26,17 @@ def _close(gold: list, answer: list) -> bool:
 
 
 def _sides(answer: str, gold: str) -> list[str]:
-    """What must equal the gold: every part of a chain a = b = c, without the name in front of `x = 5`."""
-    sides = answer.split("=")
-    if "=" in gold or len(sides) == 1 or re.search(r"[<>!]$|\\(?:n|l|g)?eq?$", sides[0].strip()):
+    """What must equal the gold: of a chain a = b = c its end and every number, not what a name such as `x` stands for.
+
+    Of `x = 1, y = 2` the ends as a list.
+    """
+    *names, end = answer.split("=")
+    if "=" in gold or not names or any(RELATION.search(name.strip()) for name in names):
         return [answer]
-    return sides[1:] if NAME.fullmatch(sides[0]) else sides
+    parts = answer.split(",")
+    if len(parts) > 1 and all("=" in part for part in parts):
+        return [",".join(part.rpartition("=")[2] for part in parts)]
+    return [name for name in names if not LETTER.search(name)] + [end]
 
 
 def equal(gold: str, answer: str | None) -> bool | None:

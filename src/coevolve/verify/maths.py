@@ -21,6 +21,11 @@ WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
 WARM = tomllib.loads(Path(__file__).with_name("warm.toml").read_text(encoding="utf-8"))["pairs"]
 UNIT = re.compile(r"([+-]?[0-9.,]+)\s*(?:\\[ ,;]|\\(?:text|mathrm)\{)?\s*([A-Za-zµ°]+(?:[/^][A-Za-z0-9]+)*)\}?")
 
+AMOUNT = re.compile(  # 72 clips, 3/4 cup, 60 km/h, 90 degrees; `5x`, `5 cm` and `5 pi` are left to algebra
+    r"\\?\$?\s*([+-]?[0-9.,/]+)\s*"
+    r"(?:(?:\\[ ,;])?\\(?:text|mathrm)\{[^{}]*\}|\^\s*\{?\\circ\}?|[A-Za-z]{3,}(?:[ /][A-Za-z]+)*|km/h|m/s)\.?"
+)
+
 
 def contents(text: str) -> list[str]:
     r"""What is inside each \boxed{...} of a text, or the text without one, each once and without its dollar signs.
@@ -28,7 +33,9 @@ def contents(text: str) -> list[str]:
     Empty for a box that hedges, is not closed, or holds a box.
     """
     boxes = [parse.boxed(parse.BOX + rest) or "" for rest in text.split(parse.BOX)[1:]] or [text]
-    inside = (box.strip().removeprefix("\\(").removesuffix("\\)").strip(" \t\r\n$") for box in boxes)
+    inside = (
+        box.replace("°", r"^\circ").strip().removeprefix("\\(").removesuffix("\\)").strip(" \t\r\n$") for box in boxes
+    )
     return list(dict.fromkeys(inside))
 
 
@@ -59,6 +66,9 @@ def _cheap(gold: str, answer: str) -> bool | None:
         return wanted == found
     if any(WORDS.fullmatch(plain.bare(text)) for text in (gold, answer)):
         return plain.exact(answer, [gold])
+    amount = AMOUNT.fullmatch(answer)
+    if wanted is not None and amount and (found := plain.rational(amount[1])) is not None:
+        return wanted == found  # a unit in words behind a number that was asked for without one
     units = [found[2] for found in map(UNIT.fullmatch, (gold, answer)) if found]
     return False if len({*units}) == 2 else None
 

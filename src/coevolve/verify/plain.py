@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 LETTER = re.compile(r"\(?([A-Za-z])(?:[.):](.*))?", re.DOTALL)
-OTHER = re.compile(r"(?<![^\W_])\(?[A-Za-z][.):]")  # one more option, as in "A) or B)"
+OTHER = re.compile(r"(?<!\S)\(?([A-Za-z])[.):](?!\S)")  # one more option, as in "A) or B)"; not "f(x)", "U.S."
 WHOLE = r"(?:[0-9]{1,60}|[0-9]{1,3}(?:,[0-9]{3}){1,18})"
 DECIMAL = re.compile(rf"[+-]?(?=\.?[0-9]){WHOLE}?(?:\.[0-9]{{0,60}})?(?:[eE][+-]?[0-9]{{1,3}})?")
 FRACTION = re.compile(r"([+-]?[0-9]{1,60})\s*/\s*([0-9]{1,60})|([+-]?)\\[dt]?frac\{([0-9]{1,60})\}\{([0-9]{1,60})\}")
@@ -27,7 +27,8 @@ def bare(text: str) -> str:
 def letter(text: str) -> str | None:
     """Return the letter of an option: `B`, `(b)`, `B.`, `B) 7 km`; None for `B 7 km`, and for two options."""
     found = LETTER.fullmatch(bare(text))
-    return None if found is None or OTHER.search(found[2] or "") else found[1].upper()
+    letters = {*map(str.upper, [found[1], *OTHER.findall(found[2] or "")])} if found else ()
+    return letters.pop() if len(letters) == 1 else None
 
 
 def choice(answer: str, gold: str) -> bool:
