@@ -19,11 +19,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reproduce import HOME, keys, one_line, provenance, write_atomic
+from reproduce import HOME, UserError, keys, one_line, provenance, write_atomic
 from reproduce.plan import Item, Plan, load
 
 LAST = "import resource as _resource\nprint('finished', _resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'"
+BEGAN = time.time()  # in a fork: when the server began, which has imported what most items need
 Say = Callable[[str | None], None]  # takes None for a success, or one line that says what went wrong
 
 
@@ -75,7 +76,10 @@ def produce(plan: Plan, item: Item, scratch: Path) -> None:
     """Make the item, a table or figure in a folder beside its place, which then takes its place."""
     import nbformat
 
-    found, facts = keys.parts(plan, item), provenance.record(plan, item)
+    found, facts, files = keys.parts(plan, item), provenance.record(plan, item), keys.modules(plan.root)
+    late = [name for name in found["modules"] if name in sys.modules and files.file_of(name).stat().st_mtime > BEGAN]
+    if late:
+        raise UserError(f"{late[0]} was edited after this command had loaded it; start the same command again")
     folder, target = prepare(plan, item, keys.key(found)), plan.folder / item.id
     started = time.monotonic()
     notebook, peak_kib = execute(plan, item, folder, scratch)

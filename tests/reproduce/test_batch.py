@@ -15,7 +15,7 @@ import pytest
 from data_files import tables
 from toy_repository import ROOT, Toy
 
-from reproduce import UserError, compare, keys, plan
+from reproduce import UserError, compare, keys, plan, work
 from reproduce.__main__ import main
 from reproduce.notebooks import check_parameters, declared
 from reproduce.plan import Item
@@ -109,6 +109,13 @@ def test_a_registry_of_your_own_with_a_method_in_a_file(toy: Toy) -> None:
     why = toy("--why", "runs/debate-s7", *options)
     assert why.startswith("runs/debate-s7: modules.own/debate.py: changed\n")
     assert "debate" not in toy("--list")
+
+
+def test_code_that_is_edited_during_a_batch_does_not_pass_for_what_ran(monkeypatch, tmp_path: Path) -> None:
+    ours = plan.load(ROOT, "quick")
+    monkeypatch.setattr(work, "BEGAN", 0.0)
+    with pytest.raises(UserError, match=r"^coevolve\S* was edited after this command had loaded it"):
+        work.produce(ours, ours.items["runs/mae_half-s0"], tmp_path)
 
 
 def nothing(item: Item) -> Future[None]:

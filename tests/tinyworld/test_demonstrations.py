@@ -50,13 +50,6 @@ def test_other_text_is_not_well_formed(role: str) -> None:
     assert [text for text in ILL_FORMED[role] if well_formed(role, text)] == []
 
 
-def test_the_same_seed_shows_the_same() -> None:
-    first, second = Demonstrator("a"), Demonstrator("a")
-    shown = [demonstrate(first) for _ in range(50)]
-    assert shown == [demonstrate(second) for _ in range(50)]
-    assert len({role for role, _, _ in shown}) > 8
-
-
 def solutions(skill: dict, count: int = 2000) -> list[tuple[Task, str]]:
     rng = Demonstrator("solutions")
     rng.skill = skill
