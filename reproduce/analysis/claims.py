@@ -139,9 +139,8 @@ def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
         held, nothing = (limits["low"] <= size <= limits["high"] for size in (claim["paper_effect"], 0))
         verdict = "undecided" if nothing else "found" if held else "other size"
         return row | limits | {"verdict": verdict}
-    tried = (
-        len(claim["arms"]) - 1 if claim["kind"] == "order" and effect.delta < 0 else 1
-    )  # any step may be the other way
+    # Any step of an order may be the other way round, and the one that is most so was picked.
+    tried = len(claim["arms"]) - 1 if claim["kind"] == "order" and effect.delta < 0 else 1
     return row | limits | {"smallest": effect.reach(POWER), "p": min(1.0, tried * effect.p), "verdict": ""}
 
 
@@ -159,9 +158,8 @@ def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
     if claim["kind"] == "ratio" and len(sides) > 1:
         return _share(sides, fixed)
     steps = [difference(*sides[i : i + 2], (fixed[i], fixed[i + 1])) for i in range(len(sides) - 1)]
-    least = min(
-        steps or [difference(sides[0])], key=lambda step: np.nan_to_num(step.delta / (step.error or 1e-9), nan=-np.inf)
-    )
+    sure = [np.nan_to_num(step.delta / (step.error or 1e-9), nan=-np.inf) for step in steps]  # in standard errors
+    least = steps[int(np.argmin(sure))] if steps else difference(sides[0])
     turn = -1 if claim.get("direction") == "down" and claim["kind"] != "ratio" else 1
     return Effect(turn * least.delta, least.error, least.freedom)
 

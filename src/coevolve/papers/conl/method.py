@@ -157,7 +157,9 @@ class CoNL(Method):
             gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
             diagnostic = _times(self.w_diagnostic, gain)  # 18
             consensus = _times(self.w_consensus, agreement[i])  # 19
-            revised = solution if tag(revision.text, "revised_solution") is not None else None  # else line 7 stands
+            revised = (
+                solution if tag(revision.text, "revised_solution") is not None else None
+            )  # else the first stands, unpaid
             critiques = tuple(critique.span for critique in talk.critiques[i])
             spans = {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques}
             reviewed = {"initial_ranking": None, "critique": diagnostic if critiques else None}
