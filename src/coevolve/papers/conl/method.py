@@ -157,16 +157,15 @@ class CoNL(Method):
             gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
             diagnostic = _times(self.w_diagnostic, gain)  # 18
             consensus = _times(self.w_consensus, agreement[i])  # 19
-            revised = (
-                solution if tag(revision.text, "revised_solution") is not None else None
-            )  # else the first stands, unpaid
+            # Without a readable one the first solution stands, and nothing is paid.
+            tagged = tag(revision.text, "revised_solution") is not None
             critiques = tuple(critique.span for critique in talk.critiques[i])
             spans = {"initial_ranking": reading.span(review.text, "initial_ranking"), "critique": critiques}
             reviewed = {"initial_ranking": None, "critique": diagnostic if critiques else None}
             samples += [
                 proposal.earns({"initial_solution": solution}, proposal.siblings),
                 review.earns(reviewed, review.siblings, spans),
-                _segment(revision, "revised_solution", revised),
+                _segment(revision, "revised_solution", solution if tagged else None),
                 _segment(verdict, "final_ranking", consensus, self.pay_thought),
             ]
         return samples
