@@ -20,10 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MAE, SAGES = standins.layout("mae"), standins.layout("sage")
 ARTEFACTS = {p: tomllib.loads((ROOT / f"reproduce/{p}.toml").read_text("utf-8"))["artefacts"] for p in standins.LAYOUTS}
 SETUPS = ["Vanilla", "Consistency", "AutoGen", "Debate"]
-SHARED = ("comas_setups.ipynb", "bars.ipynb")  # notebooks that several ids share
 SCORES = [id for group in ARTEFACTS.values() for id in group if group[id]["notebook"].endswith("/scores.ipynb")]
 TABLES = [id for id in SCORES if "_table" in id]  # a figure may leave rows out
-GRIDS = [id for id, table in ARTEFACTS["comas"].items() if table["notebook"].endswith(SHARED)]
+GRIDS = [id for id, table in ARTEFACTS["comas"].items() if table["notebook"].endswith("/comas_setups.ipynb")]
 
 
 def families_of(layout: standins.Layout, *averages: str) -> set[str]:
