@@ -100,10 +100,10 @@ def test_labels_are_the_paper_s_rows_or_marked_as_ours(id: str) -> None:
 @pytest.mark.parametrize("id", TABLES)
 def test_every_printed_row_of_a_score_table_has_a_label(id: str) -> None:
     table = ARTEFACTS[id.partition("_")[0]][id]
-    given = {"rows": {}} | table["parameters"]
+    given = {"rows": {}, "inference": {}} | table["parameters"]
     printed = tables.paper_numbers(given["table"])
     for ours, theirs in given["backbones"].items():
-        labels = given["labels"][ours].values()
+        labels = [*given["labels"][ours].values(), *given["inference"].values()]
         assert {*printed[printed["backbone"] == theirs]["method"]} <= {given["rows"].get(name, name) for name in labels}
     assert {run for labels in given["labels"].values() for run in labels} == {*table["runs"]}
 
