@@ -1,7 +1,7 @@
 """Tokens per second of processor time on SmolLM2: our sampler, transformers' generate and vLLM on a CPU.
 
 All three draw in turn in one process, which needs vLLM: run it in the environment that `make test-engines` makes, as
-`.venv-engines/bin/python benchmarks/sampler.py`. Elsewhere it measures the first two and writes nothing. Medians go to
+`.venv-engines/bin/python -m benchmarks.sampler`. Elsewhere it measures the first two and writes nothing. Medians go to
 sampler.json. Each of the ten prompts is asked eight times, as a group of siblings is; replies may end before the limit.
 """
 
