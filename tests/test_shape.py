@@ -17,7 +17,6 @@ SRC = ROOT / "src"
 CORE = SRC / "coevolve"
 NEIGHBOURS = {"tinyworld", "codesandbox", "published", "reproduce"}
 CODE = [path for room in ("src", "reproduce", "tools", "benchmarks") for path in sorted((ROOT / room).rglob("*.py"))]
-CHILD = SRC / "codesandbox" / "guarded" / "child.py"
 CEILINGS = {  # code lines, see tools/size.py; a ceiling only falls
     "src/coevolve": 5000,
     "src": 8000,
@@ -135,34 +134,17 @@ def test_what_computes_tensors_reads_no_text(room):
 
 
 @pytest.mark.parametrize("path", below(SRC), ids=short)
-def test_every_public_name_has_a_docstring(path):
-    def undocumented(node: ast.Module | ast.ClassDef) -> list[str]:
-        found = []
-        for child in node.body:
-            if isinstance(child, (*FUNCTIONS, ast.ClassDef)) and not child.name.startswith("_"):
-                found += [] if ast.get_docstring(child) else [child.name]
-                found += undocumented(child) if isinstance(child, ast.ClassDef) else []
-        return found
-
-    assert undocumented(TREES[path]) == []
+def test_a_module_says_briefly_what_it_is(path):  # that public names have docstrings, ruff sees (D100 to D103)
     module = ast.get_docstring(TREES[path])
     assert module and len(module.splitlines()) <= 5, "a module docstring of one to five lines"
 
 
 @pytest.mark.parametrize("path", CODE, ids=short)
-def test_nothing_runs_text_or_unpickles(path):
-    unpicklers = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+def test_no_library_is_told_to_run_what_it_loads(path):  # other ways to run text ruff sees (S)
     switches = {("weights_only", False), ("allow_pickle", True), ("trust_remote_code", True), ("shell", True)}
-    assert not reached(path) & unpicklers
-    for node in ast.walk(TREES[path]):
-        assert not (isinstance(node, ast.Name) and node.id == "its"), f"a name that says nothing, line {node.lineno}"
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func).removeprefix("builtins.")
-            if path != CHILD or called != "exec":  # its business, in a guarded process
-                assert called not in ("eval", "exec", "os.system"), f"{called} in line {node.lineno}"
-            for word in node.keywords:
-                value = word.value.value if isinstance(word.value, ast.Constant) else None
-                assert (word.arg, value) not in switches, f"{word.arg}={value} in line {node.lineno}"
+    words = [word for node in ast.walk(TREES[path]) if isinstance(node, ast.Call) for word in node.keywords]
+    told = {(word.arg, word.value.value) for word in words if isinstance(word.value, ast.Constant)}
+    assert not told & switches and not reached(path) & {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
 
 
 def test_run_is_flat_and_every_field_is_read():
