@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(arguments, prog_name="coevolve")
     except SystemExit as end:
         return int(end.code or 0)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ArithmeticError) as error:  # the last: a model whose output is no number
         print(f"coevolve: {error}", file=sys.stderr)
         return 2 if isinstance(error, (ValueError, FileNotFoundError, PermissionError)) else 1
     return 0
@@ -53,7 +53,7 @@ def train(method: Name, out: Out, pairs: Pairs = None, preset: Preset = "quick",
         step, _ = checkpoint.newest(folder) or max(checkpoint.of_trl(folder).items(), default=(0, out))
         print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
         raise SystemExit(130) from None
-    except (OSError, ArithmeticError) as error:  # a full disk, a server that died, a weight that is no number
+    except OSError as error:  # a full disk, a server that died
         raise OSError(f"{error}; later --out {out} goes on from the last checkpoint") from error
     if speaks:
         print(*last_lines(out), sep="\n")
@@ -78,7 +78,7 @@ def last_lines(out: Path) -> list[str]:
         *run["warnings"],
         *(f"test questions {stage}: {in_words(counts)}" for stage, counts in run["held_out"].items()),
         f"gain: {points:+.1f} points{reach}",
-        f"steps {run['resumed_at']} to {run['steps']} in {run['seconds'] / 60:.1f} minutes",
+        f"steps {run['resumed_at']} to {run.get('taken', run['steps'])} in {run['seconds'] / 60:.1f} minutes",
         f"all is in {out}; python -m coevolve report {out} makes a page of it",
     ]
 
@@ -138,7 +138,8 @@ def runs(folder: Path) -> None:
     for path in sorted(folder.rglob("summary.json")):
         run = json.loads(path.read_bytes())
         right = [f"{one['k']}/{one['n']} ({one['k'] / max(one['n'], 1):.1%})" for one in run["held_out"].values()]
-        cells = [path.parent.relative_to(folder), run["method"], run["seed"], run["steps"], *right, run["seconds"]]
+        steps = run.get("taken", run["steps"])
+        cells = [path.parent.relative_to(folder), run["method"], run["seed"], steps, *right, run["seconds"]]
         print("|", " | ".join(map(str, cells)), "|")
 
 

@@ -31,7 +31,7 @@ class Engine:
         """Submit turns and wait for all their replies."""
         tickets = [self.submit(turn) for turn in turns]
         done: dict[Ticket, Reply] = {}
-        while len(done) < len(tickets):
+        while not done.keys() >= {*tickets}:  # what a call that was broken off had asked may be among the answers
             done.update(self.poll())
         return [done[ticket] for ticket in tickets]
 
@@ -147,6 +147,8 @@ def play(
             submit(player)
         while owner:
             for ticket, reply in engine.poll():
+                if ticket not in owner:  # of a call that was broken off
+                    continue
                 player, answers, slot = owner.pop(ticket)
                 answers[slot] = reply
                 if len(answers) == len(player.asked):

@@ -65,8 +65,8 @@ def gain(scores: Any) -> tuple[float, float, float]:
     """
     from scipy.stats import ttest_1samp  # only here, as below
 
-    asked = scores[scores["setup"] == "vanilla"].pivot(index="item", columns="stage", values="correct").dropna()
-    change = 100 * (asked["after"] - asked["before"])
+    asked = scores[scores["setup"] == "vanilla"].pivot(index="item", columns="stage", values="correct")
+    change = 100 * asked.reindex(columns=["before", "after"]).dropna().diff(axis=1)["after"]
     low, high = ttest_1samp(change, 0).confidence_interval() if change.nunique() > 1 else [float("nan")] * 2
     return float(change.sum() / max(len(change), 1)), float(low), float(high)
 

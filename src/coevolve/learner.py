@@ -47,8 +47,8 @@ def learn(
     when no token is trained on (no advantage other than 0, and no entropy bonus) and when the gradient is not finite
     (`skipped_update` 1). With a `reference` the estimator gets `kl_coef` and each token's log-ratio of the sampler to
     it; `baseline` says what reward to expect. Of several processes each takes its share. `entropy` is over the tokens
-    trained on; `surprisal` estimates it over all, as sampled, in nats.
-    Raises ValueError for an estimator that there is not, or replies without a log-probability for every token.
+    trained on; `surprisal` estimates it over all tokens of `samples`, as sampled, in nats.
+    Raises ValueError for an estimator that there is not.
     """
     among("advantage", estimator, ESTIMATORS)
     known: tuple[Any, ...] = ()

@@ -8,6 +8,11 @@ from random import Random
 from typing import Any
 
 
+def frozen(item: Any) -> Any:
+    """Return an item as it was before JSON, which knows no tuples."""
+    return tuple(map(frozen, item)) if isinstance(item, list) else item
+
+
 class Pool:
     """An ordered collection that grows only between steps, and only with items it does not hold yet.
 

@@ -54,10 +54,7 @@ def same(run: Run, folder: Path) -> None:
 
 def model(name: str) -> None:
     """Raise ValueError unless a model is embedded, in a folder, on the hub, or on a server that answers."""
-    if "://" in name:
-        policies.load(name)
-        return
-    found = policies.find(base_of(name))
+    found = policies.load(name) if "://" in name else policies.find(base_of(name))
     if isinstance(found, str) and (why := ask(found, "model", "config.json")):
         raise ValueError(f"model {found!r} {why}")
 
@@ -67,7 +64,8 @@ def base_of(name: str) -> str:
     settings = Path(name) / "adapter_config.json"
     if not settings.is_file():
         return name
-    return base_of(json.loads(settings.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    base = json.loads(settings.read_bytes()).get("base_model_name_or_path")
+    return base_of(base or f"none, see {settings}")
 
 
 def ask(name: str, kind: str, file: str, revision: str | None = None) -> str:

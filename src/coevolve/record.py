@@ -73,14 +73,8 @@ def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
     """One episode as a JSON row: its facts, and who said what and earned what."""
     said = [
-        {
-            "role": s.role,
-            "policy": s.policy,
-            "prompt": s.reply.turn.messages[-1]["content"],
-            "text": s.reply.text,
-            "tokens": len(s.reply.ids),
-            "reward": s.reward,
-        }
+        {"role": s.role, "policy": s.policy, "prompt": s.reply.turn.messages[-1]["content"]}
+        | {"text": s.reply.text, "tokens": len(s.reply.ids), "reward": s.reward}
         for s in outcome.samples
     ]
     return {"step": step, "episode": index, "facts": outcome.facts, "samples": said}

@@ -4,6 +4,7 @@ Everything random depends on (seed, step, episode, turn), so the same run gives 
 """
 
 import json
+import math
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,14 @@ import numpy
 import torch
 
 from coevolve import checkpoint, preflight, record
+from coevolve.checks import among
 from coevolve.config import Run, assign
 from coevolve.engines import connect
 from coevolve.held_out import score
 from coevolve.learner import learn
 from coevolve.policies import memory
 from coevolve.policies.team import Team
+from coevolve.pools import frozen
 from coevolve.ranks import Ranks
 from coevolve.types import Outcome
 
@@ -53,8 +56,9 @@ class Trainer:
         run = self.run
         episodes = [self.method.observed(random.Random(f"{run.seed}/{step}/{i}")) for i in range(run.batch_size)]
         outcomes = self.ranks.play(episodes, self.engine, (run.seed, step))
-        for name, pool in self.method.pools.items():
-            pool.extend(item for outcome in outcomes for item in outcome.adds.get(name, ()))
+        for name, items in (pair for outcome in outcomes for pair in outcome.adds.items()):
+            among("the name of a pool in Outcome.adds", name, self.method.pools)
+            self.method.pools[name].extend(items)
         return outcomes
 
     def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -75,7 +79,7 @@ class Trainer:
             how |= {"reference": team.references.get(name), "baseline": team.baselines.get(name)}
             learnt[name] = learn(team.learners[name], team.optimizers[name], samples, run, **how)
         if not team.finite():
-            raise FloatingPointError("a weight is not finite after this step; resume from the last checkpoint")
+            raise FloatingPointError(f"a weight is not finite after step {step}; lower learning_rate, in a new folder")
         self.engine.sync()
         return merge(learnt) | self.ranks.totals(self.engine.costs())
 
@@ -102,17 +106,16 @@ class Trainer:
 
     def resume(self) -> int:
         """Load the newest whole checkpoint, if there is one, and return the steps done."""
-        found = checkpoint.newest(self.run.out / "checkpoints")
-        if found is None:
+        step, folder = checkpoint.newest(self.run.out / "checkpoints") or (0, None)
+        if folder is None:
             return 0
-        step, folder = found
         preflight.same(self.run, folder)
         self.before = json.loads((folder / "before.json").read_bytes())
         self.team.restore(folder / "policy")
         self.engine.sync()
         self.team.restore_optimizers(folder / "optimizers")
         for name, items in json.loads((folder / "pools.json").read_bytes()).items():
-            self.method.pools[name].reset(tuple(item) if isinstance(item, list) else item for item in items)
+            self.method.pools[name].reset(map(frozen, items))
         return step
 
 
@@ -120,6 +123,7 @@ def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Join the policies' learning metrics: counts add up, everything else is averaged."""
     if len(learnt) < 2:
         return dict(next(iter(learnt.values()), {}))
-    joined = record.means(pair for metrics in learnt.values() for pair in metrics.items())
+    # Not a number: what a policy that was trained on no token has no mean of.
+    joined = record.means(pair for one in learnt.values() for pair in one.items() if not math.isnan(pair[1]))
     joined |= {name: sum(metrics[name] for metrics in learnt.values()) for name in COUNTS}
     return joined | {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}

@@ -1,6 +1,7 @@
 """The policy: what a reply holds, where characters end, states, saving, and models other than Qwen2."""
 
 import random
+import shutil
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, CohereForCausalLM, GPT2LMHeadModel, GraniteForCausalLM, PreTrainedTokenizerFast
 
 import tinyworld
-from coevolve.policies import find
+from coevolve.policies import find, load
 from coevolve.policies.causal import Policy
 from coevolve.policies.decoder import MODELS, supports
 from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
@@ -161,3 +162,10 @@ def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
             find(unknown)
     with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
         Policy.load(tmp_path / "nowhere")
+    cut = shutil.copytree(find("tiny-small"), tmp_path / "cut")
+    (cut / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(ValueError, match="cut' cannot be loaded: .*header"):
+        Policy.load(cut)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="got 'none for "):
+        load(tmp_path)

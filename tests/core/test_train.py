@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,7 +20,9 @@ from coevolve.__main__ import main
 from coevolve.baselines.tuned import SFT
 from coevolve.checkpoint import newest
 from coevolve.loop import train
+from coevolve.pools import Pool, frozen
 from coevolve.trainer import Trainer
+from coevolve.types import Outcome
 from reproduce.analysis import stats
 from tinyworld import tasks as tiny
 
@@ -164,15 +167,26 @@ def test_a_disk_that_is_full_is_one_line_and_nothing_is_lost(straight, tmp_path,
 
 
 def test_a_folder_of_another_run_is_refused_by_field(straight):
-    short = f"'{'x' * 12}...{'x' * 13}'"  # of 99 characters
+    mine = straight / ("x" * 99)
+    mine.mkdir()
+    short = f"'{str(mine)[:12]}...{'x' * 13}'"
     others = {
         "batch_size 4 there, 5 now; solves 2 there, 3 now; take": ("mae", {"batch_size": 5, "solves": 3, "steps": 2}),
-        f"prompt_folder None there, {short} now; take": ("mae", {"prompt_folder": "x" * 99}),
+        f"prompt_folder None there, {short} now; take": ("mae", {"prompt_folder": str(mine)}),
         "method 'mae' there, 'base' now; take": ("base", {}),  # nothing about its fields
     }
     for words, (method, fields) in others.items():
         with pytest.raises(ValueError, match=re.escape(f"{straight} belongs to another run: {words} its values")):
             run(straight, method, **fields)
+
+
+def test_a_pool_comes_back_and_a_name_that_is_none_is_told():
+    pool = Pool([("1+1", (1, 2))])
+    assert [*map(frozen, json.loads(json.dumps(pool.items)))] == pool.items
+    ranks = Mock(play=Mock(return_value=[Outcome(adds={"seen": [1]}), Outcome(adds={"sean": [2]})]))
+    with pytest.raises(ValueError, match="a pool in Outcome.adds must be one of seen, got 'sean'; did you mean 'seen'"):
+        Trainer.play(Mock(run=Mock(batch_size=0), ranks=ranks, method=Mock(pools={"seen": pool})), 1)
+    assert len(pool) == 2
 
 
 def test_summary_counts_every_test_item_and_pools_hold_no_held_out_question(straight):

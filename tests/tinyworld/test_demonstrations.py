@@ -150,9 +150,8 @@ def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length_the_truth_
     spread = [max(lengths[i : i + 8]) - min(lengths[i : i + 8]) for i in range(0, 1024, 8)]
     assert len(lengths) == 1024 and sorted(spread)[102] < 60 < max(lengths) - min(lengths) and max(lengths) < LONGEST
     assert shown == again, "the same demonstrations every time"
-    asked = [
-        (i < 512, prompt.partition("question. Write the answer")[2], said) for i, (prompt, said) in enumerate(texts)
-    ]
+    head = "question. Write the answer"
+    asked = [(i < 512, prompt.partition(head)[2], said) for i, (prompt, said) in enumerate(texts)]
     solved = [(first, prompt.partition("\n")[2], tag(said, "answer")) for first, prompt, said in asked if prompt]
     right = shares([(first, tasks.right(question, said)) for first, question, said in solved if said])  # MAE's solver
     assert right[True] == 1 > right[False] > 0

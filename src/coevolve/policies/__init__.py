@@ -53,5 +53,5 @@ def load_local(model: str | Path, name: str = "shared", dtype: str = "float32") 
         return Policy.load(find(model), name, dtype=dtype)
     from coevolve.policies.adapters import merged
 
-    base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
+    base = json.loads(adapter.read_text(encoding="utf-8")).get("base_model_name_or_path") or f"none for {model}"
     return merged(model, load_local(base, name, dtype))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from tokenizers.decoders import DecodeStream
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -68,7 +69,7 @@ class Policy:
                 needed = "choose an instruct model, or put a chat_template.jinja into the folder"
                 raise ValueError(f"its tokenizer has no chat template, which every prompt is written in; {needed}")
             model: Any = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True, dtype=dtype, **safe)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"model {str(path)!r} cannot be loaded: {reason}") from None
         return cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, name)

@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 def text(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
     """Read a prompt without its comment lines; raise ValueError naming what exists when it does not."""
     among("prompt variant", variant, ("full", "plain", "compact"))
+    if folder and not Path(folder).is_dir():
+        raise ValueError(f"prompt_folder must be a folder that is there, got {str(folder)!r}")
     name = f"{role}.{variant}.txt"
     places = [Path(folder) / paper / name, Path(folder) / name] if folder else []
     for path in (*places, HERE / paper / name):

@@ -65,12 +65,10 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
     swapped = [(b, a) if coin.random() < 0.5 else (a, b) for a, b in zip(talk.initial, talk.final, strict=True)]
     null = [method.scores(votes) for votes in zip(*swapped, strict=True)]
     agreement = method.agreement(talk)
+    said = {"question": talk.question, "answers_before": answers[0], "answers_after": answers[1]}
     return {
-        "question": talk.question,
-        "answers_before": answers[0],
-        "answers_after": answers[1],
-        "scores_before": talk.before,
-        "scores_after": talk.after,
+        **said,
+        **{"scores_before": talk.before, "scores_after": talk.after},
         **measures(talk.after, before, after),
         "right_initial": mean(before),
         "right_final": mean(after),

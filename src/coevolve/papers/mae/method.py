@@ -176,10 +176,8 @@ def _observed_proposal(assessment: Assessment, world: World) -> dict[str, Any]:
         return {"parsed": 0.0}
     judged = [s for a, s in zip(assessment.answers, assessment.scores, strict=True) if a is not None]
     valid = world.valid(question)
-    return {
-        "parsed": 1.0,
-        "quality": assessment.quality,
-        "difficulty": assessment.difficulty,
+    said = {"parsed": 1.0, "quality": assessment.quality, "difficulty": assessment.difficulty}
+    return said | {
         "valid": number(valid),
         "level": world.level(question),
         "true_difficulty": complement(mean([world.right(question, answer) for answer in assessment.answers])),
