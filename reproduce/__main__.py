@@ -154,7 +154,7 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:
-        print(f"reproduce: {one_line(str(error))}", file=sys.stderr)
+        print(f"reproduce: {one_line(str(error), 3000)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("reproduce: interrupted; the same command goes on from here", file=sys.stderr)

@@ -87,9 +87,9 @@ def last_lines(out: Path) -> list[str]:
 def ask(
     who: Annotated[str, Argument(metavar="METHOD/ROLE")],
     pairs: Annotated[list[str] | None, Argument(metavar="[FIELD=TEXT]...", help="what the role's prompt takes")] = None,
-    model: Annotated[str, Option(help="as in model=..., or a run's OUT/policy")] = "tiny",
+    model: Annotated[str, Option(help="as in model=..., or a run's OUT/policy (of several: OUT/policy/NAME)")] = "tiny",
     prompt: Annotated[str, Option(help=", ".join(setups.LIMITS))] = "compact",
-    temperature: Annotated[float | None, Option(help="0: greedy; none: the role's own, or else 1")] = None,
+    temperature: Annotated[float | None, Option(min=0, help="0: greedy; none: the role's own, or else 1")] = None,
     max_tokens: Annotated[int | None, Option(min=1)] = None,
     seed: int = 0,
 ) -> None:
@@ -97,12 +97,13 @@ def ask(
     method, _, name = who.rpartition("/") if "/" in who else (who, "", "")
     roles = config.method(method)(prompt=prompt).roles
     among(f"role of {method}", name, roles)
-    role, given = roles[name], dict(pair.partition("=")[::2] for pair in pairs or ())
-    if given.keys() != role.fields:
-        wanted = sorted(role.fields)
+    role, given = roles[name], [pair.partition("=") for pair in pairs or ()]
+    wanted = sorted(role.fields)
+    if sorted(field for field, equals, _ in given if equals) != wanted or len(given) != len(wanted):
         example = " ".join(["python -m coevolve ask", who, *(f'{name}="{SAID.get(name, "...")}"' for name in wanted)])
         raise ValueError(f"{who} takes {', '.join(wanted) or 'no field'}; for example: {example}")
-    asked = replace(role(**given), temperature=role.temperature if temperature is None else temperature, key=(seed,))
+    heat = role.temperature if temperature is None else temperature
+    asked = replace(role(**{field: text for field, _, text in given}), temperature=heat, key=(seed,))
     preflight.model(model)
     with loop.waiting("loading and asking"):
         (reply,) = policies.load(model).serve(1.0, max_tokens or setups.limit(prompt)).answer([asked])
@@ -135,7 +136,7 @@ def runs(folder: Path) -> None:
     if not folder.is_dir():
         raise ValueError(f"folder must be one that holds runs, and there is no {folder}")
     print("| folder | method | seed | steps | before | after | seconds |\n|---|---|---|---|---|---|---|")
-    for path in sorted(folder.rglob("summary.json")):
+    for path in sorted(path for path in folder.rglob("summary.json") if path.with_name("scores.csv").is_file()):
         run = json.loads(path.read_bytes())
         right = [f"{one['k']}/{one['n']} ({one['k'] / max(one['n'], 1):.1%})" for one in run["held_out"].values()]
         steps = run.get("taken", run["steps"])
@@ -146,12 +147,14 @@ def runs(folder: Path) -> None:
 @app.command()
 def report(run: Path, to: Annotated[Path | None, Option(help="none: RUN/report.html")] = None) -> None:
     """Make one page of a run, finished or not: scores, curves, transcripts, settings (notebooks/run_report.ipynb)."""
-    if not (run / "config.json").is_file() or "protocol" not in json.loads((run / "config.json").read_bytes()):
+    if not (run / "config.json").is_file() or b'"protocol"' not in (run / "config.json").read_bytes():
         raise ValueError(f"run must be the folder of a run, and in {run} there is no config.json of one")
     import papermill
     from nbconvert import HTMLExporter
 
     root, page = Path(__file__).parents[2], to or run / "report.html"
+    if page.is_dir() or not page.parent.is_dir():
+        raise ValueError(f"--to must be a file in a folder that is there, got {page}")
     given = {"parameters": {"out": str(run.resolve())}, "extra_arguments": ["--log-level=CRITICAL"]}
     with loop.waiting("making the page"):
         made = papermill.execute_notebook(root / "notebooks/run_report.ipynb", None, progress_bar=False, **given)
@@ -162,7 +165,7 @@ def report(run: Path, to: Annotated[Path | None, Option(help="none: RUN/report.h
 
 @app.command()
 def export(policy: str, to: Annotated[Path, Option()], dtype: Dtype = "bfloat16") -> None:
-    """Write a policy (OUT/policy of a run), its adapter merged, as an ordinary checkpoint into a new folder."""
+    """Write a policy (OUT/policy of a run, or OUT/policy/NAME), its adapter merged, as a checkpoint into a new one."""
     if to.exists() and any(to.iterdir()):
         raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
     import torch
@@ -175,7 +178,7 @@ def export(policy: str, to: Annotated[Path, Option()], dtype: Dtype = "bfloat16"
 
 
 @app.command()
-def grade(run: Path, judge: Judge, kind: str | None = None, max_tokens: int = 2048) -> None:
+def grade(run: Path, judge: Judge, kind: str | None = None, max_tokens: Annotated[int, Option(min=1)] = 2048) -> None:
     """Have a judge grade the answers of a finished run that nothing else scored, into RUN/grades.csv.
 
     KIND is the prompt: math, choice, truthfulness or general; none: the one of each data set.

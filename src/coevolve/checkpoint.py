@@ -30,9 +30,8 @@ def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) 
     seal(aside)
     for path in folder.parent.glob("*.jsonl"):
         record.sync(path)
-    for path in _checkpoints(folder):
-        if path >= final:
-            _remove(path)
+    for path in [path for path in _checkpoints(folder) if path >= final]:
+        _remove(path)
     aside.rename(final)
     record.sync(folder)
     for path in _checkpoints(folder)[keep:]:

@@ -85,7 +85,7 @@ def method(name: str) -> type[Method]:
     place, _, wanted = METHODS.get(name, name).rpartition(":")
     try:
         module = _load(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (FileNotFoundError, ModuleNotFoundError, ValueError) as error:
+    except (FileNotFoundError, ModuleNotFoundError, TypeError, ValueError) as error:
         raise ValueError(f"method {name!r} cannot be loaded: {error}") from None
     found = getattr(module, wanted, None)
     if not (isinstance(found, type) and issubclass(found, Method)):
@@ -120,7 +120,7 @@ def settings(protocol: Method) -> dict[str, Any]:
 
 def flat(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `Run.describe` says with the method's fields beside the run's."""
-    return {**{name: value for name, value in described.items() if name != "protocol"}, **described["protocol"]}
+    return {**{name: value for name, value in described.items() if name != "protocol"}, **described.get("protocol", {})}
 
 
 def presets() -> dict[str, dict[str, dict[str, Any]]]:

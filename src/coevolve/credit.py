@@ -41,8 +41,7 @@ def _claimed(sample: Sample, name: str) -> set[int]:
     reply = sample.reply
     if name not in sample.spans:
         return {*range(len(reply.ids))}
-    claimed = set()
-    starts = (0, *reply.ends)
+    starts, claimed = (0, *reply.ends), set[int]()
     for first, last in sample.spans[name]:
         # A token that ends where the span does may hold the first byte of the next character, if that has several.
         sure = last if last >= len(reply.text) or reply.text[last].isascii() else last - 1

@@ -99,9 +99,8 @@ def train(run: Run) -> Path:
             "seconds": round(time.perf_counter() - began, 2),
             "seconds_around": {phase: round(seconds, 2) for phase, seconds in around.items()},
             "steps": run.steps,
-            "taken": rows[-1]["step"],  # TRL's trainers count their own
-            "method": run.method,
-            "seed": run.seed,
+            # TRL's trainers count steps of their own.
+            **{"taken": rows[-1]["step"], "method": run.method, "seed": run.seed},
             "resumed_at": done,
             "made_with": {"python": platform.python_version(), "torch": version("torch"), "on": platform.platform()},
             "acted": shares,

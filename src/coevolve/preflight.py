@@ -34,11 +34,11 @@ def check(run: Run) -> None:
 
 def finished(run: Run) -> bool:
     """Whether the folder holds a finished run of at least as many steps, and say so; ValueError for another run."""
-    summary, of_trl = run.out / "summary.json", (run.out / "checkpoints").glob("checkpoint-*")
-    done = summary.is_file() and json.loads(summary.read_bytes())["steps"] >= run.steps
-    if done or any(of_trl):  # the loop's own checkpoints say themselves whose they are
-        same(run, run.out)
-    if done:
+    if not (run.out / "config.json").is_file():
+        return False
+    same(run, run.out)
+    summary = run.out / "summary.json"
+    if done := summary.is_file() and json.loads(summary.read_bytes())["steps"] >= run.steps:
         print(f"{run.out} is finished: another out folder makes another run, and more steps go on with this one")
     return bool(done)
 
@@ -46,7 +46,7 @@ def finished(run: Run) -> bool:
 def same(run: Run, folder: Path) -> None:
     """Raise ValueError, with both values, unless config.json is this run's but for what changes nothing learnt."""
     saved, mine = flat(json.loads((folder / "config.json").read_bytes())), flat(record.clean(run.describe()))
-    names = mine if saved["method"] == run.method else ["method"]  # of another method no other field needs to be told
+    names = mine if saved.get("method") == run.method else ["method"]  # of another method nothing else is told
     if changed := [name for name in names if name not in FREE and saved.get(name) != mine[name]]:
         told = "; ".join(f"{name} {shortened(saved.get(name))} there, {shortened(mine[name])} now" for name in changed)
         raise ValueError(f"{run.out} belongs to another run: {told}; take its values, or another out folder")

@@ -126,7 +126,8 @@ def read(run: str | Path, name: str = "metrics") -> Any:
     if not path.is_file():
         raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
     if name == "scores":
-        blank = {"correct": [""]}  # what only a judge can score
-        return pandas.read_csv(path, keep_default_na=False, na_values=blank, dtype={"answer": str, "question": str})
+        blank, texts = {"correct": [""]}, {"answer": str, "question": str}  # blank: what only a judge can score
+        # An answer may hold a \r, which pandas would take for the end of its row.
+        return pandas.read_csv(path, keep_default_na=False, lineterminator="\n", na_values=blank, dtype=texts)
     with path.open("rb") as file:  # pandas.read_json rounds numbers and takes names for dates
         return pandas.DataFrame([json.loads(line) for line in file])

@@ -98,7 +98,7 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
     module, _, wanted = name.partition(":")
     try:
         kind: type[World] = getattr(import_module(module), wanted)
-    except (ImportError, AttributeError, ValueError):
+        return kind()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         known = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
-        raise ValueError(f"world must be one of {known}, got {name!r}") from None
-    return kind()
+        raise ValueError(f"world must be one of {known}, got {name!r}: {error}") from None

@@ -136,7 +136,8 @@ def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, 
     parts: list[Any] = []
     for name in names:
         share = max(1, size // len(names))
-        parts += documents.corpus(name, share) if name in documents.HALVES else [_texts(name, share, limit)]
+        halves = documents.corpus(name, share) if name in documents.HALVES else [_texts(name, share, limit)]
+        parts.append(halves[0] if len(halves) == 1 else Mixture(halves))
     if not parts:
         raise ValueError("corpus must name at least one source of documents, got none")
     return parts[0] if len(parts) == 1 else Mixture(parts)

@@ -50,6 +50,8 @@ class GymWorld(ItemWorld):
             found = {made.id: made for made in (item(family, row) for row in dataset(family, settings))}
             for made in found.values():
                 parts[PARTS.get(int(made.id, 16) % 10, "seeds")].append(made)
+        if not parts["seeds"]:
+            raise ValueError(f"world: gym:{','.join(self.families)} leaves no question to train on; take a larger size")
         return parts | {"asked": parts["test"]}
 
 
@@ -62,7 +64,9 @@ def dataset(family: str, settings: Mapping[str, Any]) -> Any:
     for key in settings:
         among(f"setting of gym:{family}", key, [field.name for field in fields(DATASETS[family][1])])
     try:
-        return create_dataset(family, **{"seed": 0, "size": SIZE, **ADMITTED[family], **settings})
+        made = create_dataset(family, **{"seed": 0, "size": SIZE, **ADMITTED[family], **settings})
+        next(iter(made))  # which a seed or a size of the wrong type does not survive
+        return made
     except (AssertionError, TypeError, ValueError) as error:
         raise ValueError(f"world: gym:{family} does not take {dict(settings)}: {error}") from None
 

@@ -25,7 +25,7 @@ from published.rows import Item
 KINDS = ("math", "choice", "truthfulness", "general")  # of prompts: prompts/mae/eval_KIND.full.txt
 WORDS = {"TRUE": True, "FALSE": False}
 TEMPERATURE = 1.0  # of the judge in the authors' evaluation
-FIELDS = ["stage", "setup", "split", "family", "item", "question", "answer", "gold", "kind", "correct"]  # of grades.csv
+FIELDS = "stage setup split family item question answer gold kind judge correct".split()  # of grades.csv
 
 
 def summary(correct: Sequence[bool | None]) -> str:
@@ -103,7 +103,7 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
             correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None
-    scores = scores.assign(gold=[item.answer for item in asked], kind=[item.judge for item in asked])
+    scores = scores.assign(gold=[item.answer for item in asked], kind=[item.judge for item in asked], judge=name)
     scores["correct"] = pandas.array(correct, "boolean").astype("Int64")
     record.write_atomically(run / "grades.csv", scores.to_csv(columns=FIELDS, index=False, lineterminator="\n"))
     used = ", ".join(f"{count:,} {what.partition('/')[0]}" for what, count in engine.costs().items())

@@ -113,9 +113,8 @@ def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFi
     said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
     assert set(said) == {"field", *config.settable(config.Run), *config.settable(config.method("mae"))}
     assert said["threshold"][:3] == ["0.7", "a", "question"] and said["batch_size"] == "128 32 episodes a step".split()
-    quick = config.presets()["quick"]
+    quick, told = config.presets()["quick"], "of AdamW, constant; sft and srlm let it fall to 0".split()
     assert said["solves"][:3] == ["1", str(quick["mae"]["solves"]), "how"]
-    told = "of AdamW, constant; sft and srlm let it fall to 0".split()
     assert said["learning_rate"] == ["1e-06", str(quick["all"]["learning_rate"]), *told]
     assert said["prompt"][:2] == ["'full'", "'compact'"], "the paper's, not the default"
     assert main(["fields", OWN, "rounds=3"]) == 0
@@ -142,9 +141,9 @@ def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys
         held_out = {"before": before, "after": {"k": 3, "n": 8}}
         summary = {"method": "mae", "seed": 4, "steps": 20, "held_out": held_out, "seconds": 1.5}
         (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+        (tmp_path / name / "scores.csv").touch(), (tmp_path / "summary.json").touch()  # the last of something else
     assert main(["runs", str(tmp_path)]) == 0
-    deep, flat = capsys.readouterr().out.splitlines()[2:]
-    assert deep == "| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8 (37.5%) | 1.5 |"
-    assert flat == "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8 (37.5%) | 1.5 |"
+    rows = ["| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8", "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8"]
+    assert capsys.readouterr().out.splitlines()[2:] == [f"{row} (37.5%) | 1.5 |" for row in rows]
     assert main(["runs", str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err.endswith(f"there is no {tmp_path / 'nowhere'}\n")

@@ -60,6 +60,6 @@ def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsy
     assert ran("export", more / "policy", "--to", tmp_path / "both") == "done"
     assert "must be a new or empty folder" in ran("export", policy, "--to", whole)
     for wrong in (tmp_path / "nowhere", policy.parent):  # no folder, and the run's
-        assert "(a run's: OUT/policy)" in ran("export", wrong, "--to", tmp_path / "new")
+        assert "(a run's: OUT/policy, or OUT/policy/NAME)" in ran("export", wrong, "--to", tmp_path / "new")
     assert "got 'nowhere'" in ran("train", "mae", "--out", tmp_path / "new", "judge_model=nowhere")
     assert not (tmp_path / "new").exists()

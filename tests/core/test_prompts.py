@@ -83,3 +83,6 @@ def test_every_role_of_every_method_loads_and_the_solver_takes_one_field(paper: 
     (tmp_path / f"solver.{form}.txt").write_text("%% mine\nMy own {question}", "utf-8")
     mine = config.method("mae")(prompt=form, world=Sums(), prompt_folder=str(tmp_path))
     assert mine.solver.prompt == "My own {question}"
+    (tmp_path / f"solver.{form}.txt").write_text("My own", "utf-8")
+    with pytest.raises(ValueError, match=rf"solver.{form}.txt must take \['question'\], and takes \[\]"):
+        config.method("mae")(prompt=form, world=Sums(), prompt_folder=str(tmp_path))

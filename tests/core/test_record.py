@@ -139,17 +139,16 @@ def test_reading_what_is_not_there(tmp_path: Path, name: str) -> None:
 
 
 def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
-    answers = ["007", "no", None, "NA", "1,5", 'a"b', "two\nlines", "nan"]
+    answers = ["007", "no", None, "NA", "1,5", 'a"b', "two\nlines", "a\rb"]
     rows = [dict.fromkeys(SCORE_FIELDS, 1) | {"item": i, "question": "1+1", "answer": a} for i, a in enumerate(answers)]
     recorder = Recorder(tmp_path)
     recorder.scores(rows)
     first = (tmp_path / "scores.csv").read_bytes()
     scores = read(tmp_path, "scores")
     assert list(scores.columns) == list(SCORE_FIELDS)
-    assert list(scores["answer"]) == ["" if answer is None else answer for answer in answers]
-    assert list(scores["item"]) == list(range(8))
+    assert list(scores["answer"]) == [answer or "" for answer in answers] and list(scores["item"]) == list(range(8))
     recorder.scores(rows)
-    assert (tmp_path / "scores.csv").read_bytes() == first and b"\r" not in first
+    assert (tmp_path / "scores.csv").read_bytes() == first and b"\r\n" not in first
     with pytest.raises(ValueError, match="surplus"):
         recorder.scores([rows[0] | {"surplus": 1}])
     assert (tmp_path / "scores.csv").read_bytes() == first

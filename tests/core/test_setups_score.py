@@ -68,8 +68,8 @@ def test_a_row_says_what_was_asked_and_what_came_back() -> None:
 
 def test_a_gain_has_no_limits_where_all_changed_alike_or_nothing_was_scored() -> None:
     frame = pandas.DataFrame({"stage": ["before", "after"] * 2, "item": [0, 0, 1, 1], "correct": [0, 1, 0, 1]})
-    frame["setup"] = "vanilla"
-    assert repr(gain(frame)) == "(100.0, nan, nan)" and repr(gain(frame.assign(correct=None))) == "(0.0, nan, nan)"
+    frames = [made.assign(setup="vanilla") for made in (frame, frame.assign(correct=None), frame[:0])]
+    assert [repr(gain(made)) for made in frames] == ["(100.0, nan, nan)", *["(0.0, nan, nan)"] * 2]
 
 
 def test_score_deals_items_to_policies_in_turn() -> None:

@@ -167,12 +167,10 @@ def test_a_disk_that_is_full_is_one_line_and_nothing_is_lost(straight, tmp_path,
 
 
 def test_a_folder_of_another_run_is_refused_by_field(straight):
-    mine = straight / ("x" * 99)
-    mine.mkdir()
-    short = f"'{str(mine)[:12]}...{'x' * 13}'"
+    short = f"'{'x' * 12}...{'x' * 13}'"  # of 99 characters
     others = {
         "batch_size 4 there, 5 now; solves 2 there, 3 now; take": ("mae", {"batch_size": 5, "solves": 3, "steps": 2}),
-        f"prompt_folder None there, {short} now; take": ("mae", {"prompt_folder": str(mine)}),
+        f"model 'tiny' there, {short} now; take": ("mae", {"model": "x" * 99}),
         "method 'mae' there, 'base' now; take": ("base", {}),  # nothing about its fields
     }
     for words, (method, fields) in others.items():

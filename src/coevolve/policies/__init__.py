@@ -26,7 +26,7 @@ def find(model: str | Path) -> Path | str:
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
-    kinds = "a folder of a transformers model (a run's: OUT/policy), a model id of the hub (ORG/NAME), or a server"
+    kinds = "a model's folder (a run's: OUT/policy, or OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server"
     names = ", ".join((*tinyworld.NAMES, *smollm2.NAMES))
     raise ValueError(f"model must be one of {names}, {kinds} (http://HOST/v1#MODEL), got {str(model)!r}")
 

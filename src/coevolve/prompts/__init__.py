@@ -18,8 +18,8 @@ HERE = Path(__file__).parent
 def text(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
     """Read a prompt without its comment lines; raise ValueError naming what exists when it does not."""
     among("prompt variant", variant, ("full", "plain", "compact"))
-    if folder and not Path(folder).is_dir():
-        raise ValueError(f"prompt_folder must be a folder that is there, got {str(folder)!r}")
+    if folder and not any(Path(folder).rglob(f"*.{variant}.txt")):
+        raise ValueError(f"prompt_folder must hold prompts, ROLE.{variant}.txt, and in {str(folder)!r} there are none")
     name = f"{role}.{variant}.txt"
     places = [Path(folder) / paper / name, Path(folder) / name] if folder else []
     for path in (*places, HERE / paper / name):
@@ -41,4 +41,8 @@ def load(
 
     `name` is what samples and metrics call it (default: `role`).
     """
-    return Role(name or role, text(paper, role, variant, folder), **more)
+    made = Role(name or role, text(paper, role, variant, folder), **more)
+    shipped = Role(role, text(paper, role, variant)) if role in available(paper, variant) else made
+    if made.fields != shipped.fields:
+        raise ValueError(f"{role}.{variant}.txt must take {sorted(shipped.fields)}, and takes {sorted(made.fields)}")
+    return made

@@ -17,10 +17,9 @@ def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     """
     plans = [plan.reply for plan in played.plans if plan]
     said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
-    return {
-        "accepted": float(played.challenge.accepted),
-        "proposal": played.challenge.task[0],
-        "reference": played.reference,
+    challenge = played.challenge
+    asked = {"accepted": float(challenge.accepted), "proposal": challenge.task[0], "reference": played.reference}
+    return asked | {
         **_challenge(method, played.challenge, world),
         **_solving(method, played, world),
         "empty": mean([not reply.text.strip() for reply in said]),
@@ -35,9 +34,8 @@ def _challenge(method: "SAGE", challenge: "Challenge", world: World) -> dict[str
         return {"parsed": 0.0, "verifier_valid": 0.0}
     well_formed = world.valid(question)
     solved = mean([world.right(question, method.read_answer(attempt.text)) for attempt in challenge.attempts])
-    return {
-        "parsed": 1.0,
-        "verifier_valid": float(challenge.valid),
+    said = {"parsed": 1.0, "verifier_valid": float(challenge.valid)}
+    return said | {
         "checked": float(challenge.valid) if method.verifier_check and verifier is not None else None,
         "kept": float(challenge.accepted) if challenge.valid else None,
         "quality": challenge.quality,
