@@ -20,7 +20,7 @@ def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
     challenge = played.challenge
     asked = {"accepted": float(challenge.accepted), "proposal": challenge.task[0], "reference": played.reference}
     return asked | {
-        **_challenge(method, played.challenge, world),
+        **_challenge(method, challenge, world),
         **_solving(method, played, world),
         "empty": mean([not reply.text.strip() for reply in said]),
         "unreadable": mean([score_value(reply.text) is None for reply in played.judged]),
