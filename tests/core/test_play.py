@@ -91,7 +91,7 @@ def test_batched_answers_a_whole_wave_at_once_and_loses_no_turn() -> None:
     with pytest.raises(ValueError, match="shorter"):
         play([conversation(0), conversation(1)], Batched(lambda turns: [spoken(turns[0])]))
     assert get_threshold() == usual
-    for one in (engine, engine, Scattered()):  # what a call that was broken off had asked is answered to nobody
+    for one in (engine, engine, *[Scattered()] * 2):  # what a call that was broken off had asked is answered to nobody
         with pytest.raises(TypeError, match="episode 1 returned None"):
             play([conversation(0), returns(None, 1)], one)
     assert len(one.answer([TURN])) == 1
