@@ -23,20 +23,12 @@ def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
     are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
     only (AZR's task modes).
     """
-    advantages = _rewards(samples)
-    for indices in _by(samples, lambda sample: (sample.role, sample.group)):
-        for i, value in zip(indices, _standardised([advantages[i] for i in indices]), strict=True):
-            advantages[i] = value
-    return _broadcast(samples, advantages)
+    return _within(samples, _standardised)
 
 
-def group_mean(samples: Sequence[Sample]) -> list[list[float | None]]:
-    """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE).
-
-    A reply is paid as a whole: one segment, which all tokens belong to.
-    """
-    _rewards(samples)  # refuses what is no single number
-    return segment_centred(samples)
+def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
+    """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE)."""
+    return _within(samples, _centred)
 
 
 def reinforce_pp(
@@ -93,10 +85,24 @@ def _by(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[li
     return list(found.values())
 
 
+def _within(samples: Sequence[Sample], change: Callable[[list[float]], list[float]]) -> list[list[float]]:
+    """Return the changed rewards, those of one role and group together, on every token."""
+    advantages = _rewards(samples)
+    for indices in _by(samples, lambda sample: (sample.role, sample.group)):
+        for i, value in zip(indices, change([advantages[i] for i in indices]), strict=True):
+            advantages[i] = value
+    return _broadcast(samples, advantages)
+
+
+def _centred(rewards: list[float]) -> list[float]:
+    """Return the rewards less their mean."""
+    mean = mean_reward(rewards)
+    return [reward - mean for reward in rewards]
+
+
 def _standardised(rewards: list[float]) -> list[float]:
     """Return the rewards less their mean, over their population standard deviation + 1e-8."""
-    mean = mean_reward(rewards)
-    centred = [reward - mean for reward in rewards]
+    centred = _centred(rewards)
     scale = math.sqrt(fmean(value**2 for value in centred)) + 1e-8
     return [value / scale for value in centred]
 
