@@ -13,7 +13,7 @@ import tinyworld
 from coevolve.policies import find, load
 from coevolve.policies.causal import Policy
 from coevolve.policies.decoder import MODELS, supports
-from coevolve.policies.packing import SPAN, bundles, micro_batches, pack, size
+from coevolve.policies.packing import bundles, micro_batches, pack
 from coevolve.types import Turn
 
 VOCABULARY = 520  # a few more than the tokenizer knows
@@ -30,10 +30,6 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def policy(tokenizer):
     return Policy(qwen(vocabulary=VOCABULARY), tokenizer)
-
-
-def text_of(policy, ids):
-    return policy.reply(turn("", 0), [1], (ids, [0.0] * len(ids)), 1.0).text
 
 
 def turn(text, key, **settings):
@@ -57,18 +53,17 @@ def test_generate_fills_every_field_of_a_reply(policy):
 
 def test_ends_of_a_split_character_wait_for_its_last_byte(policy, tokenizer):
     pieces = tokenizer.convert_tokens_to_ids(["ð", "Ł", "Ļ", "Ĥ", "A"])  # F0 9F 99 82 is one emoji
-    assert policy._ends(pieces, text_of(policy, pieces)) == (0, 0, 0, 1, 2)
+    assert policy._read(pieces) == ("\N{SLIGHTLY SMILING FACE}A", (0, 0, 0, 1, 2))
 
 
 def test_ends_hold_for_any_bytes(policy):
     rng = random.Random(3)
     for _ in range(200):
         ids = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 30))]  # special and undefined ids among them
-        text = text_of(policy, ids)
-        ends = policy._ends(ids, text)
+        text, ends = policy._read(ids)
         assert sorted(ends) == list(ends) and ends[-1] == len(text)
-        assert all(text_of(policy, ids[: i + 1]).startswith(text[:end]) for i, end in enumerate(ends))
-        wanted = [text_of(policy, ids[: i + 1]) for i in range(len(ids) - 1)]
+        assert all(policy._read(ids[: i + 1])[0].startswith(text[:end]) for i, end in enumerate(ends))
+        wanted = [policy._read(ids[: i + 1])[0] for i in range(len(ids) - 1)]
         assert all(end == len(said) for end, said in zip(ends, wanted, strict=False) if not said.endswith("\ufffd"))
 
 
@@ -77,8 +72,7 @@ def test_ends_without_a_byte_level_tokenizer(policy):
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     spaced = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>")
     other = Policy(policy.model, spaced)
-    assert text_of(other, [0, 1, 0, 2]) == "a bb a"
-    assert other._ends([0, 1, 0, 2], "a bb a") == (1, 4, 6, 6)
+    assert other._read([0, 1, 0, 2]) == ("a bb a", (1, 4, 6, 6))
 
 
 def test_states_predict_each_completion_token(policy):
@@ -96,9 +90,10 @@ def test_examples_of_one_prompt_share_it_and_give_the_states_and_gradients_they_
     prompts = ragged(3)
     completions = [[7, 8, 9], [4], [], [5, 5], [END], [10] * 6, [7, 8, 3]]
     examples = [(prompts[i], ids) for i, ids in zip([0, 1, 0, 2, 0, 1, 0], completions, strict=True)]
-    packed = pack(examples, True, policy.head_VH.device)
-    assert policy.shares_prompts and len(packed.input_BS) == 3 and packed.attention
-    assert not pack(examples, False, policy.head_VH.device).attention
+    packed = pack(examples, True, policy.head_VH)
+    # Of the four answers to the first prompt two begin with 7 and 8, and no state after a last token is needed.
+    assert policy.shares_prompts and packed.input_BS.shape == (3, max(len(prompts[0]) + 2, len(prompts[1]) + 5))
+    assert packed.attention and not pack(examples, False, policy.head_VH).attention
     found = []
     for batches in [examples], [[one] for one in examples]:
         policy.model.zero_grad()
@@ -117,10 +112,12 @@ def test_micro_batches_take_every_example_once_and_long_groups_in_several_sequen
         batches = list(micro_batches(examples, 120, share))
         assert sorted(i for batch in batches for i in batch) == list(range(200))
         for batch in batches:
-            shape = pack([examples[i] for i in batch], share, torch.device("cpu")).input_BS.shape
+            shape = pack([examples[i] for i in batch], share, torch.ones(1)).input_BS.shape
             assert shape.numel() <= 120 or shape[0] == 1
     assert len(list(micro_batches(examples, 120, True))) < len(list(micro_batches(examples, 120, False)))
-    assert max(size(examples, bundle) for bundle in bundles([([1] * 10, [2] * 100)] * 30, True)) <= SPAN
+    # Of thirty answers to one prompt, each given twice, ten keep within 1,024 tokens.
+    found = bundles([([1] * 10, [2 + i] * 100) for i in range(30)] * 2, True)
+    assert [(size, len(bundle)) for size, bundle in found] == [(10 + 10 * 99, 20)] * 3
 
 
 def test_a_prompt_that_fills_the_context_is_refused(policy):

@@ -7,7 +7,7 @@ import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -50,6 +50,7 @@ class Policy:
         self.end_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
         if not self.end_ids:
             raise ValueError("tokenizer: no end token is set (eos_token)")
+        self._said = lru_cache(4096)(self._read)  # short replies come again and again
 
     def active(self) -> AbstractContextManager[Any]:
         """Return the context in which the model computes what this policy is; several policies may share a model."""
@@ -109,8 +110,8 @@ class Policy:
         room in the model's context.
         """
         context = getattr(self.model.config, "max_position_embeddings", None) or sys.maxsize
-        distinct = {str(turn.messages): turn.messages for turn in turns}  # siblings read the same: it is rendered once
-        prompts, requests = {text: self.render(messages) for text, messages in distinct.items()}, []
+        distinct = {str(turn.messages): turn for turn in turns}  # siblings read the same: it is rendered once
+        prompts, requests = {text: self.render(turn.messages) for text, turn in distinct.items()}, []
         for turn in turns:
             prompt = prompts[str(turn.messages)]
             if len(prompt) >= context:
@@ -137,9 +138,8 @@ class Policy:
         """
         if any(not len(prompt) for prompt, _ in examples):
             raise ValueError("examples: every prompt needs at least one token")
-        device = self.head_VH.device
-        packed = pack(examples, self.shares_prompts, device)
-        with self.active(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        packed = pack(examples, self.shares_prompts, self.head_VH)
+        with self.active(), torch.autocast(self.head_VH.device.type, torch.bfloat16, enabled=self.head_VH.is_cuda):
             output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
         return output.last_hidden_state.flatten(0, 1)[packed.places_T] * self.scale, packed.targets_T
 
@@ -173,14 +173,14 @@ class Policy:
     def reply(self, turn: Turn, prompt: Sequence[int], done: Completion, temperature: float) -> Reply:
         """Make a reply of (ids, log-probabilities) that this policy was sampled to say at a temperature."""
         ids, logprobs = done
-        text = str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        text, ends = self._said(tuple(ids))
         finished = bool(ids) and ids[-1] in self.end_ids
-        tokens = tuple(prompt), tuple(ids), tuple(logprobs), self._ends(ids, text)
         # Greedy replies report their log-probabilities at temperature 1.
-        return Reply(turn, text, *tokens, finished=finished, temperature=temperature or 1.0)
+        return Reply(turn, text, tuple(prompt), tuple(ids), tuple(logprobs), ends, finished, temperature or 1.0)
 
-    def _ends(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
-        """Return how many characters of `text` are settled after each id; after the last one, all of them."""
+    def _read(self, ids: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+        """Return the text, and how many characters of it are settled after each id; after the last one, all of them."""
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
         stream, tokenizer = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
         settled = list(accumulate(len(stream.step(tokenizer, token) or "") for token in ids))
-        return (*settled[:-1], len(text)) if settled else ()
+        return text, (*settled[:-1], len(text)) if settled else ()

@@ -1,11 +1,12 @@
-"""Completions of one prompt as one sequence: the prompt is computed once, and each sees the prompt and itself alone.
+"""Completions of one prompt as one sequence, a tree: what several begin with is computed once, for all of them.
 
 Groups of answers to one question cost a fraction of their tokens this way. Knows token ids only.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
+from itertools import pairwise
+from os.path import commonprefix  # of any sequences
 from typing import NamedTuple
 
 import torch
@@ -44,62 +45,70 @@ def micro_batches(examples: Sequence[Example], micro_tokens: int, share: bool) -
 
     A sequence that is longer by itself is a batch of its own.
     """
-    ordered = sorted(bundles(examples, share, micro_tokens), key=partial(size, examples))
-    for batch in runs(ordered, lambda batch: len(batch) * size(examples, batch[-1]) <= micro_tokens):
-        yield list(chain.from_iterable(batch))
+    for batch in runs(bundles(examples, share, micro_tokens), lambda run: len(run) * run[-1][0] <= micro_tokens):
+        yield [i for _, bundle in batch for i in bundle]
 
 
-def bundles(examples: Sequence[Example], share: bool, most: int = SPAN) -> list[list[int]]:
-    """Return the examples' indices by sequence: those of one prompt together while they keep within SPAN, or alone."""
-    found: list[list[int]] = []
-    latest: dict[tuple[int, ...], list[int]] = {}
-    for i, (prompt, ids) in enumerate(examples):
-        bundle = latest.get(tuple(prompt)) if share else None
-        if bundle is None or size(examples, bundle) + len(ids) > min(SPAN, most):
-            bundle = latest[tuple(prompt)] = []
-            found.append(bundle)
-        bundle.append(i)
-    return found
+def bundles(examples: Sequence[Example], share: bool, most: int = SPAN) -> list[tuple[int, list[int]]]:
+    """Return how many tokens each sequence has, and the indices of its examples; short ones come first.
+
+    Examples of one prompt go together while they keep within SPAN, in the order of their tokens; or each goes alone.
+    """
+    found: list[tuple[int, list[int]]] = []
+    fed = [(*prompt, *ids[:-1]) for prompt, ids in examples]  # no state after the last token is looked at
+    for i in sorted(range(len(fed)), key=lambda i: (examples[i][0], fed[i])):
+        if share and found and examples[(latest := found[-1][1])[-1]][0] == examples[i][0]:
+            size = found[-1][0] + len(fed[i]) - len(commonprefix([fed[latest[-1]], fed[i]]))
+            if size <= min(SPAN, most):
+                found[-1] = size, [*latest, i]
+                continue
+        found.append((len(fed[i]), [i]))
+    return sorted(found)
 
 
-def size(examples: Sequence[Example], bundle: Sequence[int]) -> int:
-    """Return how many tokens a sequence of these examples has."""
-    return len(examples[bundle[0]][0]) + sum(len(examples[i][1]) for i in bundle)
+def _tree(sequence: Iterable[tuple[int, ...]]) -> tuple[list[list[int]], list[list[int]]]:
+    """Write token sequences down as a tree, depth first, in which neighbours share what they begin with.
+
+    Returns of each place its token, its position and the first place that does not see it any more, and of each
+    sequence its places.
+    """
+    tree: list[list[int]] = []
+    paths: list[list[int]] = [[]]
+    for before, tokens in pairwise([(), *sequence]):
+        same, start = len(commonprefix([before, tokens])), len(tree)
+        for place in paths[-1][same:]:
+            tree[place][2] = start
+        tree += [[token, position, sys.maxsize] for position, token in enumerate(tokens[same:], same)]
+        paths.append([*paths[-1][:same], *range(start, len(tree))])
+    return tree, paths[1:]
 
 
-def pack(examples: Sequence[Example], share: bool, device: torch.device) -> Packed:
-    """Lay examples out as padded sequences; targets and places come in the order of the examples."""
-    sequences = bundles(examples, share)
-    inputs, positions, owners = [], [], []
-    where: dict[int, list[tuple[int, int]]] = {}  # example: sequence and place of each state that predicts a target
-    for number, bundle in enumerate(sequences):
-        prompt = examples[bundle[0]][0]
-        line, place, owner = list(prompt), [*range(len(prompt))], [0] * len(prompt)
-        for own, i in enumerate(bundle, 1):
-            ids = examples[i][1]
-            fed = ids[:-1]  # no state after the last token is looked at
-            states = [len(prompt) - 1, *range(len(line), len(line) + len(fed))]
-            where[i] = [(number, at) for at in states[: len(ids)]]
-            line += fed
-            place += range(len(prompt), len(prompt) + len(fed))
-            owner += [own] * len(fed)
-        inputs.append(line)
-        positions.append(place)
-        owners.append(owner)
-    width = max(map(len, inputs), default=1)
+def pack(examples: Sequence[Example], share: bool, like: Tensor) -> Packed:
+    """Lay examples out as padded sequences; targets and places come in the order of the examples.
 
-    def padded(lines: list[list[int]], fill: int) -> Tensor:
-        return torch.tensor([[*line, *[fill] * (width - len(line))] for line in lines], device=device)
-
-    places = [number * width + at for i in range(len(examples)) for number, at in where[i]]
-    places_T = torch.tensor(places, dtype=torch.long, device=device)
+    The attention mask, which is added, has the type of `like`, and everything lies on its device.
+    """
+    sequences, device = [bundle for _, bundle in bundles(examples, share)], like.device
+    fed = [(*prompt, *ids[:-1]) for prompt, ids in examples]
+    trees = [_tree(fed[i] for i in sequence) for sequence in sequences]
+    width = max((len(tree) for tree, _ in trees), default=1)
+    where: dict[int, list[int]] = {}  # example: places of the states that predict its targets
+    for number, (sequence, (_, paths)) in enumerate(zip(sequences, trees, strict=True)):
+        for i, path in zip(sequence, paths, strict=True):
+            prompt, ids = examples[i]
+            where[i] = [number * width + place for place in path[len(prompt) - 1 :][: len(ids)]]
+    places_T = torch.tensor([at for i in range(len(examples)) for at in where[i]], dtype=torch.long, device=device)
     targets_T = torch.tensor([token for _, ids in examples for token in ids], dtype=torch.long, device=device)
+    lines = [[*tree, *[[0, 0, sys.maxsize]] * (width - len(tree))] for tree, _ in trees]
+    input_BS, position_BS, closed_BS = (
+        torch.tensor(lines, dtype=torch.long, device=device).view(-1, width, 3).unbind(-1)
+    )
     if len(sequences) == len(examples):  # padding on the right is never seen by causal attention
-        return Packed(padded(inputs, 0), {}, places_T, targets_T)
-    owner_BS = padded(owners, -1)
-    seen_BSS = (owner_BS[:, :, None] == owner_BS[:, None]) | (owner_BS[:, None] == 0)
-    attention = {"attention_mask": seen_BSS.tril()[:, None], "position_ids": padded(positions, 0)}
-    return Packed(padded(inputs, 0), attention, places_T, targets_T)
+        return Packed(input_BS, {}, places_T, targets_T)
+    at_S = torch.arange(width, device=device)
+    hidden_BSS = (at_S[:, None] >= closed_BS[:, None]) | (at_S > at_S[:, None])
+    mask = like.new_zeros(hidden_BSS.shape).masked_fill_(hidden_BSS, -torch.inf)[:, None]
+    return Packed(input_BS, {"attention_mask": mask, "position_ids": position_BS}, places_T, targets_T)
 
 
 def divide_by_temperature(hidden_TH: Tensor, replies: Sequence[Reply]) -> tuple[Tensor, float]:
