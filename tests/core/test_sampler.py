@@ -68,7 +68,7 @@ def test_a_key_gives_the_same_sample_in_any_batch(monkeypatch):
     assert all(len(b) == 1 or len(b) * (max(len(prompts[r]) for r in b) + 8) <= 60 for b in batches)
 
 
-def test_rows_that_finish_leave_and_the_others_go_on(monkeypatch):
+def test_rows_that_finish_leave_and_the_others_go_on():
     model, prompts = qwen(), ragged(32)
     limits, endings = [1 + row % 16 for row in range(32)], range(40, 110)
     done = draw(model, prompts, limits=limits, ends=endings)
@@ -76,30 +76,33 @@ def test_rows_that_finish_leave_and_the_others_go_on(monkeypatch):
         assert len(ids) == len(logprobs) <= limit
         assert not set(ids[:-1]) & set(endings) and (len(ids) == limit or ids[-1] in endings)
     assert any(len(ids) < limit for (ids, _), limit in zip(done, limits, strict=True))
-    monkeypatch.setattr(sampler, "DENSE", 0.0)  # nobody leaves
-    assert [ids for ids, _ in draw(model, prompts, limits=limits, ends=endings)] == [ids for ids, _ in done]
 
 
-def test_equal_prompts_are_prefilled_once():
-    model, few = qwen(), ragged(4)
-    with patch.object(Decoder, "prefill", autospec=True, side_effect=Decoder.prefill) as prefill:
-        together = draw(model, few * 8)
-    assert [len(asked.args[1]) for asked in prefill.call_args_list] == [4]
-    assert [ids for ids, _ in together] == [draw(model, [few[i % 4]], [i])[0][0] for i in range(32)]
+def test_what_requests_begin_with_is_computed_once(monkeypatch):
+    model, prompts, heats = qwen(), ragged(4) * 8, [1.0] * 16 + [0.0] * 16
+    monkeypatch.setattr(sampler, "DENSE", 1.0)  # who finishes leaves at once
+    with patch.object(Decoder, "_run", autospec=True, side_effect=Decoder._run) as run:
+        done = draw(model, prompts, temperatures=heats)
+    said = [(prompt, heat, ids) for prompt, heat, (ids, _) in zip(prompts, heats, done, strict=True)]
+    parts = [{(p, heat, *ids[:t]) for p, heat, ids in said if not t or len(ids) > t} for t in range(16)]
+    assert [len(asked.args[1]) for asked in run.call_args_list] == [*map(len, parts)] and len(parts[0]) == 8
+    assert [ids for *_, ids in said] == [draw(model, [prompts[i]], [i], heats[i])[0][0] for i in range(32)]
 
 
 def test_choose_inverts_the_cumulative_distribution_and_never_leaves_it():
-    assert (noise((1, 2), 5) == noise((1, 2), 9)[:5]).all() and not (noise((1, 2), 5) == noise((12,), 5)).any()
-    logits = torch.tensor([0.5, 0.25, 0.25, 0.0]).log().repeat(6, 1)
+    drawn = noise([(1, 2), (12,)], 5)
+    assert (drawn == noise([(12,), (1, 2)], 9)[::-1, :5]).all() and not (drawn[0] == drawn[1]).any()
+    logits = torch.tensor([0.5, 0.25, 0.25, 0.0]).log().repeat(2, 1)
     uniforms = torch.tensor([0.0, 0.499, 0.501, 0.7501, 1 - 2**-53, 0.9], dtype=torch.float64)
-    tokens, logprobs = choose(logits, torch.tensor([1.0] * 5 + [0.0]), uniforms)
+    heats, places = torch.tensor([1.0, 0.0]), torch.tensor([0] * 5 + [1])
+    tokens, logprobs = choose(logits[:2], heats, places, uniforms)
     assert tokens.tolist() == [0, 0, 1, 2, 2, 0]
     torch.testing.assert_close(logprobs, torch.tensor([0.5, 0.5, 0.25, 0.25, 0.25, 0.5]).log())
-    cold, at_half = choose(logits[:1], torch.tensor([0.5]), torch.tensor([0.66], dtype=torch.float64))
+    cold, at_half = choose(logits[:1], torch.tensor([0.5]), places[:1], torch.tensor([0.66]))
     assert cold.tolist() == [0] and at_half.exp().item() == pytest.approx(2 / 3)  # squares: 2/3, 1/6, 1/6
     probabilities = torch.tensor([0.1, 0.2, 0.3, 0.4])
-    uniforms = torch.from_numpy(noise("many", 20_000))
-    drawn, _ = choose(probabilities.log().repeat(20_000, 1), torch.ones(20_000), uniforms)
+    uniforms = torch.from_numpy(noise(["many"], 20_000)[0])
+    drawn, _ = choose(probabilities.log()[None], torch.ones(1), torch.zeros(20_000, dtype=torch.long), uniforms)
     share = torch.bincount(drawn, minlength=4) / 20_000
     assert (share - probabilities).abs().max() < 0.015  # more than four standard errors
 

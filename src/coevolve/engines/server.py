@@ -62,7 +62,7 @@ class ServedPolicy(Engine):
         from coevolve.policies.sampler import noise  # loads torch, which asking whether a server is there does not need
 
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
-        seed = int(noise(turn.key, 1)[0] * 2**31)
+        seed = int(noise([turn.key], 1)[0, 0] * 2**31)
         ask = self.client.chat.completions.with_raw_response.create
         messages: Any = list(turn.messages)
         try:

@@ -82,7 +82,7 @@ class VLLM(Engine):
         prompt = policy.render(turn.messages)
         heat, limit = turn.sampling(self.temperature, self.max_tokens)
         asked: dict[str, Any] = {"temperature": heat, "max_tokens": limit, "stop_token_ids": sorted(policy.end_ids)}
-        params = SamplingParams(**asked, seed=int(noise(turn.key, 1)[0] * 2**31), logprobs=0, detokenize=False)
+        params = SamplingParams(**asked, seed=int(noise([turn.key], 1)[0, 0] * 2**31), logprobs=0, detokenize=False)
         self.waiting[ticket] = turn, prompt, heat
         lora = self.loras.get(turn.policy)
         self.llm.llm_engine.add_request(ticket, {"prompt_token_ids": prompt}, params, lora_request=lora)

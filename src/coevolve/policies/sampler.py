@@ -1,12 +1,11 @@
 """Samples completions: fast on a CPU where `Decoder` computes the model, of any other by its own `generate`.
 
-A completion's noise depends on its request's key alone. For a decoder equal prompts are prefilled once, and finished
-rows leave the batch. Knows token ids and keys, but neither text nor turns.
+A completion's noise depends on its request's key alone. A decoder computes once what several requests begin
+with, and finished ones leave the batch. Knows token ids and keys, but neither text nor turns.
 """
 
 import copy
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,15 +23,21 @@ ROWS = 512  # most rows decoded together
 POSITIONS = 2**18  # most cache positions (rows x length) held together
 CHUNK = 4096  # padded prompt tokens that a CPU prefills at a time, so that the activations stay in its cache
 GROWTH = 16  # cache positions reserved for new tokens at first; doubled when they are used up
-DENSE = 0.75  # the batch is compacted when fewer of its rows than this share are still running
+DENSE = 0.75  # the cache is compacted when fewer of its places than this share are still in use
 
 Completion = tuple[list[int], list[float]]  # ids and their log-probabilities
 
 
-def noise(key: Hashable, count: int) -> np.ndarray:
-    """Return `count` uniform numbers in [0, 1) that depend on `key` alone; fewer are a prefix of more."""
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little"))).random(count)
+def noise(keys: Sequence[Hashable], count: int) -> np.ndarray:
+    """Return uniform numbers in [0, 1): for each key a row that depends on it alone; a shorter one is a prefix."""
+    rows, source = np.empty((len(keys), count)), np.random.Philox(key=0)
+    generator, fresh = np.random.Generator(source), source.state
+    for row, key in zip(rows, keys, strict=True):
+        digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+        # Setting the key takes a quarter of the time of a new generator.
+        source.state = fresh | {"state": {**fresh["state"], "key": np.frombuffer(digest, "<u8")}}
+        generator.random(out=row)
+    return rows
 
 
 class Request(NamedTuple):
@@ -44,7 +49,7 @@ class Request(NamedTuple):
     limit: int  # most tokens of the completion
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def sample(requests: Sequence[Request], answer: Callable[[list[Request]], list[Completion]]) -> list[Completion]:
     """Let `answer` (`decode` or `generate`) make the requests' completions in batches that fit into memory.
 
@@ -63,23 +68,21 @@ def sample(requests: Sequence[Request], answer: Callable[[list[Request]], list[C
     return [done[i] for i in range(len(requests))]
 
 
-def choose(logits_BV: Tensor, temperatures_B: Tensor, uniforms_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose one token per row by inverting its cumulative distribution, and return (tokens_B, logprobs_B).
+def choose(logits_PV: Tensor, heat_P: Tensor, place_R: Tensor, uniforms_R: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose one token per row by inverting the cumulative distribution of the row's place.
 
-    The log-probability is under the distribution sampled from. A row of temperature 0 takes the most
-    probable token and reports its log-probability at temperature 1.
+    Returns (tokens_R, logprobs_R). The log-probability is under the distribution sampled from. At temperature 0 a place
+    takes the most probable token and reports its log-probability at temperature 1.
     """
-    greedy_B = temperatures_B == 0
-    logprobs_BV = (logits_BV.float() / torch.where(greedy_B, 1.0, temperatures_B)[:, None]).log_softmax(-1)
-    tokens_B = logprobs_BV.argmax(-1) if greedy_B.any() else greedy_B.long()
-    if not greedy_B.all():
-        cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
-        total_B1 = cumulative_BV[:, -1:]
-        # Rounding may carry u * total up to total itself: stay below, at a token that has some probability.
-        drawn_B1 = torch.minimum(uniforms_B[:, None] * total_B1, total_B1.nextafter(torch.zeros_like(total_B1)))
-        drawn_B = torch.searchsorted(cumulative_BV, drawn_B1, right=True)[:, 0].clamp(max=logits_BV.shape[-1] - 1)
-        tokens_B = torch.where(greedy_B, tokens_B, drawn_B)
-    return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None])[:, 0]
+    greedy_P = heat_P == 0
+    logprobs_PV = (logits_PV.float() / torch.where(greedy_P, 1.0, heat_P)[:, None]).log_softmax(-1)
+    cumulative_RV = logprobs_PV.exp().cumsum(-1, dtype=torch.float64)[place_R]
+    total_R1 = cumulative_RV[:, -1:]
+    # Rounding may carry u * total up to total itself: stay below, at a token that has some probability.
+    drawn_R1 = torch.minimum(uniforms_R[:, None] * total_R1, total_R1.nextafter(torch.zeros_like(total_R1)))
+    drawn_R = torch.searchsorted(cumulative_RV, drawn_R1, right=True)[:, 0].clamp(max=logits_PV.shape[-1] - 1)
+    tokens_R = torch.where(greedy_P[place_R], logprobs_PV.argmax(-1)[place_R], drawn_R)
+    return tokens_R, logprobs_PV[place_R, tokens_R]
 
 
 def batches(requests: Sequence[Request]) -> Iterator[list[int]]:
@@ -99,12 +102,13 @@ def generate(model: Any, ends: Collection[int], requests: Sequence[Request]) -> 
     Completions end with a token of `ends` or at their limit.
     """
     room = max(request.limit for request in requests)
-    noise_NT = torch.from_numpy(np.stack([noise(request.key, room) for request in requests])).to(model.device)
+    noise_NT = torch.from_numpy(noise([request.key for request in requests], room)).to(model.device)
     heat_N = torch.tensor([request.temperature for request in requests], dtype=torch.float32, device=model.device)
+    row_N = torch.arange(len(requests), device=model.device)
     chosen: list[Tensor] = []
 
     def keyed(_: Tensor, logits_NV: Tensor) -> Tensor:
-        tokens_N, logprobs_N = choose(logits_NV, heat_N, noise_NT[:, len(chosen)])
+        tokens_N, logprobs_N = choose(logits_NV, heat_N, row_N, noise_NT[:, len(chosen)])
         chosen.append(logprobs_N)
         return torch.full_like(logits_NV, -torch.inf).scatter(-1, tokens_N[:, None], 0.0)
 
@@ -124,33 +128,43 @@ def generate(model: Any, ends: Collection[int], requests: Sequence[Request]) -> 
 
 
 def decode(decoder: Decoder, ends: Collection[int], requests: Sequence[Request]) -> list[Completion]:
-    """Sample one batch; completions end with a token of `ends` or at their limit, and then leave it."""
-    device = decoder.head_HV.device
-    width, room = len(requests[-1].prompt), max(request.limit for request in requests)
+    """Sample one batch; completions end with a token of `ends` or at their limit, and then leave it.
+
+    Requests of one prompt and temperature have one place in the cache, and compute as one, while they say the same.
+    """
+    known = [(request.prompt, request.temperature) for request in requests]
+    places = {one: place for place, one in enumerate(dict.fromkeys(known))}
+    prompts, heats = zip(*places, strict=True)
+    vocabulary, device = decoder.head_HV.shape[1], decoder.head_HV.device
+    width, room = len(prompts[-1]), max(request.limit for request in requests)
     rotary, ends_E = decoder.rotary(width + room), torch.tensor([*ends], dtype=torch.long, device=device)
-    x_NH, cache = _prefill(decoder, [request.prompt for request in requests], rotary, min(room, GROWTH))
-    row_N = torch.arange(len(requests), device=device)
-    lengths_N = torch.tensor([len(request.prompt) for request in requests], device=device)
+    x_PH, cache = _prefill(decoder, prompts, rotary, min(room, GROWTH))
+    lengths_P = torch.tensor([*map(len, prompts)], device=device)
+    heat_P = torch.tensor(heats, dtype=torch.float32, device=device)
+    position_T = torch.arange(width + room, device=device)
+    gap_PT = (position_T >= lengths_P[:, None]) & (position_T < width)  # behind each prompt: seen by nobody
+    mask = torch.where(gap_PT, -torch.inf, 0.0).to(x_PH.dtype)[:, None, None]
     limits_N = torch.tensor([request.limit for request in requests], device=device)
-    heat_N = torch.tensor([request.temperature for request in requests], dtype=torch.float32, device=device)
-    noise_NT = torch.from_numpy(np.stack([noise(request.key, room) for request in requests])).to(device)
-    mask, running_N = _mask(lengths_N, width, room, x_NH.dtype), limits_N > 0
+    noise_NT = torch.from_numpy(noise([request.key for request in requests], room)).to(device)
+    # The rows that go on, and the place of each.
+    row_R, place_R = torch.arange(len(requests), device=device), torch.tensor([*map(places.get, known)], device=device)
     steps: list[tuple[Tensor, ...]] = []
     for t in range(room):
-        tokens_N, logprobs_N = choose(decoder.logits(x_NH), heat_N, noise_NT[:, t])
-        steps.append((row_N[running_N], tokens_N[running_N], logprobs_N[running_N]))
-        running_N = running_N & ~(torch.isin(tokens_N, ends_E) | (limits_N == t + 1))
-        count = int(running_N.sum())
-        if not count:
+        tokens_R, logprobs_R = choose(decoder.logits(x_PH), heat_P, place_R, noise_NT[row_R, t])
+        steps.append((row_R, tokens_R, logprobs_R))
+        going = (~torch.isin(tokens_R, ends_E) & (limits_N[row_R] > t + 1)).nonzero()[:, 0]
+        if not len(going):
             break
-        if count < DENSE * len(running_N):
-            keep = running_N.nonzero()[:, 0]
-            each = (row_N, lengths_N, limits_N, heat_N, noise_NT, mask, running_N, tokens_N)
-            row_N, lengths_N, limits_N, heat_N, noise_NT, mask, running_N, tokens_N = (x[keep] for x in each)
-            cache = cache.index_select(2, keep)
+        row_R, place_R, tokens_R = row_R[going], place_R[going], tokens_R[going]
+        said_P, joined_R = (place_R * vocabulary + tokens_R).unique(return_inverse=True)
+        before_P = said_P // vocabulary
+        if (before_P[1:] == before_P[:-1]).any() or len(said_P) < DENSE * len(lengths_P):  # some part, or many are done
+            place_R, lengths_P, heat_P, mask = joined_R, lengths_P[before_P], heat_P[before_P], mask[before_P]
+            cache = cache.index_select(2, before_P)
         if width + t == cache.shape[-2]:
             cache = F.pad(cache, (0, 0, 0, min(t, room - t)))
-        x_NH = decoder.step(tokens_N, rotary[lengths_N + t], cache, width + t, mask[..., : width + t + 1])
+        ids_P = torch.zeros_like(lengths_P).scatter_(0, place_R, tokens_R)
+        x_PH = decoder.step(ids_P, rotary[lengths_P + t], cache, width + t, mask[..., : width + t + 1])
     done: list[Completion] = [([], []) for _ in requests]
     for row, token, logprob in zip(*(torch.cat(parts).tolist() for parts in zip(*steps, strict=True)), strict=True):
         done[row][0].append(token)
@@ -159,34 +173,18 @@ def decode(decoder: Decoder, ends: Collection[int], requests: Sequence[Request])
 
 
 def _prefill(decoder: Decoder, prompts: Sequence[tuple[int, ...]], rotary: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """Run the distinct prompts once; return the last hidden states (N, H) and a cache with `room` to spare.
+    """Return the last hidden states (P, H) of prompts sorted by length, and a cache with `room` to spare.
 
-    Prompts come sorted, equal ones together. They are padded on the right, which keeps attention plainly causal;
-    decoding masks the gap.
+    They are padded on the right, which keeps attention plainly causal; decoding masks the gap.
     """
     device, width = decoder.head_HV.device, len(prompts[-1])
-    cache, states, first = decoder.cache(len(prompts), width + room), [], 0
-    copies = Counter(prompts)
-    distinct = [(prompt, ()) for prompt in copies]
-    for chunk in micro_batches(distinct, CHUNK if device.type == "cpu" else POSITIONS, share=False):
-        part = [distinct[i][0] for i in chunk]
+    cache, states = decoder.cache(len(prompts), width + room), []
+    examples = [(prompt, ()) for prompt in prompts]
+    for chunk in micro_batches(examples, CHUNK if device.type == "cpu" else POSITIONS, share=False):
+        part, own = [prompts[i] for i in chunk], cache[:, :, chunk[0] : chunk[-1] + 1]
         longest = len(part[-1])
-        ids_MS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in part], device=device)
-        last_M = torch.tensor([len(prompt) - 1 for prompt in part], device=device)
-        narrow = decoder.cache(len(part), longest)
-        source_N = torch.tensor([i for i, prompt in enumerate(part) for _ in range(copies[prompt])], device=device)
-        states.append(decoder.prefill(ids_MS, rotary, narrow, last_M)[source_N])
-        last = first + len(source_N)
-        # A layer at a time, which the processor's cache holds.
-        for into, computed in zip(cache.flatten(0, 1), narrow.flatten(0, 1), strict=True):
-            into[first:last, :, :longest] = computed.index_select(0, source_N)
-        cache[:, :, first:last, :, longest:width] = 0.0  # masked, but it must be finite
-        first = last
+        ids_PS = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in part], device=device)
+        last_P = torch.tensor([len(prompt) - 1 for prompt in part], device=device)
+        states.append(decoder.prefill(ids_PS, rotary, own[..., :longest, :], last_P))
+        own[..., longest:width, :] = 0.0  # masked, but it must be finite
     return torch.cat(states), cache
-
-
-def _mask(lengths_B: Tensor, width: int, room: int, dtype: torch.dtype) -> Tensor:
-    """Return the additive attention mask (B, 1, 1, width + room) that closes the gap behind each prompt."""
-    position_T = torch.arange(width + room, device=lengths_B.device)
-    gap_BT = (position_T >= lengths_B[:, None]) & (position_T < width)
-    return torch.where(gap_BT, -torch.inf, 0.0).to(dtype)[:, None, None]
