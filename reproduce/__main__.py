@@ -137,7 +137,7 @@ def main(arguments: list[str]) -> int:
     asked = {"--only": options.only, "--paper": options.paper, "--why": options.why}
     chosen = set.intersection(*(select(plan, patterns, option) for option, patterns in asked.items()))
     if not chosen:
-        raise UserError(f"{', '.join(option for option in asked if asked[option])} have nothing in common")
+        raise UserError(f"nothing matches {' and '.join(name for name in asked if asked[name] is not None)}")
     items = [item for id, item in plan.items.items() if id in chosen]
     if options.why:
         return show_why(plan, items)

@@ -74,5 +74,5 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
         texts = [part for part in get_args(annotation) if isinstance(part, str)]
         faults = [fault["msg"].removeprefix("Input should be ") for fault in error.errors()]
         none = ["null"] if type(None) in get_args(annotation) else []
-        allowed = " or ".join(dict.fromkeys(texts or faults + none))
+        allowed = " or ".join(dict.fromkeys(texts or faults + none)).replace("valid tuple", "list")
         raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
