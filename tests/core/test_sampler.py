@@ -61,7 +61,7 @@ def test_a_key_gives_the_same_sample_in_any_batch(monkeypatch):
         np.testing.assert_allclose(alone[1], together[row][1], atol=1e-4)
     other = draw(model, prompts, [(8, *key) for key in keys])
     assert sum(a[0] == b[0] for a, b in zip(other, together, strict=True)) < 5
-    for name, value in (("CHUNK", 20), ("ROWS", 7), ("POSITIONS", 60)):
+    for name, value in (("CHUNK", 20), ("DENSE", 0.0), ("ROWS", 7), ("POSITIONS", 60)):
         monkeypatch.setattr(sampler, name, value)
         assert [ids for ids, _ in draw(model, prompts, keys)] == [ids for ids, _ in together], name
     batches = sampler.batches([Request(prompt, (), 1.0, 8) for prompt in prompts])

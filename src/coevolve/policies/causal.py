@@ -134,7 +134,7 @@ class Policy:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) examples, in order.
 
         hidden_TH[t] is the differentiable state that predicts targets_T[t], times the scale of the model's logits.
-        Examples of one prompt share it where the model can; see `packing`.
+        Examples of one prompt share what they begin with where the model can; see `packing`.
         """
         if any(not len(prompt) for prompt, _ in examples):
             raise ValueError("examples: every prompt needs at least one token")
@@ -162,7 +162,7 @@ class Policy:
 
     @property
     def shares_prompts(self) -> bool:
-        """Whether `states` computes equal prompts once: on a CPU, where the model's attention takes any mask.
+        """Whether `states` computes shared beginnings once: on a CPU, where the model's attention takes any mask.
 
         A GPU's fast attention takes none, and Unsloth's patched models have masks of their own.
         """
