@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
-from coevolve import config
-from coevolve.trainer import Trainer
+from coevolve.training import config
+from coevolve.training.trainer import Trainer
 
 AGENTS = (1, 2, 4, 8)
 STEPS = 4  # the first one warms up and is not timed

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from codesandbox import level, run_tests
-from coevolve.papers.mae.method import MAE
-from coevolve.parse import judge_score, tag
-from coevolve.verify import KINDS, verify
+from coevolve.methods.mae.method import MAE
+from coevolve.text.parse import judge_score, tag
+from coevolve.text.verify import KINDS, verify
 from tinyworld import tasks
 
 Earned = bool | float | None
@@ -56,11 +56,11 @@ ATTACKS: dict[str, Callable[[str, str, str], tuple[str, str]]] = {  # of questio
 
 def judged(asked: Sequence[tuple[str, str]]) -> list[Earned]:
     """What the embedded backbone gives as MAE's Judge, greedily; an answer that cannot be read earns 0 unasked."""
-    from coevolve import policies
+    from coevolve.engines.loading import load_policy
 
     answers = [tag(f"<answer>{answer}</answer>", "answer") for _, answer in asked]
     turns = [MAE().scorer(question=q, answer=a) for (q, _), a in zip(asked, answers, strict=True) if a is not None]
-    replies = iter(policies.load("tiny").generate(turns, temperature=0.0, max_tokens=32))
+    replies = iter(load_policy("tiny").generate(turns, temperature=0.0, max_tokens=32))
     return [0.0 if answer is None else judge_score(next(replies).text) for answer in answers]
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 
-from coevolve import config
-from coevolve.credit import segment_centred
-from coevolve.papers.conl.rewards import bradley_terry
-from coevolve.trainer import Trainer
+from coevolve.advantages.segments import segment_centred
+from coevolve.methods.conl.rewards import bradley_terry
+from coevolve.training import config
+from coevolve.training.trainer import Trainer
 
 ROUNDS = 7
 AGENTS = (2, 4, 8)

@@ -16,8 +16,8 @@ from multiprocessing import get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from coevolve import checkpoint
-from coevolve.__main__ import main as coevolve
+from coevolve.cli import main as coevolve
+from coevolve.runs import checkpoint
 
 FIELDS = "model=tiny-small steps=4 save_every=1 keep_episodes=1000 eval_items=2".split()  # every sample is recorded
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}  # audit events, with a path as first argument

@@ -24,10 +24,11 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.step import Ours, asked, seconds
 from codesandbox import level, run_tests
-from coevolve import config
-from coevolve.driver import Batched, play
-from coevolve.pools import Pool
-from coevolve.trainer import Trainer
+from coevolve.rollout.engine import Batched
+from coevolve.rollout.pools import Pool
+from coevolve.rollout.scheduler import play
+from coevolve.training import config
+from coevolve.training.trainer import Trainer
 from coevolve.types import Episode, Outcome, Reply, Turn
 from published.corpus import find
 from reproduce.analysis import figures

@@ -84,7 +84,7 @@ def campaign(
     Ends when so many runs were disturbed or when the minutes are over. A run that ends before a fault reaches it does
     not count.
     """
-    import_module("coevolve.trainer")  # once for all the runs, which are forks of this process
+    import_module("coevolve.training.trainer")  # once for all the runs, which are forks of this process
     rng, rows, end = random.Random(seed), [], time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         wholes: dict[str, Target] = {}

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-from coevolve import config
-from coevolve.policies import find
-from coevolve.trainer import Trainer
+from coevolve.models.names import find
+from coevolve.training import config
+from coevolve.training.trainer import Trainer
 
 SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
     "3b": (

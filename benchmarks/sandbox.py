@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from codesandbox import level, run_calls, run_stdio, run_tests
-from coevolve.verify import maths, verify
+from coevolve.text.verify import math, verify
 
 ROUNDS, BATCH, BATCHES = 600, 250, 9
 LEVELS = ("process", "kernel", "namespaces")
@@ -116,7 +116,7 @@ def formulas(rounds: int = 40) -> dict[str, object]:
     verify("math", "x+1", "1+x")
     began = time.perf_counter() - start
     times = [median_ms(partial(verify, "math", answer, gold), rounds) for gold, answer in FORMULAS]
-    maths._equal()._pool.close()  # what has ended is counted: this is the memory that honest pairs want
+    math._equal()._pool.close()  # what has ended is counted: this is the memory that honest pairs want
     honest = peak_mib()
     rows = [row for row in map(json.loads, STRINGS.open()) if row["kind"] == "math_equiv"]
     pairs = [json.loads(row["input"]) for row in rows]
@@ -127,7 +127,7 @@ def formulas(rounds: int = 40) -> dict[str, object]:
         said = verify("math", answer, gold)
         worst = max(worst, time.perf_counter() - start)
         wrong += [answer[:40]] if said.correct is not right else []
-    maths._equal()._pool.close()
+    math._equal()._pool.close()
     return {
         "start_s": round(began, 2),
         "median_ms": times,

@@ -18,19 +18,20 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+from coevolve.training.settings import Learning
 from datasets import Dataset
 from torch import Tensor
 from torch.optim import AdamW
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PrinterCallback, TrainerCallback
 
-from coevolve import learner, policies
-from coevolve.checks import Learning
-from coevolve.driver import play
-from coevolve.papers.mae.method import MAE
-from coevolve.parse import tag
-from coevolve.policies import sampler
-from coevolve.policies.causal import Policy
+from coevolve.engines.loading import load_policy
+from coevolve.methods.mae.method import MAE
+from coevolve.models import sampler
+from coevolve.models.policy import Policy
+from coevolve.rollout.scheduler import play
+from coevolve.text.parse import tag
+from coevolve.training import update
 from coevolve.types import Episode, Outcome, Turn
 from tinyworld import tasks
 
@@ -46,9 +47,9 @@ PHASES = (
     (sampler, "decode", "decode"),
     (tasks, "right", "verify"),
     (Policy, "states", "forward and loss"),
-    (learner, "policy_loss", "forward and loss"),
+    (update, "policy_loss", "forward and loss"),
     (Tensor, "backward", "backward"),
-    (learner, "clip_grad_norm_", "optimiser"),
+    (update, "clip_grad_norm_", "optimiser"),
     (AdamW, "step", "optimiser"),
 )
 REST = "bookkeeping"  # everything else
@@ -87,7 +88,7 @@ class Ours:
 
     def __init__(self, questions: list[str], prompts: int, full: bool = False, group: int = GROUP, most: int = LONGEST):
         self.questions, self.prompts, self.group, self.most = questions, prompts, group, most
-        self.policy = policies.load("tiny")
+        self.policy = load_policy("tiny")
         self.policy.end_ids = frozenset() if full else self.policy.end_ids  # none: every reply goes on
         self.optimizer = AdamW(self.policy.parameters(), lr=RATE, weight_decay=0.0, fused=True)
         self.engine, self.lengths = self.policy.serve(1.0, most), []
@@ -104,7 +105,7 @@ class Ours:
         part = self.questions[number * self.prompts : (number + 1) * self.prompts]
         outcomes = play([self.episode(question) for question in part], self.engine, (0, number))
         samples = [sample for outcome in outcomes for sample in outcome.samples]
-        learner.learn(self.policy, self.optimizer, samples, self.settings, estimator="group_mean")
+        update.learn(self.policy, self.optimizer, samples, self.settings, estimator="group_mean")
         self.lengths.append(statistics.fmean(len(sample.reply.ids) for sample in samples))
 
 
@@ -141,7 +142,7 @@ def against_trl(prompts: int, full: bool, steps: int = STEPS) -> dict[str, float
     prompt = [list(SOLVER(question=question).messages) for question in questions]
     given, shape = Dataset.from_dict({"prompt": prompt, "question": questions}), {"max_steps": steps + WARM}
     shape["generation_kwargs"] = {"min_new_tokens": LONGEST} if full else None
-    theirs = policies.load("tiny")
+    theirs = load_policy("tiny")
     with tempfile.TemporaryDirectory() as out, mock.patch("trl.trainer.utils._ChunkedLogProbFunction", PlainHead):
         settings = GRPOConfig(output_dir=out, per_device_train_batch_size=prompts * GROUP, **TRL, **shape)
         trainer = GRPOTrainer(theirs.model, reward, settings, given, None, theirs.tokenizer, callbacks=[Alternate()])
@@ -232,7 +233,7 @@ def phases(prompts: int, steps: int = STEPS) -> dict:
 
 def sampling() -> list[dict[str, float]]:
     """Median tokens per second when every row runs to the end: ours, and transformers with its dynamic cache."""
-    policy, rows, questions = policies.load("tiny"), [], asked(ROWS[-1])
+    policy, rows, questions = load_policy("tiny"), [], asked(ROWS[-1])
     policy.end_ids = frozenset()  # every row runs to the end
     for count in ROWS:
         messages = [SOLVER(question=question).messages for question in questions[:count]]

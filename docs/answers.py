@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from random import Random
 
-from coevolve.method import Method
+from coevolve.methods.base import Method
 from coevolve.types import Episode, Outcome, Role
 
 

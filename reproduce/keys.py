@@ -20,9 +20,9 @@ from reproduce.registry import read_toml
 MARKER, STARTED = "done.json", "started.json"
 RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
 VOLATILE = {MARKER, STARTED, FAILED, RUNNING, "notebook.ipynb", "provenance.json"}
-PRESETS = "src/coevolve/presets.toml"  # counts by its values, see `settings`
+PRESETS = "src/coevolve/training/presets.toml"  # counts by its values, see `settings`
 PROMPTS, NUMBERS = "src/coevolve/prompts/", "reproduce/paper_numbers"  # of which those count that are named
-METHODS_AT = ("coevolve.papers.", "coevolve.baselines.")
+METHODS_AT = ("coevolve.methods.", "coevolve.methods.baselines.")
 Parts = dict[str, Any]
 
 modules = cache(Modules)  # root -> its modules, each read once
@@ -57,7 +57,7 @@ def run_sources(plan: Plan, item: Item) -> Parts:
     late = {other for name in own for other, _ in found.facts(name, found.file_of(name))[1]}
     fields = {**preset.get("all", {}), **preset.get(item.protocol, {}), **item.config}
     world = fields.get("world", "tiny").partition(":")[0]
-    needed = found.needed([method, "coevolve.loop", *late, "published.world" if world == "data" else world])
+    needed = found.needed([method, "coevolve.training.loop", *late, "published.world" if world == "data" else world])
     return {"preset": preset, "modules": needed, "data": data(plan, needed, said)}
 
 
@@ -69,7 +69,7 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
     said |= {item.paper, "known"}  # known.csv says why printed averages differ, to every table of scores
     roots = {name for code in texts for name, _ in found.imports(code)}
     preset = {}
-    if "coevolve.config" in roots:
+    if "coevolve.training.config" in roots:
         methods = configuration(plan.root).METHODS
         roots |= {methods[name].partition(":")[0] for name in said & {*methods}}
         preset = settings(plan, sorted(said & {*methods}))

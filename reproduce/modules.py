@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 
-NAMED = ("coevolve.papers.", "coevolve.baselines.", "published.")  # only imported by name
+NAMED = ("coevolve.methods.", "coevolve.methods.baselines.", "published.")  # only imported by name
 NO_DATA = (".py", ".pyc", ".so", ".md")
 
 

@@ -180,9 +180,9 @@ def check_items(plan: Plan, items: list[Item]) -> None:
 
 
 def configuration(root: Path) -> ModuleType:
-    """Import coevolve.config of this repository, late: it knows the methods, their fields and what these may hold."""
+    """Import coevolve.training.config of this repository, late: it knows the methods, their fields and what these may hold."""
     if (source := str(root / "src")) not in sys.path:
         sys.path.insert(0, source)
-    from coevolve import config
+    from coevolve.training import config
 
     return config

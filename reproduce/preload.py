@@ -3,7 +3,7 @@
 from contextlib import suppress
 from importlib import import_module
 
-MODULES = "coevolve.trainer safetensors.torch transformers.models.auto.modeling_auto transformers.models.qwen2".split()
+MODULES = "coevolve.training.trainer safetensors.torch transformers.models.auto.modeling_auto transformers.models.qwen2".split()
 
 with suppress(Exception):  # whatever is wrong, each run that needs it says so
     for name in MODULES:

@@ -11,15 +11,16 @@ from typing import Any
 import yaml
 from data_files import DATA
 
-from coevolve import parse, show
-from coevolve.papers.comas import rewards as comas
-from coevolve.papers.conl import reading as conl
-from coevolve.papers.format import format_reward
-from coevolve.papers.sage import rewards as sage
-from coevolve.papers.spice import reading as spice
-from coevolve.papers.spice.rewards import challenger_reward
+from coevolve.methods.comas import rewards as comas
+from coevolve.methods.conl import parsing as conl
+from coevolve.methods.format_reward import format_reward
+from coevolve.methods.sage import rewards as sage
+from coevolve.methods.spice import parsing as spice
+from coevolve.methods.spice.rewards import challenger_reward
+from coevolve.runs import show
+from coevolve.text import parse
+from coevolve.text.verify import verify
 from coevolve.types import Outcome, Reply, Turn
-from coevolve.verify import verify
 from published.judge import read_verdict
 from reproduce import UserError
 from reproduce.notebooks import check_parameters

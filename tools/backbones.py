@@ -46,13 +46,12 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
     """
     import torch
 
-    from coevolve.policies import load
     from tinyworld.warmstart import Cycle, make_model, warm_start
 
     torch.set_num_threads(1)
     recipe, began = read_card(BACKBONES / name)["recipe"], time.monotonic()
     cycles = [Cycle(**fields) for fields in recipe["cycles"]]
-    policy, numbers_V = load(name), torch.tensor(json.loads(NUMBERS.read_text()))
+    policy, numbers_V = load_policy(name), torch.tensor(json.loads(NUMBERS.read_text()))
     model = make_model(policy.model.config, seed)
     for number, cycle in enumerate(cycles):
         steps = max(1, int(share * cycle.steps))
@@ -76,10 +75,9 @@ def finish(folder: Path, recipe: dict[str, Any]) -> None:
 
 def measure(model: str | Path) -> dict[str, Any]:
     """What a backbone can do, by name or folder."""
-    from coevolve.policies import load
     from tinyworld import gates
 
-    return gates.measure(load(str(model)).generate)
+    return gates.measure(load_policy(str(model)).generate)
 
 
 def card(recipe: dict[str, Any], figures: dict[str, Any]) -> str:

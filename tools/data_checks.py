@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from coevolve.parse import boxed
+from coevolve.text.parse import boxed
 from published import data
 from published.grading import grade
 from published.rows import Item, normal

@@ -3,7 +3,7 @@
 First a table of the preset one-gpu, then the memory that the learner wants with the preset gpu.
 
 Replies a step are counted: the embedded backbone plays a few episodes of each method with the preset's numbers. Memory
-is what coevolve.policies.memory estimates for a model of Qwen2.5-3B's shape. Seconds are those replies at the assumed
+is what coevolve.training.memory estimates for a model of Qwen2.5-3B's shape. Seconds are those replies at the assumed
 lengths and speeds below.
 """
 
@@ -17,10 +17,12 @@ import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config
 
 from benchmarks.real import shape
-from coevolve import config, policies
-from coevolve.checks import VLLM_SHARE
-from coevolve.driver import Batched, play
-from coevolve.policies import memory
+from coevolve.engines.limits import VLLM_SHARE
+from coevolve.engines.loading import load_policy
+from coevolve.methods.registry import METHODS
+from coevolve.rollout.engine import Batched
+from coevolve.rollout.scheduler import play
+from coevolve.training import config, memory
 
 METHODS = ("mae", "sage", "spice", "comas", "conl", "ttrl", "ground_truth")
 EPISODES = 8  # played to count replies
@@ -79,7 +81,7 @@ def parameters() -> int:
 def row(method: str, folder: str) -> str:
     """One line of the table."""
     run = config.build(method, "one-gpu", out=".", overrides={"world": "tiny", "model": folder})
-    speaker = policies.load("tiny")
+    speaker = load_policy("tiny")
     said, paid = replies(method, Counting(lambda turns: speaker.generate(turns, max_tokens=64)))
     said, paid = said * run.batch_size, paid * run.batch_size
     seconds = said * REPLY / WRITES + paid * (PROMPT + REPLY) * PRODUCTS * parameters() / LEARNS
@@ -108,7 +110,7 @@ def main() -> None:
             wanted.save_pretrained(Path(folder) / name)
         for method in METHODS:
             print(row(method, str(Path(folder) / SMALL)), flush=True)
-        groups = groupby(sorted((round(wants(name, Path(folder))), name) for name in config.METHODS), itemgetter(0))
+        groups = groupby(sorted((round(wants(name, Path(folder))), name) for name in METHODS), itemgetter(0))
         said = (f"{gib} ({', '.join(f'`{name}`' for _, name in group)})" for gib, group in groups)
         print("\nGiB with the preset gpu, without vLLM:", ", ".join(said))
 

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from coevolve import alive, record
+from coevolve.runs import record
+from coevolve.training import diagnostics
 from reproduce.analysis import conversations, crossplay, standins, stats, tables
 from reproduce.analysis.stats import Effect, Side, difference
 
@@ -178,4 +179,4 @@ def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
     name, run = claim.get("mechanism"), claim["arms"][0]
     summaries = (standins.summary(ledger.folder, run, seed) for seed in ledger.runs[run])
     share = np.mean([summary["acted"].get(name, 0.0) for summary in summaries]) if name else 1.0
-    return f"{name} acted in {share:.0%} of the steps of {run}" if share < alive.LEAST else ""
+    return f"{name} acted in {share:.0%} of the steps of {run}" if share < diagnostics.LEAST else ""

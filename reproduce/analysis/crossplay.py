@@ -10,10 +10,11 @@ from random import Random
 
 import pandas as pd
 
-from coevolve.driver import Engine, play
-from coevolve.papers.spice import SPICE
-from coevolve.papers.spice.method import Answer, Attempt
-from coevolve.papers.spice.reading import Question
+from coevolve.methods.spice import SPICE
+from coevolve.methods.spice.method import Answer, Attempt
+from coevolve.methods.spice.parsing import Question
+from coevolve.rollout.engine import Engine
+from coevolve.rollout.scheduler import play
 from coevolve.types import Dialogue, Episode, Outcome, T
 
 POSING, ANSWERING = 1, 2  # keys of the turns
@@ -27,9 +28,9 @@ def players(run: Path, model: str, steps: Sequence[int]) -> dict[int, str]:
 
 def speaker(model: str, max_tokens: int) -> Engine:
     """An engine that speaks with one model, as hot as in training (section 3.1)."""
-    from coevolve import policies
+    from coevolve.engines.loading import load_policy
 
-    return policies.load(model).serve(1.0, max_tokens)
+    return load_policy(model).serve(1.0, max_tokens)
 
 
 def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:

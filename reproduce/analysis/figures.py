@@ -20,7 +20,7 @@ from matplotlib.offsetbox import AnnotationBbox, TextArea, VPacker
 from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.transforms import Bbox
 
-from coevolve.show import visible
+from coevolve.runs.show import visible
 from coevolve.types import Role
 
 # The colour-blind palette of seaborn, then five of Paul Tol's; dashes tell curves apart where colours do not.

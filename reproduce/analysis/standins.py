@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from coevolve import record
-from coevolve.checks import among
+from coevolve.runs import record
+from coevolve.validation import among
 from reproduce.analysis import tables
 
 LAYOUTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

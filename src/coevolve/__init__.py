@@ -7,8 +7,20 @@ __version__ = "0.2.0"
 
 warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook without widgets tqdm shows bars as text
 
-_HOMES = {"Run": "config", "Steps": "driver", "play": "driver", "train": "loop", "Method": "method"}
-_HOMES |= {"Policy": "policies.causal"} | dict.fromkeys(("Outcome", "Reply", "Role", "Sample", "Turn"), "types")
+_HOMES = {
+    "Method": "methods.base",
+    "Outcome": "types",
+    "Policy": "models.policy",
+    "Reply": "types",
+    "Role": "types",
+    "Run": "training.config",
+    "Sample": "types",
+    "Steps": "rollout.stepper",
+    "Turn": "types",
+    "load_policy": "engines.loading",
+    "play": "rollout.scheduler",
+    "train": "training.loop",
+}
 __all__ = list(_HOMES)  # noqa: PLE0605
 
 

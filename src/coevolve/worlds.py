@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
-from coevolve.shares import mean
+from coevolve import plugins
+from coevolve.optional import mean
 
 
 class World(Protocol):
@@ -87,14 +88,10 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
     """
     if not isinstance(name, str):
         return name
-    if name.partition(":")[0] in ("data", "gym"):
-        from published import named
-
-        return named(name, paper, seeds)
-    if name == "tiny":
-        from tinyworld.oracle import TinyWorld
-
-        return TinyWorld()
+    factory_name = name.partition(":")[0]
+    if factory_name in plugins.announced(plugins.WORLDS):
+        world: World = plugins.load(plugins.WORLDS, factory_name)(name, paper, seeds)
+        return world
     module, _, wanted = name.partition(":")
     try:
         kind: type[World] = getattr(import_module(module), wanted)

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from coevolve.checks import among
+from coevolve.validation import among
 from published.rows import READERS, Item, Row, digest
 
 VARIABLE = "COEVOLVE_DATA"
@@ -134,7 +134,7 @@ def item(key: str, row: Row) -> Item | None:
 
 def check(key: str) -> None:
     """Raise ValueError, in one line, when a data set is neither in the mirror nor in the cache nor on the hub."""
-    from coevolve import preflight
+    from coevolve.training import preflight
 
     known = BENCHMARKS[key]
     if not _mirrored(known):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from codesandbox import SandboxError, run_calls
 from codesandbox.texts import literal_asserts
-from coevolve.parse import code_block
+from coevolve.text.parse import code_block
 
 _TABLES = tomllib.loads(Path(__file__).with_name("executor.toml").read_text(encoding="utf-8"))
 KINDS = _TABLES["kinds"]  # {deduction, abduction, induction: its blocks, and what the Solver reads}

@@ -1,4 +1,4 @@
-"""Answers to published questions, scored: the verifiers of `coevolve.verify`, and a judge, that is not here.
+"""Answers to published questions, scored: the verifiers of `coevolve.text.verify`, and a judge, that is not here.
 
 Formulas, letters, texts, numbers (equal, or within a margin), programs with tests. Nothing but verdicts comes out.
 """
@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from coevolve.parse import BOX, boxed
-from coevolve.verify import Verdict, verify
-from coevolve.verify.plain import rational
+from coevolve.text.parse import BOX, boxed
+from coevolve.text.verify import Verdict, verify
+from coevolve.text.verify.exact import rational
 from published.rows import Item
 
 POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*\{?\s*([+-]?\d{1,3})\s*\}?")

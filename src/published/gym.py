@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from coevolve.checks import among
-from coevolve.config import parse_overrides
-from coevolve.verify.plain import rational
+from coevolve.text.verify.exact import rational
+from coevolve.training.config import parse_overrides
+from coevolve.validation import among
 from published.data import Paper
 from published.rows import Item, digest
 from published.world import ItemWorld

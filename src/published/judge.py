@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pandas
 
-from coevolve import policies, preflight, prompts, record
-from coevolve.checks import among
-from coevolve.driver import Engine
-from coevolve.engines.server import ServerError
-from coevolve.held_out import in_words
-from coevolve.loop import waiting
+from coevolve.engines.loading import load_policy
+from coevolve.engines.openai_server import ServerError
+from coevolve.evaluation.scoring import in_words
+from coevolve.rollout.engine import Engine
+from coevolve.runs import record
+from coevolve.text import prompts
+from coevolve.training import preflight
+from coevolve.training.loop import waiting
 from coevolve.types import Role
+from coevolve.validation import among
 from published.data import BENCHMARKS, items
 from published.rows import Item
 
@@ -43,7 +46,7 @@ def read_verdict(text: str) -> bool | None:
 @cache
 def _role(kind: str) -> Role:
     among("judge", kind, KINDS)
-    return prompts.load("mae", f"eval_{kind}", "full", name="eval", policy="judge", temperature=TEMPERATURE)
+    return prompts.load_role("mae", f"eval_{kind}", "full", name="eval", policy="judge", temperature=TEMPERATURE)
 
 
 def verdicts(
@@ -97,7 +100,7 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
     asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
     preflight.model(name)
-    engine = policies.load(name, "judge").serve(TEMPERATURE, max_tokens)
+    engine = load_policy(name, "judge").serve(TEMPERATURE, max_tokens)
     try:
         with waiting("judging"):
             correct = verdicts(engine, asked, list(scores["answer"]), (seed,))

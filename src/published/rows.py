@@ -18,7 +18,7 @@ from operator import getitem
 from random import Random
 from typing import Any, ClassVar
 
-from coevolve.parse import boxed
+from coevolve.text.parse import boxed
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PRELUDE = "\n".join(  # what LiveCodeBench's starting code takes for granted

@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from coevolve.checkpoint import sha256
+from coevolve.runs.checkpoint import sha256
 
 NAME, WARM = NAMES = ("smollm2", "smollm2-roles")
 ADAPTER = Path(__file__).with_name(WARM)  # tinyworld/roles.py made it
@@ -66,6 +66,6 @@ def _convert(source: Path, target: Path) -> None:
 
 def _merge(_: Path, target: Path) -> None:
     """Write the model with the adapter's weights added to its own."""
-    from coevolve.policies import load_local
+    from coevolve.models.loading import load_local
 
     load_local(ADAPTER).save(target)

@@ -12,8 +12,8 @@ from functools import cached_property
 from re import fullmatch
 from typing import ClassVar
 
-from coevolve import prompts
-from coevolve.checks import among
+from coevolve.text import prompts
+from coevolve.validation import among
 from coevolve.worlds import World
 from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
 from published.grading import grade, program
@@ -73,7 +73,7 @@ class ItemWorld(World):
 
     def zero(self) -> list[str]:
         """Return the sixteen starting questions, ours (prompts/mae/zero_questions.txt)."""
-        text = (prompts.HERE / "mae" / "zero_questions.txt").read_text(encoding="utf-8")
+        text = (prompts.folder_of("mae") / "zero_questions.txt").read_text(encoding="utf-8")
         return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("%%")]
 
     def training(self) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from coevolve.prompts import blocks
+from coevolve.text import blocks
 from tinyworld import tasks
 from tinyworld.demonstrator import JUDGES, Demonstrator, Pair, Skill, claim, judged, pick, say, solved, worked
 from tinyworld.tasks import Task

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import cache, partial
 
-from coevolve import prompts
+from coevolve.text import prompts
 from coevolve.types import Role
 from tinyworld import conversations, demonstrator, formats, tasks
 from tinyworld.demonstrator import Demonstrator, Pair, claim, judged, pick, plan, say, slip, solved
@@ -166,7 +166,7 @@ INVENTORS = (*PROPOSERS, "spice/challenger_mcq", "spice/challenger_alone")
 @cache
 def prompt_of(role: str, variant: str = "compact") -> Role:
     """The prompt that a paper/role of ROLES is asked with."""
-    return prompts.load(*role.split("/"), variant)
+    return prompts.load_role(*role.split("/"), variant)
 
 
 def demonstrate(rng: Demonstrator, role: str | None = None, variant: str = "compact") -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from coevolve.checks import among
+from coevolve.validation import among
 from tinyworld import tasks
 from tinyworld.tasks import Task
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas
 
-from coevolve.driver import Batched
-from coevolve.held_out import score
-from coevolve.papers.conl import reading
-from coevolve.papers.mae.method import MAE
-from coevolve.papers.spice.reading import MCQ, Question, json_object, read_format, read_mcq
-from coevolve.parse import boxed, score_value, tag
-from coevolve.shares import mean
+from coevolve.evaluation.scoring import score
+from coevolve.methods.conl import parsing
+from coevolve.methods.mae.method import MAE
+from coevolve.methods.spice.parsing import MCQ, Question, json_object, read_format, read_mcq
+from coevolve.optional import mean
+from coevolve.rollout.engine import Batched
+from coevolve.text.parse import boxed, score_value, tag
 from coevolve.types import Reply, Turn
 from tinyworld import conversations, tasks
 from tinyworld.demonstrations import ROLES, prompt_of, well_formed
@@ -127,7 +127,7 @@ def ranking(ask: Ask, count: int) -> float:
     won = stated = 0.0
     for reply, seen in zip(ask("conl/verdict", fields), tables, strict=True):
         right = [tasks.right(seen.task.question, answer) for answer in seen.answers]
-        for winner, loser, weight in reading.ranking(reply.text, "final_ranking", len(seen.answers)):
+        for winner, loser, weight in parsing.ranking(reply.text, "final_ranking", len(seen.answers)):
             if right[winner] != right[loser]:
                 stated += weight
                 won += right[winner] * (weight == 1)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from coevolve import prompts
-from coevolve.baselines.tuned import SFT
-from coevolve.checks import Share
-from coevolve.driver import Engine
+from coevolve.methods.baselines.trl_trainers import SFT
+from coevolve.rollout.engine import Engine
+from coevolve.text import prompts
 from coevolve.types import Role
+from coevolve.validation import Share
 from tinyworld import gates
 from tinyworld.demonstrations import SOLVERS, demonstrate
 from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
 
 if TYPE_CHECKING:
-    from coevolve.record import Recorder
+    from coevolve.runs.record import Recorder
 
 LONGEST = 900  # characters of a demonstration; longer ones, talks of many agents, are left out
 MIXED = 512  # demonstrations among which those of about one length are sought
@@ -53,7 +53,7 @@ class RoleWarmStart(SFT):
 
     def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
         """Return the role that speaks a prompt file of MAE."""
-        return prompts.load("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
+        return prompts.load_role("mae", prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
 
     def numbers(self) -> dict[str, Any]:
         """Return the settings of TRL's: the batches stay as `examples` made them, and the first steps are small."""

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from random import Random
 from typing import ClassVar
 
-from coevolve.checks import among
+from coevolve.validation import among
 from tinyworld import arithmetic, facts, symbols
 from tinyworld.facts import ATTRIBUTE_OF
 

@@ -7,8 +7,10 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from coevolve.driver import Batched, Steps, play
-from coevolve.method import Method
+from coevolve.methods.base import Method
+from coevolve.rollout.engine import Batched
+from coevolve.rollout.scheduler import play
+from coevolve.rollout.stepper import Steps
 from coevolve.types import Outcome, Reply, Turn
 from tinyworld import programs
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tensors import batch_of, gradient, policy_of
 
-from coevolve.policies.causal import Policy
-from coevolve.ranks import Ranks
+from coevolve.models.policy import Policy
+from coevolve.training.distributed import Ranks
 
 
 def main(out: Path, plain: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal
 
-from coevolve.method import Method
+from coevolve.methods.base import Method
 from coevolve.types import Outcome, Role
 
 

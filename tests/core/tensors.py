@@ -5,17 +5,19 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from coevolve.training.settings import Learning
 from transformers import Qwen2ForCausalLM
 
-from coevolve import learner, losses, prompts
-from coevolve.checks import Learning
-from coevolve.policies.causal import Policy
-from coevolve.policies.decoder import Decoder
-from coevolve.policies.sampler import Request, decode, sample
+from coevolve import losses
+from coevolve.models.decoder import Decoder
+from coevolve.models.policy import Policy
+from coevolve.models.sampler import Request, decode, sample
+from coevolve.text import prompts
+from coevolve.training import update
 from coevolve.types import Reply, Turn
 
 END = 3
-SOLVER = prompts.load("mae", "solver", "compact")
+SOLVER = prompts.load_role("mae", "solver", "compact")
 
 
 def qwen(tied=True, kv=1, scale=0.2, vocabulary=320, kind=Qwen2ForCausalLM, **other):
@@ -88,7 +90,7 @@ def learn(policy, optimizer, samples, estimator="task_relative", **asked):
     """Take a step of the learner, without an entropy bonus unless it is asked for."""
     known = {name: asked.pop(name) for name in ("reference", "kl_coef", "baseline") if name in asked}
     settings = Learning(**{"entropy_coef": 0.0, **asked})
-    return learner.learn(policy, optimizer, samples, settings, estimator=estimator, **known)
+    return update.learn(policy, optimizer, samples, settings, estimator=estimator, **known)
 
 
 def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):

@@ -4,7 +4,13 @@ import math
 
 import pytest
 
-from coevolve.advantages import ESTIMATORS, group_mean, reinforce_pp, reinforce_pp_by_role, task_relative
+from coevolve.advantages.estimators import (
+    ESTIMATORS,
+    group_mean,
+    reinforce_pp,
+    reinforce_pp_by_role,
+    task_relative,
+)
 from coevolve.types import Reply, Turn
 
 

@@ -5,7 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from coevolve import __main__, alive, config, loop
+from coevolve import __main__
+from coevolve.training import config, diagnostics, loop
 
 ROWS = [
     {"step": 0, "validation": 0.5},
@@ -17,21 +18,21 @@ ROWS = [
 
 def test_spreads_are_of_rewards_and_of_known_ones() -> None:
     earned = [("reward/a/x", 1.0), ("reward/a/x", 0.0), ("reward/a/x", None), ("length/a", 7), ("reward/b", 2.0)]
-    assert alive.spreads(earned) == {"spread/a/x": 0.5, "spread/b": 0.0}
+    assert diagnostics.spreads(earned) == {"spread/a/x": 0.5, "spread/b": 0.0}
 
 
 def test_a_reward_acts_where_it_varies_and_a_gate_where_it_splits() -> None:
-    shares = alive.acted(ROWS, {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"})
+    shares = diagnostics.acted(ROWS, {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"})
     assert shares == {"reward of solver": 2 / 3, "reward of judge": 0.0, "quality filter": 0.5, "format": 0.0}
-    assert [alive.silent(row) for row in ROWS] == [True, False, True, False]
+    assert [diagnostics.silent(row) for row in ROWS] == [True, False, True, False]
 
 
 def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
     shares = {"reward of judge": 0.0, "quality filter": 0.19, "format": 0.2}
     idle = ["idle: reward of judge acted in 0% of the steps", "idle: quality filter acted in 19% of the steps"]
     told = "solver is paid more in the second half (0.200, 0.650) and right less often (0.500, 0.250 of validation)"
-    assert alive.warnings(shares, ROWS, "solver") == [*idle, told]
-    assert alive.warnings({}, ROWS, "reasoner") == alive.warnings({}, ROWS[:2], "solver") == []
+    assert diagnostics.warnings(shares, ROWS, "solver") == [*idle, told]
+    assert diagnostics.warnings({}, ROWS, "reasoner") == diagnostics.warnings({}, ROWS[:2], "solver") == []
 
 
 SECRETS = ("HF_TOKEN", "OPENAI_API_KEY", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_SECRET")
@@ -55,7 +56,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, cap
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
 def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(alive, "SILENCE", 2)
+    monkeypatch.setattr(diagnostics, "SILENCE", 2)
     cut = {"max_tokens": max_tokens, "steps": 4, "eval_every": 0, "eval_items": 1}  # one token is no answer
     loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))
     told = "step 2: nothing learnt for 2 steps"

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, text
 
-from coevolve.baselines.azr import AZR, MODES, proposer_reward, solver_reward
-from coevolve.driver import Steps
-from coevolve.parse import tag
+from coevolve.methods.baselines.absolute_zero import AZR, MODES, proposer_reward, solver_reward
+from coevolve.rollout.stepper import Steps
+from coevolve.text.parse import tag
 from coevolve.types import Turn
 from tinyworld import tasks as tiny
 

@@ -11,7 +11,7 @@ import warnings
 
 import pytest
 
-from coevolve.checkpoint import MANIFEST, damage, newest, save
+from coevolve.runs.checkpoint import MANIFEST, damage, newest, save
 
 OPERATIONS = [(os, name) for name in ("mkdir", "rename", "unlink", "rmdir", "fsync", "open")] + [(io, "open")]
 

@@ -11,15 +11,17 @@ from unittest.mock import Mock, call
 import pytest
 from data_files import OWN, tables
 
-from coevolve import config, record
-from coevolve.__main__ import main
+from coevolve.cli import main
+from coevolve.methods.registry import METHODS, get_method
+from coevolve.runs import record
+from coevolve.training import config
 from coevolve.types import Reply, Turn
 from tinyworld import backbone
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 PROBE = """
-import json, sys, tinyworld, coevolve.verify
-from coevolve.__main__ import main
+import json, sys, tinyworld, coevolve.text.verify
+from coevolve.cli import main
 tinyworld.TinyWorld().zero()
 codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
 heavy = "torch transformers pandas math_verify sympy codesandbox".split()
@@ -65,7 +67,7 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
         numbers = {"held_out": held_out, "steps": 9, "seconds": 90.0, "resumed_at": 4}
         (run.out / "summary.json").write_text(json.dumps({"warnings": ["idle: x"], **numbers}))
 
-    monkeypatch.setattr("coevolve.loop.train", train)
+    monkeypatch.setattr("coevolve.training.loop.train", train)
     assert main(["train", "mae", "solves=2", "--out", str(tmp_path / "run"), "seed=7"]) == code
     said = capsys.readouterr()
     lines = said.out.splitlines()
@@ -82,7 +84,7 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
 
 @pytest.mark.parametrize(("arguments", "told"), MISTAKES["ask"].items())
 def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, monkeypatch, capsys):
-    monkeypatch.setattr("coevolve.policies.load", None)
+    monkeypatch.setattr("coevolve.engines.loading.load_policy", None)
     assert main(["ask", *arguments.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"coevolve: {told}")
@@ -91,7 +93,7 @@ def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, mo
 def test_one_role_is_asked_one_question_as_it_was_typed(monkeypatch, capsys):
     policy = Mock()
     policy.serve().answer.return_value = [Reply(Turn("solver", (), "shared"), "yes\x1b[2J", finished=False)]
-    monkeypatch.setattr("coevolve.policies.load", lambda model: policy)
+    monkeypatch.setattr("coevolve.engines.loading.load_policy", lambda model: policy)
     assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
     said = capsys.readouterr()
     assert said.out == "yes\\x1b[2J\n" and "\nthe reply was cut off" in said.err
@@ -111,7 +113,7 @@ def test_a_model_in_a_folder_answers(capsys):
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
     assert main(["fields", "mae"]) == 0
     said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-    assert set(said) == {"field", *config.settable(config.Run), *config.settable(config.method("mae"))}
+    assert set(said) == {"field", *config.settable(config.Run), *config.settable(get_method("mae"))}
     assert said["threshold"][:3] == ["0.7", "a", "question"] and said["batch_size"] == "128 32 episodes a step".split()
     quick, told = config.presets()["quick"], "of AdamW, constant; sft and srlm let it fall to 0".split()
     assert said["solves"][:3] == ["1", str(quick["mae"]["solves"]), "how"]
@@ -121,16 +123,16 @@ def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFi
     assert "rounds               2                        3\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("method", config.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_field_says_what_it_means(method: str) -> None:
-    cls = config.method(method)
+    cls = get_method(method)
     means = config.meanings(cls)
     assert [name for name in {**config.settable(config.Run), **config.settable(cls)} if not means.get(name)] == []
 
 
 def test_a_meaning_is_the_comment_behind_the_field_and_a_subclass_says_its_own() -> None:
-    assert config.meanings(config.method("spice"))["estimator"] == "Equations 3 and 4: DrGRPO"
-    means = config.meanings(config.method("azr"))
+    assert config.meanings(get_method("spice"))["estimator"] == "Equations 3 and 4: DrGRPO"
+    means = config.meanings(get_method("azr"))
     assert means["estimator"] == "how rewards become advantages, see `advantages`", "inherited"
     assert means["paper"] == "answers in tags (mae) or boxed (spice)", "behind a comment for the type checker"
 

@@ -7,7 +7,7 @@ import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted, text
 from pytest import approx
 
-from coevolve.papers.comas.method import CoMAS, quoted
+from coevolve.methods.comas.method import CoMAS, quoted
 from coevolve.types import Outcome, Reply, Turn
 from tinyworld import tasks as tiny
 from tinyworld.oracle import SOURCES, TinyWorld

@@ -6,12 +6,14 @@ from random import Random
 import pytest
 from core.conftest import Sums, boxes, by_hand, earned, prompts, scripted
 
-from coevolve import config, policies
-from coevolve.baselines import comas
-from coevolve.baselines.comas import TTRL, MAPoRL
-from coevolve.baselines.tuned import SRLM, preference
-from coevolve.driver import Batched, play
-from coevolve.policies.adapters import attach
+from coevolve.engines.loading import load_policy
+from coevolve.methods.baselines import ttrl_maporl
+from coevolve.methods.baselines.trl_trainers import SRLM, preference
+from coevolve.methods.baselines.ttrl_maporl import TTRL, MAPoRL
+from coevolve.models.lora import attach
+from coevolve.rollout.engine import Batched
+from coevolve.rollout.scheduler import play
+from coevolve.training import config
 from coevolve.types import Reply
 
 
@@ -45,11 +47,11 @@ def test_ttrl_gives_dummy_rewards_where_there_is_no_vote() -> None:
 def test_maporl_s_reward_by_hand() -> None:
     values = [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]  # verdicts of two agents in three rounds
     # Shared: 1, then means 0 and 1/2, with weights 1, 0.3, 0.09.
-    assert comas.reward(values, 0, 0, 0.3, True) == pytest.approx((1 + 0 + 0.09 * 0.5) / 1.39)
-    assert comas.reward(values, 0, 1, 0.3, True) == pytest.approx(0.09 * 0.5 / 1.39)
-    assert comas.reward(values, 1, 0, 0.3, False) == pytest.approx(0.3 * 1 / 1.3)
-    assert comas.reward(values, 2, 0, 0.3, True) == 1.0 and comas.reward(values, 2, 1, 0.3, True) == 0.0
-    assert comas.reward(values, 0, 0, 0.0, True) == 1.0
+    assert ttrl_maporl.reward(values, 0, 0, 0.3, True) == pytest.approx((1 + 0 + 0.09 * 0.5) / 1.39)
+    assert ttrl_maporl.reward(values, 0, 1, 0.3, True) == pytest.approx(0.09 * 0.5 / 1.39)
+    assert ttrl_maporl.reward(values, 1, 0, 0.3, False) == pytest.approx(0.3 * 1 / 1.3)
+    assert ttrl_maporl.reward(values, 2, 0, 0.3, True) == 1.0 and ttrl_maporl.reward(values, 2, 1, 0.3, True) == 0.0
+    assert ttrl_maporl.reward(values, 0, 0, 0.0, True) == 1.0
 
 
 def test_a_debate_by_hand() -> None:
@@ -90,7 +92,7 @@ def test_srlm_averages_readable_judgements() -> None:
 
 @pytest.mark.parametrize("adapted", [False, True])
 def test_dpo_makes_the_chosen_answer_likelier(adapted: bool) -> None:
-    policy = policies.load("tiny-small")
+    policy = load_policy("tiny-small")
     if adapted:
         policy = attach(policy, ["shared"], (4, 8, 0.0), "tiny-small")["shared"]
     method = SRLM(questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8)
@@ -114,7 +116,7 @@ def margin(policy: object, method: SRLM) -> float:
 
 
 def test_self_graded_pairs_of_the_tiny_backbone_are_mostly_right() -> None:
-    policy, method = policies.load("tiny"), SRLM(questions=40)
+    policy, method = load_policy("tiny"), SRLM(questions=40)
     run = config.build("srlm", "quick", out=".")
     pairs = method.pairs(policy, run, 1)
     assert 10 < len(pairs) <= 40 and pairs == method.pairs(policy, run, 1)

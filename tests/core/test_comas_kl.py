@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensors import Keep, batch_of, learn, policy_of, teacher_forced
 
-from coevolve.policies.adapters import attach
+from coevolve.models.lora import attach
 
 
 def test_the_reference_of_an_adapter_is_its_base():

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from data_files import OWN, tables
 
-from coevolve import config
-from coevolve.config import METHODS, Run, build, differences, parse_overrides
+from coevolve.methods.registry import METHODS, get_method
+from coevolve.training import config
+from coevolve.training.config import Run, build, differences, parse_overrides
 
 
 def refused(method: str = "mae", /, preset: str = "quick", **overrides: object) -> str:
@@ -32,7 +33,7 @@ def test_an_unknown_method_or_preset() -> None:
 def test_every_preset_builds_for_every_method(method: str, preset: str, tmp_path: Path) -> None:
     run = build(method, preset, seed=4, out=tmp_path / "run")
     assert (run.method, run.seed, run.out) == (method, 4, tmp_path / "run")
-    assert type(run.protocol) is config.method(method) and len(run.protocol.answering.fields) == 1
+    assert type(run.protocol) is get_method(method) and len(run.protocol.answering.fields) == 1
     for name, value in {**config.presets()[preset]["all"], **config.presets()[preset].get(method, {})}.items():
         value = tuple(value) if isinstance(value, list) else value
         assert value in (getattr(run, name, None), config.settings(run.protocol).get(name))
@@ -58,12 +59,12 @@ def test_a_method_of_ones_own_is_built_from_any_preset() -> None:
 
 def test_a_file_is_one_module_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent)
-    cls = config.method(OWN)
-    assert config.method("own_method.py:Debate") is config.method("./own_method.py:Debate") is cls
+    cls = get_method(OWN)
+    assert get_method("own_method.py:Debate") is get_method("./own_method.py:Debate") is cls
     assert pickle.loads(pickle.dumps(cls(rounds=5))).rounds == 5
     (tmp_path / "own_method.py").write_text(Path("own_method.py").read_text())
-    assert config.method(f"{tmp_path}/own_method.py:Debate") is not cls
-    assert config.method("coevolve.papers.mae.method:MAE") is config.method("mae")
+    assert get_method(f"{tmp_path}/own_method.py:Debate") is not cls
+    assert get_method("coevolve.methods.mae.method:MAE") is get_method("mae")
 
 
 @pytest.mark.parametrize(("name", "why"), tables("mistakes")["absent"].items())
@@ -76,9 +77,9 @@ def test_a_file_that_fails_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("1 / 0")
     with pytest.raises(ZeroDivisionError):
-        config.method(f"{file}:Debate")
+        get_method(f"{file}:Debate")
     file.write_text(Path(OWN.partition(":")[0]).read_text())
-    assert config.method(f"{file}:Debate").__name__ == "Debate"
+    assert get_method(f"{file}:Debate").__name__ == "Debate"
 
 
 @pytest.mark.parametrize("name", ["stps", "out", "protocol", "method", "pools", ""])
@@ -101,12 +102,12 @@ def test_what_does_not_go_together(method: str, overrides: dict, line: str) -> N
 
 
 def test_a_run_in_which_every_policy_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config.method(OWN), "frozen", ("shared",))
+    monkeypatch.setattr(get_method(OWN), "frozen", ("shared",))
     assert refused(OWN) == f"method must leave a policy to train, and {OWN} freezes all: shared"
 
 
 def test_overrides_win_over_the_preset_and_the_preset_over_the_paper() -> None:
-    assert Run(method="own", protocol=config.method(OWN)(), out=Path()).learning_rate == 1e-6
+    assert Run(method="own", protocol=get_method(OWN)(), out=Path()).learning_rate == 1e-6
     run, table = build("mae", "quick", out="x"), config.presets()["quick"]
     assert (run.learning_rate, run.protocol.solves) == (table["all"]["learning_rate"], table["mae"]["solves"])
     changes = {"batch_size": 8, "solves": 2, "temperature": 1, "seed": 9, "lora": [4, 8, 0], "train": ["solver"]}
@@ -130,7 +131,7 @@ def departures(run: Run) -> dict[str, tuple]:
 
 
 def test_differences_from_the_paper() -> None:
-    mae, real = config.method("mae"), {"model": "Qwen/Qwen2.5-3B-Instruct", "track": "wandb", "out": Path("x")}
+    mae, real = get_method("mae"), {"model": "Qwen/Qwen2.5-3B-Instruct", "track": "wandb", "out": Path("x")}
     paper = mae(prompt="full", world="data")
     assert differences(Run(method="mae", protocol=paper, seed=7, **real)) == [], "where it runs is no departure"
     part = mae(prompt="full", world="data:gsm8k", threshold=0.5, train=("solver",))

@@ -10,10 +10,10 @@ import pytest
 from core.conftest import Sums, by_hand, prompts, scripted, text
 from pytest import approx
 
-from coevolve import config
-from coevolve.papers.conl.method import FAMILIES, CoNL, condensed, quoted
-from coevolve.papers.conl.rewards import bradley_terry
-from coevolve.prompts import load
+from coevolve.methods.conl.method import FAMILIES, CoNL, condensed, quoted
+from coevolve.methods.conl.rewards import bradley_terry
+from coevolve.text.prompts import load_role
+from coevolve.training import config
 from coevolve.types import Outcome, Turn
 from tinyworld import tasks as tiny
 
@@ -295,4 +295,4 @@ def test_full_prompts_say_what_an_ablation_changes() -> None:
     assert everybody["revision"][0].split(head)[1].startswith(f"{shown(6, 6, 6, 6)}\n<critique>no</critique>\n")
     small = make(blind=False, own_votes=True, revision_reads="all")
     for role in (small.proposal, small.review, small.revision, small.verdict):
-        assert role == load("conl", role.name, "compact"), "compact prompts say nothing that changes"
+        assert role == load_role("conl", role.name, "compact"), "compact prompts say nothing that changes"

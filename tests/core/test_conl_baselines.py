@@ -3,10 +3,10 @@
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted
 
-from coevolve import config
-from coevolve.baselines.conl import SRT, GroundTruth
-from coevolve.method import Method
-from coevolve.papers.conl.method import CoNL
+from coevolve.methods.base import Method
+from coevolve.methods.baselines.srt import SRT, GroundTruth
+from coevolve.methods.conl.method import CoNL
+from coevolve.training import config
 from coevolve.types import Outcome, Turn
 
 

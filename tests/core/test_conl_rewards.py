@@ -10,10 +10,15 @@ from hypothesis import given
 from pytest import approx
 from scipy.optimize import minimize
 
-from coevolve.papers.conl.method import CoNL
-from coevolve.papers.conl.observed import examine, measures, rank_rho
-from coevolve.papers.conl.reading import Comparison, critiques, ranking, span
-from coevolve.papers.conl.rewards import bradley_terry, diagnostic, expected_diagnostic, majority_alignment
+from coevolve.methods.conl.method import CoNL
+from coevolve.methods.conl.metrics import examine, measures, rank_rho
+from coevolve.methods.conl.parsing import Comparison, critiques, ranking, span
+from coevolve.methods.conl.rewards import (
+    bradley_terry,
+    diagnostic,
+    expected_diagnostic,
+    majority_alignment,
+)
 
 
 def won(*pairs: tuple[int, int]) -> list[Comparison]:

@@ -11,11 +11,11 @@ import peft
 import pytest
 import torch
 
-from coevolve import policies
-from coevolve.__main__ import main
+from coevolve.cli import main
+from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
-from coevolve.policies import adapters
-from coevolve.policies.team import Team
+from coevolve.models import lora
+from coevolve.models.policy_set import Team
 
 
 @pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
@@ -43,7 +43,7 @@ def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(tm
     """Its stand-in loads with transformers and PEFT under another name, as Unsloth does with its own repositories."""
 
     def load(model_name, **settings):
-        policy = policies.load(model_name)
+        policy = load_policy(model_name)
         policy.model.name_or_path = "unsloth/other-bnb-4bit"
         return policy.model, policy.tokenizer
 
@@ -53,7 +53,7 @@ def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(tm
     package = ModuleType("unsloth")
     package.FastLanguageModel = Mock(**{"from_pretrained.side_effect": load, "get_peft_model.side_effect": attach})
     monkeypatch.setitem(sys.modules, "unsloth", package)
-    policy = adapters.load_unsloth("tiny-small", ["shared"], (4, 8, 0.0))["shared"]
+    policy = lora.load_unsloth("tiny-small", ["shared"], (4, 8, 0.0))["shared"]
     (name,), settings = package.FastLanguageModel.from_pretrained.call_args
     assert Path(name).name == "tiny-small" and settings["use_exact_model_name"] and not settings["load_in_4bit"]
     for part in policy.parameters():
@@ -64,12 +64,12 @@ def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(tm
     assert main(["export", str(tmp_path / "adapter"), "--to", str(tmp_path / "whole"), "--dtype", "float32"]) == 0
     ids = torch.arange(8)[None]
     with torch.no_grad():
-        found = policies.load(str(tmp_path / "whole")).model(ids).logits
+        found = load_policy(str(tmp_path / "whole")).model(ids).logits
         torch.testing.assert_close(found, policy.model(ids).logits, atol=1e-4, rtol=0)
 
 
 def test_an_adapter_is_never_merged_into_quantised_weights(tmp_path, monkeypatch, capsys):
-    policy = adapters.attach(policies.load("tiny-small"), ["p"], (4, 8, 0.0), "tiny-small")["p"]
+    policy = lora.attach(load_policy("tiny-small"), ["p"], (4, 8, 0.0), "tiny-small")["p"]
     policy.save(tmp_path / "adapter")
     monkeypatch.setattr("transformers.PreTrainedModel.is_quantized", True, raising=False)
     assert main(["export", str(tmp_path / "adapter"), "--to", str(tmp_path / "whole")]) == 2

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from coevolve.losses import paths
+from coevolve.losses import dispatch
 
 triton = pytest.importorskip("triton", reason="the kernel is tested where triton is installed (Linux, dev extra)")
 
@@ -84,10 +84,10 @@ GPUS = [
 def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, package, why):
     monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(paths, "find_spec", lambda name: package)
+    monkeypatch.setattr(dispatch, "find_spec", lambda name: package)
     hidden = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert paths._choose(None, hidden) == ("chunked" if why else "triton")
-    assert paths._choose("chunked", hidden) == "chunked"
+    assert dispatch._choose(None, hidden) == ("chunked" if why else "triton")
+    assert dispatch._choose("chunked", hidden) == "chunked"
     if why:
         with pytest.raises(ValueError, match=f"path of the loss 'triton' {why}"):
-            paths._choose("triton", hidden)
+            dispatch._choose("triton", hidden)

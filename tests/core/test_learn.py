@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from coevolve.training.settings import Learning
 from tensors import batch_of, draw, gradient, learn, policy_of, weights_of
 
-from coevolve.checks import Learning
-from coevolve.learner import token_weight
+from coevolve.training.update import token_weight
 from coevolve.types import Reply, Turn
 
 

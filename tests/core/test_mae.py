@@ -7,8 +7,8 @@ import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted, text
 from pytest import approx
 
-from coevolve.papers.mae.method import MAE
-from coevolve.parse import tag
+from coevolve.methods.mae.method import MAE
+from coevolve.text.parse import tag
 from coevolve.types import Outcome, Turn
 
 BELOW, ABOVE = 1309, 1779  # Random(1309).random() is 0.4990, Random(1779).random() is 0.5014

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coevolve import config, policies
-from coevolve.__main__ import main
-from coevolve.policies import memory
+from coevolve.cli import main
+from coevolve.engines.loading import load_policy
+from coevolve.training import config, memory
 
 LORA = [8, 16, 0.0]
 
@@ -16,7 +16,7 @@ def estimate(**overrides) -> float:
 
 
 def test_the_formula_by_hand():
-    model = policies.load("tiny").model
+    model = load_policy("tiny").model
     count, sizes = model.num_parameters(), model.config
     activations = 2 * 1024 * (10 * sizes.hidden_size + 3 * sizes.intermediate_size) * sizes.num_hidden_layers
     assert estimate(micro_tokens=1024) == pytest.approx(16 * count + activations)
@@ -48,12 +48,12 @@ def test_a_trained_adapter_is_exported_as_an_ordinary_checkpoint(tmp_path, capsy
     assert ran("train", "mae", "--out", tmp_path / "run", *fields) == "done"
     assert (policy / "adapter_config.json").is_file() and not (policy / "model.safetensors").exists()
     assert ran("export", policy, "--to", whole, "--dtype", "float32") == "done"
-    merged, adapted = (policies.load(str(folder)).model.state_dict() for folder in (whole, policy))
+    merged, adapted = (load_policy(str(folder)).model.state_dict() for folder in (whole, policy))
     assert all(torch.equal(merged[name], part) for name, part in adapted.items())
     assert ran("export", policy, "--to", tmp_path / "halved") == "done"
     assert {p.dtype for p in load_file(tmp_path / "halved" / "model.safetensors").values()} == {torch.bfloat16}
     with monkeypatch.context() as installed:
-        installed.setattr("coevolve.preflight.find_spec", lambda name: True)
+        installed.setattr("coevolve.training.preflight.find_spec", lambda name: True)
         said = ran("train", "mae", "--out", more, f"model={policy}", *fields, "engine=vllm")
         assert "is an adapter; merge it with `coevolve export` for engine 'vllm'" in said
     assert ran("train", "mae", "--out", more, f"model={policy}", *fields) == "done", "an adapter on an adapter"

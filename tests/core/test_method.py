@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_method import Debate
 
-from coevolve import config, driver, loop, trainer
-from coevolve.method import Method
+from coevolve.methods.base import Method
+from coevolve.methods.registry import get_method
+from coevolve.rollout import scheduler
+from coevolve.training import loop, trainer
 from coevolve.types import Outcome, Turn
 
 FIELDS = tables("fields")
@@ -41,35 +43,35 @@ def test_every_public_member_of_the_contract_is_documented_and_has_a_default() -
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_an_episode_is_the_algorithm_without_bookkeeping(paper: str) -> None:
-    source = inspect.getsource(config.method(paper).episode)
+    source = inspect.getsource(get_method(paper).episode)
     assert not re.search(r"facts|mean\(|world\.(right|valid|level)|observe", source)
 
 
 def test_the_loop_calls_the_contract_and_probes_for_nothing() -> None:
-    assert not any(re.search(r"\b(get|has)attr\(", inspect.getsource(module)) for module in (loop, trainer, driver))
+    assert not any(re.search(r"\b(get|has)attr\(", inspect.getsource(module)) for module in (loop, trainer, scheduler))
 
 
 def make(paper: str, **fields: object) -> Method:
     """A small method of a paper, in the world of sums; SPICE reads the documents of the tiny world."""
     world = {} if paper == "spice" else {"world": Sums()}
-    return config.method(paper)(**world, **SMALL.get(paper, {}) | fields)
+    return get_method(paper)(**world, **SMALL.get(paper, {}) | fields)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_defaults_are_the_papers_numbers(paper: str) -> None:
     expected = FIELDS[paper]["paper"]
-    assert {name: getattr(config.method(paper)(), name) for name in expected} == expected
+    assert {name: getattr(get_method(paper)(), name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_wrong_field_is_named_with_what_was_given(name: str) -> None:
     for field, value in [(field, value) for field, values in FIELDS[name]["wrong"].items() for value in values]:
         with pytest.raises(ValueError, match=f"^{field}.* must .* got ") as error:
-            config.method(name)(**{"world": Sums(), field: value})
+            get_method(name)(**{"world": Sums(), field: value})
         given = str(error.value).partition("got ")[2]
         assert "\n" not in str(error.value) and str(value[-1] if isinstance(value, list) and value else "") in given
     with pytest.raises(ValueError, match="^estimator with a kl_coef"):
-        config.method(name)(kl_coef=0.1, estimator="group_mean", world=Sums())
+        get_method(name)(kl_coef=0.1, estimator="group_mean", world=Sums())
 
 
 def messy(turn: Turn) -> str:

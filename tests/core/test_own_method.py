@@ -9,8 +9,9 @@ from pathlib import Path
 
 from core.conftest import by_hand, earned
 
-from coevolve import config, record
-from coevolve.__main__ import main
+from coevolve.cli import main
+from coevolve.methods.registry import get_method
+from coevolve.runs import record
 from coevolve.types import Outcome, Reply, Turn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,7 @@ def test_the_page_s_file_is_trained_listed_and_read(tmp_path, monkeypatch, capsy
     runpy.run_path("reading.py")
     metrics = record.read("runs/duel")
     assert {"reward/solver", "reward/proposer", "majority_right"} <= {*metrics.columns} and metrics["step"].max() == 2
-    jury = config.method("./jury.py:Jury")()
+    jury = get_method("./jury.py:Jury")()
     votes = [["<score>10</score>", "ten", "<score>1</score>"], ["?"] * 3]  # worth 1 and 0, and None
     paid = [earned(by_hand(jury, ["<answer>3</answer>"], said).outcome) for said in votes]
     assert paid == [[("juror", 1.0), ("juror", 0.0), ("juror", 1.0), ("solver", 0.5)], [("juror", 0.0)] * 3]

@@ -9,15 +9,17 @@ import pytest
 from core.conftest import HOSTILE, PIECES
 from hypothesis import example, given
 
-from coevolve import parse, setups, show
-from coevolve.papers.comas import rewards as comas
-from coevolve.papers.conl import reading as conl
-from coevolve.papers.conl.method import condensed
-from coevolve.papers.format import format_reward
-from coevolve.papers.sage import rewards as sage
-from coevolve.papers.spice import reading as spice
-from coevolve.pools import Pool
-from coevolve.verify import maths, plain
+from coevolve.evaluation import strategies
+from coevolve.methods.comas import rewards as comas
+from coevolve.methods.conl import parsing as conl
+from coevolve.methods.conl.method import condensed
+from coevolve.methods.format_reward import format_reward
+from coevolve.methods.sage import rewards as sage
+from coevolve.methods.spice import parsing as spice
+from coevolve.rollout.pools import Pool
+from coevolve.runs import show
+from coevolve.text import parse
+from coevolve.text.verify import exact, math
 from published import grading
 from published.judge import read_verdict
 
@@ -33,8 +35,8 @@ READERS = [  # every reader of replies, and the text around what a model may rep
     (lambda text: spice.read_free(text, "Integer"), '{{"question": "{}'),
     (lambda text: spice.read_free(text, "List"), '{{"question": {}'), (spice.options, "{}"),
     (lambda text: spice.gives_away(text, text), "{}"), (read_verdict, "{}"), (read_verdict, "<answer>{}</answer>"),
-    (maths.contents, "{}"), (plain.rational, "{}"), (plain.rational, "1{}"), (plain.letter, "A) {}"), (grading.program, "{}"),
-    (lambda text: condensed(text, text), "{}"), (show.visible, "{}"), (setups.ACCEPTED.search, "{}"),
+    (math.contents, "{}"), (exact.rational, "{}"), (exact.rational, "1{}"), (exact.letter, "A) {}"), (grading.program, "{}"),
+    (lambda text: condensed(text, text), "{}"), (show.visible, "{}"), (strategies.ACCEPTED.search, "{}"),
 ]  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 from core.conftest import prompts
 
-from coevolve.driver import Batched, Engine, Steps, play
+from coevolve.rollout.engine import Batched, Engine
+from coevolve.rollout.scheduler import play
+from coevolve.rollout.stepper import Steps
 from coevolve.types import Episode, Outcome, Reply, Role, Turn
 
 SPEAKER = Role("speaker", "say {word}")

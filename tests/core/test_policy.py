@@ -10,10 +10,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, CohereForCausalLM, GPT2LMHeadModel, GraniteForCausalLM, PreTrainedTokenizerFast
 
 import tinyworld
-from coevolve.policies import find, load
-from coevolve.policies.causal import Policy
-from coevolve.policies.decoder import MODELS, supports
-from coevolve.policies.packing import bundles, micro_batches, pack
+from coevolve.engines.loading import load_policy
+from coevolve.models.decoder import MODELS, supports
+from coevolve.models.names import find
+from coevolve.models.packing import bundles, micro_batches, pack
+from coevolve.models.policy import Policy
 from coevolve.types import Turn
 
 VOCABULARY = 520  # a few more than the tokenizer knows
@@ -165,4 +166,4 @@ def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
         Policy.load(cut)
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="got 'none for "):
-        load(tmp_path)
+        load_policy(tmp_path)

@@ -8,8 +8,8 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
 
-from coevolve import config, preflight
-from coevolve.policies import find
+from coevolve.models.names import find
+from coevolve.training import config, preflight
 
 OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
 

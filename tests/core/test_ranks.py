@@ -11,7 +11,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from safetensors.torch import load_file
 
 import tinyworld
-from coevolve import record
+from coevolve.runs import record
 
 DDP = Path(__file__).parents[2] / "docs" / "ddp.yaml"
 GRADIENT = str(Path(__file__).with_name("gradient_rank.py"))

@@ -3,14 +3,22 @@
 import json
 import math
 from pathlib import Path
-from unittest.mock import ANY, Mock, call
+from unittest.mock import Mock, call
 
 import pytest
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
-from coevolve import config
-from coevolve.record import SCORE_FIELDS, Recorder, clean, keep_steps, means, read, write_atomically, write_json
-from coevolve.track import tracker
+from coevolve.runs.record import (
+    SCORE_FIELDS,
+    Recorder,
+    clean,
+    keep_steps,
+    means,
+    read,
+    write_atomically,
+    write_json,
+)
+from coevolve.runs.trackers import tracker
 from coevolve.types import Outcome, Reply, Turn
 
 HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
@@ -159,12 +167,10 @@ def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: p
     sink_class = Mock()
     for kind in ("wandb", "tensorboard"):
         monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, sink_class)
-    own = f"{Path(__file__).with_name('own_method.py')}:Debate"
-    for kind, first in (("wandb", True), ("tensorboard", True), ("wandb", False), ("", True)):
-        run = config.build(own, "smoke", out=tmp_path, overrides={"track": kind})
-        with pytest.raises(KeyError), tracker(run, first) as sink:
+    for kind in ("wandb", "tensorboard", ""):
+        with pytest.raises(KeyError), tracker(kind, tmp_path, "own-s0", {"seed": 0}) as sink:
             sink.log({"reward": 0.5}, 3)
             raise KeyError("the sink is closed")
     calls = [call().start(), call().log({"reward": 0.5}, 3), call().finish()]
-    first, second = call("coevolve", name=ANY, config=ANY), call("coevolve", logging_dir=tmp_path / "tensorboard")
+    first, second = call("coevolve", name="own-s0", config={"seed": 0}), call("coevolve", logging_dir=tmp_path / "tensorboard")
     assert sink_class.mock_calls == [first, *calls, second, *calls]

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest import approx
 
-from coevolve.papers.comas import rewards as comas
-from coevolve.papers.format import format_reward
-from coevolve.papers.mae import rewards as mae
-from coevolve.papers.sage import rewards as sage
-from coevolve.papers.spice import rewards as spice
+from coevolve.methods.comas import rewards as comas
+from coevolve.methods.format_reward import format_reward
+from coevolve.methods.mae import rewards as mae
+from coevolve.methods.sage import rewards as sage
+from coevolve.methods.spice import rewards as spice
 
 
 def test_format_rewards_of_repeated_tags() -> None:

@@ -7,8 +7,8 @@ import pytest
 from core.conftest import TESTS, Sums, by_hand, earned, prompts, scripted, text
 from pytest import approx
 
-from coevolve.papers.sage.method import SAGE
-from coevolve.parse import tag
+from coevolve.methods.sage.method import SAGE
+from coevolve.text.parse import tag
 from coevolve.types import Outcome, Turn
 
 SUM = "<question>2+3</question><type>math</type><answer>5</answer>"

@@ -9,9 +9,9 @@ import torch
 from tensors import draw, qwen, ragged, teacher_forced
 from transformers import LlamaForCausalLM, Qwen3ForCausalLM
 
-from coevolve.policies import sampler
-from coevolve.policies.decoder import Decoder, supports
-from coevolve.policies.sampler import Request, choose, noise
+from coevolve.models import sampler
+from coevolve.models.decoder import Decoder, supports
+from coevolve.models.sampler import Request, choose, noise
 
 
 def assert_exact(model, prompts, done, temperatures, atol=1e-4):

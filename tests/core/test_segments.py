@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from coevolve.credit import gae, owners, segment_centred, token_rewards
-from coevolve.papers.conl import reading as rankings
+from coevolve.advantages.segments import gae, owners, segment_centred, token_rewards
+from coevolve.methods.conl import parsing as rankings
 from coevolve.types import Reply, Sample, Turn
 
 CHARACTERS = "ab >/=<0é語🙂\u0301\u200d\n"

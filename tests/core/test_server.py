@@ -7,13 +7,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from coevolve import config, policies, record
-from coevolve.__main__ import main
-from coevolve.driver import Batched
-from coevolve.engines import Switch
-from coevolve.engines.server import ServedPolicy, ServerError
-from coevolve.loop import train
-from coevolve.policies.team import Team
+from coevolve.cli import main
+from coevolve.engines.loading import load_policy
+from coevolve.engines.openai_server import ServedPolicy, ServerError
+from coevolve.engines.router import Switch
+from coevolve.models.policy_set import Team
+from coevolve.rollout.engine import Batched
+from coevolve.runs import record
+from coevolve.training import config
+from coevolve.training.loop import train
 from coevolve.types import Reply, Turn
 
 SMALL = {"steps": 2, "batch_size": 3, "solves": 1, "attempts": 2, "eval_every": 0, "eval_items": 1, "max_tokens": 24}
@@ -100,10 +102,10 @@ def test_what_is_no_interface_is_one_line_before_a_run_and_on_the_way(server):
 
 def test_as_many_requests_as_are_set_run_side_by_side_and_one_that_hangs_is_given_up(server, monkeypatch):
     server.together = threading.Barrier(3)  # an answer comes only when three are there at once
-    monkeypatch.setattr("coevolve.engines.server.WORKERS", 3)
+    monkeypatch.setattr("coevolve.engines.openai_server.WORKERS", 3)
     replies = ServedPolicy(server.address, "judge").answer([turn()] * 6)
     assert [reply.text for reply in replies] == ["<score>8</score>"] * 6
-    monkeypatch.setattr("coevolve.engines.server.TIMEOUT", 0.2)
+    monkeypatch.setattr("coevolve.engines.openai_server.TIMEOUT", 0.2)
     with pytest.raises(ServerError, match="gave no answer: Request timed out"):
         (judge := ServedPolicy(server.address, "judge", retries=0)).answer([turn()])
     server.together.abort(), judge.close()
@@ -121,7 +123,7 @@ ADDRESSES = [  # what is written for what, and the line
 @pytest.mark.parametrize(("old", "new", "said"), ADDRESSES)
 def test_a_wrong_address_is_one_line_before_anything_starts(server, old, new, said):
     with pytest.raises(ValueError) as error:
-        policies.load(server.address.replace(old.format(port=server.server_port), new), "judge")
+        load_policy(server.address.replace(old.format(port=server.server_port), new), "judge")
     assert said in str(error.value) and "\n" not in str(error.value) and "secret" not in str(error.value)
 
 

@@ -7,13 +7,16 @@ import pytest
 from core.conftest import Scripted, prompts
 from hostile import CORPUS
 
-from coevolve import setups
-from coevolve.driver import Steps, play
-from coevolve.held_out import score
-from coevolve.method import Method
-from coevolve.papers.spice import SPICE
-from coevolve.prompts import text
-from coevolve.setups import SETUPS, Room, majority
+from coevolve.evaluation import strategies
+from coevolve.evaluation.conversation import Room
+from coevolve.evaluation.scoring import score
+from coevolve.evaluation.strategies import SETUPS
+from coevolve.methods.base import Method
+from coevolve.methods.spice import SPICE
+from coevolve.rollout.scheduler import play
+from coevolve.rollout.stepper import Steps
+from coevolve.rollout.voting import majority
+from coevolve.text.prompts import read
 from coevolve.types import Outcome, Reply, Role, Turn
 
 HEAD = "<question>1+1</question>"
@@ -174,11 +177,11 @@ def test_no_reply_breaks_a_setup(name: str) -> None:
 def test_a_users_mistakes_are_one_line() -> None:
     unknown = r"^setup must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"
     with pytest.raises(ValueError, match=unknown):
-        setups.ask(Scripted(), "1+1", "vanila")
+        strategies.ask(Scripted(), "1+1", "vanila")
     with pytest.raises(ValueError, match=unknown):
         score(Scripted(), Solve(), [], "vanila")
     with pytest.raises(ValueError, match=r"^samples must be at least 1, got 0$"):
-        setups.ask(Scripted(), "1+1", "consistency", samples=0)
+        strategies.ask(Scripted(), "1+1", "consistency", samples=0)
     two = Solve()
     two.solver = Role("solver", "{problem} {discussion}")
     with pytest.raises(ValueError, match=r"^solver must have one placeholder.*\['discussion', 'problem'\]$"):
@@ -190,9 +193,9 @@ KNOWN = {"feedback": "evaluation", "proxy": "evaluation", "revision": "solution"
 
 @pytest.mark.parametrize(("role", "known"), KNOWN.items())
 def test_compact_prompts_are_known_to_the_backbone_and_full_ones_suit_the_readers(role: str, known: str) -> None:
-    ours, trained = text("setups", role, "compact"), text("comas", known, "compact")
+    ours, trained = read("strategies", role, "compact"), read("comas", known, "compact")
     assert re.sub(r"\{own\}\n\{others\}", "{discussion}", ours) == trained.replace("{problem}", "{question}")
-    full = text("setups", role)
+    full = read("strategies", role)
     assert ("\\boxed{...}" in full) == (role in ("revision", "debate"))
     assert ("verdict: right\nverdict: wrong" in full) == (role == "proxy")
     assert "{question}" in full

@@ -9,13 +9,13 @@ import pandas
 import pytest
 from core.conftest import Scripted
 
-from coevolve import policies
-from coevolve.engines import connect
-from coevolve.held_out import gain, score, tally
-from coevolve.papers.mae import MAE
-from coevolve.policies.team import Team
-from coevolve.record import SCORE_FIELDS
-from coevolve.setups import SETUPS, ask
+from coevolve.engines.loading import load_policy
+from coevolve.engines.router import connect
+from coevolve.evaluation.scoring import gain, score, tally
+from coevolve.evaluation.strategies import SETUPS, ask
+from coevolve.methods.mae import MAE
+from coevolve.models.policy_set import Team
+from coevolve.runs.record import SCORE_FIELDS
 from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
 
@@ -120,7 +120,7 @@ def test_eight_embedded_agents_finish_what_they_say_and_are_ranked() -> None:
     questions = [task.question for task in tiny.items("validation", 1)][:4]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        facts = ask(policies.load("tiny"), questions, "top_ranked", seats=8)
+        facts = ask(load_policy("tiny"), questions, "top_ranked", seats=8)
     assert all(found["finished"] for found in facts) and any(len(set(found["scores"])) > 1 for found in facts)
 
 
@@ -140,7 +140,7 @@ def test_ask_warns_once_of_conversations_with_a_reply_that_was_cut_off() -> None
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_the_embedded_backbone_speaks_every_setup(name: str) -> None:
-    policy, questions = policies.load("tiny"), [task.question for task in tiny.items("validation", 1)][:8]
+    policy, questions = load_policy("tiny"), [task.question for task in tiny.items("validation", 1)][:8]
     facts = ask(policy, questions, setup=name)
     assert sum(fact["answer"] is not None for fact in facts) >= 5  # it slips now and then, by design
     assert facts == ask(policy, questions, setup=name)  # keyed noise

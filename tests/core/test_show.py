@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hostile import Page
 
-from coevolve import show
-from coevolve.credit import segment_centred
+from coevolve.advantages.segments import segment_centred
+from coevolve.runs import show
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 

@@ -9,10 +9,10 @@ import pytest
 from core.conftest import boxes, by_hand, earned, free, mcq, prompts, scripted, text
 from pytest import approx
 
-from coevolve.papers.spice.method import SPICE, subsample
-from coevolve.papers.spice.reading import ANSWER_TYPES, FAULTS, Question
+from coevolve.methods.spice.method import SPICE, subsample
+from coevolve.methods.spice.parsing import ANSWER_TYPES, FAULTS, Question
+from coevolve.text.verify import Verdict
 from coevolve.types import Reply, Turn
-from coevolve.verify import Verdict
 from tinyworld import tasks as tiny
 
 QUARTER = math.exp(-0.1953125)  # Equation 1 at p = 1/4 and 3/4: (3/16 - 1/4)^2 / 0.02
@@ -191,7 +191,7 @@ def test_reused_answers_are_shared_and_save_turns(mars: str) -> None:
 
 def test_what_could_not_be_scored_is_masked_and_never_paid_nothing(mars: str, monkeypatch) -> None:
     verdicts = {"1": Verdict("pass"), "2": Verdict("wrong"), "3": Verdict("timeout"), "?": Verdict("unscored")}
-    monkeypatch.setattr("coevolve.papers.spice.method.verify", lambda kind, answer, gold: verdicts[answer])
+    monkeypatch.setattr("coevolve.methods.spice.method.verify", lambda kind, answer, gold: verdicts[answer])
     said = [free("A?", 1), free("B?", 1), "x", "x"]
     outcome = by_hand(spice(mars), [FREE], said, boxes("?", "?", "?", "?", 1, 2, "?", "?")).outcome
     assert earned(outcome, "challenger") == [1.0, -0.1, -0.1], "the task without a verdict earns nothing at all"

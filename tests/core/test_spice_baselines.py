@@ -5,10 +5,10 @@ import math
 import pytest
 from core.conftest import boxes, by_hand, earned, free, prompts, text
 
-from coevolve.advantages import task_relative
-from coevolve.baselines.spice import RZero, StrongChallenger, bleu, majority, shares
-from coevolve.driver import Steps
-from coevolve.papers.spice.method import SPICE
+from coevolve.advantages.estimators import task_relative
+from coevolve.methods.baselines.rzero import RZero, StrongChallenger, bleu, majority, shares
+from coevolve.methods.spice.method import SPICE
+from coevolve.rollout.stepper import Steps
 from coevolve.types import Reply
 from tinyworld import tasks as tiny
 from tinyworld.oracle import TinyWorld

@@ -7,8 +7,15 @@ from core.conftest import HOSTILE, free, mcq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevolve.papers.spice import reading
-from coevolve.papers.spice.reading import ANSWER_TYPES, FAULTS, Question, read_format, read_free, read_mcq
+from coevolve.methods.spice import parsing
+from coevolve.methods.spice.parsing import (
+    ANSWER_TYPES,
+    FAULTS,
+    Question,
+    read_format,
+    read_free,
+    read_mcq,
+)
 
 
 def test_the_type_that_was_asked_for_and_the_tiny_worlds_words() -> None:
@@ -18,8 +25,8 @@ def test_the_type_that_was_asked_for_and_the_tiny_worlds_words() -> None:
     assert read_free(free(answer="yes", kind="Boolean"), "Boolean", ("yes", "no")).gold == "yes"
     assert read_free(free(answer=True, kind="Boolean"), "Boolean", ("yes", "no")) == "type"
     assert read_free(free(answer="life or death", kind="String"), "String") == "type", "no answer is read as that"
-    assert not reading.gives_away("Who is Newtonian?", "Newton")
-    assert reading.gives_away("Is Isaac  NEWTON known?", "Isaac Newton")
+    assert not parsing.gives_away("Who is Newtonian?", "Newton")
+    assert parsing.gives_away("Is Isaac  NEWTON known?", "Isaac Newton")
 
 
 @pytest.mark.parametrize("letters", list(permutations("ABCD")), ids="".join)
@@ -30,7 +37,7 @@ def test_options_in_every_order(letters: tuple[str, ...]) -> None:
         question = f"{stem}\n" + "\n".join(f"{at}) {value}" for at, value in zip("ABCD", shown, strict=True))
         right = "ABCD"[shown.index("f(D)")]
         assert read_mcq(mcq(question, right)) == Question(question, right, "MCQ")
-        assert reading.options(question) == (stem, dict(zip("ABCD", shown, strict=True)))
+        assert parsing.options(question) == (stem, dict(zip("ABCD", shown, strict=True)))
 
 
 @given(HOSTILE, st.sampled_from(ANSWER_TYPES))

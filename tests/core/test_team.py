@@ -6,14 +6,15 @@ import pytest
 import torch
 from tensors import ask, learn, teacher_forced, weights_of
 
-from coevolve import policies, record
-from coevolve.config import Run, assign
-from coevolve.engines import connect
-from coevolve.loop import train
-from coevolve.papers.comas.method import CoMAS
-from coevolve.policies import adapters
-from coevolve.policies.team import Team
-from coevolve.ranks import Ranks
+from coevolve.engines.loading import load_policy
+from coevolve.engines.router import connect
+from coevolve.methods.comas.method import CoMAS
+from coevolve.models import lora
+from coevolve.models.policy_set import Team
+from coevolve.runs import record
+from coevolve.training.config import Run, assign
+from coevolve.training.distributed import Ranks
+from coevolve.training.loop import train
 
 LORA = (4, 8, 0.0)
 
@@ -50,7 +51,7 @@ def test_each_policy_learns_alone_and_comes_back_bit_for_bit(lora, tmp_path):
         assert torch.equal(weights_of(team.policies[name]), weights_of(again.policies[name]))
         teach(team, name), teach(again, name)
         assert torch.equal(weights_of(team.policies[name]), weights_of(again.policies[name])), "the next step as well"
-    alone = policies.load(str(tmp_path / "policy" / "q"))
+    alone = load_policy(str(tmp_path / "policy" / "q"))
     team.restore(tmp_path / "policy")
     greedy = [ask("q", key, temperature=0.0) for key in range(4)]
     assert [r.text for r in alone.generate(greedy)] == [r.text for r in said(team, greedy)]
@@ -69,7 +70,7 @@ def test_a_full_disk_is_an_error_of_the_file_system(tmp_path):
 
 
 def test_adapters_share_one_base_that_stays_frozen():
-    base = policies.load("tiny-small")
+    base = load_policy("tiny-small")
     team = made("pqs", lora=LORA)
     assert len({id(policy.model) for policy in team.policies.values()}) == 1
     own, plain = said(team, [ask("q", key) for key in range(8)]), base.generate([ask(key=key) for key in range(8)])
@@ -89,14 +90,14 @@ def test_adapters_share_one_base_that_stays_frozen():
 
 def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
     torch.manual_seed(0)
-    base = policies.load("tiny-small", dtype="bfloat16")
-    policy = adapters.attach(base, ["p"], (4, 8, 0.0), "tiny-small")["p"]
+    base = load_policy("tiny-small", dtype="bfloat16")
+    policy = lora.attach(base, ["p"], (4, 8, 0.0), "tiny-small")["p"]
     for part in policy.parameters():
         assert part.dtype == torch.float32
         torch.nn.init.normal_(part, std=0.1)  # a fresh adapter adds nothing
     said = policy.generate([ask("p", key) for key in range(8)], max_tokens=16)
     reported = torch.tensor([logprob for reply in said for logprob in reply.logprobs])
-    models = policy.model, policies.load("tiny-small").model
+    models = policy.model, load_policy("tiny-small").model
     exact = [[teacher_forced(model, r.prompt_ids, r.ids) for r in said] for model in models]
     gaps, moved = ((torch.cat(found) - reported).abs() for found in exact)
     assert gaps.mean() < 0.02 and gaps.max() < 0.2, "bfloat16 has eight bits"
@@ -135,11 +136,11 @@ def test_models_are_dealt_to_policies_in_turn():
 def test_large_models_compute_layers_twice_and_learn_the_same_unless_unsloth_has_a_way_of_its_own(lora, monkeypatch):
     weights = []
     for large in (10**9, 0):
-        monkeypatch.setattr("coevolve.policies.team.LARGE", large)
+        monkeypatch.setattr("coevolve.models.policy_set.LARGE", large)
         team = made("p", lora)
         assert team.first.model.is_gradient_checkpointing is (large == 0) and teach(team, "p")["grad_norm"] > 0
         weights.append(weights_of(team.first))
     torch.testing.assert_close(weights[0], weights[1], atol=1e-5, rtol=0)
-    own = adapters.attach(policies.load("tiny-small"), ["p"], LORA, "tiny-small")
-    monkeypatch.setattr("coevolve.policies.team.load_unsloth", lambda *asked: own)
+    own = lora.attach(load_policy("tiny-small"), ["p"], LORA, "tiny-small")
+    monkeypatch.setattr("coevolve.models.policy_set.load_unsloth", lambda *asked: own)
     assert not Team({"p": "tiny-small"}, ("p",), LORA, unsloth=True).first.model.is_gradient_checkpointing

@@ -15,13 +15,17 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from tensors import Keep, ask, learn
 
-from coevolve import config, policies, record
-from coevolve.__main__ import main
-from coevolve.baselines.tuned import SFT
-from coevolve.checkpoint import newest
-from coevolve.loop import train
-from coevolve.pools import Pool, frozen
-from coevolve.trainer import Trainer
+from coevolve.cli import main
+from coevolve.engines.loading import load_policy
+from coevolve.methods.baselines.trl_trainers import SFT
+from coevolve.methods.registry import get_method
+from coevolve.models.names import find
+from coevolve.rollout.pools import Pool, frozen
+from coevolve.runs import record
+from coevolve.runs.checkpoint import newest
+from coevolve.training import config
+from coevolve.training.loop import train
+from coevolve.training.trainer import Trainer
 from coevolve.types import Outcome
 from reproduce.analysis import stats
 from tinyworld import tasks as tiny
@@ -39,7 +43,7 @@ FIELDS = {
 
 
 def run(out: Path, method: str = "mae", seed: int = 0, **fields) -> Path:
-    known = config.settable(config.method(method)) | config.settable(config.Run)
+    known = config.settable(get_method(method)) | config.settable(config.Run)
     small = {name: value for name, value in SMALL.items() if name in known}
     return train(config.build(method, "quick", seed=seed, out=out, overrides=small | FIELDS.get(method, {}) | fields))
 
@@ -205,7 +209,7 @@ KINDS = {"azr": {"steps": 1}, "base": {}, "sft": {}, "srt": {"form": "multi", "s
 @pytest.mark.parametrize(("method", "fields"), KINDS.items())
 def test_every_kind_of_method_runs_to_a_summary(method, fields, tmp_path, monkeypatch):
     events = []
-    for owner, name in ((SFT, "fit"), (Trainer, "score"), (config.method(method), "before_run")):
+    for owner, name in ((SFT, "fit"), (Trainer, "score"), (get_method(method), "before_run")):
         true = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *args, true=true, name=name: (events.append(name), true(*args))[1])
     said = summary(run(tmp_path / method, method, **fields))
@@ -216,7 +220,7 @@ def test_every_kind_of_method_runs_to_a_summary(method, fields, tmp_path, monkey
 
 def renumbered(folder: Path) -> Path:
     """A copy of the small backbone whose tokenizer numbers its tokens in the opposite order."""
-    shutil.copytree(policies.find("tiny-small"), folder)
+    shutil.copytree(find("tiny-small"), folder)
     state = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     fixed = {token["content"] for token in state["added_tokens"]}
     ids = sorted(i for text, i in state["model"]["vocab"].items() if text not in fixed)
@@ -248,7 +252,7 @@ def test_two_bases_with_two_tokenizers_train_in_one_run(tmp_path):
 
 def test_masked_segments_have_no_gradient():
     def pushed(paid: float, **masked: None) -> list[torch.Tensor]:
-        policy = policies.load("tiny-small")
+        policy = load_policy("tiny-small")
         replies = policy.generate([ask(key=key) for key in range(4)], max_tokens=12)
         spans = {"s": ((8, 99),), "t": ((0, 8),)}
         samples = [reply.earns({"s": i * paid, **masked}, "all", spans) for i, reply in enumerate(replies)]

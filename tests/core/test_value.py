@@ -4,8 +4,8 @@ import pytest
 import torch
 from tensors import draw, learn, policy_of
 
-from coevolve.credit import role_conditioned
-from coevolve.policies.value import RoleMeans, ValueHead
+from coevolve.advantages.segments import role_conditioned
+from coevolve.training.value_baselines import RoleMeans, ValueHead
 from coevolve.types import Reply, Sample, Turn
 
 

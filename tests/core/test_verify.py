@@ -6,7 +6,7 @@ import pytest
 from data_files import tables
 
 from benchmarks import attacks
-from coevolve.verify import KINDS, Verdict, maths, plain, valid, verify, verify_many
+from coevolve.text.verify import KINDS, Verdict, exact, math, valid, verify, verify_many
 
 JUDGED = tables("answers")["judged"]
 LONG = [  # kind, gold answer, and what is wrong: too many boxes or characters
@@ -52,7 +52,7 @@ def test_no_attack_earns_anything_of_an_exact_verifier_but_for_a_number_in_prose
 
 
 def test_what_needs_no_algebra_is_decided_without_a_process(monkeypatch):
-    monkeypatch.setattr(maths, "_equal", lambda: pytest.fail("asked math-verify"))
+    monkeypatch.setattr(math, "_equal", lambda: pytest.fail("asked math-verify"))
     assert verify("math", "x+" * 257, "42").detail == "over 512 characters"
     assert verify("math", "7" * 61, "42").detail == "over 60 digits in a row"
     assert verify("math", "{" * 25 + "}" * 25, "42").detail == "nested over 24 deep"
@@ -68,7 +68,7 @@ def test_a_gold_formula_that_cannot_be_read_leaves_the_answer_unscored(gold):
 def test_a_fault_of_the_machine_is_not_the_models(monkeypatch, why, verdict):
     from codesandbox.trusted import Answer
 
-    monkeypatch.setattr(maths, "_equal", lambda: lambda gold, answer: Answer(why=why) if answer else Answer(True))
+    monkeypatch.setattr(math, "_equal", lambda: lambda gold, answer: Answer(why=why) if answer else Answer(True))
     assert verify("math", "x+1", "1+x").verdict == verdict
 
 
@@ -81,9 +81,9 @@ def test_what_can_be_a_gold_answer():
 def test_plain_numbers():
     read = {"-0.5": -0.5, ".5": 0.5, "5.": 5, "1,234,567.5": 1234567.5, "2E-2": 0.02, "3/4": 0.75, "+7": 7}
     read |= {r"\frac{3}{4}": 0.75, r"-\tfrac{3}{4}": -0.75}
-    assert {text: plain.rational(text) for text in read} == {text: plain.Fraction(str(v)) for text, v in read.items()}
+    assert {text: exact.rational(text) for text in read} == {text: exact.Fraction(str(v)) for text, v in read.items()}
     for text in ("1,23", "e5", ".", "", "1e1000", "--1", "1/0", "0x10", "1 2", "9" * 61):
-        assert plain.rational(text) is None
+        assert exact.rational(text) is None
 
 
 def test_no_answer_is_wrong_and_an_unknown_kind_the_users_error():

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from random import Random
 
-from coevolve import prompts
-from coevolve.method import Method
+from coevolve.methods.base import Method
+from coevolve.text import prompts
 from coevolve.types import Episode, Outcome, Role, Turn
 
 QUESTIONS = ("What is 12-7?", "What is 3+4?", "x+3=9. What is x?", "What is the capital of France?")
@@ -31,5 +31,5 @@ class Digits(Method):
 
 def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn]:
     """A turn for each question."""
-    turns = [prompts.load("mae", "solver", "plain")(question=question, policy=policy) for question in QUESTIONS]
+    turns = [prompts.load_role("mae", "solver", "plain")(question=question, policy=policy) for question in QUESTIONS]
     return [replace(turn, temperature=temperature, key=(0, 1, i)) for i, turn in enumerate(turns)]

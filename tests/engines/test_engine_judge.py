@@ -15,9 +15,12 @@ import httpx
 import pytest
 from engines.digits import asked
 
-from coevolve import config, policies, record
-from coevolve.engines.server import ServedPolicy
-from coevolve.loop import train
+from coevolve.engines.loading import load_policy
+from coevolve.engines.openai_server import ServedPolicy
+from coevolve.models.names import find
+from coevolve.runs import record
+from coevolve.training import config
+from coevolve.training.loop import train
 
 pytestmark = pytest.mark.skipif(not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it")
 NAME = "smollm2-roles"  # it has learnt to judge in the form that MAE asks for
@@ -30,7 +33,7 @@ def address():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = f"-m vllm.entrypoints.openai.api_server --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
-    command += f" --max-model-len 2048 --served-model-name {NAME} --model {policies.find(NAME)}"
+    command += f" --max-model-len 2048 --served-model-name {NAME} --model {find(NAME)}"
     server = subprocess.Popen([sys.executable, *command.split()], env=SMALL, stdout=subprocess.DEVNULL)
     while server.poll() is None:
         try:
@@ -45,7 +48,7 @@ def address():
 
 def test_it_says_what_the_policy_says_and_counts_its_tokens(address):
     turns = [replace(turn, max_tokens=24) for turn in asked("judge", temperature=0.0)]
-    engine, own = ServedPolicy(address, "judge"), policies.load(NAME).generate(turns)
+    engine, own = ServedPolicy(address, "judge"), load_policy(NAME).generate(turns)
     said = [(reply.text, reply.finished) for reply in engine.answer(turns)]
     assert said == [(reply.text, reply.finished) for reply in own]
     tokens = [sum(len(ids) for ids in rows) for rows in zip(*((r.prompt_ids, r.ids) for r in own), strict=True)]

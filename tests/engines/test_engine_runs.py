@@ -10,8 +10,9 @@ from importlib.util import find_spec
 import pytest
 from engines.digits import DIGITS, Digits
 
-from coevolve import policies, record
-from coevolve.__main__ import main
+from coevolve.cli import main
+from coevolve.engines.loading import load_policy
+from coevolve.runs import record
 
 ENGINES = ("torch", "vllm", "unsloth", "unsloth+vllm")
 FIELDS = "model=smollm2 lora=[8,16,0.0] learning_rate=1e-3 steps=3 batch_size=2 max_tokens=4 eval_items=1 eval_every=0"
@@ -47,5 +48,5 @@ def test_plain_transformers_reads_and_merges_the_adapter_that_unsloth_wrote(runs
     scores = record.read(runs / "unsloth", "scores").set_index("stage")
     asked = [Digits().solver(question=question) for question in scores.loc["after", "question"]]
     for place in (runs / "unsloth" / "policy", tmp_path):
-        said = [reply.text for reply in policies.load(str(place)).serve(0.0, 4).answer(asked)]
+        said = [reply.text for reply in load_policy(str(place)).serve(0.0, 4).answer(asked)]
         assert said == [*scores.loc["after", "answer"]] != [*scores.loc["before", "answer"]]

@@ -18,14 +18,15 @@ from engines.digits import DIGITS, asked
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-engines installs it")
 
-from coevolve import checks, policies
+from coevolve import validation
+from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM, VLLM_SHARE
-from coevolve.policies.causal import Policy
-from coevolve.policies.team import Team
+from coevolve.models.policy import Policy
+from coevolve.models.policy_set import Team
 
 TWICE = """
 import sys
-from coevolve.__main__ import main
+from coevolve.cli import main
 for out in sys.argv[1:3]:
     assert main(["train", *sys.argv[3:], "--preset", "real", "--out", out]) == 0
 """
@@ -55,7 +56,7 @@ def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path)
 
 @pytest.fixture(scope="module")
 def whole():
-    policy = policies.load("smollm2")
+    policy = load_policy("smollm2")
     return policy, VLLM({"shared": policy}, 1.0, 32)
 
 
@@ -71,7 +72,7 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
 def test_the_ranks_are_those_of_this_vllm():
     from vllm.config.lora import MaxLoRARanks
 
-    assert get_args(MaxLoRARanks) == checks.VLLM_RANKS
+    assert get_args(MaxLoRARanks) == validation.VLLM_RANKS
 
 
 @pytest.mark.parametrize("heat", [None, 0.6])

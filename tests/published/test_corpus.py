@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from data_files import tables
 
-from coevolve.papers.spice import SPICE
+from coevolve.methods.spice import SPICE
 from published import corpus
 from published.corpus import Mixture, TextCorpus, find
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from core.conftest import Scripted
 
-from coevolve.held_out import score, tally
-from coevolve.papers.mae.method import MAE
-from coevolve.papers.sage.method import SAGE
+from coevolve.evaluation.scoring import score, tally
+from coevolve.methods.mae.method import MAE
+from coevolve.methods.sage.method import SAGE
 from coevolve.types import Reply
 from published import data
 from published.rows import Item, normal

@@ -6,7 +6,7 @@ import pytest
 from core.conftest import Sums, by_hand, earned, text
 from data_files import tables
 
-from coevolve.baselines.azr import AZR
+from coevolve.methods.baselines.absolute_zero import AZR
 
 TASKS, PROGRAMS = (tables("executor")[name] for name in ("tasks", "programs"))
 pytestmark = pytest.mark.usefixtures("landlock")

@@ -10,9 +10,9 @@ import pytest
 from core.conftest import Scripted, prompts, text
 from data_files import tables
 
-from coevolve.__main__ import main
-from coevolve.driver import Batched
-from coevolve.engines.server import ServedPolicy, ServerError
+from coevolve.cli import main
+from coevolve.engines.openai_server import ServedPolicy, ServerError
+from coevolve.rollout.engine import Batched
 from coevolve.types import Reply, Turn
 from published.judge import KINDS, summary, verdicts
 from published.rows import Item
@@ -74,7 +74,7 @@ class Careful(Batched, ServedPolicy):
 @pytest.fixture
 def careful(monkeypatch: pytest.MonkeyPatch) -> Careful:
     made = Careful()
-    monkeypatch.setattr("coevolve.policies.load", lambda name, role: made)
+    monkeypatch.setattr("coevolve.engines.loading.load_policy", lambda name, role: made)
     return made
 
 

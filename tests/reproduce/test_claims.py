@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from coevolve.record import Recorder, write_json
+from coevolve.runs.record import Recorder, write_json
 from reproduce import registry
 from reproduce.analysis import claims, standins
 

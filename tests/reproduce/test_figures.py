@@ -9,7 +9,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.transforms import Bbox
 
-from coevolve.papers.comas import CoMAS
+from coevolve.methods.comas import CoMAS
 from reproduce import HOME, registry
 from reproduce.analysis import figures
 from reproduce.notebooks import code_cells

@@ -41,17 +41,17 @@ def prose(text: str) -> str:
 
 
 MAE, SPICE, SFT = RUNS
-SCORES, PRESETS = "notebooks/tables/scores.ipynb", "src/coevolve/presets.toml"
+SCORES, PRESETS = "notebooks/tables/scores.ipynb", "src/coevolve/training/presets.toml"
 EDITS = [
-    ("src/coevolve/papers/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
-    ("src/coevolve/papers/mae/rewards.py", prose, set()),
-    ("src/coevolve/papers/spice/rewards.py", end_of, {SPICE, "claims"}),
-    ("src/coevolve/baselines/tuned.py", end_of, {SFT, "claims"}),
-    ("src/coevolve/loop.py", end_of, {*RUNS}),
+    ("src/coevolve/methods/mae/rewards.py", end_of, {MAE, "mae_alg1"}),
+    ("src/coevolve/methods/mae/rewards.py", prose, set()),
+    ("src/coevolve/methods/spice/rewards.py", end_of, {SPICE, "claims"}),
+    ("src/coevolve/methods/baselines/trl_trainers.py", end_of, {SFT, "claims"}),
+    ("src/coevolve/training/loop.py", end_of, {*RUNS}),
     (PRESETS, lambda text: text.replace("[quick.mae]\nsteps", "[quick.mae]\nseed = 1\nsteps"), {MAE}),
     (PRESETS, lambda text: text.replace("[standard.mae]", "[standard.mae]\nseed = 1"), {MAE}),  # quick is read over it
-    ("src/coevolve/prompts/mae/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
-    ("src/coevolve/prompts/spice/challenger_alone.compact.txt", end_of, {SPICE, "claims"}),
+    ("src/coevolve/methods/mae/prompts/solver.compact.txt", end_of, {MAE, SFT, "mae_alg1"}),
+    ("src/coevolve/methods/spice/prompts/challenger_alone.compact.txt", end_of, {SPICE, "claims"}),
     ("src/tinyworld/facts.py", end_of, {*RUNS, "mae_alg1", "claims"}),
     ("src/published/corpus.py", end_of, {SPICE}),
     ("reproduce/analysis/stats.py", end_of, {*TABLES}),
@@ -97,5 +97,5 @@ def test_every_run_knows_its_method() -> None:
     plan = load(ROOT, "quick")
     for item in (item for item in plan.items.values() if item.kind == "run"):
         parts = keys.run_sources(plan, item)
-        assert {"coevolve.loop", "tinyworld.oracle"} <= {*parts["modules"]} and "all" in parts["preset"], item.id
-        assert any(name.startswith(("coevolve.papers.", "coevolve.baselines.")) for name in parts["modules"]), item.id
+        assert {"coevolve.training.loop", "tinyworld.oracle"} <= {*parts["modules"]} and "all" in parts["preset"], item.id
+        assert any(name.startswith(("coevolve.methods.", "coevolve.methods.baselines.")) for name in parts["modules"]), item.id

@@ -7,7 +7,7 @@ import papermill
 import pytest
 import torch
 
-from coevolve import policies
+from coevolve.engines.loading import load_policy
 from tools import lab
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -77,5 +77,5 @@ def test_the_notebook_for_real_models_runs_on_a_laptop(tmp_path, monkeypatch, pa
     text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given | parameters)
     assert ("s a step" in text) == ("trained tokens/s" in text) == takes_steps
     assert ("takes none of our steps" in text) != takes_steps
-    assert policies.load(str(run / "merged")).model.dtype == torch.float32, "loaded as float32"
+    assert load_policy(str(run / "merged")).model.dtype == torch.float32, "loaded as float32"
     assert (run / "policy" / "adapter_config.json").is_file() or not takes_steps

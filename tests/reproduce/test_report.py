@@ -11,8 +11,9 @@ import pytest
 from bs4 import BeautifulSoup
 from toy_repository import ROOT
 
-from coevolve import config, record
-from coevolve.__main__ import main
+from coevolve.cli import main
+from coevolve.runs import record
+from coevolve.training import config
 from reproduce import plan, report
 from reproduce.analysis import tables
 from reproduce.plan import Plan

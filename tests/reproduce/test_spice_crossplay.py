@@ -5,7 +5,7 @@ import json
 import pandas as pd
 from core.conftest import Scripted, prompts, text
 
-from coevolve.papers.spice import SPICE
+from coevolve.methods.spice import SPICE
 from coevolve.types import Turn
 from reproduce.analysis import crossplay
 

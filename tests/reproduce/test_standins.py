@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from coevolve import config
-from coevolve.baselines import azr
-from coevolve.papers.sage import SAGE
+from coevolve.methods.baselines import absolute_zero
+from coevolve.methods.sage import SAGE
+from coevolve.training import config
 from reproduce import plan
 from reproduce.analysis import standins, tables
 from tinyworld import tasks
@@ -56,7 +56,7 @@ def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> Non
 
 def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
     seeded = {family for _, families in SOURCES["sage"].values() for family in families}
-    others = {family for mode in azr.MODES.values() for family in mode["families"]}
+    others = {family for mode in absolute_zero.MODES.values() for family in mode["families"]}
     others |= {family for _, families in SOURCES["mae"].values() for family in families}
     assert families_of(SAGES, "ID Avg.") == seeded and not families_of(SAGES, "OOD Avg.") & (seeded | others)
     assert families_of(SAGES) == set(tasks.NAMES)

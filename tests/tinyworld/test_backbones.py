@@ -6,7 +6,7 @@ import shutil
 import pytest
 from transformers import AutoTokenizer
 
-from coevolve import policies
+from coevolve.engines.loading import load_policy
 from coevolve.types import Reply
 from tinyworld import NAMES, backbone, gates
 from tinyworld.demonstrations import demonstrate
@@ -21,7 +21,7 @@ def test_shipped_files_match_their_checksums_and_their_card(name):
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4 * 2**20
     made = backbones.read_card(folder)
     assert (folder / "README.md").read_text() == backbones.card(**made)
-    config = policies.load(name).model.config
+    config = load_policy(name).model.config
     shape = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
     assert (made["recipe"]["hidden"], made["recipe"]["layers"], made["recipe"]["heads"]) == shape
 
@@ -76,7 +76,7 @@ def test_the_recipe_gives_the_same_bytes_twice(tmp_path, monkeypatch, name="tiny
         assert (made[0] / file).read_bytes() == (made[1] / file).read_bytes(), file
     finished = {"README.md", "SHA256SUMS", "card.json"}
     assert {path.name for path in made[0].iterdir()} | finished == {path.name for path in backbone(name).iterdir()}
-    assert policies.load(str(made[0])).head_VH.shape == policies.load(name).head_VH.shape
+    assert load_policy(str(made[0])).head_VH.shape == load_policy(name).head_VH.shape
 
 
 def test_the_shipped_tokenizer_is_the_one_that_demonstrations_train():

@@ -8,9 +8,9 @@ import pytest
 from data_files import tables
 from safetensors.torch import load
 
-from coevolve import prompts
-from coevolve.__main__ import main
-from coevolve.parse import tag
+from coevolve.cli import main
+from coevolve.text import prompts
+from coevolve.text.parse import tag
 from tinyworld import programs, tasks
 from tinyworld.demonstrations import ROLES, demonstrate, prompt_of, well_formed
 from tinyworld.demonstrator import HABITS, HIGH, JUDGES, PLANNED, PLANNERS, SLIPPERY, SLIPS, TRUTH, Demonstrator, slip
@@ -26,7 +26,7 @@ def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
     files = {f"{paper}/{role}" for paper in PAPERS for role in prompts.available(paper, "compact")}
     assert files == {*ROLES, *SHARED} and not {*ROLES} & {*SHARED}
     for role, other in SHARED.items():
-        assert prompts.text(*role.split("/"), "compact") == prompts.text(*other.split("/"), "compact"), role
+        assert prompts.read(*role.split("/"), "compact") == prompts.read(*other.split("/"), "compact"), role
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -11,17 +11,17 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate import PartialState
 
-from coevolve.checks import VLLM_RANKS, VLLM_SHARE
-from coevolve.driver import Engine, Ticket
-from coevolve.policies.adapters import AdapterPolicy
-from coevolve.policies.causal import Policy
-from coevolve.policies.sampler import noise
-from coevolve.ranks import Ranks
+from coevolve.engines.limits import VLLM_RANKS, VLLM_SHARE
+from coevolve.models.lora import AdapterPolicy
+from coevolve.models.policy import Policy
+from coevolve.models.sampler import noise
+from coevolve.rollout.engine import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 if TYPE_CHECKING:
-    from coevolve.policies.team import Team
+    from coevolve.models.policy_set import Team
 
 CPU_CACHE = 2 * 2**30  # bytes that an engine on a CPU keeps of prompts and replies; vLLM would take nearly all memory
 
@@ -58,7 +58,7 @@ class VLLM(Engine):
         # On a CPU vLLM itself lets VLLM_CPU_KVCACHE_SPACE, where it is set, come before our number.
         settings |= {"gpu_memory_utilization": VLLM_SHARE / engines} if on_gpu else {"kv_cache_memory_bytes": CPU_CACHE}
         _free()  # what an earlier run left counts as taken
-        if Ranks().count > 1:  # each rank an engine of its own on its own GPU (LOCAL_RANK), in the run's process group
+        if PartialState(cpu=not on_gpu).num_processes > 1:  # each rank an engine of its own on its own GPU (LOCAL_RANK), in the run's process group
             settings["distributed_executor_backend"] = "external_launcher"
         adapters = [policy for policy in policies.values() if isinstance(policy, AdapterPolicy)]
         if adapters:

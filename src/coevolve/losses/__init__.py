@@ -1,6 +1,6 @@
 """Policy-gradient losses on packed completion tokens. They know tensors only."""
 
-from coevolve.losses.paths import policy_loss, selective_logprobs
+from coevolve.losses.dispatch import policy_loss, selective_logprobs
 from coevolve.losses.reference import PolicyLoss, Tokens
 
 __all__ = ["PolicyLoss", "Tokens", "policy_loss", "selective_logprobs"]

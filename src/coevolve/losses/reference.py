@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+LOSSES = ("ppo", "importance")
 SATURATION = 20.0  # the ratio stops growing at e^20: the loss stays finite whatever the policies have become
 
 

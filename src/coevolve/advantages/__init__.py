@@ -1,0 +1,1 @@
+"""Rewards become one advantage per token."""

@@ -1,0 +1,3 @@
+"""MAE, Multi-Agent Evolve: one model proposes questions, solves them and judges both."""
+
+from coevolve.methods.mae.method import MAE as MAE

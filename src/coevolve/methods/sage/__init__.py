@@ -1,0 +1,3 @@
+"""SAGE: Challenger, Planner, Solver and Critic around a verifier that decides what is right."""
+
+from coevolve.methods.sage.method import SAGE as SAGE

@@ -1,3 +1,0 @@
-"""CoMAS, co-evolving multi-agent systems: agents discuss, and a scorer decides between solver and evaluator."""
-
-from coevolve.papers.comas.method import CoMAS as CoMAS

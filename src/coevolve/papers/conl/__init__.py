@@ -1,3 +1,0 @@
-"""CoNL, conversation for non-verifiable learning: personas propose, rank and criticise, revise, and rank again."""
-
-from coevolve.papers.conl.method import CoNL as CoNL

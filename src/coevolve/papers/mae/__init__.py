@@ -1,3 +1,0 @@
-"""MAE, Multi-Agent Evolve: one model proposes questions, solves them and judges both."""
-
-from coevolve.papers.mae.method import MAE as MAE

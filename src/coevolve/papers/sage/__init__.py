@@ -1,3 +1,0 @@
-"""SAGE: Challenger, Planner, Solver and Critic around a verifier that decides what is right."""
-
-from coevolve.papers.sage.method import SAGE as SAGE

@@ -1,3 +1,0 @@
-"""SPICE, self-play in corpus environments: a Challenger with a document asks, a Reasoner without it answers."""
-
-from coevolve.papers.spice.method import SPICE as SPICE

@@ -1,0 +1,1 @@
+"""Rollouts: episodes of turns, played against an engine that answers them."""

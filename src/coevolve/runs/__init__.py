@@ -1,0 +1,1 @@
+"""The files of a run: metrics, episodes, checkpoints, and how they are shown."""

@@ -1,0 +1,1 @@
+"""Prompts, parsers and verifiers: everything that reads text. Loads no tensor library."""

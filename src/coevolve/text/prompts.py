@@ -1,0 +1,80 @@
+"""Prompt files and the loader that turns them into Roles. Prompts are data: <role>.<variant>.txt.
+
+`full` is for real models, `plain` (a sentence or two) for small ones, `compact` for the embedded
+backbones; all share the same fields, tags and parsers. Lines at the top that start with %% are
+comments. A user's folder with the same file names takes precedence.
+"""
+
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+from coevolve.types import Role
+from coevolve.validation import among
+
+VARIANTS = ("full", "plain", "compact")
+PACKAGE = Path(__file__).parents[1]
+# Prompts that belong to no paper of their own; a paper's are in methods/<paper>/prompts.
+FOLDERS = {"azr": "methods/baselines/prompts", "strategies": "evaluation/prompts"}
+
+
+def folder_of(paper: str) -> Path:
+    """Return the folder of the shipped prompts of a paper, of `azr`, or of the `strategies`."""
+    return PACKAGE / FOLDERS.get(paper, f"methods/{paper}/prompts")
+
+
+def read(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
+    """Return a prompt without its comment lines.
+
+    `folder` is a user's folder of prompts, searched first. Raises ValueError that lists the
+    existing prompts if there is no such file.
+    """
+    among("prompt variant", variant, VARIANTS)
+    if folder and not any(Path(folder).rglob(f"*.{variant}.txt")):
+        raise ValueError(
+            f"prompt_folder must hold prompts named ROLE.{variant}.txt, but {str(folder)!r} has none"
+        )
+    file_name = f"{role}.{variant}.txt"
+    candidates = [folder_of(paper) / file_name]
+    if folder:
+        candidates = [Path(folder) / paper / file_name, Path(folder) / file_name, *candidates]
+    for path in candidates:
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            body = dropwhile(lambda line: line.startswith("%%"), lines)
+            return "".join(body).strip("\n")
+    existing = ", ".join(available(paper, variant)) or "none"
+    raise ValueError(f"no {variant} prompt {paper}/{role}; there are {existing}")
+
+
+def available(paper: str, variant: str = "full") -> list[str]:
+    """Return the names of a paper's roles that have a prompt of this variant."""
+    files = folder_of(paper).glob(f"*.{variant}.txt")
+    return sorted(path.name.split(".")[0] for path in files)
+
+
+def load_role(
+    paper: str,
+    role: str,
+    variant: str = "full",
+    *,
+    name: str | None = None,
+    folder: str | None = None,
+    **settings: Any,
+) -> Role:
+    """Return the Role that speaks this prompt.
+
+    `name` is what samples and metrics call it (default: `role`); `settings` are a policy, a
+    temperature and a token limit. Raises ValueError if a user's prompt has other placeholders than
+    the shipped one.
+    """
+    loaded = Role(name or role, read(paper, role, variant, folder), **settings)
+    if role not in available(paper, variant):
+        return loaded
+    shipped = Role(role, read(paper, role, variant))
+    if loaded.fields != shipped.fields:
+        raise ValueError(
+            f"{role}.{variant}.txt must take the placeholders {sorted(shipped.fields)}, "
+            f"got {sorted(loaded.fields)}"
+        )
+    return loaded

@@ -1,0 +1,1 @@
+"""Training: configuration, the loop, one step of learning."""
