@@ -76,7 +76,7 @@ def tested(asked: Sequence[tuple[str, str]]) -> list[Earned]:
 
 def known(asked: Sequence[tuple[str, str]]) -> list[Earned]:
     """What the oracle of the tiny world says of answers to questions."""
-    return [tasks.right(question, answer) for question, answer in asked]
+    return [tasks.is_correct(question, answer) for question, answer in asked]
 
 
 TINY = [(task.question, task.answer) for task in tasks.items("validation", 1)]

@@ -24,7 +24,7 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.step import Ours, asked, seconds
 from codesandbox import level, run_tests
-from coevolve.rollout.engine import Batched
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.pools import Pool
 from coevolve.rollout.scheduler import play
 from coevolve.training import config
@@ -153,7 +153,7 @@ def driver() -> dict[str, Points]:
         if not collected:
             gc.disable()
         for _ in range(times):
-            play([talk() for _ in range(size)], Batched(lambda turns: [Reply(TURN, "")] * len(turns)))
+            play([talk() for _ in range(size)], BatchedEngine(lambda turns: [Reply(TURN, "")] * len(turns)))
         gc.enable()
         return times * size * TURNS
 

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks import loss
 from benchmarks.step import markdown
-from coevolve.losses import Tokens
+from coevolve.losses import TokenBatch
 
 JSON = Path(__file__).with_suffix(".json")
 ROWS = 4  # of the interpreter's problem, one sequence: every row loads and stores alike
@@ -54,7 +54,7 @@ class Problem(loss.Problem):
         self.targets_T = torch.zeros(case.T, dtype=torch.long)
         self.advantages_B, self.old_T = torch.ones(case.T // loss.LENGTH), torch.zeros(case.T)
         self.advantages_T = self.advantages_B.repeat_interleave(loss.LENGTH)
-        self.tokens = Tokens(self.targets_T, self.advantages_T, self.old_T, torch.ones(case.T), clip=loss.CLIP)
+        self.tokens = TokenBatch(self.targets_T, self.advantages_T, self.old_T, torch.ones(case.T), clip=loss.CLIP)
 
 
 class Traffic(TorchDispatchMode):
@@ -250,7 +250,7 @@ def step(name: str, case: loss.Case, moved: dict[str, tuple[float, float]]) -> t
 
 
 def table(found: dict) -> str:
-    """Steps and kernels as Markdown."""
+    """EpisodeStepper and kernels as Markdown."""
     steps, kernels = [], []
     for row in found["steps"]:
         moved = [row[f"{part}_bytes"] for part in ("product", "kernel", "other")]

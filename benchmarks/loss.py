@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from coevolve.losses import Tokens, policy_loss, selective_logprobs
+from coevolve.losses import TokenBatch, policy_loss, selective_logprobs
 
 JSON = Path(__file__).with_suffix(".json")
 CLIP = (0.2, 0.28)
@@ -66,7 +66,7 @@ class Problem:
         self.old_T = now_T + 0.05 * torch.randn(case.T, generator=draw, **where)
         self.given = self.hidden_TH, self.head_VH, self.targets_T, self.advantages_T, self.old_T
         share_T = torch.full_like(self.old_T, 1 / case.T)
-        self.tokens = Tokens(*self.given[2:], share_T, clip=CLIP, entropy_coef=case.bonus)
+        self.tokens = TokenBatch(*self.given[2:], share_T, clip=CLIP, entropy_coef=case.bonus)
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""

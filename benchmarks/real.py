@@ -100,7 +100,7 @@ class Phases:
 
         def counting() -> list:
             done = poll()
-            self.said += sum(len(reply.ids) for _, reply in done)
+            self.said += sum(len(reply.completion_ids) for _, reply in done)
             return done
 
         engine.poll = counting

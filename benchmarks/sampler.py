@@ -55,7 +55,7 @@ def vllm_of(policy: Policy) -> Sampler:
 
     def draw(turns: list[Turn]) -> list[tuple[int, ...]]:
         engine.llm.reset_prefix_cache()
-        return [reply.ids for reply in engine.answer(turns)]
+        return [reply.completion_ids for reply in engine.answer(turns)]
 
     return draw
 
@@ -90,7 +90,7 @@ def main() -> None:
         return
     policy = load_policy("smollm2")
     samplers: dict[str, Sampler] = {
-        "ours": lambda turns: [reply.ids for reply in policy.generate(turns)],
+        "ours": lambda turns: [reply.completion_ids for reply in policy.generate(turns)],
         "transformers": transformers_of(policy),
     }
     if find_spec("vllm"):

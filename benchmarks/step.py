@@ -80,7 +80,7 @@ def asked(count: int) -> list[str]:
 
 
 def earned(question: str, text: str) -> float:
-    return float(tasks.right(question, tag(text, "answer")))
+    return float(tasks.is_correct(question, tag(text, "answer")))
 
 
 class Ours:
@@ -98,7 +98,7 @@ class Ours:
     def episode(self, question: str) -> Episode:
         """A group of answers, each paid if it is right."""
         replies = yield [SOLVER(question=question)] * self.group
-        return Outcome([reply.earns(earned(question, reply.text), group=reply.siblings) for reply in replies])
+        return Outcome([reply.earns(earned(question, reply.text), group_id=reply.group_id) for reply in replies])
 
     def step(self, number: int) -> None:
         """Sample, reward and learn."""
@@ -106,7 +106,7 @@ class Ours:
         outcomes = play([self.episode(question) for question in part], self.engine, (0, number))
         samples = [sample for outcome in outcomes for sample in outcome.samples]
         update.learn(self.policy, self.optimizer, samples, self.settings, estimator="group_mean")
-        self.lengths.append(statistics.fmean(len(sample.reply.ids) for sample in samples))
+        self.lengths.append(statistics.fmean(len(sample.reply.completion_ids) for sample in samples))
 
 
 class PlainHead:

@@ -29,7 +29,7 @@ class Answers(Method):
 
     def episode(self, rng: Random) -> Episode:
         """Ask one question of the world and pay by its verifier."""
-        question = rng.choice(self.world.seeds())
+        question = rng.choice(self.world.seed_questions())
         replies = yield [self.solver(question=question)] * self.answers
-        rights = [float(self.world.right(question, self.read_answer(reply.text)) or 0) for reply in replies]
-        return Outcome([reply.earns(right, reply.siblings) for reply, right in zip(replies, rights, strict=True)])
+        rights = [float(self.world.is_correct(question, self.read_answer(reply.text)) or 0) for reply in replies]
+        return Outcome([reply.earns(right, reply.group_id) for reply, right in zip(replies, rights, strict=True)])

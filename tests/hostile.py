@@ -66,8 +66,8 @@ class Page(HTMLParser):
 def shown(text: str) -> dict[str, bool]:
     """Everything that a notebook and a terminal show of a reply, a role, a group, a fact and a title of this text."""
     turn = Turn(text or "solver", ({"role": "user", "content": text},), policy=text or "shared")
-    reply = Reply(turn, text, ids=tuple(range(10, 10 + len(text))), ends=tuple(range(1, len(text) + 1)))
-    sample = reply.earns({text: 0.5, "b": None}, group=text)
+    reply = Reply(turn, text, completion_ids=tuple(range(10, 10 + len(text))), char_ends=tuple(range(1, len(text) + 1)))
+    sample = reply.earns({text: 0.5, "b": None}, group_id=text)
     made = [show.turns([turn]), show.replies([reply], [sample])]
     made += [show.outcome(Outcome([sample], facts={text: text, "list": [text]}))]
     made += [show.credit(sample, [1.0] * len(text)), show.conversation([sample], [[0.5] * len(text)], title=text)]

@@ -46,6 +46,7 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
     """
     import torch
 
+    from coevolve.engines.loading import load_policy
     from tinyworld.warmstart import Cycle, make_model, warm_start
 
     torch.set_num_threads(1)
@@ -75,6 +76,7 @@ def finish(folder: Path, recipe: dict[str, Any]) -> None:
 
 def measure(model: str | Path) -> dict[str, Any]:
     """What a backbone can do, by name or folder."""
+    from coevolve.engines.loading import load_policy
     from tinyworld import gates
 
     return gates.measure(load_policy(str(model)).generate)

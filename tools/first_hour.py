@@ -19,8 +19,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config
 from benchmarks.real import shape
 from coevolve.engines.limits import VLLM_SHARE
 from coevolve.engines.loading import load_policy
-from coevolve.methods.registry import METHODS
-from coevolve.rollout.engine import Batched
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
 from coevolve.training import config, memory
 
@@ -52,7 +51,7 @@ SHAPES: dict[str, PretrainedConfig] = {  # of the models that the preset gpu nam
 }
 
 
-def replies(method: str, engine: Batched) -> tuple[float, float]:
+def replies(method: str, engine: BatchedEngine) -> tuple[float, float]:
     """How many replies an episode has, and how many of them earn something."""
     small = {"world": "tiny", "prompt": "compact"}
     fields = {"model": "tiny", "engine": "torch", "lora": [], "max_tokens": 64, **small}
@@ -61,7 +60,7 @@ def replies(method: str, engine: Batched) -> tuple[float, float]:
     return engine.count / EPISODES, sum(len(outcome.samples) for outcome in outcomes) / EPISODES
 
 
-class Counting(Batched):
+class Counting(BatchedEngine):
     """An engine that counts the turns it is asked."""
 
     count = 0

@@ -149,7 +149,7 @@ def dictionary() -> str:
     lines = ["| family | question | answer | misconception | level | plan |", "|---|---|---|---|---|---|"]
     for name in tasks.NAMES:
         task = tasks.draw(rng, name, 2)
-        while tasks.right(task.question, task.misconception):
+        while tasks.is_correct(task.question, task.misconception):
             task = tasks.draw(rng, name, 2)
         cells = (name, f"`{task.question}`", f"`{task.answer}`", f"`{task.misconception}`", task.level, task.plan)
         lines.append(f"| {' | '.join(map(str, cells))} |")

@@ -81,7 +81,7 @@ def every_pair(
         said = posed(speaker(model, max_tokens), asks, texts, seed)
         tasks[step] = [[task for _, task in tried if isinstance(task, Question)] for tried in said]
         for i, (tried, mine) in enumerate(zip(said, tasks[step], strict=True)):
-            asking += [(step, i, t.text, t.gold, protocol.world.right(t.text, t.gold)) for t in mine]
+            asking += [(step, i, t.text, t.gold, protocol.world.is_correct(t.text, t.gold)) for t in mine]
             asking += [(step, i, None, None, None)] * (len(tried) - len(mine))
     for reasoner, model in reasoners.items():
         engine = speaker(model, max_tokens)
@@ -96,7 +96,7 @@ def every_pair(
 def ends(rates: pd.DataFrame, later: str) -> pd.DataFrame:
     """Pass rates in percent, by seed, of the first and the last snapshot of one role; the other is kept at its first.
 
-    Only documents count where both have a task that could be scored. Steps are the columns' names.
+    Only documents count where both have a task that could be scored. EpisodeStepper are the columns' names.
     """
     first = sorted(rates[later].unique())[1]
     mine = rates[rates["reasoner" if later == "challenger" else "challenger"] == first]

@@ -15,7 +15,7 @@ _HOMES = {
     "Role": "types",
     "Run": "training.config",
     "Sample": "types",
-    "Steps": "rollout.stepper",
+    "EpisodeStepper": "rollout.stepper",
     "Turn": "types",
     "load_policy": "engines.loading",
     "play": "rollout.scheduler",

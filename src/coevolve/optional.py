@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 
-def mean(values: Iterable[float | None]) -> float | None:
+def mean_known(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values; None when none is known."""
     known = [float(value) for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def number(value: bool | None) -> float | None:
+def as_float(value: bool | None) -> float | None:
     """Return a verdict as 1.0 or 0.0, None as it is."""
     return None if value is None else float(value)
 

@@ -37,24 +37,24 @@ class Reply:
     turn: Turn
     text: str
     prompt_ids: tuple[int, ...] = ()
-    ids: tuple[int, ...] = ()
+    completion_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()  # of each id under the policy that sampled it, at the sampling temperature
-    ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
+    char_ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
     finished: bool = True  # False: cut off at max_tokens
     temperature: float = 1.0  # that `logprobs` are of
 
     @property
-    def siblings(self) -> Hashable:
+    def group_id(self) -> Hashable:
         """The group of all replies of this reply's episode, for rewards that share a baseline."""
         return self.turn.key[:-1]
 
-    def earns(self, reward: Reward, group: Hashable = None, spans: Spans | None = None) -> "Sample":
+    def earns(self, reward: Reward, group_id: Hashable = None, spans: Spans | None = None) -> "Sample":
         """Make this reply training data. `reward` is a number, or {tag: number or None} for segments.
 
-        `group` says who shares a baseline: None is the whole role, `reply.siblings` the episode.
+        `group_id` says who shares a baseline: None is the whole role, `reply.group_id` the episode.
         `spans` says where the segments are: {tag: ((start, end), ...)}, character ranges in `text`.
         """
-        return Sample(self, reward, group, spans or {})
+        return Sample(self, reward, group_id, spans or {})
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Sample:
 
     reply: Reply
     reward: Reward
-    group: Hashable = None  # who shares a baseline: None is the whole role, a key is a set of siblings
+    group_id: Hashable = None  # who shares a baseline: None is the whole role, a key is a set of siblings
     spans: Spans = field(default_factory=dict)  # of a segmented reward: the character ranges of each tag
 
     @property

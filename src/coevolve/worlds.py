@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from coevolve import plugins
-from coevolve.optional import mean
+from coevolve.optional import mean_known
 
 
 class World(Protocol):
@@ -19,25 +19,25 @@ class World(Protocol):
     def grading(self) -> str:
         """The verifier that compares a mathematical answer with its gold: math or exact."""
 
-    def seeds(self) -> list[str]:
+    def seed_questions(self) -> list[str]:
         """Reference questions without answers (MAE's Table 5)."""
 
     def seed_rows(self) -> list[tuple[str, Any]]:
         """(source, task) rows of the seed set with their answers, for supervised baselines."""
 
-    def zero(self) -> list[str]:
+    def zero_questions(self) -> list[str]:
         """The 16 starting questions of MAE's zero setting."""
 
-    def training(self) -> list[tuple[str, str]]:
+    def training_questions(self) -> list[tuple[str, str]]:
         """(domain, question) rows to train on, without answers (CoMAS, section 4.1.1); questions may repeat."""
 
-    def tasks(self) -> list[tuple[str, str, str]]:
+    def verifiable_tasks(self) -> list[tuple[str, str, str]]:
         """(question, math or code, gold answer or tests) to start from (SAGE's Table 5)."""
 
     def program(self, question: str, answer: str) -> str:
         """An answer to a code question as Python source that its tests can call."""
 
-    def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
+    def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Distinct questions of a split and these families, without answers (CoNL, section 4.1)."""
 
     def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> Sequence[Any]:
@@ -57,7 +57,7 @@ class World(Protocol):
     def valid(self, question: str) -> bool | None:
         """Whether a question is well formed."""
 
-    def right(self, question: str, answer: str | None) -> bool | None:
+    def is_correct(self, question: str, answer: str | None) -> bool | None:
         """Whether an answer is right; None for an ill-formed question as well."""
 
     def level(self, question: str) -> int | None:
@@ -77,7 +77,7 @@ def pool_levels(world: World, questions: Sequence[str]) -> dict[str, float | Non
     """Return the shares of a pool that are ill-formed and, of the rest, of level 3; None where there is no oracle."""
     known = [level for level in map(world.level, questions) if level is not None]
     ill_formed = 1 - len(known) / len(questions) if known else None
-    return {"pool_ill_formed": ill_formed, "pool_level_3": mean([level == 3 for level in known])}
+    return {"pool_ill_formed": ill_formed, "pool_level_3": mean_known([level == 3 for level in known])}
 
 
 def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:

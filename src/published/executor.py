@@ -79,7 +79,7 @@ def read(text: str) -> Task | None:
     return Task(family.strip(), question, program, inputs, found) if len(question) <= LONGEST else None
 
 
-def right(text: str, answer: str | None) -> bool:
+def is_correct(text: str, answer: str | None) -> bool:
     """Whether an answer solves a task: with the value, arguments that give it, or a program that gives the hidden ones.
 
     Values are compared as Python compares them (SPICE, Appendix 8).

@@ -67,20 +67,20 @@ class ItemWorld(World):
         """Return (source, item) pairs of the seed set, with their answers, for supervised baselines."""
         return [(item.family, item) for item in self._parts["seeds"]]
 
-    def seeds(self) -> list[str]:
+    def seed_questions(self) -> list[str]:
         """Return the questions of the seed set: no answer ever leaves this method."""
-        return self.problems("train")
+        return self.questions("train")
 
-    def zero(self) -> list[str]:
+    def zero_questions(self) -> list[str]:
         """Return the sixteen starting questions, ours (prompts/mae/zero_questions.txt)."""
         text = (prompts.folder_of("mae") / "zero_questions.txt").read_text(encoding="utf-8")
         return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("%%")]
 
-    def training(self) -> list[tuple[str, str]]:
+    def training_questions(self) -> list[tuple[str, str]]:
         """Return (domain, question) pairs of the seed set, without answers; a domain is the paper's for its source."""
         return [(self.lists.domains.get(key, key), item.question) for key, item in self.seed_rows()]
 
-    def tasks(self) -> list[tuple[str, str, str]]:
+    def verifiable_tasks(self) -> list[tuple[str, str, str]]:
         """Return (question, math or code, gold answer or tests) of the seed set, for SAGE."""
 
         def verifier(item: Item) -> tuple[str, str]:
@@ -94,7 +94,7 @@ class ItemWorld(World):
         before = known.gold.get("before", "") if known and known.scorer == "code" else ""
         return f"{before}\n{program(answer)}"
 
-    def problems(self, split: str, families: Sequence[str] = ()) -> list[str]:
+    def questions(self, split: str, families: Sequence[str] = ()) -> list[str]:
         """Return distinct questions to train on: the seeds, or with "test" the test itself (CoNL at test time)."""
         part = "seeds" if split == "train" else split
         return list(dict.fromkeys(item.question for item in self._parts[part]))
@@ -103,7 +103,7 @@ class ItemWorld(World):
         """Return whether a question, case and spacing aside, is a test or validation item."""
         return normal(question) in self._held
 
-    def right(self, question: str, answer: str | None) -> bool | None:
+    def is_correct(self, question: str, answer: str | None) -> bool | None:
         """Return the scorer's verdict on an answer to a published question; None for any other question."""
         known = self._known.get(question)
         return None if known is None else self.grade([(known, answer)])[0]

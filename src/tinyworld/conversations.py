@@ -76,7 +76,7 @@ class Table(NamedTuple):
     others: list[int]  # the agents to compare
     agent: int  # who the judge is
 
-    def right(self, agent: int) -> bool:
+    def is_correct(self, agent: int) -> bool:
         """Whether the judge holds an agent's answer for right."""
         return self.answers[agent] == self.own
 
@@ -92,9 +92,9 @@ def table(rng: Demonstrator) -> Table:
 
 def ranking(rng: Demonstrator, seen: Table) -> str:
     """One comparison a line: everybody against one of the right agents; now and then the mark is wrong."""
-    right = [i for i in seen.others if seen.right(i)]
+    right = [i for i in seen.others if seen.is_correct(i)]
     best = rng.choice(right or seen.others)
-    better = [bool(right) and not seen.right(i) for i in seen.others]
+    better = [bool(right) and not seen.is_correct(i) for i in seen.others]
     marks = [">" if win != (rng.random() < MISRANKED) else "=" for win in better]
     pairs = zip(seen.others, marks, strict=True)
     return "\n".join(f"Agent {best} {mark} Agent {i}" for i, mark in pairs if i != best)
@@ -108,7 +108,7 @@ def shown(seen: Table, persona: str) -> dict[str, Any]:
 
 def ranked(rng: Demonstrator, tag: str, seen: Table) -> Pair:
     """A judge's prompt; the ranking in the tag, behind the judge's own answer and who agrees with it."""
-    marks = [f"Agent {i} ANSWER: {seen.answers[i]} {'right' if seen.right(i) else 'wrong'}" for i in seen.others]
+    marks = [f"Agent {i} ANSWER: {seen.answers[i]} {'right' if seen.is_correct(i) else 'wrong'}" for i in seen.others]
     thought = "\n".join([worked(seen.task, seen.own), *marks])
     return shown(seen, rng.choice(PERSONAS)), f"<think>{thought}</think><{tag}>{ranking(rng, seen)}</{tag}>"
 
@@ -122,7 +122,7 @@ def review(rng: Demonstrator) -> Pair:
     """CoNL, round 1: rank the others, criticise up to two of them."""
     seen = table(rng)
     peers = [i for i in seen.others if i != seen.agent]
-    wrong = [i for i in peers if not seen.right(i)]
+    wrong = [i for i in peers if not seen.is_correct(i)]
     notes = {i: f"it is {seen.own}" for i in wrong[:2]} or {peers[0]: "right"}
     fields, said = ranked(rng, "initial_ranking", seen)
     return fields, said + "".join(f'<critique target="Agent {i}">{note}</critique>' for i, note in notes.items())

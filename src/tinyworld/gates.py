@@ -16,8 +16,8 @@ from coevolve.evaluation.scoring import score
 from coevolve.methods.conl import parsing
 from coevolve.methods.mae.method import MAE
 from coevolve.methods.spice.parsing import MCQ, Question, json_object, read_format, read_mcq
-from coevolve.optional import mean
-from coevolve.rollout.engine import Batched
+from coevolve.optional import mean_known
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.text.parse import boxed, score_value, tag
 from coevolve.types import Reply, Turn
 from tinyworld import conversations, tasks
@@ -71,7 +71,7 @@ def planning(ask: Ask, count: int) -> dict[str, float]:
     def solved(role: str, fields: Sequence[Fields]) -> float:
         replies = ask(role, fields)
         pairs = zip(asked, replies, strict=True)
-        return _share(tasks.right(task.question, tag(reply.text, "answer")) for task, reply in pairs)
+        return _share(tasks.is_correct(task.question, tag(reply.text, "answer")) for task, reply in pairs)
 
     right = [{"question": task.question, "plan": task.plan} for task in asked]
     wrong = [{"question": task.question, "plan": MISPLANS[task.family]} for task in asked]
@@ -98,7 +98,7 @@ def judging(ask: Ask, count: int, temperature: float) -> tuple[float, int]:
     fields = [{"question": task.question, "answer": claim(rng, task)} for task in asked]
     replies = ask("mae/judge_answer", fields, temperature)
     given = {score_value(reply.text) for reply in replies} - {None}
-    return _agreement(replies, [tasks.right(**asked) for asked in fields]), len(given)
+    return _agreement(replies, [tasks.is_correct(**asked) for asked in fields]), len(given)
 
 
 def rating(ask: Ask, count: int) -> float:
@@ -126,7 +126,7 @@ def ranking(ask: Ask, count: int) -> float:
     fields = [conversations.shown(seen, "analyst") for seen in tables]
     won = stated = 0.0
     for reply, seen in zip(ask("conl/verdict", fields), tables, strict=True):
-        right = [tasks.right(seen.task.question, answer) for answer in seen.answers]
+        right = [tasks.is_correct(seen.task.question, answer) for answer in seen.answers]
         for winner, loser, weight in parsing.ranking(reply.text, "final_ranking", len(seen.answers)):
             if right[winner] != right[loser]:
                 stated += weight
@@ -151,11 +151,11 @@ def challenging(ask: Ask, count: int) -> dict[str, float]:
         made = json_object(reply.text) or {}
         asked, said = made.get("question"), made.get("answer")
         if isinstance(asked, str) and isinstance(said, str) and asked:
-            gold += tasks.right(asked, said)
+            gold += tasks.is_correct(asked, said)
             grounded += asked in given["document"]
     return {
         "multiple_choice": _share(form == MCQ for form in forms if form is not None),
-        "multiple_choice_gold": _share(tasks.right(one.text, one.gold) for one in choices if isinstance(one, Question)),
+        "multiple_choice_gold": _share(tasks.is_correct(one.text, one.gold) for one in choices if isinstance(one, Question)),
         "gold_with_document": gold / count,
         "grounded": grounded / count,
     }
@@ -163,7 +163,7 @@ def challenging(ask: Ask, count: int) -> dict[str, float]:
 
 def measure(generate: Generate, count: int = 400, per_family: int = 40, variant: str = "compact") -> dict[str, Any]:
     """All figures of the card; `generate` answers turns (each carries its own temperature)."""
-    ask, engine, method = partial(put, generate, variant), Batched(generate), MAE(prompt=variant)
+    ask, engine, method = partial(put, generate, variant), BatchedEngine(generate), MAE(prompt=variant)
     test = tasks.items("test", per_family)
     sampled, scores = judging(ask, count, 1.0)
     greedy = pandas.DataFrame(score(engine, method, test, key=(SEED,)))
@@ -190,7 +190,7 @@ def measure(generate: Generate, count: int = 400, per_family: int = 40, variant:
 
 def _share(verdicts: Iterable[float | None]) -> float:
     """Mean of the known verdicts; 0 where nothing is known."""
-    return mean(verdicts) or 0.0
+    return mean_known(verdicts) or 0.0
 
 
 def failures(figures: dict[str, Any]) -> list[str]:

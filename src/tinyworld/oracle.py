@@ -40,15 +40,15 @@ class TinyWorld:
         """(source, task) rows in the proportions of Table 5, all of the train split; questions may repeat."""
         return _drawn("seed questions", "mae")
 
-    def seeds(self) -> list[str]:
+    def seed_questions(self) -> list[str]:
         """The questions of `seed_rows`, repeats left out: no answer ever leaves this method."""
         return list(dict.fromkeys(task.question for _, task in self.seed_rows()))
 
-    def zero(self) -> list[str]:
+    def zero_questions(self) -> list[str]:
         """Sixteen easy questions of in-distribution families, ours: the paper does not print its own."""
         return list(SOURCES["zero"])
 
-    def training(self) -> list[tuple[str, str]]:
+    def training_questions(self) -> list[tuple[str, str]]:
         """2,000 rows in the proportions of CoMAS's training set, all of the train split."""
         return [(domain, task.question) for domain, task in _drawn("training questions", "comas")]
 
@@ -56,7 +56,7 @@ class TinyWorld:
         """(source, task) rows in the proportions of SAGE's Table 5, all of the train split; tasks may repeat."""
         return _drawn("seed tasks", "sage")
 
-    def tasks(self) -> list[tuple[str, str, str]]:
+    def verifiable_tasks(self) -> list[tuple[str, str, str]]:
         """The tasks of `task_rows` with their verifiers, repeats left out."""
         rows = [(task.question, *programs.verifier_of(task, task.answer)) for _, task in self.task_rows()]
         return list(dict.fromkeys(rows))
@@ -65,7 +65,7 @@ class TinyWorld:
         """A list program g or a one-line function f."""
         return programs.program(question, answer)
 
-    def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
+    def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Up to 200 questions of each family; `test` is for CoNL's training at test time only."""
         return [task.question for task in self.items(split, 200, families)]
 
@@ -81,13 +81,13 @@ class TinyWorld:
         """Whether the oracle can read the question."""
         return tasks.read(question) is not None
 
-    def right(self, question: str, answer: str | None) -> bool | None:
+    def is_correct(self, question: str, answer: str | None) -> bool | None:
         """The oracle's verdict, or None for an ill-formed question."""
-        return tasks.right(question, answer) if self.valid(question) else None
+        return tasks.is_correct(question, answer) if self.valid(question) else None
 
     def grade(self, pairs: Sequence[tuple[Task, str | None]]) -> list[bool | None]:
         """The oracle's verdicts on (task, answer) pairs."""
-        return [self.right(task.question, answer) for task, answer in pairs]
+        return [self.is_correct(task.question, answer) for task, answer in pairs]
 
     def level(self, question: str) -> int | None:
         """Level 1 to 3, or None for an ill-formed question."""

@@ -59,7 +59,7 @@ def sound(question: str, kind: str, verifier: str) -> bool | None:
     if task is None:
         return None
     if kind == "math":
-        return tasks.right(question, verifier)
+        return tasks.is_correct(question, verifier)
     if task.family not in PROGRAMS:
         return False
     tests = [line.strip() for line in verifier.splitlines() if line.strip()]

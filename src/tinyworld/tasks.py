@@ -67,7 +67,7 @@ def _read_choice(question: str, text: str, *options: str) -> Task | None:
     stem = read(text)
     if stem is None or len(set(options)) < 4:
         return None
-    hits = [letter for letter, option in zip("ABCD", options, strict=True) if right(text, option)]
+    hits = [letter for letter, option in zip("ABCD", options, strict=True) if is_correct(text, option)]
     if len(hits) != 1:
         return None
     lure = "ABCD"[options.index(stem.misconception)] if stem.misconception in options else "A"
@@ -75,7 +75,7 @@ def _read_choice(question: str, text: str, *options: str) -> Task | None:
 
 
 @lru_cache(maxsize=200_000)
-def right(question: str, answer: str | None) -> bool:
+def is_correct(question: str, answer: str | None) -> bool:
     """Verify an answer: by execution on hidden inputs for code and list programs, by equality otherwise."""
     task = read(question)
     if task is None or answer is None:
@@ -108,7 +108,7 @@ def choices(rng: Random, task: Task) -> str:
     options = [task.answer]
     while len(options) < 4:
         option = wrong(rng, task) if len(options) > 1 else task.misconception
-        if right(task.question, option):
+        if is_correct(task.question, option):
             option = wrong(rng, task)
         if option not in options:
             options.append(option)
@@ -118,11 +118,11 @@ def choices(rng: Random, task: Task) -> str:
 
 def wrong(rng: Random, task: Task) -> str:
     """A plausible wrong answer: usually the misconception, else a slip of the same shape."""
-    if rng.random() < 0.7 and not right(task.question, task.misconception):
+    if rng.random() < 0.7 and not is_correct(task.question, task.misconception):
         return task.misconception
     while True:
         guess = SLIPS.get(task.family, _near)(rng, task.answer)
-        if not right(task.question, guess):
+        if not is_correct(task.question, guess):
             return guess
 
 

@@ -8,9 +8,9 @@ from random import Random
 from hypothesis import strategies as st
 
 from coevolve.methods.base import Method
-from coevolve.rollout.engine import Batched
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
-from coevolve.rollout.stepper import Steps
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.types import Outcome, Reply, Turn
 from tinyworld import programs
 
@@ -28,7 +28,7 @@ PIECES = [
 HOSTILE = st.one_of(st.text(st.characters()), st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
 
 
-class Scripted(Batched):
+class Scripted(BatchedEngine):
     """An engine that says what `say` makes of a turn, or the texts of a list in order; `asked` keeps the turns."""
 
     def __init__(self, say: Callable[[Turn], str | Reply] | Sequence[str] = ()):
@@ -52,19 +52,19 @@ class Sums:
     def __init__(self, *questions: str, held: tuple[str, ...] = (), tasks: tuple = (("1+1", "math", "2"),)):
         self.questions, self.held, self.starts = list(questions or ("1+1",)), held, list(tasks)
 
-    def seeds(self) -> list[str]:
+    def seed_questions(self) -> list[str]:
         return self.questions
 
-    def zero(self) -> list[str]:
+    def zero_questions(self) -> list[str]:
         return ["0+0"]
 
-    def training(self) -> list[tuple[str, str]]:
+    def training_questions(self) -> list[tuple[str, str]]:
         return [("sums", question) for question in self.questions]
 
-    def tasks(self) -> list[tuple[str, str, str]]:
+    def verifiable_tasks(self) -> list[tuple[str, str, str]]:
         return self.starts
 
-    def problems(self, split: str, families: tuple[str, ...]) -> list[str]:
+    def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
         return [f"{split}: 2+3"]
 
     def program(self, question: str, answer: str) -> str:
@@ -80,14 +80,14 @@ class Sums:
     def valid(self, question: str) -> bool:
         return self.answer(question) is not None
 
-    def right(self, question: str, answer: str | None) -> bool | None:
+    def is_correct(self, question: str, answer: str | None) -> bool | None:
         return answer == self.answer(question) if self.valid(question) else None
 
     def level(self, question: str) -> int | None:
         return (3 if question[0] == "9" else 1) if self.valid(question) else None
 
     def sound(self, question: str, kind: str, verifier: str) -> bool | None:
-        return verifier == TESTS if kind == "code" else self.right(question, verifier)
+        return verifier == TESTS if kind == "code" else self.is_correct(question, verifier)
 
     def fits(self, question: str, plan: str) -> bool | None:
         return plan == "add" if self.valid(question) else None
@@ -130,9 +130,9 @@ def scripted(method: Method, say: Callable | Sequence, seeds: Iterable[int] = (0
     return play([method.observed(Random(seed)) for seed in seeds], engine), engine.asked
 
 
-def by_hand(method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()) -> Steps:
+def by_hand(method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()) -> EpisodeStepper:
     """Answer an episode by hand, wave after wave."""
-    steps = Steps(method.observed(Random(seed)), Scripted(), key)
+    steps = EpisodeStepper(method.observed(Random(seed)), Scripted(), key)
     for wave in waves:
         steps.answer(wave)
     return steps

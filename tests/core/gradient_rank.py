@@ -11,11 +11,11 @@ from safetensors.torch import save_file
 from tensors import batch_of, gradient, policy_of
 
 from coevolve.models.policy import Policy
-from coevolve.training.distributed import Ranks
+from coevolve.training.distributed import Distributed
 
 
 def main(out: Path, plain: bool) -> None:
-    ranks, passes, states = Ranks(), [], Policy.states
+    distributed, passes, states = Distributed(), [], Policy.states
     Policy.states = lambda self, examples: passes.append(len(examples)) or states(self, examples)
     policy = policy_of()
     samples = batch_of(policy, 7) + batch_of(policy, 6, heats=(0.7,))
@@ -24,8 +24,8 @@ def main(out: Path, plain: bool) -> None:
         Policy.shares_prompts = False
     # In double precision, sums of parts differ far less than any mistake would make them.
     found, _ = gradient(samples, entropy_coef=0.01, micro_tokens=10**6 if plain else 20)
-    save_file({str(i): part for i, part in enumerate(found)}, out / f"{ranks.index}.safetensors")
-    (out / f"{ranks.index}.json").write_text(json.dumps({"passes": passes, "packed": policy.shares_prompts}))
+    save_file({str(i): part for i, part in enumerate(found)}, out / f"{distributed.rank}.safetensors")
+    (out / f"{distributed.rank}.json").write_text(json.dumps({"passes": passes, "packed": policy.shares_prompts}))
 
 
 if __name__ == "__main__":

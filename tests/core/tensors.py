@@ -97,7 +97,7 @@ def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chu
     """The loss of packed tokens; without weights, the mean over them."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     mean_T = torch.full_like(advantages, 1 / max(len(hidden), 1), dtype=wide)
-    tokens = losses.Tokens(targets, advantages, old, mean_T if weights_T is None else weights_T, **judged)
+    tokens = losses.TokenBatch(targets, advantages, old, mean_T if weights_T is None else weights_T, **judged)
     return losses.policy_loss(hidden, head, tokens, chunk, path)
 
 

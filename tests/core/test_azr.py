@@ -6,7 +6,7 @@ import pytest
 from core.conftest import Sums, by_hand, earned, prompts, text
 
 from coevolve.methods.baselines.absolute_zero import AZR, MODES, proposer_reward, solver_reward
-from coevolve.rollout.stepper import Steps
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.text.parse import tag
 from coevolve.types import Turn
 from tinyworld import tasks as tiny
@@ -16,7 +16,7 @@ ANSWERS = {"deduction": "37", "abduction": "5", "induction": "x+x+3"}
 FORMS = {"mae": "<answer>{}</answer>", "spice": r"\boxed{{{}}}"}
 
 
-def begin(mode: str, proposal: str, **fields) -> Steps:
+def begin(mode: str, proposal: str, **fields) -> EpisodeStepper:
     """An episode that draws this mode, after its proposal."""
     seed = next(seed for seed in range(100) if Random(seed).choice(list(MODES)) == mode)
     return by_hand(AZR(**fields), [proposal], seed=seed)
@@ -37,14 +37,14 @@ def test_a_whole_episode_by_hand(mode: str, paper: str) -> None:
     say, solve = FORMS[paper].format, "solve" if paper == "mae" else "solve box"
     steps = begin(mode, f"<question>{TRAIN[mode]}</question>", paper=paper)
     assert AZR().fits(tag(text(steps.replies[0].turn), "ref"), mode)
-    assert prompts(steps.asked) == [f"{solve}<question>{TRAIN[mode]}</question>"] * 5
+    assert prompts(steps.pending_turns) == [f"{solve}<question>{TRAIN[mode]}</question>"] * 5
     steps.answer([say(ANSWERS[mode]), say(99), say(ANSWERS[mode]), "bare", say(ANSWERS[mode])])
-    assert len(steps.asked) == 4 and all(AZR().fits(question_of(turn), mode) for turn in steps.asked)
-    steps.answer([right(steps.asked[0], paper), say(-1), "37", right(steps.asked[3], paper)])
+    assert len(steps.pending_turns) == 4 and all(AZR().fits(question_of(turn), mode) for turn in steps.pending_turns)
+    steps.answer([right(steps.pending_turns[0], paper), say(-1), "37", right(steps.pending_turns[3], paper)])
     outcome = steps.outcome
     assert earned(outcome, "proposer", "solver") == pytest.approx([1 - 3 / 5, 1.0, -0.5, -1.0, 1.0])
     assert [sample.role for sample in outcome.samples] == ["proposer"] + ["solver"] * 4
-    assert [sample.group for sample in outcome.samples] == [f"propose {mode}"] + [f"solve {mode}"] * 4
+    assert [sample.group_id for sample in outcome.samples] == [f"propose {mode}"] + [f"solve {mode}"] * 4
     assert outcome.adds == {mode: [TRAIN[mode]]}
     assert " ".join(outcome.facts) == "valid right difficulty proposal mode"
     assert [*outcome.facts.values()] == [1.0, 0.5, pytest.approx(0.4), TRAIN[mode], mode]
@@ -69,7 +69,7 @@ INVALID = {
 @pytest.mark.parametrize(("proposal", "paid"), INVALID.items())
 def test_an_invalid_proposal_is_not_attempted_and_not_kept(proposal: str, paid: float) -> None:
     steps = begin("deduction", proposal)
-    assert len(steps.asked) == 4, "straight on to tasks of the buffer"
+    assert len(steps.pending_turns) == 4, "straight on to tasks of the buffer"
     steps.answer(["<answer>0</answer>"] * 4)
     assert earned(steps.outcome, "proposer") == [paid]
     assert steps.outcome.adds == {"deduction": []}
@@ -81,9 +81,9 @@ def test_held_out_tasks_are_paid_but_never_enter_a_buffer_and_neither_do_copies(
     held = next(task.question for task in tiny.items("test", 1, (MODES[mode]["families"][0],)))
     for proposal in (held, AZR().pools[mode].items[0]):
         steps = begin(mode, f"<question>{proposal}</question>")
-        steps.answer([right(turn) for turn in steps.asked])
-        assert held not in map(question_of, steps.asked)
-        steps.answer([right(turn) for turn in steps.asked])
+        steps.answer([right(turn) for turn in steps.pending_turns])
+        assert held not in map(question_of, steps.pending_turns)
+        steps.answer([right(turn) for turn in steps.pending_turns])
         assert earned(steps.outcome, "proposer", "solver") == [0.0] + [1.0] * 4, "what is always solved teaches nothing"
         assert steps.outcome.adds == {mode: []}
 

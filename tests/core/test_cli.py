@@ -22,7 +22,7 @@ SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 PROBE = """
 import json, sys, tinyworld, coevolve.text.verify
 from coevolve.cli import main
-tinyworld.TinyWorld().zero()
+tinyworld.TinyWorld().zero_questions()
 codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
 heavy = "torch transformers pandas math_verify sympy codesandbox".split()
 print(json.dumps([codes, sorted(sys.modules.keys() & heavy)]))

@@ -25,28 +25,28 @@ def run(say=plain, seed: int = 0, **fields) -> tuple[Outcome, list[Turn]]:
 def test_a_whole_discussion_by_hand() -> None:
     steps = by_hand(CoMAS(agents=1, reuse=2, horizon=1, world=Sums()))
     q = "<question>1+1</question>"
-    assert prompts(steps.asked) == [f"solve box{q}"] * 2
+    assert prompts(steps.pending_turns) == [f"solve box{q}"] * 2
     steps.answer([r"\boxed{2}", r"\boxed{3}"])
-    assert prompts(steps.asked) == [rf"evaluate{q}<solution>\boxed{{{n}}}</solution>" for n in (2, 3)]
+    assert prompts(steps.pending_turns) == [rf"evaluate{q}<solution>\boxed{{{n}}}</solution>" for n in (2, 3)]
     steps.answer(["none", "off by one"])
-    assert prompts(steps.asked) == [
+    assert prompts(steps.pending_turns) == [
         rf"score{q}<solution>\boxed{{2}}</solution><evaluation>none</evaluation>",
         rf"score{q}<solution>\boxed{{3}}</solution><evaluation>off by one</evaluation>",
     ]
     steps.answer(["<score>3</score>", "<score>1</score>"])
     left = "<solution>\\boxed{2}</solution>\n<evaluation>none</evaluation>"
     right = "<solution>\\boxed{3}</solution>\n<evaluation>off by one</evaluation>"
-    assert prompts(steps.asked) == [f"solve box{q}{left}", f"solve box{q}{right}"]
+    assert prompts(steps.pending_turns) == [f"solve box{q}{left}", f"solve box{q}{right}"]
     steps.answer([r"\boxed{4}", r"\boxed{2}"])
-    assert text(steps.asked[1]) == rf"evaluate{q}{right}<solution>\boxed{{2}}</solution>", "not history yet"
+    assert text(steps.pending_turns[1]) == rf"evaluate{q}{right}<solution>\boxed{{2}}</solution>", "not history yet"
     steps.answer(["wrong", "fine"])
-    assert all("<solution>" in said and left not in said and right not in said for said in prompts(steps.asked))
+    assert all("<solution>" in said and left not in said and right not in said for said in prompts(steps.pending_turns))
     steps.answer(["<score>2</score>", "no tag"])
     assert earned(steps.outcome) == [
         ("solution", 1.0), ("evaluation", 0.0), ("scoring", 0.0), ("solution", 0.0), ("evaluation", 1.0), ("scoring", 0.0),
         ("solution", 0.5), ("evaluation", 0.5), ("scoring", 0.0), ("scoring", -1.0),
     ]  # fmt: skip
-    assert {sample.group for sample in steps.outcome.samples} == {None}, "equation 10: an agent's whole buffer"
+    assert {sample.group_id for sample in steps.outcome.samples} == {None}, "equation 10: an agent's whole buffer"
     third = approx(1 / 3)
     assert steps.outcome.facts == {
         "question": "1+1", "right": 0.5, "right_first": 0.5, "right_last": 0.5, "normalised": 0.5, "unreadable": 0.25,

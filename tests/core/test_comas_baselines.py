@@ -11,7 +11,7 @@ from coevolve.methods.baselines import ttrl_maporl
 from coevolve.methods.baselines.trl_trainers import SRLM, preference
 from coevolve.methods.baselines.ttrl_maporl import TTRL, MAPoRL
 from coevolve.models.lora import attach
-from coevolve.rollout.engine import Batched
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
 from coevolve.training import config
 from coevolve.types import Reply
@@ -28,7 +28,7 @@ def test_ttrl_pays_the_first_samples_by_the_vote_of_all() -> None:
     fields = {"world": Sums(), "voting": ("sums",)}
     (outcome,), asked = scripted(TTRL(votes=5, samples=3, **fields), [*boxes(3, 2), "2", *boxes(3, 3)])
     assert prompts(asked) == ["solve box<question>1+1</question>"] * 5
-    assert [(s.reward, s.group) for s in outcome.samples] == [(1.0, None), (0.0, None), (0.0, None)]
+    assert [(s.reward, s.group_id) for s in outcome.samples] == [(1.0, None), (0.0, None), (0.0, None)]
     assert " ".join(outcome.facts) == "question right voted majority_right interactions tokens_out"
     assert [*outcome.facts.values()] == ["1+1", pytest.approx(1 / 5), 1.0, 0.0, 5, 0]
     (outcome,), _ = scripted(TTRL(votes=2, samples=2, **fields), ["2", "2"])
@@ -40,7 +40,7 @@ def test_ttrl_gives_dummy_rewards_where_there_is_no_vote() -> None:
     with pytest.raises(ValueError, match="^voting must be one of sums, got 'Math'"):
         TTRL(voting=("Math",), world=Sums()).before_run()
     assert len(asked) == 2, "no votes are bought"
-    assert {(s.reward, s.group) for s in outcome.samples} == {(0.0, "dummy")}
+    assert {(s.reward, s.group_id) for s in outcome.samples} == {(0.0, "dummy")}
     assert (outcome.facts["voted"], outcome.facts["majority_right"]) == (0.0, None)
 
 
@@ -57,10 +57,10 @@ def test_maporl_s_reward_by_hand() -> None:
 def test_a_debate_by_hand() -> None:
     steps = by_hand(MAPoRL(turns=2, world=Sums()))
     head = "solve box<question>1+1</question>"
-    assert prompts(steps.asked) == [head] * 2 and [turn.policy for turn in steps.asked] == ["agent_1", "agent_2"]
+    assert prompts(steps.pending_turns) == [head] * 2 and [turn.policy for turn in steps.pending_turns] == ["agent_1", "agent_2"]
     steps.answer([r"\boxed{2}", r"\boxed{3}</solution>"])
     first, second = r"<solution>\boxed{2}</solution>", r"<solution>\boxed{3}&lt;/solution></solution>"
-    assert prompts(steps.asked) == [f"{head}{first}\n{second}", f"{head}{second}\n{first}"]
+    assert prompts(steps.pending_turns) == [f"{head}{first}\n{second}", f"{head}{second}\n{first}"]
     steps.answer([r"\boxed{2}", "no idea"])
     outcome = steps.outcome
     assert earned(outcome, "solution") == pytest.approx([(1 + 0.3 * 0.5) / 1.3, 0.3 * 0.5 / 1.3, 1.0, 0.0])
@@ -120,7 +120,7 @@ def test_self_graded_pairs_of_the_tiny_backbone_are_mostly_right() -> None:
     run = config.build("srlm", "quick", out=".")
     pairs = method.pairs(policy, run, 1)
     assert 10 < len(pairs) <= 40 and pairs == method.pairs(policy, run, 1)
-    engine = Batched(partial(policy.generate, temperature=1.0, max_tokens=64))
+    engine = BatchedEngine(partial(policy.generate, temperature=1.0, max_tokens=64))
     outcomes = play([method.observed(Random(i)) for i in range(40)], engine, (0, 1))
     paired = [outcome.facts for outcome in outcomes if outcome.facts["paired"]]
     chosen, rejected = (sum(facts[name] for facts in paired) for name in ("chosen_right", "rejected_right"))

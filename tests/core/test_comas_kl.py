@@ -36,7 +36,7 @@ def test_learning_penalises_by_the_ratio_of_the_sampler_over_the_frozen_copy():
     told = [tuple(p - 0.1 * (t % 3) for t, p in enumerate(one.reply.logprobs)) for one in drawn]
     samples = [replace(one.reply, logprobs=p).earns(one.reward) for one, p in zip(drawn, told, strict=True)]
     for one in samples:
-        said = one.reply.prompt_ids, list(one.reply.ids), one.reply.temperature
+        said = one.reply.prompt_ids, list(one.reply.completion_ids), one.reply.temperature
         now, then = (teacher_forced(model, *said) for model in (policy.model, start))
         sampled = torch.tensor(one.reply.logprobs)
         ratios, weights = (sampled - then).tolist(), (now - sampled).exp().tolist()

@@ -62,29 +62,29 @@ def asked_as(asked: list[Turn], role: str) -> list[str]:
 def test_a_whole_conversation_by_hand(kept: str) -> None:
     conl = make(agents=3)
     steps = by_hand(conl, key=(7, 2))
-    assert prompts(steps.asked) == [f"{p} propose{Q}" for p in ("analyst", "creator", "critic")]  # line 8
+    assert prompts(steps.pending_turns) == [f"{p} propose{Q}" for p in ("analyst", "creator", "critic")]  # line 8
     steps.answer(["ANSWER: 6", "ANSWER: 5", "no idea"])
     block = f"{shown(6, 5)}\nAgent 2<solution>no idea</solution>"
-    assert prompts(steps.asked) == [f"{p} review as {i}{Q}{block}" for i, p in enumerate(conl.personas)]
+    assert prompts(steps.pending_turns) == [f"{p} review as {i}{Q}{block}" for i, p in enumerate(conl.personas)]
     first = ranked("initial_ranking", "Agent 1 > Agent 2") + critique(1, "right") + critique(2, "say 5")
     second = ranked("initial_ranking", "Agent 0 > Agent 2", "Agent 1 > Agent 0") + critique(0, "it is 5")
     third = ranked("initial_ranking", "Agent 0 > Agent 1") + critique(0, "fine") + critique(2, "me")
     steps.answer([first, second, third])  # line 9
-    assert prompts(steps.asked) == [  # line 10
+    assert prompts(steps.pending_turns) == [  # line 10
         f"analyst revise{Q}<solution>ANSWER: 6</solution><critique>it is 5</critique>\n<critique>fine</critique>",
         f"creator revise{Q}<solution>ANSWER: 5</solution><critique>right</critique>",
         f"critic revise{Q}<solution>no idea</solution><critique>say 5</critique>",
     ]
     five = "<revised_solution> ANSWER: 5 </revised_solution>"
     steps.answer([five, kept, f"<think>hm</think>{five}"])
-    assert prompts(steps.asked)[0] == f"analyst rank as 0{Q}{shown(5, 5, 5)}", "who does not revise keeps its first one"
+    assert prompts(steps.pending_turns)[0] == f"analyst rank as 0{Q}{shown(5, 5, 5)}", "who does not revise keeps its first one"
     pairs = ["Agent 1 > Agent 2", "Agent 0 > Agent 2", "Agent 0 > Agent 1"]
     steps.answer([ranked("final_ranking", pair) for pair in pairs])  # line 11
     outcome, facts = steps.outcome, steps.outcome.facts
     V = bradley_terry([(1, 2, 1.0), (0, 2, 1.0), (0, 1, 1.0)], 3)  # of both rounds: votes on oneself are left out
     assert facts["scores_before"] == facts["scores_after"] == V
     assert [sample.role for sample in outcome.samples] == ["proposal", "review", "revision", "verdict"] * 3
-    assert {sample.group for sample in outcome.samples} == {(7, 2, 0)}
+    assert {sample.group_id for sample in outcome.samples} == {(7, 2, 0)}
     assert paid(outcome, "proposal", "initial_solution") == V  # r_sol
     assert paid(outcome, "review", "initial_ranking") == [None] * 3, "masked (Table 1)"
     assert paid(outcome, "review", "critique") == [0.0] * 3

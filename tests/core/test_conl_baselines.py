@@ -13,8 +13,8 @@ from coevolve.types import Outcome, Turn
 class Unscored(Sums):
     """Knows no verdict on one answer."""
 
-    def right(self, question: str, answer: str | None) -> bool | None:
-        return None if answer == "6" else super().right(question, answer)
+    def is_correct(self, question: str, answer: str | None) -> bool | None:
+        return None if answer == "6" else super().is_correct(question, answer)
 
 
 def run(method: Method, *answers: str) -> tuple[Outcome, list[Turn]]:
@@ -26,7 +26,7 @@ def run(method: Method, *answers: str) -> tuple[Outcome, list[Turn]]:
 def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
     outcome, asked = run(SRT(world=Sums()), "6", "5", "6", "7")
     assert earned(outcome) == [("proposal", reward) for reward in (1.0, 0.0, 1.0, 0.0)]
-    assert {sample.group for sample in outcome.samples} == {(0,)}, "a baseline per question"
+    assert {sample.group_id for sample in outcome.samples} == {(0,)}, "a baseline per question"
     wanted = [f"{persona} propose<question>train: 2+3</question>" for persona in ("analyst", "creator")]
     assert prompts(asked)[:2] == wanted
     assert " ".join(outcome.facts) == "question answers majority_right right_final tokens_turn"

@@ -15,7 +15,7 @@ from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
 from coevolve.models import lora
-from coevolve.models.policy_set import Team
+from coevolve.models.policy_set import PolicySet
 
 
 @pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
@@ -26,7 +26,7 @@ def test_vllm_has_room_for_the_rank_and_keeps_of_an_adapter_only_the_version_tha
     request.LoRARequest = namedtuple("LoRARequest", "lora_name lora_int_id lora_path")
     for module in (package, ModuleType("vllm.lora"), request):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    team = Team({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (rank, 8, 0.0))
+    team = PolicySet({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (rank, 8, 0.0))
     engine = VLLM(team.policies, 1.0, 8)
     assert package.LLM.call_args.kwargs["max_lora_rank"] == room
     assert package.LLM.call_args.kwargs["kv_cache_memory_bytes"] == 2**31, "or vLLM would take nearly all memory"
@@ -35,7 +35,7 @@ def test_vllm_has_room_for_the_rank_and_keeps_of_an_adapter_only_the_version_tha
         assert folders == ["left", "right"]
         assert [lora.lora_int_id for lora in engine.loras.values()] == [2 * update + 1, 2 * update + 2]
         assert all((Path(lora.lora_path) / "adapter_config.json").is_file() for lora in engine.loras.values())
-        engine.sync()
+        engine.load_weights()
     assert engine.llm.llm_engine.remove_lora.mock_calls == [call(version) for version in range(1, 7)]
 
 

@@ -22,7 +22,7 @@ def test_micro_batches_add_up_to_the_whole_batch(norm, entropy_coef):
         parts, many = gradient(samples, micro_tokens=micro_tokens, **settings)
         torch.testing.assert_close(parts, whole, rtol=1e-9, atol=1e-12)
         assert many == pytest.approx(one, rel=1e-9)
-    assert one["tokens"] == sum(len(s.reply.ids) for s in samples)
+    assert one["tokens"] == sum(len(s.reply.completion_ids) for s in samples)
     assert one["logprob_gap"] < 1e-4 and one["ratio_mean"] == pytest.approx(1, abs=1e-4)
 
 
@@ -33,7 +33,7 @@ def test_the_loss_is_the_weighted_sum_over_all_samples():
     samples = [replace(r, logprobs=p).earns(row**2) for row, (r, p) in enumerate(zip(drawn, told, strict=True))]
     _, metrics = gradient(samples, estimator="group_mean", loss="importance", length_norm="constant", max_tokens=12)
     means = {role: sum(s.reward for s in samples if s.role == role) / 3 for role in ("solver", "judge")}
-    parts = [math.exp(row / 10) * (s.reward - means[s.role]) * len(s.reply.ids) for row, s in enumerate(samples)]
+    parts = [math.exp(row / 10) * (s.reward - means[s.role]) * len(s.reply.completion_ids) for row, s in enumerate(samples)]
     expected = -sum(parts) / (6 * 12)
     assert metrics["loss"] == pytest.approx(expected, rel=1e-4)
 
@@ -51,7 +51,7 @@ def test_samples_without_advantage_are_left_out_but_still_counted_in_the_mean():
     samples = batch_of(policy_of(), 12, reward=lambda row, ids: 0.0 if row % 2 else float(row))
     seen, metrics = gradient(samples, length_norm="constant")
     assert metrics["sequences"] == 12 and metrics["sequences_used"] == 6
-    assert metrics["tokens"] == sum(len(s.reply.ids) for s in samples if s.role == "solver")
+    assert metrics["tokens"] == sum(len(s.reply.completion_ids) for s in samples if s.role == "solver")
     kept, _ = gradient(samples, length_norm="constant", entropy_coef=1e-300)  # nothing is left out
     torch.testing.assert_close(seen, kept, rtol=1e-9, atol=1e-12)
 
@@ -106,7 +106,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
     policy = policy_of()
     samples = batch_of(policy)
     last = samples[-1].reply
-    broken = [*samples[:-1], replace(last, logprobs=(-math.inf,) * len(last.ids)).earns(0.0)]
+    broken = [*samples[:-1], replace(last, logprobs=(-math.inf,) * len(last.completion_ids)).earns(0.0)]
     optimizer = torch.optim.AdamW(policy.parameters(), lr=0.1)
     before = weights_of(policy)
     metrics = learn(policy, optimizer, broken, estimator="task_relative", loss="importance", micro_tokens=80)
@@ -149,7 +149,7 @@ def test_a_rewarded_token_becomes_likelier():
         done = draw(policy.model, [prompt] * count, [(step, i) for i in range(count)], limits=4)
         replies = [Reply(Turn("solver", ()), "", tuple(prompt), tuple(ids), tuple(lp)) for ids, lp in done]
         rates.append(sum(share(ids) for ids, _ in done) / count)
-        learn(policy, optimizer, [r.earns(share(r.ids)) for r in replies], estimator="task_relative")
+        learn(policy, optimizer, [r.earns(share(r.completion_ids)) for r in replies], estimator="task_relative")
     assert rates[0] < 0.6 and rates[-1] > 0.9
 
 

@@ -41,25 +41,25 @@ SETTINGS = [
 def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None) -> None:
     mae = MAE(setting=setting, solves=2, world=Sums())
     steps = by_hand(mae, seed=seed)
-    assert prompts(steps.asked) == ["propose" if reference is None else f"propose<ref>{reference}</ref>"]  # 4-9
+    assert prompts(steps.pending_turns) == ["propose" if reference is None else f"propose<ref>{reference}</ref>"]  # 4-9
     steps.answer(["<think>a sum</think><question> 2+3 </question>"])
-    assert prompts(steps.asked) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 10
+    assert prompts(steps.pending_turns) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 10
     tries = [*(f"<answer>{answer}</answer>" for answer in (5, 6, 7)), "5", "<answer>5</answer>" * 2]
     steps.answer(["<score>8</score>", *tries])
-    assert prompts(steps.asked) == [f"judge<question>2+3</question><answer>{a}</answer>" for a in (5, 6, 7)]
+    assert prompts(steps.pending_turns) == [f"judge<question>2+3</question><answer>{a}</answer>" for a in (5, 6, 7)]
     steps.answer(["<score>10</score>", "<score>1</score>", "<score>X</score>"])
-    asked = [re.fullmatch("solve<question>(.*)</question>", prompt)[1] for prompt in prompts(steps.asked)]  # 16
+    asked = [re.fullmatch("solve<question>(.*)</question>", prompt)[1] for prompt in prompts(steps.pending_turns)]  # 16
     assert len(asked) == 2 and set(asked) <= {"2+3", "0+0" if setting == "zero" else "1+1"}
     steps.answer(["<answer>2</answer>", "<answer>1</answer> or <answer>2</answer>"])  # 17
-    assert prompts(steps.asked) == [f"judge<question>{asked[0]}</question><answer>2</answer>"]  # 18-19
+    assert prompts(steps.pending_turns) == [f"judge<question>{asked[0]}</question><answer>2</answer>"]  # 18-19
     steps.answer(["<score>7</score>"])
-    assert prompts(steps.asked) == [f"judge<question>{asked[0]}</question><answer>2</answer>"] * 2  # 20
+    assert prompts(steps.pending_turns) == [f"judge<question>{asked[0]}</question><answer>2</answer>"] * 2  # 20
     steps.answer(["<think>right</think><score>9</score>", "<score>9</score><score>9</score>"])  # 21
     # quality (8 - 1)/9; difficulty 1 - (1 + 0 + 0 + 0)/4: one judgement unreadable, two answers without a value
     assert earned(steps.outcome, "proposer") == [approx((7 / 9 + 3 / 4 + 1) / 3)]
     assert earned(steps.outcome)[1:3] == [("solver", approx((6 / 9 + 1) / 2)), ("solver", approx((0 + 0.5) / 2))]
     assert earned(steps.outcome)[3:] == [("judge", 1.0), ("judge", 0.5)]
-    assert {sample.group for sample in steps.outcome.samples} == {None}, "a baseline per role"
+    assert {sample.group_id for sample in steps.outcome.samples} == {None}, "a baseline per role"
     assert steps.outcome.adds == {"questions": ["2+3"], "pairs": [(asked[0], "2")]}
     assert {name: len(pool) for name, pool in mae.pools.items()} == {"questions": 1, "pairs": 0}, "before the step ends"
     assert steps.outcome.facts == {
@@ -104,7 +104,7 @@ def test_unreadable_judgements_are_neutral_and_unparsed_attempts_unsolved() -> N
     assert earned(steps.outcome) == [("proposer", approx((0.5 + 0.5 + 1) / 3)), ("solver", 0.75), ("judge", 0.0)]
     assert (steps.outcome.facts["unreadable"], steps.outcome.facts["judged"]) == (1.0, None)
     steps = by_hand(mae, PROPOSAL, ["<score>10</score>", "5", "", "<answer></answer>"])
-    assert [turn.role for turn in steps.asked] == ["solver"], "nothing to judge"
+    assert [turn.role for turn in steps.pending_turns] == ["solver"], "nothing to judge"
     steps.answer(["no tags"])
     assert earned(steps.outcome) == [("proposer", approx(1.0)), ("solver", 0.0)] and not steps.outcome.adds["pairs"]
     steps = by_hand(mae, PROPOSAL, ["<score>10</score>", "<answer>5</answer>", "5", "5"], ["<score>10</score>"], ["5"])

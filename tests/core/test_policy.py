@@ -43,11 +43,11 @@ def test_generate_fills_every_field_of_a_reply(policy):
     for asked, reply in zip(turns, policy.generate(turns, 0.8), strict=True):
         assert reply.turn == asked and reply.temperature == (1.0 if asked.temperature == 0 else 0.8)
         assert policy.tokenizer.decode(reply.prompt_ids) == "<bos><user>solve 12 + 30<assistant>"
-        assert 1 <= len(reply.ids) <= asked.max_tokens
-        assert len(reply.ids) == len(reply.logprobs) == len(reply.ends)
-        assert reply.finished == (reply.ids[-1] in policy.end_ids)
-        assert reply.text == policy.tokenizer.decode(reply.ids, skip_special_tokens=True)
-        assert reply.ends[-1] == len(reply.text) and "<end>" not in reply.text
+        assert 1 <= len(reply.completion_ids) <= asked.max_tokens
+        assert len(reply.completion_ids) == len(reply.logprobs) == len(reply.char_ends)
+        assert reply.finished == (reply.completion_ids[-1] in policy.end_ids)
+        assert reply.text == policy.tokenizer.decode(reply.completion_ids, skip_special_tokens=True)
+        assert reply.char_ends[-1] == len(reply.text) and "<end>" not in reply.text
         torch.testing.assert_close(policy.logprobs([reply]), torch.tensor(reply.logprobs), atol=1e-4, rtol=0)
     assert policy.generate([]) == []
 
@@ -125,7 +125,7 @@ def test_a_prompt_that_fills_the_context_is_refused(policy):
     with pytest.raises(ValueError, match="solver.*128"):
         policy.generate([turn("x " * 200, ())])
     nearly = policy.generate([turn("7" * 110, (), max_tokens=64)])[0]
-    assert len(nearly.prompt_ids) + len(nearly.ids) <= 128
+    assert len(nearly.prompt_ids) + len(nearly.completion_ids) <= 128
 
 
 def test_models_whose_logits_are_not_states_times_weights_are_refused(tokenizer):
@@ -144,11 +144,11 @@ def test_other_architectures_go_through_transformers_and_scales_count(kind, scal
     turns = [turn("propose"[: 3 + i], (0, i), temperature=(1.0, 0.5, 0.0)[i % 3], max_tokens=3 + i) for i in range(8)]
     replies = stranger.generate(turns)
     for reply in replies:
-        expected = teacher_forced(stranger.model, reply.prompt_ids, reply.ids, reply.temperature)
+        expected = teacher_forced(stranger.model, reply.prompt_ids, reply.completion_ids, reply.temperature)
         for found in (torch.tensor(reply.logprobs), stranger.logprobs([reply])):
             torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
-        assert reply.finished or len(reply.ids) == reply.turn.max_tokens
-    assert [reply.ids for reply in stranger.generate(turns[::-1])[::-1]] == [reply.ids for reply in replies]
+        assert reply.finished or len(reply.completion_ids) == reply.turn.max_tokens
+    assert [reply.completion_ids for reply in stranger.generate(turns[::-1])[::-1]] == [reply.completion_ids for reply in replies]
     assert stranger.model.generation_config.repetition_penalty == 5.0
 
 

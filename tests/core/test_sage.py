@@ -40,17 +40,17 @@ def one(say: Callable[[Turn], str], **fields) -> Outcome:
 
 def test_a_whole_episode_by_hand() -> None:
     steps = by_hand(SAGE(solves=2, world=Sums()))
-    assert prompts(steps.asked) == ["challenge<ref>1+1</ref><type>math</type><answer>2</answer>"]  # 4-5
+    assert prompts(steps.pending_turns) == ["challenge<ref>1+1</ref><type>math</type><answer>2</answer>"]  # 4-5
     steps.answer([f"<think>a sum</think>{SUM}"])
-    assert prompts(steps.asked) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 6-7
+    assert prompts(steps.pending_turns) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 6-7
     steps.answer(["<score>8</score>", "<answer>5</answer>", "<answer> 5 </answer>", "<answer>6</answer>", "5", ""])
-    a, b = asked = [tag(prompt, "question") for prompt in prompts(steps.asked)]  # 15
-    assert set(asked) <= {"1+1", "2+3"} and prompts(steps.asked) == [f"plan<question>{q}</question>" for q in asked]
+    a, b = asked = [tag(prompt, "question") for prompt in prompts(steps.pending_turns)]  # 15
+    assert set(asked) <= {"1+1", "2+3"} and prompts(steps.pending_turns) == [f"plan<question>{q}</question>" for q in asked]
     steps.answer(["<plan>add</plan>", "<plan>guess</plan>"])
     planned = [f"<question>{a}</question><plan>add</plan>", f"<question>{b}</question><plan>guess</plan>"]
-    assert prompts(steps.asked) == [f"judge{each}" for each in planned]  # 16
+    assert prompts(steps.pending_turns) == [f"judge{each}" for each in planned]  # 16
     steps.answer(["<score>9</score>", "<score>3</score><score>3</score>"])
-    assert prompts(steps.asked) == [f"solve{each}" for each in planned]  # 17-18
+    assert prompts(steps.pending_turns) == [f"solve{each}" for each in planned]  # 17-18
     steps.answer([f"<answer>{Sums().answer(a)}</answer>", "<answer>77</answer>"])
     # quality 7/9, difficulty 1 - 2/5, format 1; the second plan's score is unreadable: 0.5, which passes beta
     assert earned(steps.outcome) == [
@@ -59,7 +59,7 @@ def test_a_whole_episode_by_hand() -> None:
         ("solver", approx(0.2 * 8 / 9 + 0.6 + 0.2)), ("solver", approx(0.2 * 0.5 + 0.2)),
         ("critic", 1.0), ("critic", 1.0), ("critic", 0.5),
     ]  # fmt: skip
-    assert {sample.group for sample in steps.outcome.samples} == {None}, "equation 1: a baseline per role"
+    assert {sample.group_id for sample in steps.outcome.samples} == {None}, "equation 1: a baseline per role"
     assert steps.outcome.adds == {"tasks": [("2+3", "math", "5")]}
     assert steps.outcome.facts == {
         "accepted": 1.0, "kept": 1.0, "checked": 1.0, "proposal": "2+3", "reference": "1+1",

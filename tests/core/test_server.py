@@ -10,9 +10,9 @@ import pytest
 from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.engines.openai_server import ServedPolicy, ServerError
-from coevolve.engines.router import Switch
-from coevolve.models.policy_set import Team
-from coevolve.rollout.engine import Batched
+from coevolve.engines.router import EngineRouter
+from coevolve.models.policy_set import PolicySet
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.runs import record
 from coevolve.training import config
 from coevolve.training.loop import train
@@ -71,7 +71,7 @@ def test_a_reply_has_text_and_costs_but_no_tokens(server):
     while len(replies) < 2:
         replies += engine.poll()
     assert {reply.text for _, reply in replies} == {"<score>8</score>"}
-    assert all(reply.ids == () and reply.finished for _, reply in replies)
+    assert all(reply.completion_ids == () and reply.finished for _, reply in replies)
     assert engine.costs() == {"requests/judge": 2, "tokens_in/judge": 14, "tokens_out/judge": 6}
     assert not any(engine.costs().values()), "since the last call"
     settings = sorted((asked["temperature"], asked["max_tokens"]) for asked in server.seen)
@@ -129,7 +129,7 @@ def test_a_wrong_address_is_one_line_before_anything_starts(server, old, new, sa
 
 def test_a_server_cannot_be_trained(server):
     with pytest.raises(ValueError, match="model of 'shared' is a server, which cannot be trained"):
-        Team({"shared": server.address}, ("shared",))
+        PolicySet({"shared": server.address}, ("shared",))
 
 
 def test_mae_runs_with_a_judge_at_an_address_and_pays_by_its_scores(server, tmp_path):
@@ -161,9 +161,9 @@ def test_a_judge_that_dies_stops_the_run_and_leaves_what_was_written(server, tmp
 
 
 def test_who_is_ready_does_not_wait_for_a_server():
-    slow, quick = (Batched(lambda turns, name=name: [Reply(t, name) for t in turns]) for name in ("slow", "quick"))
+    slow, quick = (BatchedEngine(lambda turns, name=name: [Reply(t, name) for t in turns]) for name in ("slow", "quick"))
     slow.remote, slow.poll = True, Mock(wraps=slow.poll)
-    switch = Switch({"judge": slow, "shared": quick})
+    switch = EngineRouter({"judge": slow, "shared": quick})
     first, second = switch.submit(turn()), switch.submit(Turn("solver", ()))
     assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "quick")] and not slow.poll.called
     assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "slow")]

@@ -14,7 +14,7 @@ from coevolve.evaluation.strategies import SETUPS
 from coevolve.methods.base import Method
 from coevolve.methods.spice import SPICE
 from coevolve.rollout.scheduler import play
-from coevolve.rollout.stepper import Steps
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.rollout.voting import majority
 from coevolve.text.prompts import read
 from coevolve.types import Outcome, Reply, Role, Turn
@@ -41,11 +41,11 @@ def shows(*solutions: object) -> list[str]:
 def walk(name: str, *waves: list[str], speak="a", prompt="compact", **numbers) -> tuple[list[list[Turn]], Outcome]:
     """Answer wave after wave of a set-up by hand; return what was asked in each and how it ended."""
     room = Room(Solve(prompt=prompt), "1+1", tuple(speak), 0.3)
-    steps, asked = Steps(SETUPS[name](room, **numbers), Scripted()), []
+    steps, asked = EpisodeStepper(SETUPS[name](room, **numbers), Scripted()), []
     for wave in waves:
-        asked.append(steps.asked)
+        asked.append(steps.pending_turns)
         steps.answer(wave)
-    assert steps.outcome is not None, f"still asking {prompts(steps.asked)}"
+    assert steps.outcome is not None, f"still asking {prompts(steps.pending_turns)}"
     return asked, steps.outcome
 
 

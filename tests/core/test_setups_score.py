@@ -10,11 +10,11 @@ import pytest
 from core.conftest import Scripted
 
 from coevolve.engines.loading import load_policy
-from coevolve.engines.router import connect
+from coevolve.engines.router import make_engine
 from coevolve.evaluation.scoring import gain, score, tally
 from coevolve.evaluation.strategies import SETUPS, ask
 from coevolve.methods.mae import MAE
-from coevolve.models.policy_set import Team
+from coevolve.models.policy_set import PolicySet
 from coevolve.runs.record import SCORE_FIELDS
 from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
@@ -101,8 +101,8 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
     assert one["answer"] == "3" and one["votes"] == 4
     assert [facts["answer"] for facts in ask(oracle(), ["3+4", "2+2"], "consistency")] == ["3", "2"]
     assert ask(oracle(), [], "vanilla") == []
-    team = Team({"left": "tiny", "right": "tiny-small"}, ("left", "right"))
-    seats = connect(team, "torch", 1.0, 64)
+    team = PolicySet({"left": "tiny", "right": "tiny-small"}, ("left", "right"))
+    seats = make_engine(team, "torch", 1.0, 64)
     facts = ask(seats, ["3+4", "2+2"], setup="debate", seats=2, rounds=1, policies=team.trained)
     alone = [ask(team.policies["left"], "3+4"), ask(seats, "3+4", policies=["left"])]
     assert [len(found["answers"]) for found in facts] == [2, 2] and alone[0]["answer"] == alone[1]["answer"]

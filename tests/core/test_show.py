@@ -15,7 +15,7 @@ from coevolve.types import Outcome, Reply, Sample, Turn
 def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
     ids = tuple(range(10, 10 + len(text)))
     turn = Turn(role, ({"role": "user", "content": text},), policy=text or "shared")
-    return Reply(turn, text, ids=ids, ends=tuple(range(1, len(text) + 1)), **extra)
+    return Reply(turn, text, completion_ids=ids, char_ends=tuple(range(1, len(text) + 1)), **extra)
 
 
 def test_what_is_visible_and_escaped_by_hand() -> None:
@@ -35,7 +35,7 @@ def test_turns_tell_limits_and_open_the_first_if_it_is_long() -> None:
 
 def test_replies_tell_who_what_and_how_much() -> None:
     turn = Turn("solver", ({"role": "user", "content": "7+8"},))
-    first, second, same = Reply(turn, "15", ids=(1, 2)), Reply(turn, "16", ids=(1,), finished=False), Reply(turn, "15")
+    first, second, same = Reply(turn, "15", completion_ids=(1, 2)), Reply(turn, "16", completion_ids=(1,), finished=False), Reply(turn, "15")
     shown = show.replies([first, second, same], [first.earns(1.0)], ["right", "wrong"])
     heads = re.findall(r"<summary><code>(.*?)</code></summary>", shown.html)
     assert heads == [
@@ -50,7 +50,7 @@ def test_replies_tell_who_what_and_how_much() -> None:
 
 def test_outcome_sorts_and_rounds_facts_and_lists_samples() -> None:
     facts = {"rate": 1 / 3, "answers": ["a", None], "tokens": 12345.678, "scores": (0.51234, 2.0), "count": 3}
-    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group="q1")], facts=facts))
+    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group_id="q1")], facts=facts))
     assert ">rate</td>" in shown.html and ">0.333</code></td>" in shown.html
     told = ["answers: a, –", "count: 3", "rate: 0.333", "scores: 0.512, 2", "tokens: 12345.7"]
     assert str(shown).splitlines() == [*told, "solver (yes): yes · 3 tokens · reward a masked, b -0.5"]
@@ -74,7 +74,7 @@ TEXT = "a<b>&é🙂 c"
 
 def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
     said = spoken(TEXT, role)
-    reply = replace(said, ids=tuple(range(len(TEXT) + 1)), ends=(*said.ends, len(TEXT)))
+    reply = replace(said, completion_ids=tuple(range(len(TEXT) + 1)), char_ends=(*said.char_ends, len(TEXT)))
     spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
     return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
 

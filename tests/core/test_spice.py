@@ -43,14 +43,14 @@ def always(turn: Turn) -> str:
 
 def test_a_whole_episode_by_hand(mars: str) -> None:
     steps = by_hand(spice(mars), key=(7, 3))
-    assert prompts(steps.asked) == [f"<doc>{DOCUMENT}</doc>format"]
+    assert prompts(steps.pending_turns) == [f"<doc>{DOCUMENT}</doc>format"]
     steps.answer([FREE])
-    assert prompts(steps.asked) == [f"<doc>{DOCUMENT}</doc>ask Integer"] * 4  # 6
-    assert len({turn.key for turn in steps.asked}) == 4, "four different samples"
+    assert prompts(steps.pending_turns) == [f"<doc>{DOCUMENT}</doc>ask Integer"] * 4  # 6
+    assert len({turn.key for turn in steps.pending_turns}) == 4, "four different samples"
     wrong = free("Is it?", 3, "Boolean")
     steps.answer([free("Moons of Mars?", 2), "no json", free("Moons of Earth?", "1"), wrong])  # 7
     asked = ["Moons of Mars?"] * 4 + ["Moons of Earth?"] * 4
-    assert prompts(steps.asked) == [f"solve box<question>{question}</question>" for question in asked]  # 9
+    assert prompts(steps.pending_turns) == [f"solve box<question>{question}</question>" for question in asked]  # 9
     steps.answer([*boxes(2, "2.0", 3), "2", *boxes(1, 2, 0), "none"])
     outcome, facts = steps.outcome, steps.outcome.facts
     # the first task is solved twice of four (2.0 is 2, a bare 2 is no answer), the second once
@@ -60,7 +60,7 @@ def test_a_whole_episode_by_hand(mars: str) -> None:
     assert earned(outcome, "reasoner") == paid
     taught = {text(sample.reply.turn) for sample in outcome.samples if sample.role == "reasoner"}
     assert taught == {f"solve box<question>{chosen}</question>"}
-    assert {sample.group for sample in outcome.samples} == {(7, 3, 0)}, "a baseline per document (and role)"
+    assert {sample.group_id for sample in outcome.samples} == {(7, 3, 0)}, "a baseline per document (and role)"
     assert facts == {f"fault/{name}": 0.0 for name in FAULTS} | {
         "format_unreadable": 0.0, "mcq": 0.0, "attempts": 4, "valid": 0.5, "fault/json": 0.25, "fault/type": 0.25,
         "pass_rate": approx(3 / 8), "unscored": 0.0, "distinct": 1.0, "gold_right": None, "level": None, "grounded": 0.0,
@@ -82,10 +82,10 @@ def test_the_task_for_the_reasoner_is_any_valid_one(mars: str) -> None:
 
 def test_multiple_choice_by_hand(mars: str) -> None:
     steps = by_hand(spice(mars), [CHOICE])
-    assert prompts(steps.asked) == [f"<doc>{DOCUMENT}</doc>ask mcq"] * 4
+    assert prompts(steps.pending_turns) == [f"<doc>{DOCUMENT}</doc>ask mcq"] * 4
     question = "Moons? A) 1 B) 2 C) 3 D) 4"
     steps.answer([mcq(question, "B"), mcq(question, "E"), mcq("Moons? A) 1 B) 1 C) 3 D) 4", "B"), ""])
-    assert prompts(steps.asked) == [f"solve box<question>{question}</question>"] * 4
+    assert prompts(steps.pending_turns) == [f"solve box<question>{question}</question>"] * 4
     steps.answer(boxes("B", "2", "(b)", "C"))
     assert earned(steps.outcome, "challenger") == [1.0, -0.1, -0.1, -0.1], "the letter counts, not the option"
     assert earned(steps.outcome, "reasoner") == [1.0, 0.0, 1.0, 0.0] and steps.outcome.facts["mcq"] == 1.0
@@ -93,7 +93,7 @@ def test_multiple_choice_by_hand(mars: str) -> None:
 
 def test_attempts_come_in_chunks_until_one_is_valid_or_none_is_left(mars: str) -> None:
     steps = by_hand(spice(mars, attempts=10), [FREE], ["x"] * 4, ["y"] * 4)
-    assert len(steps.asked) == 2, "N is reached"
+    assert len(steps.pending_turns) == 2, "N is reached"
     steps.answer(["z", free("Moons?", 2)])
     steps.answer(boxes(2, 2, 3, 3))
     # 1 of 10 valid: 0.4 of four rounds to none, and at least one is kept
@@ -140,7 +140,7 @@ ASKED = [
 @pytest.mark.parametrize(("types", "reply", "asked"), ASKED)
 def test_the_task_types_of_table_3(mars: str, types: tuple[str, ...], reply: str, asked: str) -> None:
     steps = by_hand(spice(mars, task_types=types), [reply])
-    assert text(steps.asked[0]).endswith(f"ask {asked}")
+    assert text(steps.pending_turns[0]).endswith(f"ask {asked}")
     assert by_hand(spice(mars, task_types=("mcq",))).asked[0].role == "challenger", "there is nothing to select"
 
 
@@ -184,7 +184,7 @@ def test_the_corpora_of_table_2_change_what_is_read() -> None:
 def test_reused_answers_are_shared_and_save_turns(mars: str) -> None:
     for reuse, turns in ((False, 12), (True, 8)):
         steps = by_hand(spice(mars, reuse=reuse), [FREE], [free("A?", 1), free("B?", 1), free("A?", 1), "x"])
-        assert len(steps.asked) == turns
+        assert len(steps.pending_turns) == turns
         steps.answer(boxes(1, 0, 0, 0, 1, 1, 1, 1, *[1, 1, 0, 0][: turns - 8]))
         assert earned(steps.outcome, "challenger") == approx([QUARTER, NEVER, QUARTER if reuse else 1.0, -0.1])
 

@@ -8,7 +8,7 @@ from core.conftest import boxes, by_hand, earned, free, prompts, text
 from coevolve.advantages.estimators import task_relative
 from coevolve.methods.baselines.rzero import RZero, StrongChallenger, bleu, majority, shares
 from coevolve.methods.spice.method import SPICE
-from coevolve.rollout.stepper import Steps
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.types import Reply
 from tinyworld import tasks as tiny
 from tinyworld.oracle import TinyWorld
@@ -18,7 +18,7 @@ def asks(*questions: str, answer: str = "x") -> list[str]:
     return [free(question, answer, "String") for question in questions]
 
 
-def begin(*waves: list[str], seed: int = 0, **fields) -> Steps:
+def begin(*waves: list[str], seed: int = 0, **fields) -> EpisodeStepper:
     return by_hand(RZero(**fields), *waves, seed=seed, key=(5, 2))
 
 
@@ -27,23 +27,23 @@ STRING = next(seed for seed in range(100) if text(begin(seed=seed).asked[0]) == 
 
 def test_a_whole_episode_of_rzero_by_hand() -> None:
     steps = begin(seed=STRING)
-    assert [turn.policy for turn in steps.asked] == ["challenger"] * 4
+    assert [turn.policy for turn in steps.pending_turns] == ["challenger"] * 4
     questions = ["Who wrote it then?", "Which moon is large?", "Name a far away river"]
     first, second, third = asks(*questions)
     steps.answer([first, "x", second, third])
-    assert prompts(steps.asked) == [f"solve box<question>{q}</question>" for q in questions for _ in range(5)]
-    assert {turn.policy for turn in steps.asked} == {"solver"}
+    assert prompts(steps.pending_turns) == [f"solve box<question>{q}</question>" for q in questions for _ in range(5)]
+    assert {turn.policy for turn in steps.pending_turns} == {"solver"}
     steps.answer([*boxes("a", "A", "b", "c"), "none", *boxes("a", "a", "a", "a", "b"), *boxes("a", "a", "a", "b", "c")])
     outcome = steps.outcome
     # shares of the majority: 2/5 (case aside), 4/5, 3/5; three questions unlike each other: each a cluster of 1 in 4
     assert earned(outcome, "challenger") == pytest.approx([0.8 - 0.25, -1.0, 0.4 - 0.25, 0.8 - 0.25])
     # within 1/4 of one half: the first and the third question, not the second
     assert earned(outcome, "solver") == pytest.approx([1, 1, 0.1, 0.1, 0, 1, 1, 1, 0.1, 0.1])
-    groups = [sample.group for sample in outcome.samples]
+    groups = [sample.group_id for sample in outcome.samples]
     assert groups == [((5, 2, 0), 0)] * 9 + [((5, 2, 0), 2)] * 5
     assert " ".join(outcome.facts) == "valid taught agreement gold_right questions"
     assert [*outcome.facts.values()] == [0.75, 0.5, pytest.approx(0.6), None, questions]
-    samples = [Reply(s.reply.turn, "", ids=(1,)).earns(s.reward, s.group) for s in outcome.samples]
+    samples = [Reply(s.reply.turn, "", completion_ids=(1,)).earns(s.reward, s.group_id) for s in outcome.samples]
     advantages = [values[0] for values in task_relative(samples)][4:9]  # GRPO: rewards 1, 1, .1, .1, 0
     mean, std = 0.44, math.sqrt((2 * 0.56**2 + 2 * 0.34**2 + 0.44**2) / 5)
     assert advantages == pytest.approx([(r - mean) / std for r in (1, 1, 0.1, 0.1, 0)], abs=1e-6)
@@ -52,8 +52,8 @@ def test_a_whole_episode_of_rzero_by_hand() -> None:
 class Contrary(TinyWorld):
     """Its oracle says the opposite."""
 
-    def right(self, question: str, answer: str | None) -> bool:
-        return not super().right(question, answer)
+    def is_correct(self, question: str, answer: str | None) -> bool:
+        return not super().is_correct(question, answer)
 
 
 def test_neither_the_challengers_own_answer_nor_the_worlds_oracle_decides_what_is_paid() -> None:
@@ -61,7 +61,7 @@ def test_neither_the_challengers_own_answer_nor_the_worlds_oracle_decides_what_i
     for gold, world in (("red", TinyWorld()), ("gold", TinyWorld()), ("red", Contrary())):
         asked = asks("Ba color?", "Da pet?", answer=gold)
         steps = begin(asked, seed=STRING, rollouts=2, world=world)
-        assert not any(gold in said for said in prompts(steps.asked))
+        assert not any(gold in said for said in prompts(steps.pending_turns))
         steps.answer(boxes(*["red", "red", "red", "blue", "gold"] * 2))
         paid.append(earned(steps.outcome))
     assert paid[0] == paid[1] == paid[2] and len(paid[0]) == 12
@@ -77,10 +77,10 @@ def test_repeated_questions_share_a_cluster(alike: int, repetition: float, paid:
 
 def test_the_questions_of_a_request_are_a_group() -> None:
     steps = begin(requests=3, rollouts=2, answers=2)
-    kinds = prompts(steps.asked)
+    kinds = prompts(steps.pending_turns)
     assert len(kinds) == 6 and kinds[::2] == kinds[1::2]
     steps.answer(["x"] * 6)
-    assert [sample.group for sample in steps.outcome.samples] == [((5, 2, 0), i) for i in (0, 0, 1, 1, 2, 2)]
+    assert [sample.group_id for sample in steps.outcome.samples] == [((5, 2, 0), i) for i in (0, 0, 1, 1, 2, 2)]
 
 
 def test_a_held_out_question_trains_no_solver_and_without_a_box_there_is_no_majority() -> None:

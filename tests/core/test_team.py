@@ -7,13 +7,13 @@ import torch
 from tensors import ask, learn, teacher_forced, weights_of
 
 from coevolve.engines.loading import load_policy
-from coevolve.engines.router import connect
+from coevolve.engines.router import make_engine
 from coevolve.methods.comas.method import CoMAS
 from coevolve.models import lora
-from coevolve.models.policy_set import Team
+from coevolve.models.policy_set import PolicySet
 from coevolve.runs import record
 from coevolve.training.config import Run, assign
-from coevolve.training.distributed import Ranks
+from coevolve.training.distributed import Distributed
 from coevolve.training.loop import train
 
 LORA = (4, 8, 0.0)
@@ -21,19 +21,19 @@ LORA = (4, 8, 0.0)
 
 def made(names="pq", lora=(), **models):
     torch.manual_seed(0)
-    team = Team({name: models.get(name, "tiny-small") for name in names}, tuple(names), lora)
+    team = PolicySet({name: models.get(name, "tiny-small") for name in names}, tuple(names), lora)
     team.optimize(1e-3, 0.0), team.add_baselines("rae")
     return team
 
 
 def said(team, turns):
-    return connect(team, "torch", 1.0, 64).answer(turns)
+    return make_engine(team, "torch", 1.0, 64).answer(turns)
 
 
 def teach(team, name):
     replies = said(team, [ask(name, key, max_tokens=8) for key in range(6)])
     samples = [reply.earns(float(i % 2)) for i, reply in enumerate(replies)]
-    return learn(team.learners[name], team.optimizers[name], samples, "rae", baseline=team.baselines[name])
+    return learn(team.trainable[name], team.optimizers[name], samples, "rae", baseline=team.baselines[name])
 
 
 @pytest.mark.parametrize("lora", [(), LORA])
@@ -66,7 +66,7 @@ def test_restoring_an_optimizer_runs_no_code(tmp_path):
 def test_a_full_disk_is_an_error_of_the_file_system(tmp_path):
     (tmp_path / "p.pt").symlink_to("/dev/full")
     with pytest.raises(OSError, match="^a file could not be written, is the disk full"):
-        Ranks().alone(lambda: made("p").save_optimizers(tmp_path))
+        Distributed().alone(lambda: made("p").save_optimizers(tmp_path))
 
 
 def test_adapters_share_one_base_that_stays_frozen():
@@ -78,10 +78,10 @@ def test_adapters_share_one_base_that_stays_frozen():
     own = [part for name in "pqs" for part in team.policies[name].parameters()]
     assert len(own) == len(set(own)) and sum(part.numel() for part in own) < base.model.num_parameters()
     assert not torch.equal(weights_of(team.policies["p"]), weights_of(team.policies["q"])), "each draws its own"
-    kept = {name: part.clone() for name, part in team.first.model.named_parameters() if "lora" not in name}
+    kept = {name: part.clone() for name, part in team.primary.model.named_parameters() if "lora" not in name}
     for _ in range(3):
         teach(team, "p")
-    assert all(torch.equal(part, kept[name]) for name, part in team.first.model.named_parameters() if name in kept)
+    assert all(torch.equal(part, kept[name]) for name, part in team.primary.model.named_parameters() if name in kept)
     reply = said(team, [ask("q"), ask("p")])[1]
     p, q = team.policies["p"], team.policies["q"]
     torch.testing.assert_close(torch.tensor(reply.logprobs), p.logprobs([reply]), atol=1e-5, rtol=0)
@@ -98,7 +98,7 @@ def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
     said = policy.generate([ask("p", key) for key in range(8)], max_tokens=16)
     reported = torch.tensor([logprob for reply in said for logprob in reply.logprobs])
     models = policy.model, load_policy("tiny-small").model
-    exact = [[teacher_forced(model, r.prompt_ids, r.ids) for r in said] for model in models]
+    exact = [[teacher_forced(model, r.prompt_ids, r.completion_ids) for r in said] for model in models]
     gaps, moved = ((torch.cat(found) - reported).abs() for found in exact)
     assert gaps.mean() < 0.02 and gaps.max() < 0.2, "bfloat16 has eight bits"
     assert moved.mean() > 10 * gaps.mean(), "the adapter must count for this to show anything"
@@ -138,9 +138,9 @@ def test_large_models_compute_layers_twice_and_learn_the_same_unless_unsloth_has
     for large in (10**9, 0):
         monkeypatch.setattr("coevolve.models.policy_set.LARGE", large)
         team = made("p", lora)
-        assert team.first.model.is_gradient_checkpointing is (large == 0) and teach(team, "p")["grad_norm"] > 0
-        weights.append(weights_of(team.first))
+        assert team.primary.model.is_gradient_checkpointing is (large == 0) and teach(team, "p")["grad_norm"] > 0
+        weights.append(weights_of(team.primary))
     torch.testing.assert_close(weights[0], weights[1], atol=1e-5, rtol=0)
     own = lora.attach(load_policy("tiny-small"), ["p"], LORA, "tiny-small")
     monkeypatch.setattr("coevolve.models.policy_set.load_unsloth", lambda *asked: own)
-    assert not Team({"p": "tiny-small"}, ("p",), LORA, unsloth=True).first.model.is_gradient_checkpointing
+    assert not PolicySet({"p": "tiny-small"}, ("p",), LORA, unsloth=True).primary.model.is_gradient_checkpointing

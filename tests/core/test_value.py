@@ -24,7 +24,7 @@ def test_a_fresh_head_expects_nothing_and_learns_the_mean() -> None:
     policy = policy_of()
     head, samples = ValueHead(policy), samples_of(policy, reward=lambda row, ids: 0.75)
     first = head.observe(samples, 64)
-    assert [len(values) for values in first] == [len(s.reply.ids) for s in samples]
+    assert [len(values) for values in first] == [len(s.reply.completion_ids) for s in samples]
     assert {value for values in first for value in values} == {0.0}
     for _ in range(30):
         last = head.observe(samples, 64)
@@ -45,7 +45,7 @@ def test_it_tells_states_apart() -> None:
 def test_masked_tokens_teach_nothing_and_batching_changes_nothing() -> None:
     policy = policy_of()
     samples = samples_of(policy)
-    paid = [Sample(s.reply, {"s": s.reward["s"], "t": 9.0}, s.group, s.spans) for s in samples]
+    paid = [Sample(s.reply, {"s": s.reward["s"], "t": 9.0}, s.group_id, s.spans) for s in samples]
     one, other, loud = (ValueHead(policy) for _ in range(3))
     one.observe(samples, 10_000), other.observe(samples[::-1], 16), loud.observe(paid, 10_000)
     assert torch.allclose(one.weight_H, other.weight_H, atol=1e-5)
@@ -61,7 +61,7 @@ def test_gae_raises_what_is_paid_above_expectation() -> None:
     head.observe(samples, 1024)
 
     def odd() -> float:
-        states, targets = policy.states([(s.reply.prompt_ids, s.reply.ids[:1]) for s in samples])
+        states, targets = policy.states([(s.reply.prompt_ids, s.reply.completion_ids[:1]) for s in samples])
         chances = (states @ policy.head_VH.T).softmax(-1)
         return float(chances[:, 1::2].sum(-1).mean().detach())
 

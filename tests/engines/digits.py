@@ -26,7 +26,7 @@ class Digits(Method):
 
     def episode(self, rng: Random) -> Episode:
         replies = yield [self.solver(question=QUESTIONS[0])] * 8
-        return Outcome([reply.earns(float(reply.text[:1].isdigit()), reply.siblings) for reply in replies])
+        return Outcome([reply.earns(float(reply.text[:1].isdigit()), reply.group_id) for reply in replies])
 
 
 def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn]:

@@ -51,7 +51,7 @@ def test_it_says_what_the_policy_says_and_counts_its_tokens(address):
     engine, own = ServedPolicy(address, "judge"), load_policy(NAME).generate(turns)
     said = [(reply.text, reply.finished) for reply in engine.answer(turns)]
     assert said == [(reply.text, reply.finished) for reply in own]
-    tokens = [sum(len(ids) for ids in rows) for rows in zip(*((r.prompt_ids, r.ids) for r in own), strict=True)]
+    tokens = [sum(len(ids) for ids in rows) for rows in zip(*((r.prompt_ids, r.completion_ids) for r in own), strict=True)]
     assert [*engine.costs().values()] == [len(turns), *tokens]
 
 

@@ -22,7 +22,7 @@ from coevolve import validation
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM, VLLM_SHARE
 from coevolve.models.policy import Policy
-from coevolve.models.policy_set import Team
+from coevolve.models.policy_set import PolicySet
 
 TWICE = """
 import sys
@@ -64,7 +64,7 @@ def test_greedy_tokens_are_those_of_the_policy_itself(whole):
     policy, engine = whole
     turns = asked(temperature=0.0)
     for reply, own in zip(engine.answer(turns), policy.generate(turns), strict=True):
-        assert (reply.text, reply.ids, reply.prompt_ids, reply.ends) == (own.text, own.ids, own.prompt_ids, own.ends)
+        assert (reply.text, reply.completion_ids, reply.prompt_ids, reply.char_ends) == (own.text, own.completion_ids, own.prompt_ids, own.char_ends)
         assert reply.logprobs == pytest.approx(own.logprobs, abs=CLOSE)
         assert reply.finished and reply.turn == own.turn
 
@@ -79,7 +79,7 @@ def test_the_ranks_are_those_of_this_vllm():
 def test_log_probabilities_agree_with_transformers_and_noise_hangs_on_the_key(whole, heat):
     policy, engine = whole
     replies, again = (engine.answer(asked(temperature=heat)[::step])[::step] for step in (1, -1))
-    assert [reply.ids for reply in replies] == [reply.ids for reply in again]
+    assert [reply.completion_ids for reply in replies] == [reply.completion_ids for reply in again]
     assert max(gap(policy, reply) for reply in replies) < CLOSE
 
 
@@ -88,7 +88,7 @@ def test_the_engine_serves_the_weights_as_they_are_after_an_update(whole):
     teach(policy, torch.optim.SGD(policy.parameters(), lr=0.1), engine.answer(asked()))
     stale = max(gap(policy, reply) for reply in engine.answer(asked()))
     assert stale > 20 * CLOSE, "the update must be large enough to tell the two apart"
-    engine.sleep(), engine.sync()
+    engine.sleep(), engine.load_weights()
     assert max(gap(policy, reply) for reply in engine.answer(asked())) < CLOSE
 
 
@@ -98,7 +98,7 @@ def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_h
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr("vllm.LLM", refuse)
     for count, ranks in ((1, 1), (2, 1), (1, 4)):
-        monkeypatch.setattr("coevolve.engines.vllm.Ranks", lambda ranks=ranks: SimpleNamespace(count=ranks))
+        monkeypatch.setattr("coevolve.engines.vllm.Distributed", lambda ranks=ranks: SimpleNamespace(count=ranks))
         with pytest.raises(InterruptedError):
             VLLM({"shared": whole[0]}, 1.0, 32, engines=count)
     asked_for = [call.kwargs for call in refuse.call_args_list]
@@ -109,23 +109,23 @@ def test_engines_share_one_part_of_the_gpu_only_a_single_one_sleeps_and_a_rank_h
 
 def test_a_closed_engine_leaves_room_for_the_next(whole):
     policy, engine = whole  # the last test of this engine
-    before = [reply.ids for reply in engine.answer(asked())]
+    before = [reply.completion_ids for reply in engine.answer(asked())]
     model = weakref.ref(engine.llm.apply_model(lambda model: weakref.ref(model))[0]())
     engine.close()
     assert model() is None, "its weights are gone"
     again = VLLM({"shared": policy}, 1.0, 32)
-    assert [reply.ids for reply in again.answer(asked())] == before
+    assert [reply.completion_ids for reply in again.answer(asked())] == before
     again.close()
 
 
 def test_adapters_of_one_base_are_mixed_in_one_batch():
     torch.manual_seed(0)
-    team = Team({"left": "smollm2", "right": "smollm2"}, ("left", "right"), (4, 8, 0.0))
+    team = PolicySet({"left": "smollm2", "right": "smollm2"}, ("left", "right"), (4, 8, 0.0))
     team.optimize(1e-2, 0.0)
     engine = VLLM(team.policies, 1.0, 32)
     for name in team.trained:
         teach(team.policies[name], team.optimizers[name], engine.answer(asked(name)))
-    engine.sync()
+    engine.load_weights()
     assert len(list(Path(engine.folder.name).iterdir())) == 2, "of each adapter the version that is served"
     turns = [turn for pair in zip(asked("left"), asked("right"), strict=True) for turn in pair]
     gaps = [{name: gap(policy, reply) for name, policy in team.policies.items()} for reply in engine.answer(turns)]

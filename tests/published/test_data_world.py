@@ -35,7 +35,7 @@ def test_seeds_validation_and_test_never_share_a_question(paper: str) -> None:
     assert all(made.held_out(item.question) for item in [*test, *validation])
     assert not any(made.held_out(item.question) for item in seeds if item.family not in made.lists.forced)
     again = DataWorld(paper)
-    assert (again.seeds(), again.items("test", 3)) == (made.seeds(), made.items("test", 3))
+    assert (again.seed_questions(), again.items("test", 3)) == (made.seed_questions(), made.items("test", 3))
 
 
 def test_forced_overlaps_leave_the_test_and_are_counted() -> None:
@@ -56,7 +56,7 @@ def test_seed_sets_have_each_papers_composition() -> None:
     counts = Counter(key for key, _ in DataWorld("sage").seed_rows())
     assert counts == {"math": 156, "gsm8k": 148, "humaneval": 2, "mbpp": 109}  # HumanEval: all that the mirror has
     made = DataWorld("comas")
-    assert {domain for domain, _ in made.training()} == {"MATH", "KodCode", "WebInstruct"}
+    assert {domain for domain, _ in made.training_questions()} == {"MATH", "KodCode", "WebInstruct"}
     about = {"math": "level", "kodcode": "gpt_difficulty", "webinstruct_verified": "category"}
     found = {key: {item.meta[name] for one, item in made.seed_rows() if one == key} for key, name in about.items()}
     assert found["math"] == {"Level 4", "Level 5"}
@@ -90,23 +90,23 @@ def test_spice_answers_aime_32_times_at_its_temperature() -> None:
 def test_verdicts_on_published_questions_and_silence_on_invented_ones() -> None:
     made = DataWorld("mae", ("gsm8k", "mbpp", "arc_c", "truthfulqa"))
     item = data.items("gsm8k")[0]
-    assert [made.right(item.question, answer) for answer in ("1000", "1001", None)] == [True, False, False]
+    assert [made.is_correct(item.question, answer) for answer in ("1000", "1001", None)] == [True, False, False]
     judged = data.items("truthfulqa")[0]
     assert made.grade([(item, "1001"), (judged, "No."), (item, "1000"), (judged, None)]) == [False, None, True, False]
-    assert made.right("What is 2+2?", "4") is made.valid(item.question) is made.level(item.question) is None
+    assert made.is_correct("What is 2+2?", "4") is made.valid(item.question) is made.level(item.question) is None
     assert made.sound("q", "math", "1") is made.fits("q", "plan") is None
     assert made.held_out(item.question.upper() + " ") and made.held_out("why is it DARK?"), "a stem without options"
-    assert not made.held_out("What is 2+2?") and not made.held_out(made.seeds()[0])
-    assert all("####" not in question for question in made.seeds()) and made.right(made.seeds()[0], "no") is False
-    assert len(set(made.zero())) == 16 and not any(question.startswith("%%") for question in made.zero())
+    assert not made.held_out("What is 2+2?") and not made.held_out(made.seed_questions()[0])
+    assert all("####" not in question for question in made.seed_questions()) and made.is_correct(made.seed_questions()[0], "no") is False
+    assert len(set(made.zero_questions())) == 16 and not any(question.startswith("%%") for question in made.zero_questions())
 
 
 @pytest.mark.parametrize("form", ["```python\n{}```", "<answer>{}</answer>", "<answer>\n```python\n{}```\n</answer>"])
 def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
     made = DataWorld("sage", ("humaneval",))
-    task = question, _, _ = made.tasks()[0]
+    task = question, _, _ = made.verifiable_tasks()[0]
     reply = form.format("def double(n):\n    return TWO * n\n")
-    assert {kind for _, kind, _ in DataWorld("sage").tasks()} == {"math", "code"}
+    assert {kind for _, kind, _ in DataWorld("sage").verifiable_tasks()} == {"math", "code"}
     assert "TWO = 2" in question and SAGE(world=made, prompt="full").verify(task, Reply(None, reply)) == 1.0
     (item,) = [item for _, item in made.seed_rows() if item.question == question]
     (row,) = score(Scripted([reply]), SAGE(world=made, prompt="full"), [item])
@@ -115,7 +115,7 @@ def test_sages_programs_may_use_what_the_question_defines(form: str) -> None:
 
 def test_conl_may_train_on_the_test_itself_and_says_so_by_name() -> None:
     made = DataWorld("conl", ("deepmath", "aime24"))
-    train, test = made.problems("train", ()), made.problems("test", ("add",))
+    train, test = made.questions("train", ()), made.questions("test", ("add",))
     assert not {*train} & {*test}
     assert {normal(text) for text in test} == texts(made.items("test", 10_000))
 
@@ -140,7 +140,7 @@ def test_benchmarks_that_a_paper_does_not_use_are_trained_on_and_tested() -> Non
     assert (made.lists.tests, made.lists.seeds) == ({"gsm8k": 500}, {"gsm8k": 0})
     validation = {item.question for item in made.items("validation", 1000)}
     everything = {item.question for item in data.items("gsm8k", "train")}
-    assert validation and {question for _, question in made.training()} == everything - validation
+    assert validation and {question for _, question in made.training_questions()} == everything - validation
     made = DataWorld("sage", ("mbpp",))  # the paper starts from it only
     assert (made.lists.tests, made.lists.seeds) == ({"mbpp": 0}, {"mbpp": 109})
 

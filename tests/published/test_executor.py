@@ -21,7 +21,7 @@ def test_a_task_is_run_and_its_solutions_are_paid_by_execution(mode: str) -> Non
     method.pools[mode].reset([])  # so that the task proposed is the one to be solved
     steps = by_hand(method, [f"<question>\n{case['task']}\n</question>"], seed=case["seed"])
     for _ in range(2):  # what measures the difficulty, and what is trained
-        assert case["shown"] in text(steps.asked[0]) and case["hidden"] not in text(steps.asked[0])
+        assert case["shown"] in text(steps.pending_turns[0]) and case["hidden"] not in text(steps.pending_turns[0])
         steps.answer(replies)
     assert earned(steps.outcome, "proposer", "solver") == pytest.approx([case["earned"], *rewards])
     assert steps.outcome.adds == {mode: [case["task"].strip()]}

@@ -12,7 +12,7 @@ from data_files import tables
 
 from coevolve.cli import main
 from coevolve.engines.openai_server import ServedPolicy, ServerError
-from coevolve.rollout.engine import Batched
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.types import Reply, Turn
 from published.judge import KINDS, summary, verdicts
 from published.rows import Item
@@ -46,7 +46,7 @@ def test_failures_are_counted_apart() -> None:
     assert summary([None]) == "0 of 0 right, 1 without a verdict"
 
 
-class Careful(Batched, ServedPolicy):
+class Careful(BatchedEngine, ServedPolicy):
     """A judge elsewhere: TRUE where answer and gold are the same text, and nothing to read of whom it calls hard."""
 
     def __init__(self) -> None:

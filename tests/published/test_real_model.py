@@ -30,14 +30,14 @@ def test_questions_are_split_by_their_text_and_judged_by_our_verifiers(monkeypat
     monkeypatch.setattr(gym, "dataset", lambda family, settings: ROWS)
     world = resolve("gym:chain_sum:max_terms=3,gcd")
     assert world.name == "gym:chain_sum:max_terms=3,gcd" and world.families["chain_sum"] == {"max_terms": 3}
-    seeds, tests, validation = world.seeds(), *(world.problems(split) for split in ("test", "validation"))
+    seeds, tests, validation = world.seed_questions(), *(world.questions(split) for split in ("test", "validation"))
     assert len({*seeds, *tests, *validation}) == len(seeds) + len(tests) + len(validation) == 41
     assert tests and validation and all(map(world.held_out, tests + validation)) and not any(map(world.held_out, seeds))
     assert {item.family for item in world.items("test")} == {"chain_sum", "gcd"}
     said = {"7": True, " $7.0$": True, "8": False, "3+4": False, None: False}
-    assert {answer: world.right("3+4 = ?", answer) for answer in said} == said and world.grading == "exact"
-    assert world.right(ROWS[-1]["question"], "tuesday") and not world.right(ROWS[-1]["question"], "Monday")
-    assert [world.valid("3+5 = ?"), world.right("3 + 4 =", "7"), world.level("3+4 = ?")] == [None] * 3
+    assert {answer: world.is_correct("3+4 = ?", answer) for answer in said} == said and world.grading == "exact"
+    assert world.is_correct(ROWS[-1]["question"], "tuesday") and not world.is_correct(ROWS[-1]["question"], "Monday")
+    assert [world.valid("3+5 = ?"), world.is_correct("3 + 4 =", "7"), world.level("3+4 = ?")] == [None] * 3
 
 
 def test_packages_that_are_missing_or_other_ones_are_one_line(monkeypatch, tmp_path):
@@ -95,8 +95,8 @@ def test_every_admitted_family_meets_the_criteria_in_any_process_and_no_other_sc
         with pytest.raises(ValueError, match=f"^{line}"):
             resolve(f"gym:gcd:{setting}").check()
     other = resolve("gym:chain_sum:seed=1:max_terms=3")
-    assert any("+" in question.partition("-")[2] for question in other.seeds()), "settings reach the generator"
-    assert set(resolve("gym:chain_sum").seeds()).isdisjoint(other.problems("test")), "one split, whatever they are"
+    assert any("+" in question.partition("-")[2] for question in other.seed_questions()), "settings reach the generator"
+    assert set(resolve("gym:chain_sum").seed_questions()).isdisjoint(other.questions("test")), "one split, whatever they are"
 
 
 def test_the_real_model_speaks_and_learns(tmp_path):

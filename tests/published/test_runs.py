@@ -76,7 +76,7 @@ def test_a_method_without_a_paper_names_its_data(tmp_path: Path) -> None:
 def test_data_that_cannot_be_had_is_one_line_before_anything_is_written(world, copies, tmp_path, monkeypatch, capsys):
     refused = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refused)
-    monkeypatch.setattr("coevolve.training.trainer.Team", None)  # no model may load
+    monkeypatch.setattr("coevolve.training.trainer.PolicySet", None)  # no model may load
     assert main(["train", "mae", "--preset", "smoke", "--out", str(tmp_path / "run"), f"world={world}"]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"coevolve: {MISTAKES[world]}") and said.count("\n") == 1

@@ -153,5 +153,5 @@ def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length_the_truth_
     head = "question. Write the answer"
     asked = [(i < 512, prompt.partition(head)[2], said) for i, (prompt, said) in enumerate(texts)]
     solved = [(first, prompt.partition("\n")[2], tag(said, "answer")) for first, prompt, said in asked if prompt]
-    right = shares([(first, tasks.right(question, said)) for first, question, said in solved if said])  # MAE's solver
+    right = shares([(first, tasks.is_correct(question, said)) for first, question, said in solved if said])  # MAE's solver
     assert right[True] == 1 > right[False] > 0

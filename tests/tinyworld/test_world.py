@@ -160,7 +160,7 @@ def test_questions_that_are_none(question: str) -> None:
     assert read(question) is None
     assert not right(question, "2")
     assert split(question) in SPLITS
-    assert (WORLD.valid(question), WORLD.right(question, "2"), WORLD.level(question)) == (False, None, None)
+    assert (WORLD.valid(question), WORLD.is_correct(question, "2"), WORLD.level(question)) == (False, None, None)
 
 
 def test_every_short_program_question_can_be_read() -> None:
@@ -271,20 +271,20 @@ def test_choices_have_exactly_one_right_letter() -> None:
 
 
 def test_seed_questions() -> None:
-    rows, zero = WORLD.seed_rows(), WORLD.zero()
+    rows, zero = WORLD.seed_rows(), WORLD.zero_questions()
     assert Counter(source for source, _ in rows) == {source: count for source, (count, _) in SOURCES["mae"].items()}
     assert len(rows) == 1000, "what Table 5 sums to; the text says 967"
     assert all(task.family in SOURCES["mae"][source][1] for source, task in rows)
     seeded = {name for paper in ("mae", "sage") for _, names in SOURCES[paper].values() for name in names}
     assert {task.family for _, task in rows} == seeded == {*tasks.FAMILIES} - {*tasks.OUTSIDE}
-    assert WORLD.seeds() == list(dict.fromkeys(task.question for _, task in rows))
+    assert WORLD.seed_questions() == list(dict.fromkeys(task.question for _, task in rows))
     assert len(zero) == len(set(zero)) == 16 and all(WORLD.level(question) == 1 for question in zero)
     assert {read(question).family for question in zero} == {*tasks.FAMILIES} - {*tasks.OUTSIDE}
-    assert not any(WORLD.held_out(question) for question in [*WORLD.seeds(), *zero])
+    assert not any(WORLD.held_out(question) for question in [*WORLD.seed_questions(), *zero])
 
 
 def test_the_package_offers_names_without_loading_a_model_library() -> None:
-    code = "import sys, tinyworld; tinyworld.TinyWorld().zero(); print('torch' in sys.modules)"
+    code = "import sys, tinyworld; tinyworld.TinyWorld().zero_questions(); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
     assert {path.name for path in tinyworld.BACKBONES.iterdir() if path.is_dir()} == set(tinyworld.NAMES)
     assert tinyworld.backbone("tiny") == tinyworld.BACKBONES / "tiny" and tinyworld.backbone("../tiny") is None

@@ -45,7 +45,7 @@ def reinforce_pp(
         for values, ratios in zip(advantages, log_ratios, strict=True):
             ahead = reversed([*accumulate(reversed(ratios))])
             values[:] = [value - kl_coef * kl for value, kl in zip(values, ahead, strict=True)]
-    for indices in _by(samples, lambda s: (s.policy, s.role if by_role else None, s.group)):
+    for indices in _by(samples, lambda s: (s.policy, s.role if by_role else None, s.group_id)):
         tokens = [(i, t) for i in indices for t in range(len(advantages[i]))]
         values = _standardised([advantages[i][t] for i, t in tokens]) if tokens else []
         for (i, t), value in zip(tokens, values, strict=True):
@@ -88,7 +88,7 @@ def _by(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[li
 def _within(samples: Sequence[Sample], change: Callable[[list[float]], list[float]]) -> list[list[float]]:
     """Return the changed rewards, those of one role and group together, on every token."""
     advantages = _rewards(samples)
-    for indices in _by(samples, lambda sample: (sample.role, sample.group)):
+    for indices in _by(samples, lambda sample: (sample.role, sample.group_id)):
         for i, value in zip(indices, change([advantages[i] for i in indices]), strict=True):
             advantages[i] = value
     return _broadcast(samples, advantages)
@@ -109,4 +109,4 @@ def _standardised(rewards: list[float]) -> list[float]:
 
 def _broadcast(samples: Sequence[Sample], values: list[float]) -> list[list[float]]:
     """Return each sample's value on every token of the sample."""
-    return [[value] * len(sample.reply.ids) for sample, value in zip(samples, values, strict=True)]
+    return [[value] * len(sample.reply.completion_ids) for sample, value in zip(samples, values, strict=True)]

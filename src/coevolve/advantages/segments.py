@@ -1,6 +1,6 @@
 """Credit by text segment (CoNL, section 3.3 and Table 1): whose reward each token gets, and which tokens are masked.
 
-Turns character spans into token masks through `Reply.ends`, and segment rewards into advantages. Knows segments by
+Turns character spans into token masks through `Reply.char_ends`, and segment rewards into advantages. Knows segments by
 name only; where they are in a text was found out before.
 """
 
@@ -32,7 +32,7 @@ def owners(sample: Sample) -> list[str | None]:
     A segment without spans is the whole reply, its end token included. What two segments claim belongs to none.
     """
     claimed = {name: _claimed(sample, name) for name in segments(sample)}
-    found = [[name for name in claimed if i in claimed[name]] for i in range(len(sample.reply.ids))]
+    found = [[name for name in claimed if i in claimed[name]] for i in range(len(sample.reply.completion_ids))]
     return [names[0] if len(names) == 1 else None for names in found]
 
 
@@ -40,12 +40,12 @@ def _claimed(sample: Sample, name: str) -> set[int]:
     """Return which tokens belong to a segment."""
     reply = sample.reply
     if name not in sample.spans:
-        return {*range(len(reply.ids))}
-    starts, claimed = (0, *reply.ends), set[int]()
+        return {*range(len(reply.completion_ids))}
+    starts, claimed = (0, *reply.char_ends), set[int]()
     for first, last in sample.spans[name]:
         # A token that ends where the span does may hold the first byte of the next character, if that has several.
         sure = last if last >= len(reply.text) or reply.text[last].isascii() else last - 1
-        for i, end in enumerate(reply.ends):
+        for i, end in enumerate(reply.char_ends):
             if first <= starts[i] < last and end <= (sure if starts[i] < end else last):
                 claimed.add(i)
     return claimed
@@ -71,11 +71,11 @@ def segment_centred(samples: Sequence[Sample]) -> list[list[float | None]]:
     earned: dict[tuple[Hashable, ...], list[float]] = defaultdict(list)
     for sample in samples:
         for name, reward in unmasked(sample).items():
-            earned[sample.role, sample.group, name].append(reward)
+            earned[sample.role, sample.group_id, name].append(reward)
     advantages = []
     for sample in samples:
         rewards = unmasked(sample)
-        means = {name: mean_reward(earned[sample.role, sample.group, name]) for name in rewards}
+        means = {name: mean_reward(earned[sample.role, sample.group_id, name]) for name in rewards}
         advantages.append([rewards[name] - means[name] if name in rewards else None for name in owners(sample)])
     return advantages
 
@@ -89,7 +89,7 @@ def gae(samples: Sequence[Sample], values: Sequence[Sequence[float]]) -> list[li
     """
     advantages: list[list[float | None]] = []
     for sample, estimates in zip(samples, values, strict=True):
-        row: list[float | None] = [None] * len(sample.reply.ids)
+        row: list[float | None] = [None] * len(sample.reply.completion_ids)
         names = owners(sample)
         for name, reward in unmasked(sample).items():
             following, tail = 0.0, 0.0

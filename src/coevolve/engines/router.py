@@ -1,6 +1,6 @@
 """Engines: what answers turns. In-process policies batch by batch, vLLM request by request, servers by threads.
 
-`Switch` routes every turn to the engine of its policy; methods and the loop see one engine.
+`EngineRouter` routes every turn to the engine of its policy; methods and the loop see one engine.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from coevolve.types import Reply, Turn
 from coevolve.validation import among
 
 if TYPE_CHECKING:
-    from coevolve.models.policy_set import Team
+    from coevolve.models.policy_set import PolicySet
 
 
-class Switch(Engine):
+class EngineRouter(Engine):
     """One engine made of several: {policy: engine}; an engine may serve several policies."""
 
     def __init__(self, engines: Mapping[str, Engine]):
@@ -41,10 +41,10 @@ class Switch(Engine):
         for engine in self.distinct:
             engine.sleep()
 
-    def sync(self) -> None:
+    def load_weights(self) -> None:
         """Have every engine speak with the policies' weights as they are now."""
         for engine in self.distinct:
-            engine.sync()
+            engine.load_weights()
 
     def close(self) -> None:
         """Close every engine."""
@@ -56,11 +56,11 @@ class Switch(Engine):
         return {name: value for engine in self.distinct for name, value in engine.costs().items()}
 
 
-def connect(team: "Team", kind: str, temperature: float, max_tokens: int) -> Switch:
+def make_engine(team: "PolicySet", kind: str, temperature: float, max_tokens: int) -> EngineRouter:
     """Make the engine of a team: every policy's own, but vLLM for those in this process where `kind` says so."""
     engines: dict[str, Engine] = {name: policy.serve(temperature, max_tokens) for name, policy in team.policies.items()}
     if kind.endswith("vllm"):
         from coevolve.engines.vllm import serve
 
         engines |= serve(team, temperature, max_tokens)
-    return Switch(engines)
+    return EngineRouter(engines)

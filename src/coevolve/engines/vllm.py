@@ -21,12 +21,12 @@ from coevolve.rollout.engine import Engine, Ticket
 from coevolve.types import Reply, Turn
 
 if TYPE_CHECKING:
-    from coevolve.models.policy_set import Team
+    from coevolve.models.policy_set import PolicySet
 
 CPU_CACHE = 2 * 2**30  # bytes that an engine on a CPU keeps of prompts and replies; vLLM would take nearly all memory
 
 
-def serve(team: "Team", temperature: float, max_tokens: int) -> dict[str, Engine]:
+def serve(team: "PolicySet", temperature: float, max_tokens: int) -> dict[str, Engine]:
     """Start vLLM for a team's policies in this process and return {policy: engine}.
 
     Adapters of one base, and frozen policies of that base, share an engine.
@@ -72,7 +72,7 @@ class VLLM(Engine):
         self.waiting: dict[str, tuple[Turn, list[int], float]] = {}
         self.loras: dict[str, Any] = {}
         self.folder = tempfile.TemporaryDirectory(prefix="coevolve-lora-")
-        self.sync()
+        self.load_weights()
 
     def submit(self, turn: Turn) -> str:
         """Add a request whose noise hangs on the turn's key alone."""
@@ -105,7 +105,7 @@ class VLLM(Engine):
         if self.sleeps:
             self.llm.sleep(level=1)
 
-    def sync(self) -> None:
+    def load_weights(self) -> None:
         """Serve the weights as they are now; what was cached under older ones is dropped."""
         self._wake()
         for name, policy in self.policies.items():

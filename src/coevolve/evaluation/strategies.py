@@ -13,7 +13,7 @@ from coevolve.evaluation.conversation import SEATS, SHOWN_ROUNDS, Room
 from coevolve.evaluation.top_ranked import top_ranked
 from coevolve.methods.base import Method
 from coevolve.methods.mae.method import MAE
-from coevolve.rollout.engine import Batched, Engine
+from coevolve.rollout.engine import BatchedEngine, Engine
 from coevolve.rollout.scheduler import play
 from coevolve.text import blocks
 from coevolve.types import Dialogue, Episode, Reply
@@ -137,7 +137,7 @@ def ask(
     most = max_tokens or method.answering.max_tokens or limit(method.prompt, numbers.get("seats", SEATS))
     questions = [question] if isinstance(question, str) else question
     rooms = [Room(method, one, policies or method.scored, TEMPERATURES[setup], most) for one in questions]
-    engine = speaker if isinstance(speaker, Engine) else Batched(speaker.generate)
+    engine = speaker if isinstance(speaker, Engine) else BatchedEngine(speaker.generate)
     facts = [outcome.facts for outcome in play([SETUPS[setup](room, **numbers) for room in rooms], engine, (seed,))]
     if cut := sum(not found["finished"] for found in facts):
         told = f"replies were cut off at max_tokens={most} in {cut} of {len(facts)} conversations (setup {setup!r})"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coevolve.losses.reference import PolicyLoss, Tokens, raised
+from coevolve.losses.reference import PolicyLoss, TokenBatch, raised
 
 
 class TorchRows:
@@ -27,7 +27,7 @@ class TorchRows:
         self.scratch = [hidden_TH.new_empty(rows, columns, dtype=self.dtype) for _ in range(1 if self.exact else 2)]
 
     def __call__(
-        self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
+        self, logits_CV: Tensor, tokens: TokenBatch, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
     ) -> Tensor | None:
         """Fill in log-probabilities and entropies; return the loss's gradient by the logits, in place, if wanted."""
         size, targets_C1 = len(logits_CV), tokens.targets_T[:, None]
@@ -54,7 +54,7 @@ class TorchRows:
         return p_CV if self.exact else logits_CV.copy_(p_CV)
 
 
-def run(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, kind: type[TorchRows], chunk: int) -> PolicyLoss:
+def run(hidden_TH: Tensor, head_VH: Tensor, tokens: TokenBatch, kind: type[TorchRows], chunk: int) -> PolicyLoss:
     """Return the loss, whose gradient is taken here and now, `chunk` tokens at a time.
 
     The head's gradient is summed up in float32 at least.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from coevolve.losses.chunked import TorchRows, run
-from coevolve.losses.reference import LOSSES, PolicyLoss, Tokens, statistics
+from coevolve.losses.reference import LOSSES, PolicyLoss, TokenBatch, statistics
 from coevolve.validation import among
 
 # Logits held at once. On CUDA as many as let the second product fill a large GPU once (at H = 2,048, V = 151,936:
@@ -22,9 +22,9 @@ CUDA_BYTES, CPU_BYTES, TILE = 600 * 2**20, 32 * 2**20, 128
 
 
 def policy_loss(
-    hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens, chunk: int | None = None, path: str | None = None
+    hidden_TH: Tensor, head_VH: Tensor, tokens: TokenBatch, chunk: int | None = None, path: str | None = None
 ) -> PolicyLoss:
-    """Return the loss of `tokens`, as `Tokens.judge` defines it.
+    """Return the loss of `tokens`, as `TokenBatch.judge` defines it.
 
     Logits are hidden_TH @ head_VH.T over the temperature. Differentiable in hidden_TH, and in head_VH if it
     requires a gradient. A weight of 0 masks a token, whatever its advantage and old log-probability are.
@@ -52,7 +52,7 @@ def selective_logprobs(hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, te
     For old and reference log-probabilities. Arguments and errors as for `policy_loss`.
     """
     nothing_T = torch.zeros_like(targets_T, dtype=hidden_TH.dtype)
-    return policy_loss(hidden_TH, head_VH, Tokens(targets_T, nothing_T, None, nothing_T, temperature)).logprobs_T
+    return policy_loss(hidden_TH, head_VH, TokenBatch(targets_T, nothing_T, None, nothing_T, temperature)).logprobs_T
 
 
 def _choose(path: str | None, hidden_TH: Tensor) -> str:
@@ -88,7 +88,7 @@ def _chunk(hidden_TH: Tensor, head_VH: Tensor) -> int:
     return min(most, -(-even // step) * step)
 
 
-def _check(hidden_TH: Tensor, head_VH: Tensor, tokens: Tokens) -> None:
+def _check(hidden_TH: Tensor, head_VH: Tensor, tokens: TokenBatch) -> None:
     """Raise ValueError naming the first argument that is not allowed."""
     among("kind", tokens.kind, LOSSES)
     if hidden_TH.dtype not in (torch.bfloat16, torch.float32, torch.float64) or hidden_TH.dtype != head_VH.dtype:

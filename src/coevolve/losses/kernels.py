@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from coevolve.losses.chunked import TorchRows
-from coevolve.losses.reference import Tokens
+from coevolve.losses.reference import TokenBatch
 
 LOWEST = tl.constexpr(-1e30)  # stands in for minus infinity where it would meet a 0
 LANE = tl.constexpr(64)  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
@@ -119,7 +119,7 @@ class TritonRows(TorchRows):
         self.logits_CV = self.whole_CV[:, :columns]
 
     def __call__(
-        self, logits_CV: Tensor, tokens: Tokens, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
+        self, logits_CV: Tensor, tokens: TokenBatch, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
     ) -> Tensor | None:
         """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
         rows, columns = logits_CV.shape

@@ -26,7 +26,7 @@ class PolicyLoss:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenBatch:
     """What is known about each token, and how it is judged.
 
     `targets_T` are the tokens that were sampled, `advantages_T` what they earned. Without `old_logprobs_T` the current
@@ -42,11 +42,11 @@ class Tokens:
     clip: tuple[float, float] = (0.2, 0.28)  # (low, high): how far below and above 1 ratios count, each at least 0
     entropy_coef: float = 0.0
 
-    def part(self, piece: slice) -> "Tokens":
+    def part(self, piece: slice) -> "TokenBatch":
         """Return the tokens of one chunk."""
         old_T = None if self.old_logprobs_T is None else self.old_logprobs_T[piece]
         known = self.targets_T[piece], self.advantages_T[piece], old_T, self.weights_T[piece]
-        return Tokens(*known, self.temperature, self.kind, self.clip, self.entropy_coef)
+        return TokenBatch(*known, self.temperature, self.kind, self.clip, self.entropy_coef)
 
     def judge(self, logprobs_T: Tensor, entropy_T: Tensor) -> PolicyLoss:
         """Return sum_t weights_t * (term_t - entropy_coef * entropy_t), given the targets' log-probabilities.

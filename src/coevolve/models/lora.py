@@ -64,7 +64,7 @@ class BasePolicy(Policy):
     """The base of adapters, which are switched off while it computes."""
 
     def active(self) -> Any:
-        """Switch the adapters off."""
+        """EngineRouter the adapters off."""
         return self.model.disable_adapter()
 
 

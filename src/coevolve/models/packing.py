@@ -119,5 +119,5 @@ def divide_by_temperature(hidden_TH: Tensor, replies: Sequence[Reply]) -> tuple[
     temperatures = {reply.temperature for reply in replies}
     if len(temperatures) == 1:
         return hidden_TH, temperatures.pop()
-    each_T = [reply.temperature for reply in replies for _ in reply.ids]
+    each_T = [reply.temperature for reply in replies for _ in reply.completion_ids]
     return hidden_TH / hidden_TH.new_tensor(each_T)[:, None], 1.0

@@ -25,7 +25,7 @@ from coevolve.models import sampler
 from coevolve.models.decoder import Decoder, supports
 from coevolve.models.packing import Example, divide_by_temperature, micro_batches, pack
 from coevolve.models.sampler import Completion, Request
-from coevolve.rollout.engine import Batched
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.types import Reply, Turn
 
 logging.disable_progress_bar()  # loading and saving a checkpoint should not write into a training log
@@ -126,9 +126,9 @@ class Policy:
         asked = zip(turns, requests, done, strict=True)
         return [self.reply(turn, request.prompt, said, request.temperature) for turn, request, said in asked]
 
-    def serve(self, temperature: float, max_tokens: int) -> Batched:
+    def serve(self, temperature: float, max_tokens: int) -> BatchedEngine:
         """Return the engine in which this policy answers; both numbers are for turns that have none of their own."""
-        return Batched(partial(self.generate, temperature=temperature, max_tokens=max_tokens))
+        return BatchedEngine(partial(self.generate, temperature=temperature, max_tokens=max_tokens))
 
     def states(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return (hidden_TH, targets_T) over the completion tokens of (prompt ids, ids) examples, in order.
@@ -145,7 +145,7 @@ class Policy:
 
     def passes(self, replies: Sequence[Reply], micro_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield micro-batches of replies: their indices, and what `states` returns for them."""
-        examples = [(reply.prompt_ids, reply.ids) for reply in replies]
+        examples = [(reply.prompt_ids, reply.completion_ids) for reply in replies]
         for indices in micro_batches(examples, micro_tokens, self.shares_prompts):
             yield indices, *self.states([examples[i] for i in indices])
 
@@ -157,7 +157,7 @@ class Policy:
             batch = [replies[i] for i in indices]
             hidden_TH, temperature = divide_by_temperature(hidden_TH, batch)
             logprobs_T = selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature)
-            found |= zip(indices, logprobs_T.split([len(reply.ids) for reply in batch]), strict=True)
+            found |= zip(indices, logprobs_T.split([len(reply.completion_ids) for reply in batch]), strict=True)
         return torch.cat([found[i] for i in range(len(replies))])
 
     @property

@@ -37,7 +37,7 @@ class Stateful(Protocol):
         """Take over a state."""
 
 
-class Team:
+class PolicySet:
     """Policies that speak together; each that is trained has an optimiser of its own."""
 
     def __init__(
@@ -56,49 +56,49 @@ class Team:
             if models[name].startswith(SERVERS):
                 raise ValueError(f"model of {name!r} is a server, which cannot be trained: {models[name]}")
         self.trained = tuple(trained)
-        self.learners: dict[str, Policy] = {}
+        self.trainable: dict[str, Policy] = {}
         for model in dict.fromkeys(models[name] for name in trained):
             names = [name for name in trained if models[name] == model]
             if unsloth:
-                self.learners |= load_unsloth(model, names, lora)
+                self.trainable |= load_unsloth(model, names, lora)
             elif lora:
-                self.learners |= attach(load_local(model, dtype=base_dtype()), names, lora, model)
+                self.trainable |= attach(load_local(model, dtype=base_dtype()), names, lora, model)
             else:
-                self.learners |= {name: load_local(model, name) for name in names}
+                self.trainable |= {name: load_local(model, name) for name in names}
         self.policies: dict[str, Speaker] = {
-            name: self.learners[name] if name in trained else load_frozen(model, name, base_dtype())
+            name: self.trainable[name] if name in trained else load_frozen(model, name, base_dtype())
             for name, model in models.items()
         }
-        for policy in self.learners.values():
+        for policy in self.trainable.values():
             if not unsloth and policy.model.num_parameters() > LARGE:  # Unsloth has a way of its own
                 policy.checkpoint_activations()
         self.optimizers: dict[str, AdamW] = {}
-        self.references: dict[str, Policy] = {}
+        self.reference_policies: dict[str, Policy] = {}
         self.baselines: dict[str, Stateful] = {}
 
     def optimize(self, learning_rate: float, weight_decay: float) -> None:
         """Give every trained policy a fresh AdamW."""
         settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay, "fused": True}
-        self.optimizers = {name: AdamW(policy.parameters(), **settings) for name, policy in self.learners.items()}
+        self.optimizers = {name: AdamW(policy.parameters(), **settings) for name, policy in self.trainable.items()}
 
-    def keep_references(self) -> None:
+    def snapshot_reference_policies(self) -> None:
         """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
-        self.references = {name: policy.reference() for name, policy in self.learners.items()}
+        self.reference_policies = {name: policy.reference() for name, policy in self.trainable.items()}
 
     @property
-    def first(self) -> Policy:
+    def primary(self) -> Policy:
         """The first policy that is trained (the only one of most methods)."""
-        return self.learners[self.trained[0]]
+        return self.trainable[self.trained[0]]
 
     def save(self, folder: Path) -> None:
         """Write every trained policy: a single one into the folder itself, several into folders by name."""
-        for name, place in self.places(folder).items():
-            self.learners[name].save(place)
+        for name, place in self.folders(folder).items():
+            self.trainable[name].save(place)
 
     def restore(self, folder: Path) -> None:
         """Take over the weights that `save` wrote."""
-        for name, place in self.places(folder).items():
-            self.learners[name].restore(place)
+        for name, place in self.folders(folder).items():
+            self.trainable[name].restore(place)
 
     def save_optimizers(self, folder: Path) -> None:
         """Write one file per optimiser, and one per learned baseline."""
@@ -115,12 +115,12 @@ class Team:
         baselines = {f"{name}.value.pt": baseline for name, baseline in self.baselines.items()}
         return {**{f"{name}.pt": optimizer for name, optimizer in self.optimizers.items()}, **baselines}
 
-    def places(self, folder: Path) -> dict[str, Path]:
+    def folders(self, folder: Path) -> dict[str, Path]:
         """The folder of each trained policy below `folder`."""
         alone = len(self.trained) == 1
         return {name: folder if alone else folder / name for name in self.trained}
 
     def finite(self) -> bool:
         """Whether every trained weight is a finite number."""
-        sizes = (get_total_norm(list(policy.parameters())) for policy in self.learners.values())
+        sizes = (get_total_norm(list(policy.parameters())) for policy in self.trainable.values())
         return all(bool(size.isfinite()) for size in sizes)

@@ -33,9 +33,9 @@ class Engine:
         return [done[ticket] for ticket in tickets]
 
     def sleep(self) -> None:
-        """Give memory back while the policies learn; `sync` wakes the engine up."""
+        """Give memory back while the policies learn; `load_weights` wakes the engine up."""
 
-    def sync(self) -> None:
+    def load_weights(self) -> None:
         """Speak with the policies' weights as they are now."""
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Engine:
         return {}
 
 
-class Batched(Engine):
+class BatchedEngine(Engine):
     """An engine made of one function from turns to replies: every poll answers all that was submitted."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Sequence
 
 from coevolve.rollout.engine import Engine, Ticket
-from coevolve.rollout.stepper import Steps
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.types import Episode, Outcome, Reply
 
 
@@ -19,17 +19,17 @@ def play(
     objects once and at no older ones: with many episodes in flight these would cost more than the episodes.
     """
     usual = gc.get_threshold()
-    owner: dict[Ticket, tuple[Steps, dict[int, Reply], int]] = {}
+    owner: dict[Ticket, tuple[EpisodeStepper, dict[int, Reply], int]] = {}
 
-    def submit(player: Steps) -> None:
+    def submit(player: EpisodeStepper) -> None:
         answers: dict[int, Reply] = {}
-        for slot, turn in enumerate(player.asked):
+        for slot, turn in enumerate(player.pending_turns):
             owner[engine.submit(turn)] = player, answers, slot
 
     indices = numbers or range(len(episodes))
     gc.set_threshold(usual[0], 10**9)  # so many collections of new objects come before one of older ones
     try:
-        players = [Steps(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
+        players = [EpisodeStepper(episode, engine, key, i) for i, episode in zip(indices, episodes, strict=True)]
         for player in players:
             submit(player)
         while owner:
@@ -38,7 +38,7 @@ def play(
                     continue
                 player, answers, slot = owner.pop(ticket)
                 answers[slot] = reply
-                if len(answers) == len(player.asked):
+                if len(answers) == len(player.pending_turns):
                     player.answer([answers[slot] for slot in range(len(answers))])
                     submit(player)
     finally:

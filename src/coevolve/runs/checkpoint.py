@@ -29,11 +29,11 @@ def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) 
     write(aside)
     seal(aside)
     for path in folder.parent.glob("*.jsonl"):
-        record.sync(path)
+        record.fsync_tree(path)
     for path in [path for path in _checkpoints(folder) if path >= final]:
         _remove(path)
     aside.rename(final)
-    record.sync(folder)
+    record.fsync_tree(folder)
     for path in _checkpoints(folder)[keep:]:
         _remove(path)
     return final
@@ -43,7 +43,7 @@ def seal(path: Path) -> None:
     """Write the SHA-256 of every file of a checkpoint folder into it, and force all of it to the disk."""
     sums = {one.relative_to(path).as_posix(): sha256(one) for one in sorted(path.rglob("*")) if one.is_file()}
     (path / MANIFEST).write_text(json.dumps({"sha256": sums}, indent=1) + "\n")
-    record.sync(path)
+    record.fsync_tree(path)
 
 
 def newest(folder: Path) -> tuple[int, Path] | None:

@@ -23,7 +23,7 @@ SCORE_FIELDS = (
 LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its escape
 
 
-def sync(path: Path) -> None:
+def fsync_tree(path: Path) -> None:
     """Force a file, or a folder and all that is in it, to the disk, where a power cut leaves it whole."""
     for one in [*path.rglob("*"), path]:
         descriptor = os.open(one, os.O_RDONLY)
@@ -35,7 +35,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file, text as UTF-8, so that a reader finds either the old content or the new, never a part of it."""
     aside = path.with_name(f".{path.name}.tmp")
     aside.write_bytes(content.encode("utf-8", LONE) if isinstance(content, str) else content)
-    sync(aside)
+    fsync_tree(aside)
     aside.replace(path)
 
 
@@ -74,7 +74,7 @@ def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
     """One episode as a JSON row: its facts, and who said what and earned what."""
     said = [
         {"role": s.role, "policy": s.policy, "prompt": s.reply.turn.messages[-1]["content"]}
-        | {"text": s.reply.text, "tokens": len(s.reply.ids), "reward": s.reward}
+        | {"text": s.reply.text, "tokens": len(s.reply.completion_ids), "reward": s.reward}
         for s in outcome.samples
     ]
     return {"step": step, "episode": index, "facts": outcome.facts, "samples": said}

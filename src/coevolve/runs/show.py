@@ -87,17 +87,17 @@ def credit(sample: Sample, advantages: Sequence[float | None]) -> Shown:
     if the sample is paid by segment, and with +, - or 0. ValueError for another number of advantages than tokens.
     """
     reply = sample.reply
-    if not len(advantages) == len(reply.ids) == len(reply.ends):
-        raise ValueError(f"advantages must hold one per token: {len(reply.ids)} tokens, {len(advantages)} values")
+    if not len(advantages) == len(reply.completion_ids) == len(reply.char_ends):
+        raise ValueError(f"advantages must hold one per token: {len(reply.completion_ids)} tokens, {len(advantages)} values")
     peak = max((abs(value) for value in advantages if value), default=1.0)
     labels = [_label(name, value) for name, value in zip(owners(sample), advantages, strict=True)]
     parts, text, start = [], "", 0
-    for i, (value, end) in enumerate(zip(advantages, reply.ends, strict=True)):
+    for i, (value, end) in enumerate(zip(advantages, reply.char_ends, strict=True)):
         if i == 0 or labels[i] != labels[i - 1]:
             parts.append(element("sup", labels[i]))
             text += f"[{labels[i]}]"
         piece, start = reply.text[start:end] or EMPTY, end
-        title = f"token {i}, id {reply.ids[i]}, credit {signed(value)}"
+        title = f"token {i}, id {reply.completion_ids[i]}, credit {signed(value)}"
         parts.append(element("span", piece, title=title, style=_heat(value, peak)))
         text += piece
     head = f"{_who(reply.turn)} · {_size(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
@@ -148,7 +148,7 @@ def _limits(turn: Turn) -> list[str]:
 
 
 def _size(reply: Reply) -> str:
-    return f"{len(reply.ids)} tokens" + ("" if reply.finished else ", cut off")
+    return f"{len(reply.completion_ids)} tokens" + ("" if reply.finished else ", cut off")
 
 
 def _fact(value: object) -> str:

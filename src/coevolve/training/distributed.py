@@ -17,7 +17,7 @@ from coevolve.rollout.scheduler import play
 from coevolve.types import Episode, Outcome, T
 
 
-class Ranks:
+class Distributed:
     """This process among those of its run."""
 
     def __init__(self) -> None:

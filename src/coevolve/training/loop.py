@@ -76,7 +76,7 @@ def train(run: Run) -> Path:
     preflight.check(run)
     run.protocol.before_run()
     trainer = timed(around, "load", _load, run)
-    out = Path(run.out if trainer.ranks.first else trainer.scratch.name)
+    out = Path(run.out if trainer.distributed.is_main_process else trainer.scratch.name)
     with closing(trainer.engine), FileLock(out / ".in-use", blocking=False):
         done = trainer.resume()
         if done > run.steps:
@@ -92,7 +92,7 @@ def train(run: Run) -> Path:
             rows += [{"stage": "after", **row} for row in timed(around, "setups", trainer.score, "test", setup)]
         log.scores(rows)
         extra = timed(around, "after_run", run.protocol.after_run, trainer.engine, (*trainer.key, 1), log)
-        trainer.keep("policy")
+        trainer.save_policies("policy")
         rows = [json.loads(line) for line in (log.out / "metrics.jsonl").read_bytes().splitlines()]
         shares = diagnostics.acted(rows, run.protocol.gates)
         summary = {
@@ -127,26 +127,26 @@ def _learn(trainer: "Trainer", log: record.Recorder, done: int) -> None:
     if done == 0:
         log.step(0, _validate(trainer, clock), clock)
         clock.clear()
-    steps = timed(clock, "learn", run.protocol.fit, trainer.team.first, run)
+    steps = timed(clock, "learn", run.protocol.fit, trainer.team.primary, run)
     if steps is not None:
-        trainer.engine.sync()
+        trainer.engine.load_weights()
         log.step(steps, _validate(trainer, clock), clock)
         return
     silence = 0
-    bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.ranks.first)
-    sink_kind = run.track if trainer.ranks.first else ""
+    bar = tqdm(total=run.steps, initial=done, desc=f"{run.method} seed {run.seed}", disable=not trainer.distributed.is_main_process)
+    sink_kind = run.track if trainer.distributed.is_main_process else ""
     metric_sink = tracker(sink_kind, run.out, f"{run.method}-s{run.seed}", run.describe())
     with metric_sink as sink, ticking(bar), stoppable() as came:
         for step in range(done + 1, run.steps + 1):
             metrics = _step(trainer, log, clock, step)
             sink.log(metrics, step)
             silence = silence + 1 if diagnostics.silent(metrics) or metrics.get("skipped_update") else 0
-            if silence == diagnostics.SILENCE and trainer.ranks.first:
+            if silence == diagnostics.SILENCE and trainer.distributed.is_main_process:
                 why = "no reward varies, or no gradient is finite"
                 tqdm.write(f"step {step}: nothing learnt for {silence} steps: {why}")
             bar.set_postfix({name: metrics[name] for name in metrics if name.startswith(("reward/", "validation"))})
             bar.update()
-            stops = any(trainer.ranks.gather([*came]))  # what one rank was told, all are
+            stops = any(trainer.distributed.gather([*came]))  # what one rank was told, all are
             if stops or step % run.save_every == 0 or step == run.steps:
                 timed(clock, "save", trainer.save, step)
             if stops:
@@ -183,13 +183,13 @@ def _step(trainer: "Trainer", log: record.Recorder, clock: dict[str, float], ste
     metrics = numbers_of(outcomes, timed(clock, "learn", trainer.learn, step, outcomes), run.protocol)
     if run.eval_every and (step % run.eval_every == 0 or step == run.steps):
         metrics |= _validate(trainer, clock)
-        if trainer.ranks.first:
+        if trainer.distributed.is_main_process:
             said = {s.role: f"{s.role}, {show.rewards(s)}: {s.reply.text[:100]!r}" for s in outcomes[0].samples}
             tqdm.write("\n  ".join([f"step {step}, replies of one episode:", *said.values()]))
     log.episodes(step, outcomes, run.keep_episodes)
     log.step(step, metrics, clock)
     clock.clear()
-    run.protocol.after_step(step, trainer.keep)
+    run.protocol.after_step(step, trainer.save_policies)
     return metrics
 
 
@@ -215,4 +215,4 @@ def numbers_of(outcomes: Sequence[Outcome], learnt: Mapping[str, float], method:
 def _earned(sample: Sample, name: str) -> list[tuple[str, float | None]]:
     """Return a sample's rewards, by segment where segments are paid, and its length, of a role or a policy."""
     paid = [(f"reward/{name}/{tag}".rstrip("/"), value) for tag, value in segments(sample).items()]
-    return [*paid, (f"length/{name}", len(sample.reply.ids))]
+    return [*paid, (f"length/{name}", len(sample.reply.completion_ids))]

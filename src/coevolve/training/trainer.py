@@ -15,14 +15,14 @@ import numpy
 import torch
 
 from coevolve.engines.loading import load_policy
-from coevolve.engines.router import connect
+from coevolve.engines.router import make_engine
 from coevolve.evaluation.scoring import score
-from coevolve.models.policy_set import Team
+from coevolve.models.policy_set import PolicySet
 from coevolve.rollout.pools import frozen
 from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
 from coevolve.training.config import Run, assign
-from coevolve.training.distributed import Ranks
+from coevolve.training.distributed import Distributed
 from coevolve.training.update import learn
 from coevolve.training.value_baselines import make_baselines
 from coevolve.types import Outcome
@@ -38,7 +38,7 @@ class Trainer:
     def __init__(self, run: Run):
         """Load the policies; ValueError in one line, before any model loads, when data or memory do not suffice."""
         method = run.protocol
-        self.run, self.method, self.ranks = run, method, Ranks()
+        self.run, self.method, self.distributed = run, method, Distributed()
         self.key = run.seed, EVALUATION  # of evaluation episodes
         self.before: list[dict[str, object]] = []  # scores of the test items before the first step
         self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
@@ -46,18 +46,18 @@ class Trainer:
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
         models, trained = assign(method, run.model)
-        self.team = Team(models, trained, run.lora, run.engine.startswith("unsloth"), load_policy)
+        self.team = PolicySet(models, trained, run.lora, run.engine.startswith("unsloth"), load_policy)
         if method.kl_coef:
-            self.team.keep_references()
-        self.team.baselines |= make_baselines(method.estimator, self.team.learners)
+            self.team.snapshot_reference_policies()
+        self.team.baselines |= make_baselines(method.estimator, self.team.trainable)
         self.team.optimize(run.learning_rate, run.weight_decay)
-        self.engine = connect(self.team, run.engine, run.temperature, run.max_tokens)
+        self.engine = make_engine(self.team, run.engine, run.temperature, run.max_tokens)
 
     def play(self, step: int) -> list[Outcome]:
         """Play the step's episodes and commit what they add to the pools, in episode order."""
         run = self.run
         episodes = [self.method.observed(random.Random(f"{run.seed}/{step}/{i}")) for i in range(run.batch_size)]
-        outcomes = self.ranks.play(episodes, self.engine, (run.seed, step))
+        outcomes = self.distributed.play(episodes, self.engine, (run.seed, step))
         for name, items in (pair for outcome in outcomes for pair in outcome.adds.items()):
             among("the name of a pool in Outcome.adds", name, self.method.pools)
             self.method.pools[name].extend(items)
@@ -78,20 +78,20 @@ class Trainer:
             if not samples:
                 continue
             torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
-            how |= {"reference": team.references.get(name), "baseline": team.baselines.get(name)}
-            learnt[name] = learn(team.learners[name], team.optimizers[name], samples, run, **how)
+            how |= {"reference": team.reference_policies.get(name), "baseline": team.baselines.get(name)}
+            learnt[name] = learn(team.trainable[name], team.optimizers[name], samples, run, **how)
         if not team.finite():
             raise FloatingPointError(f"a weight is not finite after step {step}; lower learning_rate, in a new folder")
-        self.engine.sync()
-        return merge(learnt) | self.ranks.totals(self.engine.costs())
+        self.engine.load_weights()
+        return merge(learnt) | self.distributed.all_reduce_sum(self.engine.costs())
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
         """Answer the items of a split under an inference set-up; see `held_out.score`."""
-        return score(self.engine, self.method, self.items[split], setup, key=self.key, play=self.ranks.play)
+        return score(self.engine, self.method, self.items[split], setup, key=self.key, play=self.distributed.play)
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything the next step depends on."""
-        self.ranks.alone(lambda: checkpoint.save(self.run.out / "checkpoints", step, self._write))
+        self.distributed.on_main_process(lambda: checkpoint.save(self.run.out / "checkpoints", step, self._write))
 
     def _write(self, folder: Path) -> None:
         self.team.save(folder / "policy")
@@ -100,11 +100,11 @@ class Trainer:
         record.write_json(folder / "config.json", self.run.describe())
         record.write_json(folder / "before.json", self.before)
 
-    def keep(self, name: str) -> None:
+    def save_policies(self, name: str) -> None:
         """Write the trained policies into a folder of the run's."""
         folder = self.run.out / name
-        self.ranks.alone(lambda: self.team.save(folder))
-        self.ranks.alone(lambda: record.sync(folder))
+        self.distributed.on_main_process(lambda: self.team.save(folder))
+        self.distributed.on_main_process(lambda: record.fsync_tree(folder))
 
     def resume(self) -> int:
         """Load the newest whole checkpoint, if there is one, and return the steps done."""
@@ -114,7 +114,7 @@ class Trainer:
         preflight.same(self.run, folder)
         self.before = json.loads((folder / "before.json").read_bytes())
         self.team.restore(folder / "policy")
-        self.engine.sync()
+        self.engine.load_weights()
         self.team.restore_optimizers(folder / "optimizers")
         for name, items in json.loads((folder / "pools.json").read_bytes()).items():
             self.method.pools[name].reset(map(frozen, items))

@@ -15,11 +15,11 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from coevolve.advantages.estimators import ESTIMATORS
-from coevolve.losses import PolicyLoss, Tokens, policy_loss
+from coevolve.losses import PolicyLoss, TokenBatch, policy_loss
 from coevolve.losses.reference import raised
 from coevolve.models.packing import divide_by_temperature
 from coevolve.models.policy import Policy
-from coevolve.training.distributed import Ranks
+from coevolve.training.distributed import Distributed
 from coevolve.training.settings import Learning
 from coevolve.training.value_baselines import Baseline
 from coevolve.types import Reply, Sample
@@ -87,17 +87,17 @@ def _update(
 
     Returns the sums of `_accumulate` with the gradient's norm and whether the step was skipped, and the highest ratio.
     """
-    ranks, parameters = Ranks(), list(policy.parameters())
+    distributed, parameters = Distributed(), list(policy.parameters())
     optimizer.zero_grad(set_to_none=True)
-    mine, ratio_max = _accumulate(policy, ranks.share(ready), weight, settings)
-    sums = ranks.totals(mine)
-    ranks.add_gradients(parameters)
+    mine, ratio_max = _accumulate(policy, distributed.shard(ready), weight, settings)
+    sums = distributed.all_reduce_sum(mine)
+    distributed.sum_gradients(parameters)
     norm = float(clip_grad_norm_(parameters, settings.grad_clip)) if sums["tokens"] else 0.0
     skipped = not (math.isfinite(norm) and math.isfinite(sums["loss"]))
     if sums["tokens"] and not skipped:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return sums | {"grad_norm": norm, "skipped_update": float(skipped)}, max(ranks.gather([ratio_max]))
+    return sums | {"grad_norm": norm, "skipped_update": float(skipped)}, max(distributed.gather([ratio_max]))
 
 
 def _log_ratios(samples: Sequence[Sample], reference: Policy, micro_tokens: int) -> list[list[float]]:
@@ -156,7 +156,7 @@ def _loss(
     advantages_T = packed(a for a in advantages if a is not None)
     old_T, weights_T = sampled_T if settings.old == "sampler" else None, torch.full_like(advantages_T, weight)
     objective = settings.loss, settings.clip, settings.entropy_coef
-    tokens = Tokens(targets_T, advantages_T, old_T, weights_T, temperature, *objective)
+    tokens = TokenBatch(targets_T, advantages_T, old_T, weights_T, temperature, *objective)
     result = policy_loss(hidden_TH, policy.head_VH, tokens)
     return result, (result.logprobs_T - sampled_T).abs()
 

@@ -46,7 +46,7 @@ class ValueHead(nn.Module):
         for indices, hidden_TH, _ in self.policy.passes([sample.reply for sample in samples], micro_tokens):
             batch = [samples[i] for i in indices]
             state_TH = nn.functional.pad(hidden_TH.to(self.weight_H), (0, 1), value=1.0)
-            values = (state_TH @ self.weight_H).split([len(sample.reply.ids) for sample in batch])
+            values = (state_TH @ self.weight_H).split([len(sample.reply.completion_ids) for sample in batch])
             found |= {i: values_T.tolist() for i, values_T in zip(indices, values, strict=True)}
             rewards = [reward for sample in batch for reward in token_rewards(sample)]
             rewarded = {t: reward for t, reward in enumerate(rewards) if reward is not None}

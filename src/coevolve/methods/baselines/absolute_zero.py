@@ -98,7 +98,7 @@ class AZR(Method):
 
     def verified(self, question: str, text: str) -> bool:
         """Whether the executor accepts what a reply answers."""
-        return bool(self.executor.right(question, self.read_answer(text)))
+        return bool(self.executor.is_correct(question, self.read_answer(text)))
 
     def format(self, text: str) -> float:
         """Return the format reward of an answer: of its tags, or 1 for one box that can be read."""

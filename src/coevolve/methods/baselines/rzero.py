@@ -20,7 +20,7 @@ from coevolve.methods.base import Method
 from coevolve.methods.spice.method import SPICE, TEMPLATES
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, Question, read_free
 from coevolve.methods.spice.rewards import uncertainty
-from coevolve.optional import mean
+from coevolve.optional import mean_known
 from coevolve.rollout import voting
 from coevolve.text.parse import boxed
 from coevolve.text.verify.exact import normal
@@ -86,10 +86,10 @@ class RZero(Method):
         repeats = shares(questions, self.similarity, len(asked))
         for i, (_, rate), repeated in zip(valid, votes, repeats, strict=True):
             rewards[i] = max(0.0, uncertainty(rate) - self.repetition * repeated)
-        samples = [reply.earns(rewards[i], (reply.siblings, i // self.rollouts)) for i, reply in enumerate(asked)]
+        samples = [reply.earns(rewards[i], (reply.group_id, i // self.rollouts)) for i, reply in enumerate(asked)]
         taught = [i for i, question in enumerate(questions) if self.teaches(question, *votes[i])]
         for i in taught:
-            samples += [reply.earns(self.solver_reward(reply, votes[i][0]), (reply.siblings, i)) for reply in groups[i]]
+            samples += [reply.earns(self.solver_reward(reply, votes[i][0]), (reply.group_id, i)) for reply in groups[i]]
         return Outcome(samples, trace=(len(asked), questions, votes, taught))
 
     def teaches(self, question: str, label: str | None, rate: float) -> bool:
@@ -111,8 +111,8 @@ class RZero(Method):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How many questions were valid and taught, and whether the majorities were right."""
         asked, questions, votes, taught = outcome.trace
-        agreement = mean([rate for _, rate in votes])
-        right = mean([world.right(q, label) for q, (label, _) in zip(questions, votes, strict=True)])
+        agreement = mean_known([rate for _, rate in votes])
+        right = mean_known([world.is_correct(q, label) for q, (label, _) in zip(questions, votes, strict=True)])
         parts = {"valid": len(questions) / asked, "taught": len(taught) / asked}
         return {**parts, "agreement": agreement, "gold_right": right, "questions": questions}
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from coevolve.methods.base import Method
 from coevolve.methods.conl.method import CoNL
-from coevolve.optional import mean, number
+from coevolve.optional import mean_known, as_float
 from coevolve.rollout.voting import majority
 from coevolve.text.parse import answer_line
 from coevolve.types import Dialogue, Episode, Outcome, Reply
@@ -44,7 +44,7 @@ class AnswerRewards(Method):
         answers = [answer_line(solution) for solution in solutions]
         rewards = self.rewards(question, answers)
         said = [pair for replies in rounds for pair in zip(replies, rewards, strict=True)]
-        samples = [reply.earns(reward, reply.siblings) for reply, reward in said if reward is not None]
+        samples = [reply.earns(reward, reply.group_id) for reply, reward in said if reward is not None]
         return Outcome(samples, trace=(question, rounds, answers))
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
@@ -65,10 +65,10 @@ class AnswerRewards(Method):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """What was answered, whether the majority is right, the share of right answers, and mean tokens per turn."""
         question, rounds, answers = outcome.trace
-        right = mean([world.right(question, answer) for answer in answers])
-        voted = number(world.right(question, majority(answers)[0]))
+        right = mean_known([world.is_correct(question, answer) for answer in answers])
+        voted = as_float(world.is_correct(question, majority(answers)[0]))
         said = {"question": question, "answers": answers, "majority_right": voted, "right_final": right}
-        return {**said, "tokens_turn": mean([len(reply.ids) for replies in rounds for reply in replies])}
+        return {**said, "tokens_turn": mean_known([len(reply.completion_ids) for replies in rounds for reply in replies])}
 
 
 @dataclass(kw_only=True)
@@ -100,4 +100,4 @@ class GroundTruth(AnswerRewards):
 
     def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
         """Pay 1 for a right answer, 0 for a wrong one, nothing where no verifier can tell."""
-        return [number(self.world.right(question, answer)) for answer in answers]
+        return [as_float(self.world.is_correct(question, answer)) for answer in answers]

@@ -13,8 +13,8 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from coevolve.methods.base import Method
 from coevolve.methods.comas.method import Table1, quoted
 from coevolve.methods.comas.rewards import extract_score
-from coevolve.optional import mean, number
-from coevolve.rollout.engine import Batched
+from coevolve.optional import mean_known, as_float
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
 from coevolve.runs import checkpoint
 from coevolve.text.parse import boxed
@@ -95,20 +95,20 @@ class SRLM(Table1):
         judges = [self.judge(problem=question, solution=quoted(reply)) for reply in replies]
         verdicts = yield [judge for judge in judges for _ in range(self.judgements)]
         scores = [extract_score(verdict.text) for verdict in verdicts]
-        means = [mean(scores[i : i + self.judgements]) for i in range(0, len(scores), self.judgements)]
+        means = [mean_known(scores[i : i + self.judgements]) for i in range(0, len(scores), self.judgements)]
         rated = [(score, reply.text) for score, reply in zip(means, replies, strict=True) if score is not None]
         return Outcome(trace=(question, preference(rated)))
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Whether there is a pair, and which of the two answers are right."""
         question, pair = outcome.trace
-        chosen, rejected = [number(world.right(question, boxed(text))) for text in pair] if pair else (None, None)
+        chosen, rejected = [as_float(world.is_correct(question, boxed(text))) for text in pair] if pair else (None, None)
         paired = {"paired": float(pair is not None), "pair": pair}
         return {"question": question, **paired, "chosen_right": chosen, "rejected_right": rejected}
 
     def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, Any]]:
         """Play one iteration's episodes with the model as it is now; return the pairs as TRL reads them."""
-        engine = Batched(partial(policy.generate, temperature=run.temperature, max_tokens=run.max_tokens))
+        engine = BatchedEngine(partial(policy.generate, temperature=run.temperature, max_tokens=run.max_tokens))
         episodes = [self.episode(Random(f"{run.seed}/{iteration}/{i}")) for i in range(self.questions)]
         pairs = []
         for question, pair in (outcome.trace for outcome in play(episodes, engine, (run.seed, iteration))):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import PositiveInt
 
 from coevolve.methods.comas.method import Discussion, Table1, quoted
-from coevolve.optional import mean, number
+from coevolve.optional import mean_known, as_float
 from coevolve.rollout.voting import majority
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
@@ -53,8 +53,8 @@ class TTRL(Table1):
         """How right the answers and their majority were, and what they cost."""
         domain, question, replies, answers = outcome.trace
         voted, (label, _) = domain in self.voting, majority(answers)
-        right = mean([world.right(question, answer) for answer in answers])
-        known = number(world.right(question, label)) if voted else None
+        right = mean_known([world.is_correct(question, answer) for answer in answers])
+        known = as_float(world.is_correct(question, label)) if voted else None
         return {"question": question, "right": right, "voted": float(voted), "majority_right": known, **cost(replies)}
 
 
@@ -83,7 +83,7 @@ class MAPoRL(Discussion):
             heard = [seen(said[-1], agent) if said else "" for agent in range(self.agents)]
             speakers = zip(self.policies, heard, strict=True)
             said.append((yield [self.solution(policy=u, problem=question, discussion=h) for u, h in speakers]))
-        values = [[number(self.world.right(question, boxed(reply.text))) for reply in replies] for replies in said]
+        values = [[as_float(self.world.is_correct(question, boxed(reply.text))) for reply in replies] for replies in said]
         verified = all(None not in verdicts for verdicts in values)  # nobody is paid where there is nothing to verify
         spoken = [(t, k, reply) for t, replies in enumerate(said) for k, reply in enumerate(replies) if verified]
         samples = [reply.earns(reward(values, t, k, self.discount, self.share)) for t, k, reply in spoken]
@@ -92,15 +92,15 @@ class MAPoRL(Discussion):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How right the agents were, None where nothing could be verified, and what it cost."""
         question, said, values = outcome.trace
-        right = mean([value for verdicts in values for value in verdicts])
-        first, last = mean(values[0]), mean(values[-1])
+        right = mean_known([value for verdicts in values for value in verdicts])
+        first, last = mean_known(values[0]), mean_known(values[-1])
         replies = [reply for replies in said for reply in replies]
         return {"question": question, "right": right, "right_first": first, "right_last": last, **cost(replies)}
 
 
 def cost(replies: Sequence[Reply]) -> dict[str, int]:
     """Return how many replies there were, and how many tokens."""
-    return {"interactions": len(replies), "tokens_out": sum(len(reply.ids) for reply in replies)}
+    return {"interactions": len(replies), "tokens_out": sum(len(reply.completion_ids) for reply in replies)}
 
 
 def seen(replies: Sequence[Reply], agent: int) -> str:
@@ -114,7 +114,7 @@ def reward(values: Sequence[Sequence[Any]], turn: int, agent: int, discount: flo
     `values[t][a]` is the verdict of agent a in round t, 1.0 or 0.0. With `share` a later round counts with the mean
     of all agents, so an answer is also paid for what the others make of it.
     """
-    later = [mean(verdicts) if share else verdicts[agent] for verdicts in values[turn + 1 :]]
+    later = [mean_known(verdicts) if share else verdicts[agent] for verdicts in values[turn + 1 :]]
     weights = [discount**k for k in range(len(later) + 1)]
     total = sum(weight * value for weight, value in zip(weights, [values[turn][agent], *later], strict=True))
     return float(total / sum(weights))

@@ -15,7 +15,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from coevolve.methods.base import Method, training
 from coevolve.methods.comas import rewards
-from coevolve.optional import mean
+from coevolve.optional import mean_known
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
@@ -48,9 +48,9 @@ class Table1(Method):
     estimator: str = "reinforce_pp"  # Eq. 10 over an agent's whole buffer; reinforce_pp_by_role: by interaction type
 
     @cached_property
-    def training(self) -> list[tuple[str, str]]:
+    def training_questions(self) -> list[tuple[str, str]]:
         """The training questions with their domains."""
-        return self.world.training()
+        return self.world.training_questions()
 
 
 @dataclass(kw_only=True)
@@ -144,7 +144,7 @@ class CoMAS(Discussion):
         scores = self.read_scores(round_)
         if self.without == "scoring":
             agreed = [rewards.agreement(scores, j) for j in range(len(scores))]
-            return [(round_.solution, mean(scores)), *zip(round_.evaluations, agreed, strict=True)]
+            return [(round_.solution, mean_known(scores)), *zip(round_.evaluations, agreed, strict=True)]
         neutral = self.unreadable == "neutral"
         paid = [rewards.evaluation_reward(score, neutral) for score in scores]
         return [
@@ -157,7 +157,7 @@ class CoMAS(Discussion):
         """The oracle's view of the discussion, every agent's reward, and what it cost."""
         q, rounds = outcome.trace
         solved = [self.amounts(round_)[0][1] for round_ in rounds]
-        truths = [world.right(q, boxed(round_.solution.text)) for round_ in rounds]
+        truths = [world.is_correct(q, boxed(round_.solution.text)) for round_ in rounds]
         paid = [(reply, amount) for round_ in rounds for reply, amount in self.amounts(round_)]
         game = [pair for pair in paid if pair[0].turn.role != "scoring"]  # scorings earn 0 or -1 by Eq. 8
         scores = [score for round_ in rounds for score in self.read_scores(round_)]
@@ -165,17 +165,17 @@ class CoMAS(Discussion):
         marks = {"judged_correct": True} if self.without == "scoring" else {f"score_{mark}": mark for mark in (1, 2, 3)}
         return {
             "question": q,
-            "right": mean(truths),
-            "right_first": mean(truths[: self.reuse]),
-            "right_last": mean(truths[-self.reuse :]),
-            "normalised": mean([amount for _, amount in game]),
-            "unreadable": mean([score is None for score in scores]),
+            "right": mean_known(truths),
+            "right_first": mean_known(truths[: self.reuse]),
+            "right_last": mean_known(truths[-self.reuse :]),
+            "normalised": mean_known([amount for _, amount in game]),
+            "unreadable": mean_known([score is None for score in scores]),
             "interactions": len(paid),
             "tokens_in": sum(len(reply.prompt_ids) for reply, _ in paid),
-            "tokens_out": sum(len(reply.ids) for reply, _ in paid),
+            "tokens_out": sum(len(reply.completion_ids) for reply, _ in paid),
             **rewards.confusion(solved, truths),
-            **{f"normalised/{u}": mean([x for reply, x in game if reply.turn.policy == u]) for u in self.policies},
-            **{name: mean([score == mark for score in known]) for name, mark in marks.items()},
+            **{f"normalised/{u}": mean_known([x for reply, x in game if reply.turn.policy == u]) for u in self.policies},
+            **{name: mean_known([score == mark for score in known]) for name, mark in marks.items()},
         }
 
 

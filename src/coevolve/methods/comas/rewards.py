@@ -5,7 +5,7 @@ A score of None is a scoring that cannot be read. A reward of None means masked:
 
 from collections.abc import Sequence
 
-from coevolve.optional import complement, mean
+from coevolve.optional import complement, mean_known
 from coevolve.text import parse
 
 SCORES = {"1": 1, "2": 2, "3": 3}
@@ -33,7 +33,7 @@ def solution_reward(scores: Sequence[int | None], neutral: bool = False) -> floa
 
     Unreadable scores are left out, or count as 0.5 when `neutral`; None when nothing is left.
     """
-    return mean(NEUTRAL if score is None else (score - 1) / 2 for score in scores if neutral or score is not None)
+    return mean_known(NEUTRAL if score is None else (score - 1) / 2 for score in scores if neutral or score is not None)
 
 
 def evaluation_reward(score: int | None, neutral: bool = False) -> float | None:
@@ -54,7 +54,7 @@ def agreement(verdicts: Sequence[bool | None], index: int) -> float | None:
     if verdicts[index] is None:
         return 0.0
     others = [verdict for i, verdict in enumerate(verdicts) if i != index and verdict is not None]
-    return mean([verdict == verdicts[index] for verdict in others])
+    return mean_known([verdict == verdicts[index] for verdict in others])
 
 
 def confusion(rewards: Sequence[float | None], truths: Sequence[bool | None]) -> dict[str, float]:

@@ -149,8 +149,8 @@ class CoNL(Method):
             spans = {"initial_ranking": parsing.span(review.text, "initial_ranking"), "critique": critiques}
             reviewed = {"initial_ranking": None, "critique": diagnostic if critiques else None}
             samples += [
-                proposal.earns({"initial_solution": solution}, proposal.siblings),
-                review.earns(reviewed, review.siblings, spans),
+                proposal.earns({"initial_solution": solution}, proposal.group_id),
+                review.earns(reviewed, review.group_id, spans),
                 _segment(revision, "revised_solution", solution if tagged else None),
                 _segment(verdict, "final_ranking", consensus, self.pay_thought),
             ]
@@ -159,7 +159,7 @@ class CoNL(Method):
     @cached_property
     def questions(self) -> list[str]:
         """The queries D to train on: not the test questions, unless at test time."""
-        return self.world.problems("test" if self.test_time else "train", self.families)
+        return self.world.questions("test" if self.test_time else "train", self.families)
 
     def _persona(self, name: str) -> str:
         return name if self.prompt != "full" else prompts.read("conl", f"personas/{name}", folder=self.prompt_folder)
@@ -223,7 +223,7 @@ def _segment(reply: Reply, name: str, reward: float | None, before: bool = False
     spans = parsing.span(reply.text, name)
     if before:
         spans = tuple((0, end) for _, end in spans)
-    return reply.earns({name: reward if spans else None}, reply.siblings, {name: spans})
+    return reply.earns({name: reward if spans else None}, reply.group_id, {name: spans})
 
 
 def _times(weight: float, reward: float | None) -> float | None:

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coevolve.methods.conl import rewards
-from coevolve.optional import mean
+from coevolve.optional import mean_known
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.text.parse import answer_line
@@ -61,7 +61,7 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
     `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
     """
     answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.rounds[0]], talk.revised)]
-    before, after = ([world.right(talk.question, answer) for answer in given] for given in answers)
+    before, after = ([world.is_correct(talk.question, answer) for answer in given] for given in answers)
     targets = [[critique.target for critique in written] for written in talk.critiques]
     coin = Random(f"null {talk.question} {talk.before} {talk.after}")
     swapped = [(b, a) if coin.random() < 0.5 else (a, b) for a, b in zip(talk.initial, talk.final, strict=True)]
@@ -72,16 +72,16 @@ def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, An
         **said,
         **{"scores_before": talk.before, "scores_after": talk.after},
         **measures(talk.after, before, after),
-        "right_initial": mean(before),
-        "right_final": mean(after),
-        "r_sol": mean(talk.after),
-        "r_meta": mean(agreement),
-        "decided": mean([bool(mine) and value is not None for mine, value in zip(talk.final, agreement, strict=True)]),
-        "r_diag": mean([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
-        "r_diag_null": mean([rewards.expected_diagnostic(to, *null) for to in targets]),
-        "critiques": mean([len(to) for to in targets]),
-        "votes": mean([sum(share for *_, share in ranking) for ranking in talk.final]),
-        "tokens_turn": mean([len(reply.ids) for said in talk.rounds for reply in said]),
+        "right_initial": mean_known(before),
+        "right_final": mean_known(after),
+        "r_sol": mean_known(talk.after),
+        "r_meta": mean_known(agreement),
+        "decided": mean_known([bool(mine) and value is not None for mine, value in zip(talk.final, agreement, strict=True)]),
+        "r_diag": mean_known([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
+        "r_diag_null": mean_known([rewards.expected_diagnostic(to, *null) for to in targets]),
+        "critiques": mean_known([len(to) for to in targets]),
+        "votes": mean_known([sum(share for *_, share in ranking) for ranking in talk.final]),
+        "tokens_turn": mean_known([len(reply.completion_ids) for said in talk.rounds for reply in said]),
     }
 
 

@@ -14,7 +14,7 @@ from pydantic import NonNegativeFloat, PositiveInt
 from coevolve.methods.base import Method
 from coevolve.methods.format_reward import format_reward
 from coevolve.methods.mae import rewards
-from coevolve.optional import agrees, complement, mean, number
+from coevolve.optional import agrees, complement, mean_known, as_float
 from coevolve.rollout.pools import Pool
 from coevolve.text.parse import judge_score, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply
@@ -139,7 +139,7 @@ class MAE(Method):
     @cached_property
     def pools(self) -> dict[str, Pool]:
         """The question dataset D and the pair dataset P."""
-        start = self.world.zero() if self.setting == "zero" else self.world.seeds()
+        start = self.world.zero_questions() if self.setting == "zero" else self.world.seed_questions()
         return {"questions": Pool(start), "pairs": Pool(distinct=False)}
 
     @property
@@ -155,7 +155,7 @@ class MAE(Method):
         """How proposing, solving and judging went, by the Judge and by the oracle."""
         played: Played = outcome.trace
         answered = [(q, a, s) for (q, a), s in zip(played.solved, played.scores, strict=True) if a is not None]
-        truths = [world.right(q, a) for q, a, _ in answered]
+        truths = [world.is_correct(q, a) for q, a, _ in answered]
         agreed = [agrees(rewards.neutral(s), truth) for (*_, s), truth in zip(answered, truths, strict=True)]
         return {
             **_observed_proposal(played.assessment, world),
@@ -164,9 +164,9 @@ class MAE(Method):
             "proposal": played.assessment.question,
             "reference": played.reference,
             "answered": len(answered) / len(played.solved),
-            "judged": mean([s for *_, s in answered]),
-            "right": mean(truths),
-            "judge_answer_right": mean(agreed),
+            "judged": mean_known([s for *_, s in answered]),
+            "right": mean_known(truths),
+            "judge_answer_right": mean_known(agreed),
         }
 
 
@@ -178,9 +178,9 @@ def _observed_proposal(assessment: Assessment, world: World) -> dict[str, Any]:
     valid = world.valid(question)
     said = {"parsed": 1.0, "quality": assessment.quality, "difficulty": assessment.difficulty}
     return said | {
-        "valid": number(valid),
+        "valid": as_float(valid),
         "level": world.level(question),
-        "true_difficulty": complement(mean([world.right(question, answer) for answer in assessment.answers])),
+        "true_difficulty": complement(mean_known([world.is_correct(question, answer) for answer in assessment.answers])),
         "judge_question_right": agrees(assessment.quality, valid),
-        "unreadable": mean([score is None for score in (assessment.judged, *judged)]),
+        "unreadable": mean_known([score is None for score in (assessment.judged, *judged)]),
     }

@@ -6,7 +6,7 @@ Knows neither texts nor when a question or an answer counts as parsed.
 
 from collections.abc import Sequence
 
-from coevolve.optional import mean
+from coevolve.optional import mean_known
 
 NEUTRAL = 0.5
 
@@ -21,7 +21,7 @@ def difficulty(scores: Sequence[float | None]) -> float:
 
     Unreadable judgements are left out of the mean; 0.5 when none is readable (section 5.3.2).
     """
-    return 1 - neutral(mean(scores))
+    return 1 - neutral(mean_known(scores))
 
 
 def proposer_reward(quality: float | None, difficulty: float, format: float | None) -> float:

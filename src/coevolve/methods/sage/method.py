@@ -16,7 +16,7 @@ from coevolve.methods.format_reward import KINDS
 from coevolve.methods.sage import rewards, verifier
 from coevolve.methods.sage.metrics import facts_of
 from coevolve.methods.sage.records import Challenge, Plan, Played, Task
-from coevolve.optional import mean, number
+from coevolve.optional import mean_known, as_float
 from coevolve.rollout.pools import Pool
 from coevolve.text import verify
 from coevolve.text.parse import code_block, score_value, tag
@@ -151,7 +151,7 @@ class SAGE(Method):
             return 0.0
         if kind == "code":
             return verifier.tested(self.world.program(question, answer), gold)
-        return number(verify.verify(self.world.grading, answer, gold).correct)
+        return as_float(verify.verify(self.world.grading, answer, gold).correct)
 
     def read_answer(self, text: str) -> str | None:
         """What a reply answers: the content of its answer pair, or without one the program in its ```python block."""
@@ -184,14 +184,14 @@ class SAGE(Method):
     @cached_property
     def pools(self) -> dict[str, Pool]:
         """The dataset D of (question, kind, verifier)."""
-        return {"tasks": Pool(self.world.tasks())}
+        return {"tasks": Pool(self.world.verifiable_tasks())}
 
     def measure(self) -> dict[str, float | None]:
         """What the oracle says about D: shares of ill-formed questions, unsound verifiers, and level 3."""
         items = self.pools["tasks"].items
         sound = [self.world.sound(*task) for task in items]
         levels = pool_levels(self.world, [question for question, *_ in items])
-        return {**levels, "pool_unsound": mean([not s for s in sound if s is not None])}
+        return {**levels, "pool_unsound": mean_known([not s for s in sound if s is not None])}
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """How each role did, by the verifier and by the oracle."""

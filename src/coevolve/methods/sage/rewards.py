@@ -6,7 +6,7 @@ Scores, correctness and formats lie in [0, 1]. Knows neither prompts nor who may
 from collections.abc import Sequence
 
 from coevolve.methods.format_reward import format_reward as tag_reward
-from coevolve.optional import complement, mean
+from coevolve.optional import complement, mean_known
 
 NEUTRAL = 0.5
 
@@ -36,7 +36,7 @@ def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> flo
 
 def difficulty(verified: Sequence[float | None]) -> float | None:
     """Return r_d = 1 - the mean verified success of the attempts (equation 4); None when none was scored."""
-    return complement(mean(verified))
+    return complement(mean_known(verified))
 
 
 def challenger_reward(quality: float, difficulty: float | None, format: float) -> float:

@@ -15,7 +15,7 @@ from coevolve import plugins
 from coevolve.methods.base import Method, training
 from coevolve.methods.spice import parsing, rewards
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
-from coevolve.optional import mean, number
+from coevolve.optional import mean_known, as_float
 from coevolve.text.parse import boxed
 from coevolve.text.verify import verify, verify_many
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
@@ -100,7 +100,7 @@ class SPICE(Method):
         chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
         if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group; right ones earn 1, wrong ones 0
             known = [(reply, right) for reply, right in answers[chosen] if right is not None]
-            samples += [reply.earns(float(right), reply.siblings) for reply, right in known]
+            samples += [reply.earns(float(right), reply.group_id) for reply, right in known]
         return Outcome(samples, trace=Played(document, kind, unreadable, attempts, tasks, answers, rates, chosen))
 
     def challenger_samples(self, taken: Sequence[Attempt], rates: Sequence[float | None]) -> list[Any]:
@@ -112,7 +112,7 @@ class SPICE(Method):
             rate = next(left) if isinstance(task, Question) else None
             if rate is not None or not isinstance(task, Question):
                 reward = rewards.challenger_reward(self.reward, rate, self.penalty)
-                samples.append(reply.earns(reward, reply.siblings))
+                samples.append(reply.earns(reward, reply.group_id))
         return samples
 
     def choose_kind(self, document: str | None, rng: Random) -> Dialogue[tuple[str, bool | None]]:
@@ -201,25 +201,25 @@ class SPICE(Method):
         faults = [task for _, task in attempts if isinstance(task, str)]
         verdicts = [correct for group in played.answers for _, correct in group]
         facts: dict[str, Any] = {
-            "format_unreadable": number(played.unreadable),
+            "format_unreadable": as_float(played.unreadable),
             "mcq": None if document is None else float(played.kind == MCQ),
             "attempts": len(attempts),
             "valid": 1 - len(faults) / len(attempts),
             **{f"fault/{name}": faults.count(name) / len(attempts) for name in parsing.FAULTS},
-            "pass_rate": mean(played.rates),
-            "unscored": mean([correct is None for correct in verdicts]),
+            "pass_rate": mean_known(played.rates),
+            "unscored": mean_known([correct is None for correct in verdicts]),
             "distinct": len({*tasks}) / len(tasks) if tasks else None,
-            "gold_right": mean([world.right(task.text, task.gold) for task in tasks]),
-            "level": mean([world.level(task.text) for task in tasks]),
-            "grounded": mean([stem(task) in document for task in tasks]) if document else None,
+            "gold_right": mean_known([world.is_correct(task.text, task.gold) for task in tasks]),
+            "level": mean_known([world.level(task.text) for task in tasks]),
+            "grounded": mean_known([stem(task) in document for task in tasks]) if document else None,
             "document": document,
             "questions": [task.text for task in tasks],
             "golds": [task.gold for task in tasks],
         }
         if played.chosen is not None:
             chosen = tasks[played.chosen]
-            truths = [world.right(chosen.text, self.read_answer(r.text)) for r, _ in played.answers[played.chosen]]
-            facts |= {"question": chosen.text, "gold": chosen.gold, "right": mean(truths)}
+            truths = [world.is_correct(chosen.text, self.read_answer(r.text)) for r, _ in played.answers[played.chosen]]
+            facts |= {"question": chosen.text, "gold": chosen.gold, "right": mean_known(truths)}
         return facts
 
 
@@ -239,4 +239,4 @@ def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attem
 
 def pass_rate(answers: Sequence[Answer]) -> float | None:
     """The share of right answers among those that could be scored; None when none could."""
-    return mean([correct for _, correct in answers])
+    return mean_known([correct for _, correct in answers])
