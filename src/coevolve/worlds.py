@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from coevolve import plugins
-from coevolve.optional import mean_known
 
 
 class World(Protocol):
@@ -71,13 +70,6 @@ class World(Protocol):
 
     def check(self) -> None:
         """Raise ValueError in one line when data that the world needs cannot be had; loads nothing large."""
-
-
-def pool_levels(world: World, questions: Sequence[str]) -> dict[str, float | None]:
-    """Return the shares of a pool that are ill-formed and, of the rest, of level 3; None where there is no oracle."""
-    known = [level for level in map(world.level, questions) if level is not None]
-    ill_formed = 1 - len(known) / len(questions) if known else None
-    return {"pool_ill_formed": ill_formed, "pool_level_3": mean_known([level == 3 for level in known])}
 
 
 def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:

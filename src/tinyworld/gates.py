@@ -14,9 +14,9 @@ import pandas
 
 from coevolve.evaluation.scoring import score
 from coevolve.methods.conl import parsing
+from coevolve.methods.facts import mean_known
 from coevolve.methods.mae.method import MAE
 from coevolve.methods.spice.parsing import MCQ, Question, json_object, read_format, read_mcq
-from coevolve.optional import mean_known
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.text.parse import boxed, score_value, tag
 from coevolve.types import Reply, Turn

@@ -17,10 +17,10 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from coevolve.methods.base import Method
+from coevolve.methods.facts import mean_known
 from coevolve.methods.spice.method import SPICE, TEMPLATES
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, Question, read_free
 from coevolve.methods.spice.rewards import uncertainty
-from coevolve.optional import mean_known
 from coevolve.rollout import voting
 from coevolve.text.parse import boxed
 from coevolve.text.verify.exact import normal

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from coevolve.methods.base import Method
 from coevolve.methods.conl.method import CoNL
-from coevolve.optional import mean_known, as_float
+from coevolve.methods.facts import as_float, mean_known
 from coevolve.rollout.voting import majority
 from coevolve.text.parse import answer_line
 from coevolve.types import Dialogue, Episode, Outcome, Reply

@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from coevolve.methods.base import Method
 from coevolve.methods.comas.method import Table1, quoted
 from coevolve.methods.comas.rewards import extract_score
-from coevolve.optional import mean_known, as_float
+from coevolve.methods.facts import as_float, mean_known
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
 from coevolve.runs import checkpoint

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import PositiveInt
 
 from coevolve.methods.comas.method import Discussion, Table1, quoted
-from coevolve.optional import mean_known, as_float
+from coevolve.methods.facts import as_float, mean_known
 from coevolve.rollout.voting import majority
 from coevolve.text import blocks
 from coevolve.text.parse import boxed

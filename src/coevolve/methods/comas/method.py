@@ -15,7 +15,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from coevolve.methods.base import Method, training
 from coevolve.methods.comas import rewards
-from coevolve.optional import mean_known
+from coevolve.methods.facts import mean_known
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn

@@ -5,7 +5,7 @@ A score of None is a scoring that cannot be read. A reward of None means masked:
 
 from collections.abc import Sequence
 
-from coevolve.optional import complement, mean_known
+from coevolve.methods.facts import complement, mean_known
 from coevolve.text import parse
 
 SCORES = {"1": 1, "2": 2, "3": 3}

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coevolve.methods.conl import rewards
-from coevolve.optional import mean_known
+from coevolve.methods.facts import mean_known
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.text.parse import answer_line

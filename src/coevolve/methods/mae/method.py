@@ -12,13 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve.methods.base import Method
+from coevolve.methods.facts import agrees, as_float, complement, mean_known, pool_levels
 from coevolve.methods.format_reward import format_reward
 from coevolve.methods.mae import rewards
-from coevolve.optional import agrees, complement, mean_known, as_float
 from coevolve.rollout.pools import Pool
 from coevolve.text.parse import judge_score, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply
-from coevolve.worlds import World, pool_levels
+from coevolve.worlds import World
 
 SETTINGS = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}  # section 5: how often the Proposer sees a reference
 Roles = tuple[Literal["proposer", "solver", "judge"], ...]

@@ -6,7 +6,7 @@ Knows neither texts nor when a question or an answer counts as parsed.
 
 from collections.abc import Sequence
 
-from coevolve.optional import mean_known
+from coevolve.methods.facts import mean_known
 
 NEUTRAL = 0.5
 

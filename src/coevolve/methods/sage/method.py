@@ -12,17 +12,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve.methods.base import Method, training
+from coevolve.methods.facts import as_float, mean_known, pool_levels
 from coevolve.methods.format_reward import KINDS
 from coevolve.methods.sage import rewards, verifier
 from coevolve.methods.sage.metrics import facts_of
 from coevolve.methods.sage.records import Challenge, Plan, Played, Task
-from coevolve.optional import mean_known, as_float
 from coevolve.rollout.pools import Pool
 from coevolve.text import verify
 from coevolve.text.parse import code_block, score_value, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.validation import Share
-from coevolve.worlds import World, pool_levels
+from coevolve.worlds import World
 
 Roles = tuple[Literal["challenger", "planner", "solver", "critic"], ...]
 WEIGHTS = "a number from 0 for each term, 1 in all"

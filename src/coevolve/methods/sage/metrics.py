@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from coevolve.optional import agrees, complement, mean_known, as_float
+from coevolve.methods.facts import agrees, as_float, complement, mean_known
 from coevolve.text.parse import score_value
 from coevolve.worlds import World
 

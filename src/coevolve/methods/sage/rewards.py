@@ -5,8 +5,8 @@ Scores, correctness and formats lie in [0, 1]. Knows neither prompts nor who may
 
 from collections.abc import Sequence
 
+from coevolve.methods.facts import complement, mean_known
 from coevolve.methods.format_reward import format_reward as tag_reward
-from coevolve.optional import complement, mean_known
 
 NEUTRAL = 0.5
 

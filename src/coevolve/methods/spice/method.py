@@ -13,9 +13,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from coevolve import plugins
 from coevolve.methods.base import Method, training
+from coevolve.methods.facts import as_float, mean_known
 from coevolve.methods.spice import parsing, rewards
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
-from coevolve.optional import mean_known, as_float
 from coevolve.text.parse import boxed
 from coevolve.text.verify import verify, verify_many
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
