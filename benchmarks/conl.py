@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.advantages.segments import segment_centred
 from coevolve.methods.conl.rewards import bradley_terry
 from coevolve.training import config
@@ -39,7 +40,7 @@ def step(agents: int) -> dict[str, float]:
         for number in range(1, ROUNDS + 1):
             played, outcomes = timed(lambda number=number: trainer.play(number))
             samples = [sample for outcome in outcomes for sample in outcome.samples]
-            credited, _ = timed(lambda samples=samples: segment_centred(samples))
+            credited, _ = timed(lambda samples=samples: segment_centred(EstimatorInputs(samples)))
             learnt, _ = timed(lambda number=number, outcomes=outcomes: trainer.learn(number, outcomes))
             for name, value in zip(times, (played, learnt, credited), strict=True):
                 times[name].append(value)

@@ -70,7 +70,7 @@ class Problem:
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
         """What every contender computes."""
-        return self.tokens.judge(logprobs_T, entropy_T).loss
+        return self.tokens.loss_and_stats(logprobs_T, entropy_T).loss
 
     def error(self) -> float:
         """Distance of the first rows' gradient from float64, relative."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from coevolve.training.settings import Learning
 from datasets import Dataset
 from torch import Tensor
 from torch.optim import AdamW
@@ -32,6 +31,7 @@ from coevolve.models.policy import Policy
 from coevolve.rollout.scheduler import play
 from coevolve.text.parse import tag
 from coevolve.training import update
+from coevolve.training.settings import Learning
 from coevolve.types import Episode, Outcome, Turn
 from tinyworld import tasks
 
@@ -45,7 +45,7 @@ PHASES = (
     (Policy, "reply", "tokenise"),
     (sampler, "_prefill", "prefill"),
     (sampler, "decode", "decode"),
-    (tasks, "right", "verify"),
+    (tasks, "is_correct", "verify"),
     (Policy, "states", "forward and loss"),
     (update, "policy_loss", "forward and loss"),
     (Tensor, "backward", "backward"),
@@ -105,7 +105,7 @@ class Ours:
         part = self.questions[number * self.prompts : (number + 1) * self.prompts]
         outcomes = play([self.episode(question) for question in part], self.engine, (0, number))
         samples = [sample for outcome in outcomes for sample in outcome.samples]
-        update.learn(self.policy, self.optimizer, samples, self.settings, estimator="group_mean")
+        update.update_policy(self.policy, self.optimizer, samples, self.settings, estimator="group_mean")
         self.lengths.append(statistics.fmean(len(sample.reply.completion_ids) for sample in samples))
 
 

@@ -50,16 +50,16 @@ class Sums:
     name, grading = "sums", "exact"
 
     def __init__(self, *questions: str, held: tuple[str, ...] = (), tasks: tuple = (("1+1", "math", "2"),)):
-        self.questions, self.held, self.starts = list(questions or ("1+1",)), held, list(tasks)
+        self.known_questions, self.held, self.starts = list(questions or ("1+1",)), held, list(tasks)
 
     def seed_questions(self) -> list[str]:
-        return self.questions
+        return self.known_questions
 
     def zero_questions(self) -> list[str]:
         return ["0+0"]
 
     def training_questions(self) -> list[tuple[str, str]]:
-        return [("sums", question) for question in self.questions]
+        return [("sums", question) for question in self.known_questions]
 
     def verifiable_tasks(self) -> list[tuple[str, str, str]]:
         return self.starts

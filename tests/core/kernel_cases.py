@@ -11,7 +11,7 @@ from tensors import policy_loss
 from test_losses_paths import FACTS, assert_same, huge, outcome, problem
 
 from coevolve.losses import kernels, selective_logprobs
-from coevolve.losses.reference import TokenBatch
+from coevolve.losses.reference import LossConfig, TokenBatch
 
 # Rows shorter than, equal to and longer than one step of the kernels, and not a multiple of anything.
 COLUMNS = {torch.float32: [1, 64, 1300], torch.bfloat16: [2, 2500]}
@@ -69,7 +69,8 @@ def through_kernels(logits, targets, old=None, **objective):
     """Log-probabilities, entropies and the gradient that the kernels make of these logits."""
     rows, columns = logits.shape
     kernel = kernels.TritonRows(logits, rows, columns)
-    tokens = TokenBatch(targets, torch.ones(rows), old, torch.ones(rows), **objective)
+    config = LossConfig(**objective)
+    tokens = TokenBatch(targets, torch.ones(rows), torch.ones(rows), old, config=config)
     logprobs, entropy = torch.empty(rows), torch.empty(rows)
     return logprobs, entropy, kernel(kernel.logits_CV.copy_(logits), tokens, logprobs, entropy, True)
 

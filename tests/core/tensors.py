@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from coevolve.training.settings import Learning
 from transformers import Qwen2ForCausalLM
 
 from coevolve import losses
@@ -14,6 +13,7 @@ from coevolve.models.policy import Policy
 from coevolve.models.sampler import Request, decode, sample
 from coevolve.text import prompts
 from coevolve.training import update
+from coevolve.training.settings import Learning
 from coevolve.types import Reply, Turn
 
 END = 3
@@ -90,14 +90,19 @@ def learn(policy, optimizer, samples, estimator="task_relative", **asked):
     """Take a step of the learner, without an entropy bonus unless it is asked for."""
     known = {name: asked.pop(name) for name in ("reference", "kl_coef", "baseline") if name in asked}
     settings = Learning(**{"entropy_coef": 0.0, **asked})
-    return update.learn(policy, optimizer, samples, settings, estimator=estimator, **known)
+    return update.update_policy(
+        policy, optimizer, samples, settings, estimator=estimator, **known
+    )
 
 
 def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):
     """The loss of packed tokens; without weights, the mean over them."""
-    wide = torch.promote_types(hidden.dtype, torch.float32)
-    mean_T = torch.full_like(advantages, 1 / max(len(hidden), 1), dtype=wide)
-    tokens = losses.TokenBatch(targets, advantages, old, mean_T if weights_T is None else weights_T, **judged)
+    if weights_T is None:
+        dtype = torch.promote_types(hidden.dtype, torch.float32)
+        weights_T = torch.full_like(advantages, 1 / max(len(hidden), 1), dtype=dtype)
+    temperature = judged.pop("temperature", 1.0)
+    config = losses.LossConfig(**judged)
+    tokens = losses.TokenBatch(targets, advantages, weights_T, old, temperature, config)
     return losses.policy_loss(hidden, head, tokens, chunk, path)
 
 

@@ -118,7 +118,7 @@ def test_a_reply_cannot_close_its_block_or_pose_as_somebody_else() -> None:
 
 
 def test_training_questions_have_the_paper_s_proportions_and_are_never_held_out() -> None:
-    rows = TinyWorld().training()
+    rows = TinyWorld().training_questions()
     assert Counter(domain for domain, _ in rows) == {"MATH": 600, "KodCode": 600, "WebInstruct": 800}
     assert run(world=TinyWorld())[0].facts["question"] in {question for _, question in rows}
     for domain, question in rows:

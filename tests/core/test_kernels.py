@@ -36,11 +36,11 @@ def compiled(name: str, flags: dict, capability: int, word: str, columns: int, f
 
     from coevolve.losses import kernels
 
-    kernel, shape = getattr(kernels, name), kernels.launch(columns, WORDS[word])
+    kernel, shape = getattr(kernels, name), kernels.launch_shape(columns, WORDS[word])
     warps = shape.pop("num_warps")
     constants = {**flags, **shape}
     names = kernel.arg_names
-    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse": "fp32", "columns": "i32"}
+    kinds = {"logits": f"*{word}", "targets": "*i64", "inverse_temperature": "fp32", "columns": "i32"}
     kinds |= dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "*fp32") for name in names}
     # Triton itself finds out at launch that these are multiples of 16; `columns` may be anything.
@@ -86,8 +86,8 @@ def test_a_gpu_gets_the_kernel_where_it_runs(monkeypatch, dtype, capability, pac
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(dispatch, "find_spec", lambda name: package)
     hidden = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert dispatch._choose(None, hidden) == ("chunked" if why else "triton")
-    assert dispatch._choose("chunked", hidden) == "chunked"
+    assert dispatch.choose_path(None, hidden) == ("chunked" if why else "triton")
+    assert dispatch.choose_path("chunked", hidden) == "chunked"
     if why:
         with pytest.raises(ValueError, match=f"path of the loss 'triton' {why}"):
-            dispatch._choose("triton", hidden)
+            dispatch.choose_path("triton", hidden)

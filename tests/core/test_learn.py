@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from coevolve.training.settings import Learning
 from tensors import batch_of, draw, gradient, learn, policy_of, weights_of
 
+from coevolve.training.settings import Learning
 from coevolve.training.update import token_weight
 from coevolve.types import Reply, Turn
 

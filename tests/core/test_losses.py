@@ -46,7 +46,7 @@ def test_ppo_clips_the_gain_of_a_good_token_above_and_of_a_bad_one_below():
 
 BY_HAND = [
     ([1, -1, 0], {"clip": (0.6, 0.1)}, (-1.1 + 0.5) / 3, 1 / 3),  # low, then high
-    ([1, -2, 3], {"kind": "importance"}, -(1.5 - 2 * 0.5 + 3 * 1.1) / 3, 0),
+    ([1, -2, 3], {"loss": "importance"}, -(1.5 - 2 * 0.5 + 3 * 1.1) / 3, 0),
 ]
 
 
@@ -58,7 +58,7 @@ def test_objectives_by_hand(advantages, settings, loss, clipped):
 
 @pytest.mark.parametrize("kind", ["ppo", "importance"])
 def test_on_policy_gradient_is_the_policy_gradient(kind):
-    result, hidden = loss_of(NOW, [1.0, -2.0, 3.0], kind=kind)
+    result, hidden = loss_of(NOW, [1.0, -2.0, 3.0], loss=kind)
     result.loss.backward()
     p = torch.tensor([0.6, 0.2, 0.44], dtype=D)  # d logprob / d logits = (1 - p, -(1 - p))
     expected = -torch.tensor([1.0, -2.0, 3.0], dtype=D) * (1 - p) / 3
@@ -69,7 +69,7 @@ def test_on_policy_gradient_is_the_policy_gradient(kind):
 def test_weights_and_entropy_bonus():
     h = -(0.6 * LOG(0.6) + 0.4 * LOG(0.4))
     h2 = -(0.2 * LOG(0.2) + 0.8 * LOG(0.8))
-    settings = {"entropy_coef": 0.1, "weights_T": torch.tensor([2.0, 0.5], dtype=D), "kind": "importance"}
+    settings = {"entropy_coef": 0.1, "weights_T": torch.tensor([2.0, 0.5], dtype=D), "loss": "importance"}
     result, hidden = loss_of(NOW[:2], [1.0, 1.0], OLD[:2], **settings)
     assert result.loss.item() == pytest.approx(2 * (-1.5 - 0.1 * h) + 0.5 * (-0.5 - 0.1 * h2))
     torch.testing.assert_close(result.entropy_T, torch.tensor([h, h2], dtype=D))
@@ -90,7 +90,7 @@ def test_gradients_against_finite_differences(kind, temperature):
     advantages = torch.randn(5, dtype=D)
 
     def loss(hidden, head):
-        settings = {"kind": kind, "entropy_coef": 0.3, "temperature": temperature}
+        settings = {"loss": kind, "entropy_coef": 0.3, "temperature": temperature}
         return policy_loss(hidden, head, targets, advantages, old, **settings).loss
 
     assert torch.autograd.gradcheck(loss, (hidden, head))
@@ -110,7 +110,7 @@ def test_logprobs_and_entropy_are_those_of_the_tempered_distribution():
 def test_ratio_stops_growing_and_stays_finite():
     # log-ratio 25: both ratio and slope stop at 20; an advantage of 0 is not stopped by anything
     now, old = [LOG(0.5)] * 3, [LOG(0.5) - 25] * 3
-    result, grad = loss_of(now, [1.0, -1.0, 0.0], old, kind="importance")
+    result, grad = loss_of(now, [1.0, -1.0, 0.0], old, loss="importance")
     assert result.loss.item() == pytest.approx(0)
     assert result.ratio_mean.item() == pytest.approx(math.exp(20)) == result.ratio_max.item()
     assert result.clip_fraction.item() == pytest.approx(2 / 3)
@@ -126,7 +126,7 @@ def test_ratio_stops_growing_and_stays_finite():
 @pytest.mark.parametrize("old", [-math.inf, math.inf, math.nan])
 @pytest.mark.parametrize("advantage", [1.0, -1.0, 0.0])
 def test_an_old_logprob_that_is_not_finite_is_never_learned_from(kind, old, advantage):
-    result, hidden = loss_of([LOG(0.5), LOG(0.5)], [advantage, 1.0], [old, LOG(0.5)], kind=kind)
+    result, hidden = loss_of([LOG(0.5), LOG(0.5)], [advantage, 1.0], [old, LOG(0.5)], loss=kind)
     assert result.loss.isnan()
     result.loss.backward()
     assert hidden.grad[0].isnan().all() and hidden.grad[1].isfinite().all()

@@ -28,7 +28,7 @@ def problem(seed, T, V, H, dtype=D, scale=1.0):
     gaps = 3 * torch.rand(T, generator=draw, dtype=D) - 1.5
     for bound in (0.8, 1.28):
         gaps[(gaps - math.log(bound)).abs() < 1e-3] += 0.01
-    old = reference.statistics(hidden.double(), head.double(), targets)[0] - gaps
+    old = reference.token_statistics(hidden.double(), head.double(), targets)[0] - gaps
     advantages = torch.randn(T, generator=draw, dtype=D)
     advantages[::7] = 0
     return hidden, head, targets, advantages, old, torch.rand(T, generator=draw, dtype=D)
@@ -61,7 +61,7 @@ each_path = pytest.mark.parametrize("path", ["reference", "chunked"])
 FLAGS = st.tuples(*[st.booleans()] * 4)
 SIZES = {"T": st.integers(0, 40), "V": st.integers(1, 70), "H": st.integers(1, 9), "chunk": st.integers(1, 50)}
 OPTIONS = {
-    "kind": st.sampled_from(KINDS),
+    "loss": st.sampled_from(KINDS),
     "clip": st.sampled_from([(0.2, 0.28), (0.2, 0.2)]),
     "entropy_coef": st.sampled_from([0.0, 0.01, -0.5]),
     "temperature": st.sampled_from([1.0, 0.4, 2.5]),
@@ -87,7 +87,7 @@ def test_chunked_is_the_reference(seed, flags, options, sizes):
 @pytest.mark.parametrize(("dtype", "rtol", "near"), [(torch.float32, 1e-4, 1e-5), (torch.bfloat16, 0.05, 0.02)])
 def test_less_precise_inputs_come_close_to_float64(dtype, rtol, near, kind):
     inputs = problem(3, 64, 500, 32, dtype, scale=0.3)
-    options = {"kind": kind, "entropy_coef": 0.05, "weights_T": inputs[-1], "temperature": 0.8}
+    options = {"loss": kind, "entropy_coef": 0.05, "weights_T": inputs[-1], "temperature": 0.8}
     exact = outcome((inputs[0].double(), inputs[1].double(), *inputs[2:5]), path="reference", **options)
     ours = outcome(inputs[:5], path="chunked", chunk=17, **options)
     assert ours["hidden"].dtype == ours["head"].dtype == dtype
@@ -100,7 +100,7 @@ def test_less_precise_inputs_come_close_to_float64(dtype, rtol, near, kind):
 @each_path
 @pytest.mark.parametrize("kind", ["ppo", "importance"])
 def test_huge_logits_and_ratios_stay_finite(path, kind):
-    ours = outcome(huge(), path=path, kind=kind, entropy_coef=0.1, chunk=3)
+    ours = outcome(huge(), path=path, loss=kind, entropy_coef=0.1, chunk=3)
     torch.testing.assert_close(ours["logprobs_T"], torch.tensor([0.0, -2e4, -2e4, 0.0]))
     assert ours["entropy_T"].tolist() == [0.0] * 4
     assert all(torch.isfinite(ours[name]).all() for name in (*FACTS, "loss", "hidden", "head"))
@@ -136,7 +136,7 @@ def test_what_is_not_finite_shows(path, value, where):
 @pytest.mark.parametrize("trained", [(False, False), (True, False), (False, True), (True, True)])
 def test_no_gradient_is_computed_where_none_is_wanted(trained, monkeypatch):
     inputs, products = problem(7, 9, 20, 5)[:5], []
-    monkeypatch.setattr("coevolve.losses.chunked._product", lambda *a: products.append("hidden"))
+    monkeypatch.setattr("coevolve.losses.chunked._write_product", lambda *a, out: products.append("hidden"))
     monkeypatch.setattr("coevolve.losses.chunked._add_product", lambda *a: products.append("head"))
     selective_logprobs(*(x.clone().requires_grad_() for x in inputs[:2]), inputs[2])
     assert products == []
@@ -153,7 +153,7 @@ def test_a_weight_of_0_masks_a_token_whatever_else_it_says(path, kind):
     masked[used] = False
     weights[masked], old[masked], advantages[masked] = 0.0, torch.nan, torch.inf
     old[4] = -300.0  # a ratio that would be the largest
-    settings = {"kind": kind, "entropy_coef": 0.01, "path": path}
+    settings = {"loss": kind, "entropy_coef": 0.01, "path": path}
     found = outcome((hidden, head, targets, advantages, old), weights_T=weights, **settings)
     alone = (x[used] for x in (targets, advantages, old))
     expected = outcome((hidden[used], head, *alone), weights_T=weights[used], **settings)
@@ -184,7 +184,7 @@ REFUSED = [
     ({}, {"path": "cuda"}, "path of the loss must be one of.*reference.*chunked.*triton.*'cuda'"),
     ({}, {"path": "triton"}, "path of the loss 'triton' takes bfloat16 or float32, got torch.float64"),
     ({0: BASE[0].float(), 1: BASE[1].float()}, {"path": "triton"}, "'triton' needs tensors on a CUDA device"),
-    ({}, {"kind": "grpo"}, "kind must be one of.*'grpo'"),
+    ({}, {"loss": "grpo"}, "loss must be one of.*'grpo'"),
     ({}, {"weights_T": torch.ones(3)}, r"weights_T must have shape \(4,\), got \(3,\)"),
     ({1: BASE[1].float()}, {}, "must both be.*float64 and torch.float32"),
     ({0: BASE[0].half(), 1: BASE[1].half()}, {}, "bfloat16, float32 or float64, got torch.float16"),

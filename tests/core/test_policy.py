@@ -156,7 +156,7 @@ def test_a_model_is_found_by_name_folder_or_hub_id(tmp_path):
     assert find("tiny") == tinyworld.BACKBONES / "tiny" and find(find("tiny")) == find("tiny")
     assert find("org/name") == "org/name"
     for unknown in ("nope", "a/b/c", str(tmp_path)):
-        with pytest.raises(ValueError, match=r"^model must be one of tiny-small, .*ORG/NAME.*got '.*'$"):
+        with pytest.raises(ValueError, match=r"^model must be one of smollm2, .*ORG/NAME.*got '.*'$"):
             find(unknown)
     with pytest.raises(ValueError, match="nowhere.* cannot be loaded"):
         Policy.load(tmp_path / "nowhere")

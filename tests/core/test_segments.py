@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.advantages.segments import gae, owners, segment_centred, token_rewards
 from coevolve.methods.conl import parsing as rankings
 from coevolve.types import Reply, Sample, Turn
@@ -115,7 +116,7 @@ def earned(rewards: list, group: object = "talk", role: str = "review") -> list[
 
 
 def test_segment_centred_by_hand() -> None:
-    rows = segment_centred(earned([(1.0, 0.2), (0.0, None), (0.5, 0.6)]))
+    rows = segment_centred(EstimatorInputs(earned([(1.0, 0.2), (0.0, None), (0.5, 0.6)])))
     # s: mean 0.5 over three agents; t: mean 0.4 over the two that are paid
     assert rows[0] == [0.5, 0.5, None, pytest.approx(-0.2), pytest.approx(-0.2), None]
     assert rows[1] == [-0.5, -0.5, None, None, None, None]
@@ -124,17 +125,17 @@ def test_segment_centred_by_hand() -> None:
 
 def test_each_conversation_and_each_role_has_its_own_mean() -> None:
     apart = earned([(1.0, None), (0.0, None)], "one") + earned([(9.0, None), (5.0, None)], "two")
-    rows = segment_centred([*apart, *earned([(4.0, None)], "two", role="verdict")])
+    rows = segment_centred(EstimatorInputs([*apart, *earned([(4.0, None)], "two", role="verdict")]))
     assert [row[0] for row in rows] == [0.5, -0.5, 2.0, -2.0, 0.0]
-    third = segment_centred(earned([(0.1, None)] * 3))
+    third = segment_centred(EstimatorInputs(earned([(0.1, None)] * 3)))
     assert [row[0] for row in third] == [0.0] * 3, "equal rewards have no advantage, not a rounding error"
-    plain = segment_centred([words("ab").earns(1.0, "g"), words("abc").earns(0.0, "g")])
+    plain = segment_centred(EstimatorInputs([words("ab").earns(1.0, "g"), words("abc").earns(0.0, "g")]))
     assert plain == [[0.5] * 3, [-0.5] * 4]
 
 
 def test_gae_by_hand_where_nothing_leaks_from_one_segment_into_another() -> None:
     values = [[0.2, 0.6, 9.0, 0.1, 0.3, 9.0]]
-    (both,), (one,) = (gae(earned([(1.0, other)]), values) for other in (5.0, None))
+    (both,), (one,) = (gae(EstimatorInputs(earned([(1.0, other)]), values=values)) for other in (5.0, None))
     # the reward is on the segment's last token, and the value after it is 0
     assert one == [pytest.approx((0.6 - 0.2) + 0.95 * (1 - 0.6)), pytest.approx(1 - 0.6), None, None, None, None]
     assert both[:2] == one[:2]

@@ -168,6 +168,6 @@ def test_who_is_ready_does_not_wait_for_a_server():
     assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(second, "quick")] and not slow.poll.called
     assert [(ticket, reply.text) for ticket, reply in switch.poll()] == [(first, "slow")]
     assert switch.costs() == {} and switch.poll() == []
-    switch.sleep(), switch.sync(), switch.close()
+    switch.sleep(), switch.load_weights(), switch.close()
     with pytest.raises(ValueError, match=r"policy of a turn must be one of judge, shared, got 'other'"):
         switch.submit(Turn("x", (), "other"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hostile import Page
 
+from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.advantages.segments import segment_centred
 from coevolve.runs import show
 from coevolve.types import Outcome, Reply, Sample, Turn
@@ -58,7 +59,7 @@ def test_outcome_sorts_and_rounds_facts_and_lists_samples() -> None:
 
 
 def test_credit_marks_signs_and_scales_colours() -> None:
-    reply = Reply(Turn("solver", ()), "ab<c", ids=(1, 2, 3, 4, 5), ends=(1, 2, 2, 4, 4))
+    reply = Reply(Turn("solver", ()), "ab<c", completion_ids=(1, 2, 3, 4, 5), char_ends=(1, 2, 2, 4, 4))
     shown = show.credit(reply.earns(1.0), [1.0, 0.5, -2.0, 0.0, 0.0])
     assert re.findall(r"<sup>(.)</sup>", shown.html) == ["+", "-", "0"]
     assert "rgba(0,114,178,0.30)" in shown.html and "rgba(213,94,0,0.60)" in shown.html
@@ -94,7 +95,7 @@ def test_every_token_is_shown_once_with_its_segment_reward_and_advantage() -> No
 
 def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
     samples = [sample(role, reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
-    shown = show.conversation(samples, segment_centred(samples), "two & two")
+    shown = show.conversation(samples, segment_centred(EstimatorInputs(samples)), "two & two")
     assert shown.html.count("<tr>") == 3 and shown.html.count("<td") == 9 and "two &amp; two" in shown.html
     assert "id 0, credit +0.5" in shown.html and "id 0, credit -0.5" in shown.html
     assert shown.text.splitlines()[0] == "two & two"

@@ -141,7 +141,7 @@ ASKED = [
 def test_the_task_types_of_table_3(mars: str, types: tuple[str, ...], reply: str, asked: str) -> None:
     steps = by_hand(spice(mars, task_types=types), [reply])
     assert text(steps.pending_turns[0]).endswith(f"ask {asked}")
-    assert by_hand(spice(mars, task_types=("mcq",))).asked[0].role == "challenger", "there is nothing to select"
+    assert by_hand(spice(mars, task_types=("mcq",))).pending_turns[0].role == "challenger", "there is nothing to select"
 
 
 TABLE_4 = {"variance": (QUARTER, NEVER), "absolute_zero": (0.75, 0.0), "threshold": (1.0, 0.0), "rzero": (0.5, 0.0)}

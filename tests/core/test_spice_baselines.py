@@ -6,6 +6,7 @@ import pytest
 from core.conftest import boxes, by_hand, earned, free, prompts, text
 
 from coevolve.advantages.estimators import task_relative
+from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.methods.baselines.rzero import RZero, StrongChallenger, bleu, majority, shares
 from coevolve.methods.spice.method import SPICE
 from coevolve.rollout.stepper import EpisodeStepper
@@ -22,7 +23,7 @@ def begin(*waves: list[str], seed: int = 0, **fields) -> EpisodeStepper:
     return by_hand(RZero(**fields), *waves, seed=seed, key=(5, 2))
 
 
-STRING = next(seed for seed in range(100) if text(begin(seed=seed).asked[0]) == "ask String")
+STRING = next(seed for seed in range(100) if text(begin(seed=seed).pending_turns[0]) == "ask String")
 
 
 def test_a_whole_episode_of_rzero_by_hand() -> None:
@@ -44,7 +45,7 @@ def test_a_whole_episode_of_rzero_by_hand() -> None:
     assert " ".join(outcome.facts) == "valid taught agreement gold_right questions"
     assert [*outcome.facts.values()] == [0.75, 0.5, pytest.approx(0.6), None, questions]
     samples = [Reply(s.reply.turn, "", completion_ids=(1,)).earns(s.reward, s.group_id) for s in outcome.samples]
-    advantages = [values[0] for values in task_relative(samples)][4:9]  # GRPO: rewards 1, 1, .1, .1, 0
+    advantages = [values[0] for values in task_relative(EstimatorInputs(samples))][4:9]  # GRPO: rewards 1, 1, .1, .1, 0
     mean, std = 0.44, math.sqrt((2 * 0.56**2 + 2 * 0.34**2 + 0.44**2) / 5)
     assert advantages == pytest.approx([(r - mean) / std for r in (1, 1, 0.1, 0.1, 0)], abs=1e-6)
 

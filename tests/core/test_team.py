@@ -9,12 +9,13 @@ from tensors import ask, learn, teacher_forced, weights_of
 from coevolve.engines.loading import load_policy
 from coevolve.engines.router import make_engine
 from coevolve.methods.comas.method import CoMAS
-from coevolve.models import lora
+from coevolve.models import lora as lora_module
 from coevolve.models.policy_set import PolicySet
 from coevolve.runs import record
 from coevolve.training.config import Run, assign
 from coevolve.training.distributed import Distributed
 from coevolve.training.loop import train
+from coevolve.training.value_baselines import make_baselines
 
 LORA = (4, 8, 0.0)
 
@@ -22,7 +23,8 @@ LORA = (4, 8, 0.0)
 def made(names="pq", lora=(), **models):
     torch.manual_seed(0)
     team = PolicySet({name: models.get(name, "tiny-small") for name in names}, tuple(names), lora)
-    team.optimize(1e-3, 0.0), team.add_baselines("rae")
+    team.optimize(1e-3, 0.0)
+    team.baselines |= make_baselines("rae", team.trainable)
     return team
 
 
@@ -66,7 +68,7 @@ def test_restoring_an_optimizer_runs_no_code(tmp_path):
 def test_a_full_disk_is_an_error_of_the_file_system(tmp_path):
     (tmp_path / "p.pt").symlink_to("/dev/full")
     with pytest.raises(OSError, match="^a file could not be written, is the disk full"):
-        Distributed().alone(lambda: made("p").save_optimizers(tmp_path))
+        Distributed().on_main_process(lambda: made("p").save_optimizers(tmp_path))
 
 
 def test_adapters_share_one_base_that_stays_frozen():
@@ -141,6 +143,6 @@ def test_large_models_compute_layers_twice_and_learn_the_same_unless_unsloth_has
         assert team.primary.model.is_gradient_checkpointing is (large == 0) and teach(team, "p")["grad_norm"] > 0
         weights.append(weights_of(team.primary))
     torch.testing.assert_close(weights[0], weights[1], atol=1e-5, rtol=0)
-    own = lora.attach(load_policy("tiny-small"), ["p"], LORA, "tiny-small")
+    own = lora_module.attach(load_policy("tiny-small"), ["p"], LORA, "tiny-small")
     monkeypatch.setattr("coevolve.models.policy_set.load_unsloth", lambda *asked: own)
     assert not PolicySet({"p": "tiny-small"}, ("p",), LORA, unsloth=True).primary.model.is_gradient_checkpointing

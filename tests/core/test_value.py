@@ -4,6 +4,7 @@ import pytest
 import torch
 from tensors import draw, learn, policy_of
 
+from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.advantages.segments import role_conditioned
 from coevolve.training.value_baselines import RoleMeans, ValueHead
 from coevolve.types import Reply, Sample, Turn
@@ -78,7 +79,9 @@ def test_a_role_is_measured_by_what_it_earned_before() -> None:
     paid = [review.earns({"s": 2.0, "t": None}, None, spans), review.earns({"s": 0.0, "t": 1.0}, None, spans)]
     batch = [solver.earns(1.0), judge.earns(-4.0), solver.earns(0.0), solver.earns(1.0), *paid]
     means = RoleMeans()
-    advantages = role_conditioned(batch, means.observe(batch, 64))
+    advantages = role_conditioned(
+        EstimatorInputs(batch, values=means.observe(batch, 64))
+    )
     assert advantages[:4] == [pytest.approx([one] * 2) for one in (1.0, -4.0, -0.05, 0.9525)]
     assert advantages[4:] == [[2.0, None], pytest.approx([-0.1, 1.0])]
     again = RoleMeans()

@@ -128,7 +128,7 @@ def test_worlds_by_name_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert named("data:aime24", "spice", seeds=False).lists.tests == {"aime24": 0}
     with pytest.raises(ValueError, match="^KEY of world=data:KEY,KEY must be one of .*, got ''$"):
         named("data:gsm8k,,math", "mae")
-    for ask in (DataWorld("mae").seeds, DataWorld("mae").check):
+    for ask in (DataWorld("mae").seed_questions, DataWorld("mae").check):
         with pytest.raises(ValueError, match="^COEVOLVE_DATA"):
             ask()
 

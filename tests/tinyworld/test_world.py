@@ -16,7 +16,7 @@ import tinyworld
 from tinyworld import facts, symbols, tasks
 from tinyworld.documents import FAMILIES, TinyCorpus, document
 from tinyworld.oracle import SOURCES, TinyWorld
-from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, items, read, right, split, wrong
+from tinyworld.tasks import CHOICE, LEVELS, NAMES, SPLITS, Task, draw, is_correct, items, read, split, wrong
 
 WORLD = TinyWorld()
 STATED = {(name, fact) for (name, _), fact in facts.TRUTH.items()}
@@ -111,7 +111,7 @@ def test_the_oracle_agrees_with_an_independent_solution(family: str) -> None:
     for task in drawn(family):
         assert task.family == family
         assert task.answer == SOLUTIONS[family](task.question), task.question
-        assert right(task.question, task.answer)
+        assert is_correct(task.question, task.answer)
 
 
 def test_a_program_fits_its_examples() -> None:
@@ -132,7 +132,7 @@ def test_hidden_inputs_tell_every_program_from_those_of_another_function() -> No
     for gold in symbols.PROGRAMS:
         alike = [program for program in exact if hidden[program] == hidden[gold]]
         assert all(exact[program] == exact[gold] for program in alike), gold
-    assert not right("g(204)=0 g(381)=1 g=", "tail min") and right("g(204)=0 g(381)=1 g=", "sort first")
+    assert not is_correct("g(204)=0 g(381)=1 g=", "tail min") and is_correct("g(204)=0 g(381)=1 g=", "sort first")
 
 
 @pytest.mark.parametrize("family", NAMES)
@@ -147,18 +147,18 @@ def test_levels(family: str) -> None:
 def test_wrong_answers_are_wrong_and_ill_formed_questions_ill_formed(family: str) -> None:
     rng = Random(f"wrong {family}")
     for task in drawn(family):
-        assert not right(task.question, task.misconception) or task.misconception == task.answer
-        assert not right(task.question, wrong(rng, task))
-        assert not right(task.question, None) and not right(task.question, "")
+        assert not is_correct(task.question, task.misconception) or task.misconception == task.answer
+        assert not is_correct(task.question, wrong(rng, task))
+        assert not is_correct(task.question, None) and not is_correct(task.question, "")
         spoilt = tasks.spoil(rng, task.question)
         assert read(spoilt) is None and spoilt == spoilt.strip() != ""
-        assert not right(spoilt, task.answer)
+        assert not is_correct(spoilt, task.answer)
 
 
 @pytest.mark.parametrize("question", [*CASES["no_questions"], "\ud800"])
 def test_questions_that_are_none(question: str) -> None:
     assert read(question) is None
-    assert not right(question, "2")
+    assert not is_correct(question, "2")
     assert split(question) in SPLITS
     assert (WORLD.valid(question), WORLD.is_correct(question, "2"), WORLD.level(question)) == (False, None, None)
 
@@ -167,11 +167,11 @@ def test_every_short_program_question_can_be_read() -> None:
     """What a Proposer may invent beyond what is drawn: no numbers make the oracle fail."""
     for x, y, x2, y2 in itertools.product(range(4), range(13), range(4), range(13)):
         task = read(f"f({x})={y} f({x2})={y2} f=")
-        assert task is None or not right(task.question, task.misconception)
+        assert task is None or not is_correct(task.question, task.misconception)
     for a, b in itertools.product(("12", "21", "33", "123", "0000"), repeat=2):
         for c, d in itertools.product(("1", "2", "3", "12", "21", "0", "0000"), repeat=2):
             task = read(f"g({a})={c} g({b})={d} g=")
-            assert task is None or right(task.question, task.answer)
+            assert task is None or is_correct(task.question, task.answer)
 
 
 def test_text_built_to_be_slow_is_refused_at_once() -> None:
@@ -191,8 +191,8 @@ def test_expressions(expression: str, value: int | None) -> None:
 
 def test_code_is_right_by_value_and_not_by_text() -> None:
     question = "f(1)=5 f(2)=7 f="
-    assert [right(question, text) for text in ("x*2+3", "3+x*2", "x+x+3", "(x+1)*2+1")] == [True] * 4
-    assert not any(right(question, text) for text in ("x+4", "x*5", "5", "", "x*2+3;", "9**9**9"))
+    assert [is_correct(question, text) for text in ("x*2+3", "3+x*2", "x+x+3", "(x+1)*2+1")] == [True] * 4
+    assert not any(is_correct(question, text) for text in ("x+4", "x*5", "5", "", "x*2+3;", "9**9**9"))
 
 
 def test_splits_are_stable_and_disjoint() -> None:
@@ -224,7 +224,7 @@ def test_the_world_grades_its_items() -> None:
     found = WORLD.items("validation", 2)
     assert [task.temperature for task in found] == [None] * len(found)
     assert all(WORLD.grade([(task, task.answer) for task in found]))
-    lured = [right(task.question, task.misconception) for task in found]
+    lured = [is_correct(task.question, task.misconception) for task in found]
     assert WORLD.grade([(task, task.misconception) for task in found]) == lured and lured.count(True) <= 5
     assert WORLD.grade([(task, None) for task in found]) == [False] * len(found)
 
@@ -247,7 +247,7 @@ def test_a_corpus_has_documents_of_one_half(kind: str) -> None:
     assert texts == [TinyCorpus(kind, 9999).document(number) for number in range(400)]
     assert len(source) == 400 and len(set(texts)) > 300
     stated = [fact.rpartition(": ") for text in texts for fact in text.split("; ")]
-    assert all(right(question, answer) and split(question) == "train" for question, _, answer in stated)
+    assert all(is_correct(question, answer) and split(question) == "train" for question, _, answer in stated)
     assert {read(question).family for question, *_ in stated} == set(FAMILIES[kind])
     assert {source.sample(rng) for _ in range(50)} <= set(texts)
 
@@ -263,11 +263,11 @@ def test_facts_of_level_three_are_open() -> None:
 def test_choices_have_exactly_one_right_letter() -> None:
     for task in drawn(CHOICE):
         stem, *options = tasks.CHOICE_PATTERN.fullmatch(task.question).groups()
-        rights = [letter for letter, option in zip("ABCD", options, strict=True) if right(stem, option)]
+        rights = [letter for letter, option in zip("ABCD", options, strict=True) if is_correct(stem, option)]
         assert rights == [task.answer] and len(set(options)) == 4
-        assert read(stem).misconception in options or right(stem, read(stem).misconception)
-        assert [right(task.question, letter) for letter in "ABCD"].count(True) == 1
-        assert not right(task.question, options["ABCD".index(task.answer)]), "the letter is the answer"
+        assert read(stem).misconception in options or is_correct(stem, read(stem).misconception)
+        assert [is_correct(task.question, letter) for letter in "ABCD"].count(True) == 1
+        assert not is_correct(task.question, options["ABCD".index(task.answer)]), "the letter is the answer"
 
 
 def test_seed_questions() -> None:

@@ -1,4 +1,4 @@
-"""Advantages: from the rewards of a batch to one number per token of each sample's ids, None where masked.
+"""Advantage estimators: from the rewards of a batch to one number per token of each completion.
 
 Pure arithmetic on samples. Knows roles and groups by name only, and neither text nor tensors.
 """
@@ -6,92 +6,135 @@ Pure arithmetic on samples. Knows roles and groups by name only, and neither tex
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from itertools import accumulate
 from statistics import fmean
 
-from coevolve.advantages.segments import gae, mean_reward, role_conditioned, segment_centred
+from coevolve.advantages.inputs import Advantages, EstimatorInputs
+from coevolve.advantages.segments import (
+    gae,
+    mean_reward,
+    role_conditioned,
+    segment_centred,
+)
 from coevolve.types import Sample
 
-Advantages = Sequence[Sequence[float | None]]
+EPSILON = 1e-8  # added to a standard deviation before dividing by it
 
 
-def task_relative(samples: Sequence[Sample]) -> list[list[float]]:
-    """Standardise each role's rewards over its sequences (Task-Relative REINFORCE++, MAE and SAGE).
+def task_relative(inputs: EstimatorInputs) -> list[list[float]]:
+    """Standardise rewards within each role and group (Task-Relative REINFORCE++, MAE and SAGE).
 
-    (reward - mean) / (population standard deviation + 1e-8), the same on every token; a role whose rewards
-    are all equal gets zeros. Samples with a group share a baseline with their role's samples of that group
-    only (AZR's task modes).
+    (reward - mean) / (population standard deviation + 1e-8), the same on every token. Equal rewards
+    give zeros. Samples without a group share one with their whole role; AZR groups by task mode.
     """
-    return _within(samples, _standardised)
+    return _per_role_and_group(inputs.samples, _standardised)
 
 
-def group_mean(samples: Sequence[Sample]) -> list[list[float]]:
-    """Subtract the mean reward of the sample's role and group, no standard deviation (DrGRPO, SPICE)."""
-    return _within(samples, _centred)
+def group_mean(inputs: EstimatorInputs) -> list[list[float]]:
+    """Subtract the mean reward of the role and group (DrGRPO; SPICE, Eqs. 3 and 4)."""
+    return _per_role_and_group(inputs.samples, _centred)
 
 
-def reinforce_pp(
-    samples: Sequence[Sample], log_ratios: Sequence[Sequence[float]] = (), kl_coef: float = 0.0, by_role: bool = False
+def reinforce_pp(inputs: EstimatorInputs) -> list[list[float]]:
+    """REINFORCE++ as CoMAS uses it (Eqs. 9 and 10): rewards less the KL to the end, standardised.
+
+    Mean and population standard deviation are taken over all tokens of a policy's samples, or of
+    one group of them.
+    """
+    return _reinforce_pp(inputs, lambda sample: (sample.policy, sample.group_id))
+
+
+def reinforce_pp_by_role(inputs: EstimatorInputs) -> list[list[float]]:
+    """REINFORCE++ standardised per interaction type, so that none has a standing advantage."""
+    return _reinforce_pp(
+        inputs, lambda sample: (sample.policy, sample.role, sample.group_id)
+    )
+
+
+def _reinforce_pp(
+    inputs: EstimatorInputs, buffer_of: Callable[[Sample], Hashable]
 ) -> list[list[float]]:
-    """REINFORCE++ as CoMAS uses it (Eqs. 9 and 10): rewards less cumulative KL, normalised over an agent's tokens.
-
-    A_t = reward - kl_coef * sum of `log_ratios` (policy over reference, one per token) from t to the end; then
-    mean and population standard deviation over all tokens of the policy's buffer, + 1e-8. Samples with a group
-    share them with that group only; with `by_role`, with their interaction type.
-    """
-    advantages = _broadcast(samples, _rewards(samples))
-    if kl_coef:
-        for values, ratios in zip(advantages, log_ratios, strict=True):
-            ahead = reversed([*accumulate(reversed(ratios))])
-            values[:] = [value - kl_coef * kl for value, kl in zip(values, ahead, strict=True)]
-    for indices in _by(samples, lambda s: (s.policy, s.role if by_role else None, s.group_id)):
-        tokens = [(i, t) for i in indices for t in range(len(advantages[i]))]
-        values = _standardised([advantages[i][t] for i, t in tokens]) if tokens else []
-        for (i, t), value in zip(tokens, values, strict=True):
-            advantages[i][t] = value
+    rewards = _scalar_rewards(inputs.samples)
+    advantages = _on_every_token(inputs.samples, rewards)
+    if inputs.kl_coef:
+        for values, log_ratios in zip(advantages, inputs.log_ratios, strict=True):
+            _subtract_kl_to_end(values, log_ratios, inputs.kl_coef)
+    for indices in _indices_by(inputs.samples, buffer_of):
+        _standardise_tokens([advantages[i] for i in indices])
     return advantages
 
 
-reinforce_pp_by_role = partial(reinforce_pp, by_role=True)  # no interaction type has a standing advantage
+def _subtract_kl_to_end(
+    values: list[float], log_ratios: Sequence[float], kl_coef: float
+) -> None:
+    """Subtract kl_coef times the log-ratios from each token to the end, in place (Eq. 9)."""
+    kl_to_end = 0.0
+    for t in reversed(range(len(values))):
+        kl_to_end += log_ratios[t]
+        values[t] -= kl_coef * kl_to_end
 
-WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")  # these take log-ratios to the starting policy as well
-ESTIMATORS: dict[str, Callable[..., Advantages]] = {
+
+def _standardise_tokens(rows: list[list[float]]) -> None:
+    """Standardise all tokens of some samples together, in place (Eq. 10)."""
+    tokens = [value for row in rows for value in row]
+    if not tokens:
+        return
+    standardised = iter(_standardised(tokens))
+    for row in rows:
+        for t in range(len(row)):
+            row[t] = next(standardised)
+
+
+Estimator = Callable[[EstimatorInputs], Advantages]
+
+WITH_KL = (
+    "reinforce_pp",
+    "reinforce_pp_by_role",
+)  # estimators that use log_ratios and kl_coef
+ESTIMATORS: dict[str, Estimator] = {
     "task_relative": task_relative,
     "group_mean": group_mean,
     "reinforce_pp": reinforce_pp,
     "reinforce_pp_by_role": reinforce_pp_by_role,
     "segment_centred": segment_centred,
-    "gae": gae,  # this and the next take an estimate of the expected reward per token as well
+    "gae": gae,  # uses values, as does the next one
     "rae": role_conditioned,
 }
 
 
-def _rewards(samples: Sequence[Sample]) -> list[float]:
+def _scalar_rewards(samples: Sequence[Sample]) -> list[float]:
+    """Return one finite reward per sample; ValueError names the role of any other reward."""
     rewards = []
     for sample in samples:
         reward = sample.reward
         if not isinstance(reward, (int, float)) or not math.isfinite(reward):
-            raise ValueError(f"the advantage takes one finite number per reply, {sample.role!r} earned {reward!r}")
+            raise ValueError(
+                "the advantage takes one finite number per reply, "
+                f"{sample.role!r} earned {reward!r}"
+            )
         rewards.append(float(reward))
     return rewards
 
 
-def _by(samples: Sequence[Sample], key: Callable[[Sample], Hashable]) -> list[list[int]]:
-    """Return the samples' indices, those of one key together."""
-    found = defaultdict(list)
+def _indices_by(
+    samples: Sequence[Sample], key_of: Callable[[Sample], Hashable]
+) -> list[list[int]]:
+    """Return the samples' indices, grouped by key in the order in which keys first occur."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
     for i, sample in enumerate(samples):
-        found[key(sample)].append(i)
-    return list(found.values())
+        groups[key_of(sample)].append(i)
+    return list(groups.values())
 
 
-def _within(samples: Sequence[Sample], change: Callable[[list[float]], list[float]]) -> list[list[float]]:
-    """Return the changed rewards, those of one role and group together, on every token."""
-    advantages = _rewards(samples)
-    for indices in _by(samples, lambda sample: (sample.role, sample.group_id)):
-        for i, value in zip(indices, change([advantages[i] for i in indices]), strict=True):
+def _per_role_and_group(
+    samples: Sequence[Sample], transform: Callable[[list[float]], list[float]]
+) -> list[list[float]]:
+    """Transform the rewards of each role and group together, and put them on every token."""
+    advantages = _scalar_rewards(samples)
+    for indices in _indices_by(samples, lambda sample: (sample.role, sample.group_id)):
+        transformed = transform([advantages[i] for i in indices])
+        for i, value in zip(indices, transformed, strict=True):
             advantages[i] = value
-    return _broadcast(samples, advantages)
+    return _on_every_token(samples, advantages)
 
 
 def _centred(rewards: list[float]) -> list[float]:
@@ -101,12 +144,18 @@ def _centred(rewards: list[float]) -> list[float]:
 
 
 def _standardised(rewards: list[float]) -> list[float]:
-    """Return the rewards less their mean, over their population standard deviation + 1e-8."""
+    """Return the rewards less their mean, over their population standard deviation + EPSILON."""
     centred = _centred(rewards)
-    scale = math.sqrt(fmean(value**2 for value in centred)) + 1e-8
+    variance = fmean(value**2 for value in centred)
+    scale = math.sqrt(variance) + EPSILON
     return [value / scale for value in centred]
 
 
-def _broadcast(samples: Sequence[Sample], values: list[float]) -> list[list[float]]:
-    """Return each sample's value on every token of the sample."""
-    return [[value] * len(sample.reply.completion_ids) for sample, value in zip(samples, values, strict=True)]
+def _on_every_token(
+    samples: Sequence[Sample], values: list[float]
+) -> list[list[float]]:
+    """Return each sample's value once per token of its completion."""
+    rows = []
+    for sample, value in zip(samples, values, strict=True):
+        rows.append([value] * len(sample.reply.completion_ids))
+    return rows

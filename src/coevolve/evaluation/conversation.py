@@ -73,9 +73,15 @@ class Room:
     def outcome(self, answer: str | None, **facts: object) -> Outcome:
         """End with an answer: the facts tell it, whether no reply was cut off, and the tokens read and written."""
         finished = all(reply.finished for reply in self.heard)
-        read, written = (sum(len(getattr(reply, ids)) for reply in self.heard) for ids in ("prompt_ids", "ids"))
-        spent = {"finished": finished, "tokens_in": read, "tokens_out": written}
-        return Outcome(facts={"answer": answer, **spent, **facts})
+        return Outcome(
+            facts={
+                "answer": answer,
+                "finished": finished,
+                "tokens_in": sum(len(reply.prompt_ids) for reply in self.heard),
+                "tokens_out": sum(len(reply.completion_ids) for reply in self.heard),
+                **facts,
+            }
+        )
 
     def voted(self, answers: list[str | None]) -> Outcome:
         """End with the answer of the majority."""

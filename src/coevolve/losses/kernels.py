@@ -1,6 +1,7 @@
 """Two Triton kernels for a chunk of logits: its statistics, and in place the loss's gradient.
 
-What the objective is worth to each token is computed between them, in torch. A program of a kernel owns a row.
+What the objective is worth to each token is computed between them, in torch. Each program of a
+kernel owns one row, the logits of one token.
 """
 
 # mypy: ignore-errors
@@ -13,122 +14,208 @@ from torch import Tensor
 from coevolve.losses.chunked import TorchRows
 from coevolve.losses.reference import TokenBatch
 
-LOWEST = tl.constexpr(-1e30)  # stands in for minus infinity where it would meet a 0
-LANE = tl.constexpr(64)  # rows are padded to whole groups of so many columns, so that every load is 16 bytes wide
+# Stands in for minus infinity where that would meet a 0.
+LOWEST = tl.constexpr(-1e30)
+# Rows are padded to whole groups of this many columns, so that every load is 16 bytes wide.
+LANE = tl.constexpr(64)
+LOG2_E = tl.constexpr(1.4426950408889634)  # exp(x) = 2^(LOG2_E x)
+LOAD_BYTES = 16  # that one thread loads at once
+
+# Warps of a program by the length of a row: long rows get more threads.
+WARPS_BY_COLUMNS = ((2**16, 32), (2**14, 16), (2**12, 8))
+FEWEST_WARPS = 4
 
 
 @triton.jit
-def _read(line, at, width):
-    """Logits, minus infinity (also beyond the row) as a number whose products with 0 are 0; nan stays nan."""
-    x = tl.load(line + at, mask=at < width, other=LOWEST).to(tl.float32)
+def _load_logits(row_start, at, width):
+    """Load logits as float32, with LOWEST for minus infinity and beyond the row; nan stays nan.
+
+    Products of LOWEST with 0 are 0, those of minus infinity would be nan.
+    """
+    x = tl.load(row_start + at, mask=at < width, other=LOWEST).to(tl.float32)
     return tl.maximum(x, LOWEST, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
-def _columns(line, UNITS: tl.constexpr, THREADS: tl.constexpr):
-    """Columns of the first step as (unit, thread, neighbours): a thread's neighbours are one load of 16 bytes."""
-    WIDTH: tl.constexpr = 128 // line.dtype.element_ty.primitive_bitwidth
-    unit, thread = tl.arange(0, UNITS)[:, None, None], tl.arange(0, THREADS)[None, :, None]
-    return (unit * THREADS + thread) * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+def _first_columns(row_start, UNITS: tl.constexpr, THREADS: tl.constexpr):
+    """Return the columns of the first step as (unit, thread, neighbour).
+
+    A thread's neighbours are one load of 16 bytes.
+    """
+    WIDTH: tl.constexpr = 128 // row_start.dtype.element_ty.primitive_bitwidth
+    unit = tl.arange(0, UNITS)[:, None, None]
+    thread = tl.arange(0, THREADS)[None, :, None]
+    neighbour = tl.arange(0, WIDTH)[None, None, :]
+    return (unit * THREADS + thread) * WIDTH + neighbour
 
 
 @triton.jit
-def _target(line, targets, row, columns, peak):
-    """The target, its logit and whether it can be; the logit of a target outside the vocabulary is nan."""
+def _load_target(row_start, targets, row, columns, row_max):
+    """Return the target, its logit, and whether it lies in the vocabulary.
+
+    The logit of a target outside the vocabulary is nan.
+    """
     target = tl.load(targets + row)
-    known = (target >= 0) & (target < columns) & (peak > LOWEST)
-    return target, tl.load(line + target, mask=known, other=float("nan")).to(tl.float32), known
+    exists = (target >= 0) & (target < columns) & (row_max > LOWEST)
+    logit = tl.load(row_start + target, mask=exists, other=float("nan")).to(tl.float32)
+    return target, logit, exists
 
 
 @triton.jit
 def _statistics(
-    logits, columns, targets, logprobs, entropy, tops, sums, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
+    logits,
+    columns,
+    targets,
+    logprobs,
+    entropy,
+    row_maxima,
+    row_sums,
+    inverse_temperature,
+    UNITS: tl.constexpr,
+    THREADS: tl.constexpr,
 ):
-    """Write a row's log-probability and entropy, its maximum, and its sum of exp((x - maximum) / temperature).
+    """Write a row's log-probability, entropy, maximum, and sum of exp((x - max) / temperature).
 
-    Until the row's end these are a thread's own, so that nothing has to be exchanged before.
+    Until the end of the row, maximum and sums are each thread's own, so that threads exchange
+    nothing before.
     """
-    row, width = tl.program_id(0), tl.cdiv(columns, LANE) * LANE
-    line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
-    peak = tl.full((THREADS,), LOWEST, tl.float32)
-    total = tl.zeros((THREADS,), tl.float32)
-    moment = tl.zeros((THREADS,), tl.float32)
-    first = _columns(line, UNITS, THREADS)
+    row = tl.program_id(0)
+    width = tl.cdiv(columns, LANE) * LANE
+    row_start = logits + row.to(tl.int64) * width
+    rate = inverse_temperature * LOG2_E  # exp(x / temperature) = 2^(rate x)
+    thread_max = tl.full((THREADS,), LOWEST, tl.float32)
+    thread_sum = tl.zeros((THREADS,), tl.float32)  # of e = exp((x - max) / temperature)
+    thread_moment = tl.zeros((THREADS,), tl.float32)  # of e (x - max)
+    first = _first_columns(row_start, UNITS, THREADS)
     for start in range(0, width, first.numel):
-        x = _read(line, start + first, width)
-        higher = tl.maximum(peak, tl.max(tl.max(x, 2), 0))
-        fall, z = peak - higher, x - higher[None, :, None]
-        e, shrink = tl.exp2(rate * z), tl.exp2(rate * fall)
-        moment = shrink * (moment + fall * total) + tl.sum(tl.sum(e * z, 2), 0)
-        total = shrink * total + tl.sum(tl.sum(e, 2), 0)
-        peak = higher
-    top = tl.max(peak, 0)
-    fall = peak - top
+        x = _load_logits(row_start, start + first, width)
+        new_max = tl.maximum(thread_max, tl.max(tl.max(x, 2), 0))
+        fall = thread_max - new_max
+        z = x - new_max[None, :, None]
+        e = tl.exp2(rate * z)
+        shrink = tl.exp2(rate * fall)
+        moment_here = tl.sum(tl.sum(e * z, 2), 0)
+        thread_moment = shrink * (thread_moment + fall * thread_sum) + moment_here
+        thread_sum = shrink * thread_sum + tl.sum(tl.sum(e, 2), 0)
+        thread_max = new_max
+    row_max = tl.max(thread_max, 0)
+    fall = thread_max - row_max
     shrink = tl.exp2(rate * fall)
-    moment = tl.sum(shrink * (moment + fall * total), 0)
-    total = tl.sum(shrink * total, 0)
-    _, x, _ = _target(line, targets, row, columns, top)
-    tl.store(logprobs + row, (x - top) * inverse - tl.log(total))
-    tl.store(entropy + row, tl.log(total) - inverse * moment / total)
-    tl.store(tops + row, top)
-    tl.store(sums + row, total)
+    row_moment = tl.sum(shrink * (thread_moment + fall * thread_sum), 0)
+    row_sum = tl.sum(shrink * thread_sum, 0)
+    _, target_logit, _ = _load_target(row_start, targets, row, columns, row_max)
+    log_sum = tl.log(row_sum)
+    tl.store(logprobs + row, (target_logit - row_max) * inverse_temperature - log_sum)
+    tl.store(entropy + row, log_sum - inverse_temperature * row_moment / row_sum)
+    tl.store(row_maxima + row, row_max)
+    tl.store(row_sums + row, row_sum)
 
 
 @triton.jit
 def _gradient(
-    logits, columns, targets, slopes, bonuses, entropy, tops, sums, inverse, UNITS: tl.constexpr, THREADS: tl.constexpr
+    logits,
+    columns,
+    targets,
+    slopes,
+    bonuses,
+    entropy,
+    row_maxima,
+    row_sums,
+    inverse_temperature,
+    UNITS: tl.constexpr,
+    THREADS: tl.constexpr,
 ):
     """Overwrite a row's logits with slope ([j = target] - p_j) - bonus p_j (log p_j + entropy).
 
     Without an entropy bonus `bonuses` is None.
     """
-    row, width = tl.program_id(0), tl.cdiv(columns, LANE) * LANE
-    line, rate = logits + row.to(tl.int64) * width, inverse * 1.4426950408889634  # exp(inverse x) = 2^(rate x)
-    top, total, slope = tl.load(tops + row), tl.load(sums + row), tl.load(slopes + row)
+    row = tl.program_id(0)
+    width = tl.cdiv(columns, LANE) * LANE
+    row_start = logits + row.to(tl.int64) * width
+    rate = inverse_temperature * LOG2_E  # exp(x / temperature) = 2^(rate x)
+    row_max = tl.load(row_maxima + row)
+    row_sum = tl.load(row_sums + row)
+    slope = tl.load(slopes + row)
     bonus = 0.0 if bonuses is None else tl.load(bonuses + row)
-    level = -(bonus * (tl.load(entropy + row) - tl.log(total)) + slope) / total
-    tilt = -bonus * inverse / total
-    target, x, known = _target(line, targets, row, columns, top)
-    tl.debug_barrier()  # every thread has read the target's logit before one overwrites it
-    first = _columns(line, UNITS, THREADS)
+    # With z = x - max, the gradient is exp(z / temperature) (tilt z + level), plus the slope at
+    # the target.
+    surplus = tl.load(entropy + row) - tl.log(row_sum)
+    level = -(bonus * surplus + slope) / row_sum
+    tilt = -bonus * inverse_temperature / row_sum
+    target, target_logit, exists = _load_target(
+        row_start, targets, row, columns, row_max
+    )
+    # Every thread has read the target's logit before one overwrites it.
+    tl.debug_barrier()
+    first = _first_columns(row_start, UNITS, THREADS)
     for start in range(0, width, first.numel):
         at = start + first
-        z = _read(line, at, width) - top
+        z = _load_logits(row_start, at, width) - row_max
         gradient = tl.exp2(rate * z) * level
         if bonuses is not None:
             gradient = tl.exp2(rate * z) * (tilt * z + level)
-        tl.store(line + at, gradient.to(logits.dtype.element_ty), mask=at < width, eviction_policy="evict_first")
+        tl.store(
+            row_start + at,
+            gradient.to(logits.dtype.element_ty),
+            mask=at < width,
+            eviction_policy="evict_first",
+        )
     tl.debug_barrier()
-    z = tl.maximum(x - top, LOWEST, propagate_nan=tl.PropagateNan.ALL)
+    z = tl.maximum(target_logit - row_max, LOWEST, propagate_nan=tl.PropagateNan.ALL)
     gradient = tl.exp2(rate * z) * (tilt * z + level) + slope
-    tl.store(line + target, gradient.to(logits.dtype.element_ty), mask=known)
+    tl.store(row_start + target, gradient.to(logits.dtype.element_ty), mask=exists)
 
 
-def launch(columns: int, size: int) -> dict[str, int]:
-    """Return the launch's shape for rows of so many numbers of `size` bytes: long rows get more threads."""
-    warps = next((w for w, least in ((32, 2**16), (16, 2**14), (8, 2**12)) if columns >= least), 4)
-    units = 2 if columns >= 2 * 32 * warps * 16 // size else 1
-    return {"UNITS": units, "THREADS": 32 * warps, "num_warps": warps}
+def launch_shape(columns: int, element_size: int) -> dict[str, int]:
+    """Return the shape of a launch for rows of `columns` numbers of `element_size` bytes."""
+    warps = FEWEST_WARPS
+    for least_columns, row_warps in WARPS_BY_COLUMNS:
+        if columns >= least_columns:
+            warps = row_warps
+            break
+    threads = 32 * warps
+    columns_per_load = threads * LOAD_BYTES // element_size
+    units = 2 if columns >= 2 * columns_per_load else 1
+    return {"UNITS": units, "THREADS": threads, "num_warps": warps}
 
 
 class TritonRows(TorchRows):
-    """The same as two kernel launches. A target outside the vocabulary gets nan."""
+    """Statistics and gradient of a chunk of logits, as two kernel launches.
+
+    A target outside the vocabulary gets nan.
+    """
 
     def __init__(self, hidden_TH: Tensor, rows: int, columns: int):
-        self.whole_CV = hidden_TH.new_empty(rows, -(-columns // LANE.value) * LANE.value)
-        self.logits_CV = self.whole_CV[:, :columns]
+        """Allocate one buffer, with rows padded to whole groups of LANE columns."""
+        padded_columns = triton.cdiv(columns, LANE.value) * LANE.value
+        self.padded_CV = hidden_TH.new_empty(rows, padded_columns)
+        self.logits_CV = self.padded_CV[:, :columns]
 
     def __call__(
-        self, logits_CV: Tensor, tokens: TokenBatch, logprobs_C: Tensor, entropy_C: Tensor, gradient: bool
+        self,
+        logits_CV: Tensor,
+        tokens: TokenBatch,
+        logprobs_C: Tensor,
+        entropy_C: Tensor,
+        gradient: bool,
     ) -> Tensor | None:
-        """Fill in log-probabilities and entropies; overwrite the logits with their gradient if it is wanted."""
+        """Fill in `logprobs_C` and `entropy_C`; overwrite the logits with their gradient."""
         rows, columns = logits_CV.shape
-        self.whole_CV[:rows, columns:] = -torch.inf
-        shape, line = launch(columns, logits_CV.element_size()), (logits_CV, columns, tokens.targets_T.contiguous())
-        row = entropy_C, torch.empty_like(entropy_C), torch.empty_like(entropy_C), 1 / tokens.temperature
+        self.padded_CV[:rows, columns:] = -torch.inf
+        shared = {
+            "logits": logits_CV,
+            "columns": columns,
+            "targets": tokens.targets_T.contiguous(),
+            "entropy": entropy_C,
+            "row_maxima": torch.empty_like(entropy_C),
+            "row_sums": torch.empty_like(entropy_C),
+            "inverse_temperature": 1 / tokens.temperature,
+            **launch_shape(columns, logits_CV.element_size()),
+        }
         with torch.cuda.device_of(logits_CV):
-            _statistics[(rows,)](*line, logprobs_C, *row, **shape)
+            _statistics[(rows,)](logprobs=logprobs_C, **shared)
             if not gradient:
                 return None
-            _gradient[(rows,)](*line, *tokens.slopes(logprobs_C, entropy_C), *row, **shape)
+            slopes_C, bonuses_C = tokens.logit_slopes(logprobs_C, entropy_C)
+            _gradient[(rows,)](slopes=slopes_C, bonuses=bonuses_C, **shared)
         return logits_CV

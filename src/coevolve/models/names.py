@@ -24,7 +24,7 @@ def find(model: str | Path) -> Path | str:
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
     raise ValueError(
-        f"model must be one of {', '.join(announced)}, a model's folder (a run's: OUT/policy, or "
+        f"model must be one of {', '.join(sorted(announced))}, a model's folder (a run's: OUT/policy, or "
         "OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server (http://HOST/v1#MODEL), "
         f"got {str(model)!r}"
     )

@@ -5,6 +5,7 @@ Groups of answers to one question cost a fraction of their tokens this way. Know
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from os.path import commonprefix  # of any sequences
 from typing import NamedTuple
@@ -111,13 +112,27 @@ def pack(examples: Sequence[Example], share: bool, like: Tensor) -> Packed:
     return Packed(input_BS, {"attention_mask": mask, "position_ids": position_BS}, places_T, targets_T)
 
 
-def divide_by_temperature(hidden_TH: Tensor, replies: Sequence[Reply]) -> tuple[Tensor, float]:
-    """Return states and the one temperature for their logits, given the replies whose tokens they predict.
+@dataclass(frozen=True)
+class MicroBatch:
+    """Replies that went through the model together."""
 
-    Where temperatures differ, each reply's states are divided by the reply's own, which is the same to the logits.
-    """
-    temperatures = {reply.temperature for reply in replies}
-    if len(temperatures) == 1:
-        return hidden_TH, temperatures.pop()
-    each_T = [reply.temperature for reply in replies for _ in reply.completion_ids]
-    return hidden_TH / hidden_TH.new_tensor(each_T)[:, None], 1.0
+    indices: list[int]
+    """Which of all replies these are."""
+    replies: list[Reply]
+    hidden_TH: Tensor
+    """Differentiable states that predict the targets, times the scale of the logits."""
+    targets_T: Tensor
+
+    def at_sampling_temperature(self) -> tuple[Tensor, float]:
+        """Return states (T, H) and the one temperature for their logits.
+
+        Where temperatures differ, each reply's states are divided by its own, which has the same
+        effect on the logits.
+        """
+        temperatures = {reply.temperature for reply in self.replies}
+        if len(temperatures) == 1:
+            return self.hidden_TH, temperatures.pop()
+        temperature_T = []
+        for reply in self.replies:
+            temperature_T += [reply.temperature] * len(reply.completion_ids)
+        return self.hidden_TH / self.hidden_TH.new_tensor(temperature_T)[:, None], 1.0

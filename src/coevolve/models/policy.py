@@ -23,7 +23,7 @@ from transformers.utils import logging
 from coevolve.losses import selective_logprobs
 from coevolve.models import sampler
 from coevolve.models.decoder import Decoder, supports
-from coevolve.models.packing import Example, divide_by_temperature, micro_batches, pack
+from coevolve.models.packing import Example, MicroBatch, micro_batches, pack
 from coevolve.models.sampler import Completion, Request
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.types import Reply, Turn
@@ -143,22 +143,30 @@ class Policy:
             output = self.plain_model.base_model(input_ids=packed.input_BS, use_cache=False, **packed.attention)
         return output.last_hidden_state.flatten(0, 1)[packed.places_T] * self.scale, packed.targets_T
 
-    def passes(self, replies: Sequence[Reply], micro_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Yield micro-batches of replies: their indices, and what `states` returns for them."""
+    def forward_micro_batches(
+        self, replies: Sequence[Reply], max_tokens: int
+    ) -> Iterator[MicroBatch]:
+        """Run replies through the model, in micro-batches of at most `max_tokens` tokens."""
         examples = [(reply.prompt_ids, reply.completion_ids) for reply in replies]
-        for indices in micro_batches(examples, micro_tokens, self.shares_prompts):
-            yield indices, *self.states([examples[i] for i in indices])
+        for indices in micro_batches(examples, max_tokens, self.shares_prompts):
+            hidden_TH, targets_T = self.states([examples[i] for i in indices])
+            yield MicroBatch(indices, [replies[i] for i in indices], hidden_TH, targets_T)
 
     @torch.no_grad()
-    def logprobs(self, replies: Sequence[Reply], micro_tokens: int = 16384) -> Tensor:
-        """Return the log-probabilities (T,) of the replies' tokens at the temperatures they were sampled at."""
-        found: dict[int, Tensor] = {}
-        for indices, hidden_TH, targets_T in self.passes(replies, micro_tokens):
-            batch = [replies[i] for i in indices]
-            hidden_TH, temperature = divide_by_temperature(hidden_TH, batch)
-            logprobs_T = selective_logprobs(hidden_TH, self.head_VH, targets_T, temperature)
-            found |= zip(indices, logprobs_T.split([len(reply.completion_ids) for reply in batch]), strict=True)
-        return torch.cat([found[i] for i in range(len(replies))])
+    def logprobs(self, replies: Sequence[Reply], max_tokens: int = 16384) -> Tensor:
+        """Return the log-probabilities (T,) of the replies' tokens at their sampling temperatures."""
+        logprobs_of: dict[int, Tensor] = {}
+        for micro_batch in self.forward_micro_batches(replies, max_tokens):
+            hidden_TH, temperature = micro_batch.at_sampling_temperature()
+            logprobs_T = selective_logprobs(
+                hidden_TH, self.head_VH, micro_batch.targets_T, temperature
+            )
+            lengths = [len(reply.completion_ids) for reply in micro_batch.replies]
+            for i, reply_logprobs_T in zip(
+                micro_batch.indices, logprobs_T.split(lengths), strict=True
+            ):
+                logprobs_of[i] = reply_logprobs_T
+        return torch.cat([logprobs_of[i] for i in range(len(replies))])
 
     @property
     def shares_prompts(self) -> bool:

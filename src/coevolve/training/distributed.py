@@ -1,7 +1,7 @@
-"""Several processes as one run: each plays its share of the episodes and sums its share of the gradient.
+"""Several processes as one run: each plays its shard of the episodes and adds its shard of gradients.
 
-Started by `accelerate launch`; in a process of its own nothing here does anything. All ranks hold the same
-samples and end every step with the same weights. Knows neither methods nor losses.
+Started by `accelerate launch`; with a single process all of this is a no-op. All processes hold the
+same samples and end every step with the same weights. Knows neither methods nor losses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,42 +23,55 @@ class Distributed:
     def __init__(self) -> None:
         """Join the process group, if the environment names one."""
         self.state = PartialState(cpu=not torch.cuda.is_available())
-        self.count, self.index = self.state.num_processes, self.state.process_index
-        self.first = self.index == 0  # this process writes the run's files
+        self.world_size = self.state.num_processes
+        self.rank = self.state.process_index
+        self.is_main_process = self.rank == 0  # the one that writes the run's files
 
-    def share(self, items: Sequence[T]) -> Sequence[T]:
-        """Every count-th item, beginning with this rank's."""
-        return items[self.index :: self.count]
+    def shard(self, items: Sequence[T]) -> Sequence[T]:
+        """Return every world_size-th item, beginning with this process's."""
+        return items[self.rank :: self.world_size]
 
     def gather(self, items: list[T]) -> list[T]:
-        """All ranks' items, those of the first rank first."""
+        """Return the items of all processes, in the order of their ranks."""
         return list(gather_object(items))
 
-    def play(self, episodes: Sequence[Episode], engine: Engine, key: tuple[int, ...] = ()) -> list[Outcome]:
-        """Play this rank's share and return the outcomes of all episodes, in order; see `driver.play`."""
-        mine = self.share(range(len(episodes)))
-        outcomes = play([episodes[i] for i in mine], engine, key, numbers=mine)
-        numbered = self.gather(list(zip(mine, outcomes, strict=True)))
-        return [outcome for _, outcome in sorted(numbered, key=lambda pair: pair[0])]
+    def play(
+        self, episodes: Sequence[Episode], engine: Engine, key: tuple[int, ...] = ()
+    ) -> list[Outcome]:
+        """Play this process's shard; return the outcomes of all episodes, in order."""
+        indices = self.shard(range(len(episodes)))
+        shard = [episodes[i] for i in indices]
+        outcomes = play(shard, engine, key, numbers=indices)
+        numbered = self.gather(list(zip(indices, outcomes, strict=True)))
+        numbered.sort(key=lambda pair: pair[0])
+        return [outcome for _, outcome in numbered]
 
-    def totals(self, numbers: Mapping[str, float]) -> dict[str, float]:
-        """Every number's sum over the ranks, which all hold the same names."""
-        each = self.gather([numbers])
-        return {name: float(sum(one[name] for one in each)) for name in numbers}
+    def all_reduce_sum(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return each value's sum over the processes, which all hold the same names."""
+        everywhere = self.gather([values])
+        return {name: float(sum(each[name] for each in everywhere)) for name in values}
 
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Sum the gradients over the ranks; a rank without samples of its own adds zeros."""
-        if self.count == 1:
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Sum the gradients over the processes; one without samples adds zeros."""
+        if self.world_size == 1:
             return
         for parameter in parameters:
-            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = reduce(own, reduction="sum")
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(parameter)
+            parameter.grad = reduce(gradient, reduction="sum")
 
-    def alone(self, function: Callable[[], Any]) -> None:
-        """Let the first rank write files, for which the others wait; OSError, in one line, where that fails."""
-        if self.first:
+    def on_main_process(self, write: Callable[[], Any]) -> None:
+        """Let the main process write files while the others wait.
+
+        Raises OSError if writing fails, for whatever reason.
+        """
+        if self.is_main_process:
             try:
-                function()
-            except Exception as error:  # torch, tokenizers and safetensors have their own, which do not say why
-                raise OSError(f"a file could not be written, is the disk full? {error}") from error
+                write()
+            # torch, tokenizers and safetensors raise errors of their own that do not say why.
+            except Exception as error:
+                raise OSError(
+                    f"a file could not be written, is the disk full? {error}"
+                ) from error
         self.state.wait_for_everyone()

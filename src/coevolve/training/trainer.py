@@ -23,7 +23,7 @@ from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
 from coevolve.training.config import Run, assign
 from coevolve.training.distributed import Distributed
-from coevolve.training.update import learn
+from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
 from coevolve.types import Outcome
 from coevolve.validation import among
@@ -79,7 +79,7 @@ class Trainer:
                 continue
             torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
             how |= {"reference": team.reference_policies.get(name), "baseline": team.baselines.get(name)}
-            learnt[name] = learn(team.trainable[name], team.optimizers[name], samples, run, **how)
+            learnt[name] = update_policy(team.trainable[name], team.optimizers[name], samples, run, **how)
         if not team.finite():
             raise FloatingPointError(f"a weight is not finite after step {step}; lower learning_rate, in a new folder")
         self.engine.load_weights()

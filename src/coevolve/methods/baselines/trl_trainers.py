@@ -90,7 +90,7 @@ class SRLM(Table1):
 
     def episode(self, rng: Random) -> Episode:
         """Answer one question several times, judge each answer, and pair the best with the worst."""
-        _, question = rng.choice(self.training)
+        _, question = rng.choice(self.training_questions)
         replies = yield [self.solver(question=question)] * self.candidates
         judges = [self.judge(problem=question, solution=quoted(reply)) for reply in replies]
         verdicts = yield [judge for judge in judges for _ in range(self.judgements)]

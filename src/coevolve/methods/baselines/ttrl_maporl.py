@@ -35,11 +35,11 @@ class TTRL(Table1):
     def before_run(self) -> None:
         """Raise ValueError in one line for a domain to vote in that no training question has."""
         for domain in self.voting:
-            among("voting", domain, sorted({domain for domain, _ in self.training}))
+            among("voting", domain, sorted({domain for domain, _ in self.training_questions}))
 
     def episode(self, rng: Random) -> Episode:
         """Ask one question many times, and pay the first `samples` answers by the vote of all."""
-        domain, question = rng.choice(self.training)
+        domain, question = rng.choice(self.training_questions)
         votes = domain in self.voting
         replies = yield [self.solver(question=question)] * (self.votes if votes else self.samples)
         answers = [boxed(reply.text) for reply in replies]
@@ -77,7 +77,7 @@ class MAPoRL(Discussion):
 
     def episode(self, rng: Random) -> Episode:
         """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""
-        _, question = rng.choice(self.training)
+        _, question = rng.choice(self.training_questions)
         said: list[list[Reply]] = []
         for _ in range(self.turns):
             heard = [seen(said[-1], agent) if said else "" for agent in range(self.agents)]

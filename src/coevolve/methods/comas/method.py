@@ -92,7 +92,7 @@ class CoMAS(Discussion):
 
     def episode(self, rng: Random) -> Episode:
         """Discuss one question `reuse` times, m rounds each, and pay everybody (sections 3.1 and 3.2)."""
-        _, q = rng.choice(self.training)
+        _, q = rng.choice(self.training_questions)
         histories: list[list[Round]] = [[] for _ in range(self.reuse)]  # h_q of each discussion
         rounds: list[Round] = []
         for _ in range(self.m):
