@@ -4,22 +4,24 @@ docs/real-model.md has the command.
 """
 
 import re
-from dataclasses import dataclass
 from random import Random
 
+from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method
 from coevolve.types import Episode, Outcome, Role
 
 
-@dataclass(kw_only=True)
 class Answers(Method):
     """Several answers to one question share a baseline; a right one earns 1."""
 
     answers: int = 8
-    estimator: str = "group_mean"
+    """Answers to each question."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    estimator: Estimator = "group_mean"
+    """Centred over the answers to one question."""
+
+    def define_roles(self) -> None:
+        """Make the solver."""
         self.solver = Role("solver", "{question}\nReply with the answer only.")
 
     def read_answer(self, text: str) -> str | None:

@@ -15,7 +15,6 @@ from reproduce import write_atomic
 from reproduce.modules import Modules, constants, digest, without_prose
 from reproduce.notebooks import code_cells
 from reproduce.plan import Item, Plan, configuration, with_needs
-from reproduce.registry import read_toml
 
 MARKER, STARTED = "done.json", "started.json"
 RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
@@ -41,10 +40,10 @@ digest_input = cache(digest_path)  # what goes in stays as it is while a command
 
 def settings(plan: Plan, methods: Iterable[str]) -> dict[str, Any]:
     """Return what the preset sets for all methods and for these; nothing where there are no such presets."""
-    tables = read_toml(plan.root / PRESETS) if (plan.root / PRESETS).is_file() else {}
-    under = tables.get("standard", {}) if plan.name == "quick" else {}  # quick is read over standard
-    both = {name: under.get(name, {}) | tables.get(plan.name, {}).get(name, {}) for name in ("all", *methods)}
-    return {name: fields for name, fields in both.items() if fields}
+    if not (plan.root / PRESETS).is_file():
+        return {}
+    preset = configuration(plan.root).load_presets(plan.root / PRESETS).get(plan.name, {})
+    return {name: preset[name] for name in ("all", *methods) if preset.get(name)}
 
 
 def run_sources(plan: Plan, item: Item) -> Parts:

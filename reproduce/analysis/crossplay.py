@@ -4,7 +4,6 @@ Loads a model only when one has to speak. Nothing is trained here.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -75,7 +74,8 @@ def every_pair(
     attempt: gold_right (the oracle's word); of an answer: reasoner, task (its number within the document), answer (the
     text) and right. A verdict is 1 or 0, or NaN where there is none.
     """
-    asks, replies = replace(protocol, group=attempts, attempts=attempts), replace(protocol, group=answers, reuse=True)
+    asks = protocol.replace(group=attempts, attempts=attempts)
+    replies = protocol.replace(group=answers, reuse=True)
     tasks, asking, answering = {}, [], []
     for step, model in challengers.items():
         said = posed(speaker(model, max_tokens), asks, texts, seed)

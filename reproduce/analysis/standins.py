@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from coevolve.runs import record
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from reproduce.analysis import tables
 
 LAYOUTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ class Layout:
 
 def layout(paper: str) -> Layout:
     """The layout of a paper's tables as standins.toml has it; ValueError for a paper without one."""
-    among("paper", paper, LAYOUTS)
+    check_choice("paper", paper, LAYOUTS)
     table = LAYOUTS[paper]
     rows = table["rows"]
     return Layout(

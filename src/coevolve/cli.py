@@ -17,7 +17,7 @@ from coevolve.evaluation import strategies
 from coevolve.methods import registry
 from coevolve.runs import checkpoint, record, show
 from coevolve.training import config, loop, preflight
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 app = Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 Name = Annotated[str, Argument(help=f"{', '.join(registry.METHODS)}, or your own: path/file.py:Class")]
@@ -101,8 +101,9 @@ def ask(
 ) -> None:
     """Ask one role of a method one question and print the reply: `coevolve ask mae/solver question="3*4"`."""
     method, _, name = who.rpartition("/") if "/" in who else (who, "", "")
-    roles = registry.get_method(method)(prompt=prompt).roles
-    among(f"role of {method}", name, roles)
+    method_fields: dict[str, Any] = {"prompt": prompt}
+    roles = registry.get_method(method)(**method_fields).roles
+    check_choice(f"role of {method}", name, roles)
     role, given = roles[name], [pair.partition("=") for pair in pairs or ()]
     wanted = sorted(role.fields)
     if sorted(field for field, equals, _ in given if equals) != wanted or len(given) != len(wanted):
@@ -122,13 +123,19 @@ def ask(
 def fields(method: Name, pairs: Pairs = None, preset: Preset = "quick") -> None:
     """List a method's fields: the paper's value (without a paper the default), the preset's if another, the meaning."""
     run = config.build(method, preset, out=".", overrides=config.parse_overrides(pairs or ()))
-    mine, means = config.flat(run.describe()), config.meanings(type(run.protocol))
-    own = {**config.settable(type(run.protocol)), **config.settable(config.Run), **run.protocol.TRAINING}
-    theirs = {name: paper for name, paper, _ in config.differences(run)} if run.protocol.paper else own
+    values = config.flatten(run.describe())
+    help_texts = config.field_help(type(run.protocol))
+    defaults = config.field_defaults(type(run.protocol)) | config.field_defaults(config.Run)
+    defaults |= run.protocol.TRAINING
+    paper_values = defaults
+    if run.protocol.paper_name:
+        paper_values = {name: paper for name, paper, _ in config.differences(run)}
     print(f"{'field':20} {'paper, or default':24} {'preset, if another':24} meaning")
-    for name in own:
-        paper, here = theirs.get(name, mine[name]), mine[name]
-        print(f"{name:20} {paper!r:24} {repr(here) if here != paper else '':24} {means.get(name, '')}".rstrip())
+    for name in defaults:
+        value = values[name]
+        paper = paper_values.get(name, value)
+        changed = repr(value) if value != paper else ""
+        print(f"{name:20} {paper!r:24} {changed:24} {help_texts[name]}".rstrip())
 
 
 def plain(value: Any) -> str:

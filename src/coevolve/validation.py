@@ -1,53 +1,153 @@
-"""Checks of what a user chose: ValueError in one line that names the field, what is allowed and what was given.
+"""Checks of a user's settings: one line that names the field, what is allowed and what was given.
 
-What some fields of a run may be is listed here, for the code that checks them and the code that acts on them.
+Holds the base class of everything that a user configures.
 """
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import fields
-from typing import Annotated, Any, get_args, get_type_hints
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic.fields import FieldInfo
 
-STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+
+@dataclass(frozen=True)
+class Allowed:
+    """Metadata of a field: the words in which an error message says what is allowed.
+
+    Needed only where pydantic's own words are unclear:
+    `Annotated[tuple[int, int], Allowed("[first, last]")]`.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Operational:
+    """Metadata of a field that is not compared with the paper.
+
+    Such a field says where a run works, how often it evaluates and saves, or how it uses memory.
+    """
+
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def among(name: str, value: object, allowed: Iterable[Any]) -> None:
-    """Raise ValueError if `value` is not allowed; it suggests the only one that begins so, or the closest match."""
-    allowed = list(allowed)
-    if value not in allowed:
-        names = [str(one or repr(one)) for one in allowed]
-        begun = [one for one in names if one.startswith(str(value))]
-        near = begun if len(begun) == 1 else difflib.get_close_matches(str(value), names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(names)}, got {value!r}{hint}")
+class Settings(BaseModel):
+    """A pydantic model whose wrong fields are reported in one line.
 
-
-def settle(made: Any, *but: str) -> None:
-    """Bring every field of a dataclass, `but` some, into the type of its annotation; ValueError as for `typed`."""
-    annotations = get_type_hints(type(made), include_extras=True)
-    for name in (field.name for field in fields(made) if field.name not in but):
-        setattr(made, name, typed(name, getattr(made, name), annotations[name]))
-
-
-def typed(name: str, value: Any, annotation: Any) -> Any:
-    """Return a field's value in the type of its annotation: a list becomes a tuple, an int a float, nothing else.
-
-    The annotation may hold bounds (pydantic's PositiveInt), a tuple of the values allowed, and a text that says what
-    is allowed: `Annotated[tuple[float, float], "[low, high]"]`. Raises ValueError in one line for any other value.
+    Values must have the type of their field. An int counts as a float, and a list, which is how
+    TOML and JSON write a tuple, as a tuple. The docstring under a field is its help text.
     """
-    for part in get_args(annotation):
-        if isinstance(part, tuple):
-            among(name, value, part)
-    try:
-        given = tuple(value) if isinstance(value, list) else value
-        return TypeAdapter(annotation, config=STRICT).validate_python(given)
-    except ValidationError as error:
-        texts = [part for part in get_args(annotation) if isinstance(part, str)]
-        faults = [fault["msg"].removeprefix("Input should be ") for fault in error.errors()]
-        none = ["null"] if type(None) in get_args(annotation) else []
-        allowed = " or ".join(dict.fromkeys(texts or faults + none)).replace("valid tuple", "list")
-        raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,
+        validate_default=True,
+        use_attribute_docstrings=True,
+    )
+
+    def __init__(self, **values: Any) -> None:
+        """Set and check the fields; raise ValueError in one line for an unknown or wrong one."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise one_line_error(error, type(self), values) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def read_list_as_tuple(cls, value: Any, info: ValidationInfo) -> Any:
+        """Turn a list into a tuple, unless the field is a list."""
+        field = cls.model_fields[info.field_name or ""]
+        is_list_field = get_origin(field.annotation) is list
+        return tuple(value) if isinstance(value, list) and not is_list_field else value
+
+
+def check_choice(name: str, value: object, choices: Iterable[Any]) -> None:
+    """Raise ValueError, with a suggestion if there is one, unless the value is a choice."""
+    choices = list(choices)
+    if value not in choices:
+        raise choice_error(name, value, choices)
+
+
+def choice_error(name: str, value: object, choices: Iterable[Any]) -> ValueError:
+    """Return the error for a value that is none of the choices.
+
+    It suggests the only choice that starts with the value, or else the closest match.
+    """
+    labels = [str(choice or repr(choice)) for choice in choices]
+    suggestions = [label for label in labels if label.startswith(str(value))]
+    if len(suggestions) != 1:
+        suggestions = difflib.get_close_matches(str(value), labels, 1)
+    hint = f"; did you mean {suggestions[0]!r}?" if suggestions else ""
+    return ValueError(f"{name} must be one of {', '.join(labels)}, got {value!r}{hint}")
+
+
+def one_line_error(
+    error: ValidationError, model: type[BaseModel], values: Mapping[str, Any]
+) -> Exception:
+    """Return pydantic's first complaint about a model's values as an error of one line.
+
+    An error that a model's own check raised is returned unchanged, traceback included.
+    """
+    fault = error.errors()[0]
+    cause: Exception | None = fault.get("ctx", {}).get("error")
+    if not fault["loc"]:
+        return cause or ValueError(fault["msg"])
+    name = str(fault["loc"][0])
+    if fault["type"] == "extra_forbidden":
+        return choice_error("field", name, sorted(model.model_fields))
+    if name not in values and fault["type"] == "missing":
+        return ValueError(f"{name} must be given")
+    field = model.model_fields[name]
+    text = allowed_text(field)
+    if not text and fault["type"] == "literal_error":
+        position = "".join(
+            f"[{part}]" for part in fault["loc"][1:] if isinstance(part, int)
+        )
+        choices = literal_choices(field.annotation)
+        return choice_error(f"{name}{position}", fault["input"], choices)
+    if not text and cause is not None:
+        return cause
+    if not text:
+        # A union has a complaint from each of its members.
+        complaints = [
+            other["msg"] for other in error.errors() if other["loc"][0] == name
+        ]
+        text = requirement(complaints, field)
+    return ValueError(f"{name} must be {text}, got {values.get(name, field.default)!r}")
+
+
+def allowed_text(field: FieldInfo) -> str:
+    """Return the words of a field's `Allowed`, or ""."""
+    return next((mark.text for mark in field.metadata if isinstance(mark, Allowed)), "")
+
+
+def requirement(complaints: Iterable[str], field: FieldInfo) -> str:
+    """Return what a field must be, from pydantic's complaints such as "Input should be ..."."""
+    allowed = [complaint.removeprefix("Input should be ") for complaint in complaints]
+    if type(None) in get_args(field.annotation):
+        allowed.append("null")
+    return " or ".join(dict.fromkeys(allowed)).replace("valid tuple", "list")
+
+
+def is_operational(field: FieldInfo) -> bool:
+    """Whether a field is marked as `Operational`."""
+    return any(isinstance(mark, Operational) for mark in field.metadata)
+
+
+def literal_choices(annotation: Any) -> tuple[Any, ...]:
+    """Return the values of the first Literal in a type, such as `tuple[Literal["a", "b"], ...]`."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next(filter(None, map(literal_choices, get_args(annotation))), ())

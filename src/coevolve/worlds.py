@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from coevolve import plugins
 
+NAMES = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
+
 
 class World(Protocol):
     """What a method may ask of a world. The oracle's methods return None where there is no oracle, as they do here."""
@@ -89,5 +91,4 @@ def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
         kind: type[World] = getattr(import_module(module), wanted)
         return kind()
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        known = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
-        raise ValueError(f"world must be one of {known}, got {name!r}: {error}") from None
+        raise ValueError(f"world must be one of {NAMES}, got {name!r}: {error}") from None

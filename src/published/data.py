@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from published.rows import READERS, Item, Row, digest
 
 VARIABLE = "COEVOLVE_DATA"
@@ -72,8 +72,8 @@ def items(key: str, part: str = "test") -> list[Item]:
     A benchmark without a test split of its own is divided by hash. Raises ValueError for an unknown key or part, and
     when the rows cannot be had or read, in one line.
     """
-    among("benchmark", key, BENCHMARKS)
-    among("part", part, ("test", "train"))
+    check_choice("benchmark", key, BENCHMARKS)
+    check_choice("part", part, ("test", "train"))
     known = BENCHMARKS[key]
     split = known.train if part == "train" and known.train else known.split
     found = _loaded(key, split, os.environ.get(VARIABLE))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from coevolve.text.verify.exact import rational
 from coevolve.training.config import parse_overrides
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from published.data import Paper
 from published.rows import Item, digest
 from published.world import ItemWorld
@@ -62,7 +62,7 @@ def dataset(family: str, settings: Mapping[str, Any]) -> Any:
     except ImportError:
         raise ValueError("world=gym:... needs the package reasoning-gym: pip install -e '.[real]'") from None
     for key in settings:
-        among(f"setting of gym:{family}", key, [field.name for field in fields(DATASETS[family][1])])
+        check_choice(f"setting of gym:{family}", key, [field.name for field in fields(DATASETS[family][1])])
     try:
         made = create_dataset(family, **{"seed": 0, "size": SIZE, **ADMITTED[family], **settings})
         next(iter(made))  # which a seed or a size of the wrong type does not survive
@@ -85,6 +85,6 @@ def named(name: str, paper: str = "", seeds: bool = True) -> GymWorld:
         family, *settings = part.strip().split(":")
         if family in REFUSED:
             raise ValueError(f"world: gym:{family} is refused: {REFUSED[family]}")
-        among("FAMILY of world=gym:FAMILY,FAMILY", family, ADMITTED)
+        check_choice("FAMILY of world=gym:FAMILY,FAMILY", family, ADMITTED)
         families[family] = parse_overrides(settings)
     return GymWorld(name, families)

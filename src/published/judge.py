@@ -21,7 +21,7 @@ from coevolve.text import prompts
 from coevolve.training import preflight
 from coevolve.training.loop import waiting
 from coevolve.types import Role
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from published.data import BENCHMARKS, items
 from published.rows import Item
 
@@ -45,7 +45,7 @@ def read_verdict(text: str) -> bool | None:
 
 @cache
 def _role(kind: str) -> Role:
-    among("judge", kind, KINDS)
+    check_choice("judge", kind, KINDS)
     return prompts.load_role("mae", f"eval_{kind}", "full", name="eval", policy="judge", temperature=TEMPERATURE)
 
 
@@ -95,7 +95,7 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
     given. An answer that the judge gave no verdict on is a failure: blank in `correct`, and counted apart.
     Raises ValueError before the judge is loaded when there is nothing to grade or a gold cannot be had.
     """
-    among("kind", kind, (None, *KINDS))
+    check_choice("kind", kind, (None, *KINDS))
     scores = unscored(run)
     asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]

@@ -13,7 +13,7 @@ from re import fullmatch
 from typing import ClassVar
 
 from coevolve.text import prompts
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from coevolve.worlds import World
 from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
 from published.grading import grade, program
@@ -46,7 +46,7 @@ class ItemWorld(World):
         The tiny world's families mean nothing here. Raises ValueError for a split other than validation and test,
         and in one line when the data cannot be had or nothing is left to start from or to test.
         """
-        among("split", split, ("validation", "test"))
+        check_choice("split", split, ("validation", "test"))
         chosen: list[Item] = []
         for key, cap in self.lists.tests.items():
             found = [item for item in self._parts[split] if item.family == key]
@@ -121,9 +121,9 @@ class DataWorld(ItemWorld):
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        among("paper", self.paper, PAPERS)
+        check_choice("paper", self.paper, PAPERS)
         for key in self.only:
-            among("KEY of world=data:KEY,KEY", key, BENCHMARKS)
+            check_choice("KEY of world=data:KEY,KEY", key, BENCHMARKS)
 
     @property
     def name(self) -> str:

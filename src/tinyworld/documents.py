@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from tinyworld import tasks
 from tinyworld.tasks import Task
 
@@ -46,7 +46,7 @@ def corpus(kind: str, size: int) -> list[TinyCorpus]:
 
     `size` is how many documents they have together. Raises ValueError for another kind.
     """
-    among("corpus", kind, HALVES)
+    check_choice("corpus", kind, HALVES)
     return [TinyCorpus(half, max(1, size // len(HALVES[kind]))) for half in HALVES[kind]]
 
 

@@ -4,7 +4,6 @@ A small instruct model solves but can neither propose, judge nor rank; after thi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -27,11 +26,10 @@ MIXED = 512  # demonstrations among which those of about one length are sought
 FAVOUR = 8.0  # how many times as often solvers come while the truth is shown: their demonstrations are short
 
 
-@dataclass(kw_only=True)
 class RoleWarmStart(SFT):
     """Fine-tuning on demonstrations whose errors are those of the embedded backbones' warm start."""
 
-    paper: ClassVar[str] = ""  # none has such a warm start
+    paper_name: ClassVar[str] = ""  # none has such a warm start
     TRAINING: ClassVar[Mapping[str, Any]] = {
         "model": "smollm2",
         "steps": 1,  # `fit` takes its own, and `after_run` says how many
@@ -43,13 +41,26 @@ class RoleWarmStart(SFT):
         "eval_items": 10,
     }
 
-    prompt: str = "plain"  # which prompt files, see `Method`
+    prompt: prompts.Variant = "plain"
+    """Prompt files: compact, plain or full, see `Method`."""
+
     demonstrations: PositiveInt = 20_000
-    truthful: Share = 0.6  # share of them that show the truth and favour solvers, before the habits
-    sft_batch: PositiveInt = 8  # demonstrations a step
-    epochs: PositiveInt = 1  # passes over the demonstrations
-    bf16: bool = True  # autocast; False is faster where the processor has no instructions for bfloat16
-    examined: Annotated[int, Field(ge=0, multiple_of=10)] = 100  # replies of each role measured at the end
+    """Number of demonstrations."""
+
+    truthful: Share = 0.6
+    """Share of demonstrations, the first ones, that show the truth and favour solvers."""
+
+    sft_batch: PositiveInt = 8
+    """Demonstrations per step."""
+
+    epochs: PositiveInt = 1
+    """Passes over the demonstrations."""
+
+    bf16: bool = True
+    """Whether to use bfloat16 autocast; False is faster on processors without bfloat16."""
+
+    examined: Annotated[int, Field(ge=0, multiple_of=10)] = 100
+    """Replies of each role that are measured at the end."""
 
     def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
         """Return the role that speaks a prompt file of MAE."""

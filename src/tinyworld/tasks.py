@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from random import Random
 from typing import ClassVar
 
-from coevolve.validation import among
+from coevolve.validation import check_choice
 from tinyworld import arithmetic, facts, symbols
 from tinyworld.facts import ATTRIBUTE_OF
 
@@ -171,7 +171,7 @@ def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) 
 
     The list depends on nothing but the arguments. Raises ValueError for an unknown split.
     """
-    among("split", splits, SPLITS)
+    check_choice("split", splits, SPLITS)
     return [task for name in families for task in _drawn(name, splits, per_family)]
 
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal
 
 from coevolve.methods.base import Method
 from coevolve.types import Outcome, Role
+from coevolve.validation import Allowed
 
 
-@dataclass(kw_only=True)
 class Debate(Method):
     """A solver that debates with itself."""
 
     rounds: int = 2
+    """How often the solver speaks."""
+
     heat: float | None = None
     friends: tuple[str, ...] = ()
-    manner: Annotated[str, ("polite", "rude")] = "polite"
-    tone: Literal["low", "high"] = "low"
-    span: Annotated[tuple[int, int], "[first, last]"] = (0, 1)
+    manner: Literal["polite", "rude"] = "polite"
+    tones: tuple[Literal["low", "high"], ...] = ("low",)
+    span: Annotated[tuple[int, int], Allowed("[first, last]")] = (0, 1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def define_roles(self) -> None:
         self.solver = Role("solver", "solve {question}")
 
     def episode(self, rng: Random) -> Generator:

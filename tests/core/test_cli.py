@@ -113,28 +113,38 @@ def test_a_model_in_a_folder_answers(capsys):
 def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
     assert main(["fields", "mae"]) == 0
     said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-    assert set(said) == {"field", *config.settable(config.Run), *config.settable(get_method("mae"))}
-    assert said["threshold"][:3] == ["0.7", "a", "question"] and said["batch_size"] == "128 32 episodes a step".split()
-    quick, told = config.presets()["quick"], "of AdamW, constant; sft and srlm let it fall to 0".split()
-    assert said["solves"][:3] == ["1", str(quick["mae"]["solves"]), "how"]
+    assert set(said) == {"field", *config.field_defaults(config.Run), *config.field_defaults(get_method("mae"))}
+    assert said["threshold"][:3] == ["0.7", "A", "question"] and said["batch_size"] == "128 32 Episodes per step.".split()
+    quick, told = config.load_presets()["quick"], "Learning rate of AdamW, constant; sft and srlm decay it to 0.".split()
+    assert said["solves"][:3] == ["1", str(quick["mae"]["solves"]), "How"]
     assert said["learning_rate"] == ["1e-06", str(quick["all"]["learning_rate"]), *told]
     assert said["prompt"][:2] == ["'full'", "'compact'"], "the paper's, not the default"
     assert main(["fields", OWN, "rounds=3"]) == 0
-    assert "rounds               2                        3\n" in capsys.readouterr().out
+    assert "rounds               2                        3" in capsys.readouterr().out
+
+
+def test_a_method_of_ones_own_documents_its_fields(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(Path(OWN.partition(":")[0]).read_text())
+    assert main(["fields", f"{file}:Debate"]) == 0
+    assert " How often the solver speaks.\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_field_says_what_it_means(method: str) -> None:
     cls = get_method(method)
-    means = config.meanings(cls)
-    assert [name for name in {**config.settable(config.Run), **config.settable(cls)} if not means.get(name)] == []
+    help_texts = config.field_help(cls)
+    fields = {**config.field_defaults(config.Run), **config.field_defaults(cls)}
+    assert [name for name in fields if not help_texts.get(name)] == []
 
 
-def test_a_meaning_is_the_comment_behind_the_field_and_a_subclass_says_its_own() -> None:
-    assert config.meanings(get_method("spice"))["estimator"] == "Equations 3 and 4: DrGRPO"
-    means = config.meanings(get_method("azr"))
-    assert means["estimator"] == "how rewards become advantages, see `advantages`", "inherited"
-    assert means["paper"] == "answers in tags (mae) or boxed (spice)", "behind a comment for the type checker"
+def test_the_help_of_a_field_is_its_docstring_and_a_subclass_may_replace_it() -> None:
+    assert config.field_help(get_method("spice"))["estimator"] == "Equations 3 and 4: DrGRPO."
+    azr = config.field_help(get_method("azr"))
+    assert azr["estimator"] == "How rewards become advantages, see `advantages`.", "inherited"
+    assert azr["paper"] == "The paper whose prompts are used: answers in tags (mae) or boxed (spice)."
 
 
 def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,13 +1,22 @@
 """Runs and their configuration: methods by name, presets, fields in their types, mistakes in one line."""
 
+import copy
 import json
 import pickle
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from data_files import OWN, tables
 
+from coevolve import advantages, worlds
+from coevolve.evaluation import strategies
+from coevolve.methods.baselines import absolute_zero
+from coevolve.methods.mae import method as mae
 from coevolve.methods.registry import METHODS, get_method
+from coevolve.methods.spice import method as spice
+from coevolve.methods.spice import rewards as spice_rewards
+from coevolve.text import prompts
 from coevolve.training import config
 from coevolve.training.config import Run, build, differences, parse_overrides
 
@@ -24,19 +33,19 @@ def test_an_unknown_method_or_preset() -> None:
     names = ", ".join([*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"])
     assert refused("mea") == f"method must be one of {names}, got 'mea'; did you mean 'mae'?"
     assert refused("zzz").endswith("got 'zzz'")
-    known = ", ".join([*config.presets(), "none"])
+    known = ", ".join([*config.load_presets(), "none"])
     assert refused(preset="quik") == f"preset must be one of {known}, got 'quik'; did you mean 'quick'?"
 
 
-@pytest.mark.parametrize("preset", config.presets())
+@pytest.mark.parametrize("preset", config.load_presets())
 @pytest.mark.parametrize("method", METHODS)
 def test_every_preset_builds_for_every_method(method: str, preset: str, tmp_path: Path) -> None:
     run = build(method, preset, seed=4, out=tmp_path / "run")
     assert (run.method, run.seed, run.out) == (method, 4, tmp_path / "run")
     assert type(run.protocol) is get_method(method) and len(run.protocol.answering.fields) == 1
-    for name, value in {**config.presets()[preset]["all"], **config.presets()[preset].get(method, {})}.items():
+    for name, value in {**config.load_presets()[preset]["all"], **config.load_presets()[preset].get(method, {})}.items():
         value = tuple(value) if isinstance(value, list) else value
-        assert value in (getattr(run, name, None), config.settings(run.protocol).get(name))
+        assert value in (getattr(run, name, None), run.protocol.describe().get(name))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -44,7 +53,7 @@ def test_a_method_of_ones_own_is_built_from_any_preset() -> None:
     run = build(OWN, "smoke", out="x", overrides={"rounds": 3, "heat": 1, "friends": ["a"], "steps": 7})
     mine = run.protocol
     assert (mine.rounds, mine.heat, mine.friends, mine.span) == (3, 1.0, ("a",), (0, 1)) and type(mine.heat) is float
-    assert (run.method, run.steps, run.max_tokens) == (OWN, 7, config.presets()["smoke"]["all"]["max_tokens"])
+    assert (run.method, run.steps, run.max_tokens) == (OWN, 7, config.load_presets()["smoke"]["all"]["max_tokens"])
     said = json.loads(json.dumps(run.describe()))
     assert said["method"] == OWN and said["protocol"]["rounds"] == 3 and said["protocol"]["world"] == "tiny"
     assert "out" not in said and said["seed"] == 0
@@ -52,7 +61,8 @@ def test_a_method_of_ones_own_is_built_from_any_preset() -> None:
     assert build(OWN, "none", out="x").steps == 300
     assert refused(OWN, rounds="many") == "rounds must be a valid integer, got 'many'"
     assert refused(OWN, manner="rud") == "manner must be one of polite, rude, got 'rud'; did you mean 'rude'?"
-    assert refused(OWN, tone="loud") == "tone must be low or high, got 'loud'"
+    tone_error = "tones[1] must be one of low, high, got 'hgh'; did you mean 'high'?"
+    assert refused(OWN, tones=["low", "hgh"]) == tone_error
     assert refused(OWN, span=[1]) == "span must be [first, last], got [1]"
     assert refused(OWN, threshold=0.5).startswith("field must be one of")
 
@@ -108,7 +118,7 @@ def test_a_run_in_which_every_policy_is_frozen(monkeypatch: pytest.MonkeyPatch) 
 
 def test_overrides_win_over_the_preset_and_the_preset_over_the_paper() -> None:
     assert Run(method="own", protocol=get_method(OWN)(), out=Path()).learning_rate == 1e-6
-    run, table = build("mae", "quick", out="x"), config.presets()["quick"]
+    run, table = build("mae", "quick", out="x"), config.load_presets()["quick"]
     assert (run.learning_rate, run.protocol.solves) == (table["all"]["learning_rate"], table["mae"]["solves"])
     changes = {"batch_size": 8, "solves": 2, "temperature": 1, "seed": 9, "lora": [4, 8, 0], "train": ["solver"]}
     run = build("mae", "quick", seed=3, out="x", overrides=changes | {"judge_temperature": 0, "prompt_folder": None})
@@ -139,7 +149,89 @@ def test_differences_from_the_paper() -> None:
     changed["train"] = (("proposer", "solver", "judge"), ("solver",))
     assert departures(Run(method="mae", protocol=part, steps=80, loss="ppo", **real)) == changed
     found = departures(build("mae", "quick", out="x"))
-    table = config.presets()["quick"]["all"] | config.presets()["quick"]["mae"]
+    table = config.load_presets()["quick"]["all"] | config.load_presets()["quick"]["mae"]
     assert found["learning_rate"] == (1e-6, table["learning_rate"]) and found["solves"] == (1, table["solves"])
     assert "attempts" not in found, "the preset writes the paper's own value"
     assert found["world"] == ("data", "tiny") and found["model"] == ("Qwen/Qwen2.5-3B-Instruct", "tiny")
+
+
+CHOICES = [
+    (advantages.Estimator, advantages.ESTIMATORS),
+    (strategies.Setup, strategies.SETUPS),
+    (prompts.Variant, strategies.LIMITS),
+    (mae.Setting, mae.SETTINGS),
+    (spice.Verifier, spice.VERIFIERS),
+    (spice.Template, spice.TEMPLATES),
+    (spice_rewards.ChallengerReward, spice_rewards.CHALLENGER),
+    (absolute_zero.Paper, absolute_zero.STEPS),
+]
+
+
+@pytest.mark.parametrize(("choices", "table"), CHOICES)
+def test_a_table_has_an_entry_for_every_choice(choices: object, table: dict) -> None:
+    assert set(get_args(choices)) == table.keys()
+
+
+def test_a_preset_starts_from_the_one_that_it_extends(tmp_path: Path) -> None:
+    file = tmp_path / "presets.toml"
+    file.write_text("""
+        [long.all]
+        steps = 9
+        [long.mae]
+        solves = 3
+        attempts = 5
+        [short]
+        extends = "long"
+        [short.mae]
+        solves = 1
+        [short.sft]
+        epochs = 2
+    """)
+    presets = config.load_presets(file)
+    long = {"all": {"steps": 9}, "mae": {"solves": 3, "attempts": 5}}
+    short = {"all": {"steps": 9}, "mae": {"solves": 1, "attempts": 5}, "sft": {"epochs": 2}}
+    assert presets == {"long": long, "short": short}
+    assert "extends" not in config.load_presets()["quick"]
+    file.write_text("[long.all]\nsteps = 9\n[short]\nextends = 'lng'\n")
+    line = "^extends of preset short must be one of long, got 'lng'; did you mean 'long'"
+    with pytest.raises(ValueError, match=line):
+        config.load_presets(file)
+
+
+def test_a_run_is_copied_and_pickled_with_its_roles_and_pools() -> None:
+    run = build("mae", "quick", out="x")
+    run.protocol.pools["questions"].extend(["1+1"])
+    for copied in (copy.deepcopy(run), pickle.loads(pickle.dumps(run))):
+        assert copied.describe() == run.describe()
+        assert copied.protocol.roles == run.protocol.roles
+        assert copied.protocol.pools["questions"].items == run.protocol.pools["questions"].items
+
+
+def test_a_method_with_other_fields_has_roles_made_from_them() -> None:
+    mae_method = get_method("mae")(solves=2)
+    hot = mae_method.replace(judge_temperature=0.5)
+    assert (hot.solves, hot.rater.temperature, mae_method.rater.temperature) == (2, 0.5, None)
+    assert hot.world is mae_method.world
+
+
+def test_an_unknown_field_of_a_method_suggests_the_right_one() -> None:
+    line = r"^field must be one of .*, got 'solvs'; did you mean 'solves'\?$"
+    with pytest.raises(ValueError, match=line):
+        get_method("mae")(solvs=2)
+
+
+def test_an_error_in_a_method_s_own_roles_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def define_roles(self: object) -> None:
+        raise ValueError("no such persona")
+
+    monkeypatch.setattr(get_method(OWN), "define_roles", define_roles)
+    with pytest.raises(ValueError, match="^no such persona$") as error:
+        get_method(OWN)()
+    assert error.traceback[-1].name == "define_roles"
+
+
+@pytest.mark.parametrize("world", [3, None, ["tiny"]])
+def test_a_world_is_a_name(world: object) -> None:
+    assert refused(world=world) == f"world must be {worlds.NAMES}, got {world!r}"

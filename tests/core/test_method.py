@@ -16,7 +16,7 @@ from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
 from coevolve.rollout import scheduler
 from coevolve.training import loop, trainer
-from coevolve.types import Outcome, Turn
+from coevolve.types import Outcome, Role, Turn
 
 FIELDS = tables("fields")
 PAPERS = ("mae", "sage", "spice", "comas", "conl")
@@ -126,3 +126,17 @@ def test_whatever_is_said_an_episode_ends_with_rewards_in_range_and_sound_spans(
         assert all(0 <= a < b <= len(sample.reply.text) for spans in sample.spans.values() for a, b in spans)
     assert all(isinstance(item, tuple | str) for added in outcome.adds.values() for item in added)
     assert asked and all(sample.reply.turn in asked for sample in outcome.samples)
+
+
+def test_only_annotated_names_are_fields_and_a_list_field_takes_a_list() -> None:
+    class Duet(Debate):
+        policies = ("first", "second")
+        topics: list[str] = []
+
+        def define_roles(self) -> None:
+            self.solver = Role("solver", f"{len(self.topics)} {{question}}", policy="first")
+
+    duet = Duet(topics=["sums"])
+    assert duet.policies == ("first", "second")
+    assert duet.topics == ["sums"] and duet.solver.prompt == "1 {question}"
+    assert duet.describe().keys() == Debate().describe().keys() | {"topics"}

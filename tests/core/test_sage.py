@@ -220,7 +220,7 @@ def test_no_verifier_reaches_planner_solver_or_critic(variant: str) -> None:
         outcomes, asked = scripted(sage, lambda turn: said(turn).replace("{0}", str(turn.key[0])), range(8))
         sage.pools["tasks"].extend(task for outcome in outcomes for task in outcome.adds["tasks"])
         seen += asked
-    assert len(sage.pools["tasks"]) == 5 + 8 and {turn.role for turn in seen} == {*SAGE.train}
+    assert len(sage.pools["tasks"]) == 5 + 8 and {turn.role for turn in seen} == {*sage.train}
     for turn in seen:
         assert text(turn).count("GOLD") == (turn.role == "challenger"), "equation 3 shows the reference's alone"
 

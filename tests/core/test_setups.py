@@ -25,8 +25,7 @@ HEAD = "<question>1+1</question>"
 class Solve(Method):
     """A method with a solver's prompt of its own, which says how long a reply may be."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def define_roles(self) -> None:
         self.solver = Role("solver", "solve {problem}", max_tokens=9)
 
 

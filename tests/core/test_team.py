@@ -12,7 +12,7 @@ from coevolve.methods.comas.method import CoMAS
 from coevolve.models import lora as lora_module
 from coevolve.models.policy_set import PolicySet
 from coevolve.runs import record
-from coevolve.training.config import Run, assign
+from coevolve.training.config import Run, assign_models
 from coevolve.training.distributed import Distributed
 from coevolve.training.loop import train
 from coevolve.training.value_baselines import make_baselines
@@ -93,7 +93,7 @@ def test_adapters_share_one_base_that_stays_frozen():
 def test_an_adapter_on_a_bfloat16_base_samples_what_transformers_computes():
     torch.manual_seed(0)
     base = load_policy("tiny-small", dtype="bfloat16")
-    policy = lora.attach(base, ["p"], (4, 8, 0.0), "tiny-small")["p"]
+    policy = lora_module.attach(base, ["p"], (4, 8, 0.0), "tiny-small")["p"]
     for part in policy.parameters():
         assert part.dtype == torch.float32
         torch.nn.init.normal_(part, std=0.1)  # a fresh adapter adds nothing
@@ -127,11 +127,11 @@ def test_a_run_saves_what_it_trains_keeps_what_the_method_asks_for_and_counts_ev
 
 
 def test_models_are_dealt_to_policies_in_turn():
-    models, trained = assign(Trio(agents=3), ("tiny-small", "tiny-large"))
+    models, trained = assign_models(Trio(agents=3), ("tiny-small", "tiny-large"))
     assert models == {"agent_1": "tiny-small", "agent_2": "tiny-large", "agent_3": "tiny"}
     assert trained == ("agent_1", "agent_2")
     with pytest.raises(ValueError, match="model must be one name or at most 2"):
-        assign(Trio(agents=3), ("tiny",) * 3)
+        assign_models(Trio(agents=3), ("tiny",) * 3)
 
 
 @pytest.mark.parametrize("lora", [(), LORA])

@@ -43,7 +43,7 @@ FIELDS = {
 
 
 def run(out: Path, method: str = "mae", seed: int = 0, **fields) -> Path:
-    known = config.settable(get_method(method)) | config.settable(config.Run)
+    known = config.field_defaults(get_method(method)) | config.field_defaults(config.Run)
     small = {name: value for name, value in SMALL.items() if name in known}
     return train(config.build(method, "quick", seed=seed, out=out, overrides=small | FIELDS.get(method, {}) | fields))
 

@@ -1,8 +1,9 @@
 """A reward that SmolLM2 finds within a few steps: a reply has to begin with a digit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
+from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method
 from coevolve.text import prompts
 from coevolve.types import Episode, Outcome, Role, Turn
@@ -11,14 +12,12 @@ QUESTIONS = ("What is 12-7?", "What is 3+4?", "x+3=9. What is x?", "What is the 
 DIGITS = f"{__file__}:Digits"
 
 
-@dataclass(kw_only=True)
 class Digits(Method):
     """Eight replies to one question share a baseline."""
 
-    estimator: str = "group_mean"
+    estimator: Estimator = "group_mean"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def define_roles(self) -> None:
         self.solver = Role("solver", "{question}")
 
     def read_answer(self, text: str) -> str:

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from statistics import fmean
+from typing import Literal
 
 from coevolve.advantages.inputs import Advantages, EstimatorInputs
 from coevolve.advantages.segments import (
@@ -84,13 +85,18 @@ def _standardise_tokens(rows: list[list[float]]) -> None:
             row[t] = next(standardised)
 
 
-Estimator = Callable[[EstimatorInputs], Advantages]
-
-WITH_KL = (
+Estimator = Literal[
+    "task_relative",
+    "group_mean",
     "reinforce_pp",
     "reinforce_pp_by_role",
-)  # estimators that use log_ratios and kl_coef
-ESTIMATORS: dict[str, Estimator] = {
+    "segment_centred",
+    "gae",
+    "rae",
+]
+# Estimators that use log_ratios and kl_coef.
+WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")
+ESTIMATORS: dict[str, Callable[[EstimatorInputs], Advantages]] = {
     "task_relative": task_relative,
     "group_mean": group_mean,
     "reinforce_pp": reinforce_pp,

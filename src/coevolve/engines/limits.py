@@ -1,4 +1,7 @@
-"""What vLLM takes, for checks that must not load it."""
+"""Limits of vLLM, for checks that must not import it."""
 
-VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the sizes that vLLM has room for; an adapter takes the next one
-VLLM_SHARE = 0.45  # of the GPU's memory, for the weights and caches of all engines; the learner has the rest
+# LoRA ranks for which vLLM can reserve room; an adapter takes the next larger one.
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# The fraction of the GPU's memory for the weights and caches of all engines; the rest is the
+# learner's.
+VLLM_SHARE = 0.45

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coevolve.rollout.engine import Engine, Ticket
 from coevolve.types import Reply, Turn
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 if TYPE_CHECKING:
     from coevolve.models.policy_set import PolicySet
@@ -24,7 +24,7 @@ class EngineRouter(Engine):
 
     def submit(self, turn: Turn) -> Ticket:
         """Hand the turn to its policy's engine; ValueError names a policy that nobody answers for."""
-        among("policy of a turn", turn.policy, sorted(self.engines))
+        check_choice("policy of a turn", turn.policy, sorted(self.engines))
         engine = self.engines[turn.policy]
         return engine, engine.submit(turn)
 

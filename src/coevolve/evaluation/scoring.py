@@ -12,7 +12,7 @@ from coevolve.methods.base import Method
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.types import Outcome
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 
 def score(
@@ -34,7 +34,7 @@ def score(
     is what plays the episodes. What no verifier can say is None in `correct`. Raises ValueError for an unknown
     set-up and for a solver with other than one placeholder.
     """
-    among("setup", setup, SETUPS)
+    check_choice("setup", setup, SETUPS)
     names = policies or method.scored
     episodes = []
     for number, item in enumerate(items):

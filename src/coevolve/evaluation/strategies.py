@@ -15,9 +15,9 @@ from coevolve.methods.base import Method
 from coevolve.methods.mae.method import MAE
 from coevolve.rollout.engine import BatchedEngine, Engine
 from coevolve.rollout.scheduler import play
-from coevolve.text import blocks
+from coevolve.text import blocks, prompts
 from coevolve.types import Dialogue, Episode, Reply
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 if TYPE_CHECKING:
     from coevolve.models.policy import Policy
@@ -117,7 +117,7 @@ def ask(
     *,
     policies: Sequence[str] = (),
     method: Method | None = None,
-    prompt: str = "compact",
+    prompt: prompts.Variant = "compact",
     max_tokens: int | None = None,
     seed: int = 0,
     **numbers: int,
@@ -130,7 +130,7 @@ def ask(
     reply's; the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished`
     False, and there is a warning.
     """
-    among("setup", setup, SETUPS)
+    check_choice("setup", setup, SETUPS)
     if low := [name for name, number in numbers.items() if number < 1]:
         raise ValueError(f"{low[0]} must be at least 1, got {numbers[low[0]]}")
     method = method or MAE(prompt=prompt)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coevolve.losses.chunked import TorchRows, chunked_loss
 from coevolve.losses.reference import LOSSES, PolicyLoss, TokenBatch, token_statistics
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 PATHS = ("reference", "chunked", "triton")
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)
@@ -85,7 +85,7 @@ def choose_path(path: str | None, hidden_TH: Tensor) -> str:
     reason = why_not_triton(hidden_TH)
     fastest = "triton" if hidden_TH.is_cuda and not reason else "chunked"
     name = path or os.environ.get("COEVOLVE_LOSS_PATH") or fastest
-    among("path of the loss", name, PATHS)
+    check_choice("path of the loss", name, PATHS)
     if name == "triton" and reason:
         raise ValueError(f"path of the loss 'triton' {reason}")
     return name
@@ -125,7 +125,7 @@ def _divide_up(total: int, part: int) -> int:
 
 def _check_arguments(hidden_TH: Tensor, head_VH: Tensor, tokens: TokenBatch) -> None:
     """Raise ValueError naming the first argument that is not allowed."""
-    among("loss", tokens.config.loss, LOSSES)
+    check_choice("loss", tokens.config.loss, LOSSES)
     if hidden_TH.dtype not in DTYPES or hidden_TH.dtype != head_VH.dtype:
         raise ValueError(
             "hidden_TH and head_VH must both be bfloat16, float32 or float64, "

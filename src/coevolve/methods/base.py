@@ -1,25 +1,32 @@
-"""The contract of a method: what the training loop asks of it, with a documented default for everything but `episode`.
+"""The contract of a method: everything that the training loop calls, with documented defaults.
 
-A method is a dataclass. Its fields are the numbers that a user may set, its roles are attributes, and `episode` is
-the algorithm. The loop calls what stands here and probes for nothing else.
+A method is a pydantic model. Its fields are the numbers that a user may set, `define_roles` makes
+its roles, and `episode` is the algorithm, the only member without a default.
 """
 
+import dataclasses
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import NonNegativeFloat
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    SkipValidation,
+    field_serializer,
+    field_validator,
+)
 
 from coevolve import worlds
-from coevolve.advantages.estimators import ESTIMATORS, WITH_KL
+from coevolve.advantages.estimators import WITH_KL, Estimator
 from coevolve.rollout.pools import Pool
 from coevolve.text import prompts
 from coevolve.text.parse import tag
 from coevolve.types import Episode, Outcome, Role
-from coevolve.validation import among, settle
+from coevolve.validation import Allowed, Settings, check_choice
 
 if TYPE_CHECKING:
     from coevolve.models.policy import Policy
@@ -28,91 +35,186 @@ if TYPE_CHECKING:
     from coevolve.training.config import Run
 
 
-PAPERS = tomllib.loads(Path(__file__).with_name("training.toml").read_text(encoding="utf-8"))
+Setup = Literal[
+    "vanilla",
+    "consistency",
+    "consistency_summed",
+    "autogen",
+    "debate",
+    "debate_summed",
+    "self_refine",
+    "top_ranked",
+]
 
 
-def training(name: str) -> Mapping[str, Any]:
-    """Return a table of papers/training.toml: a paper's values of fields of a Run, or of its method."""
-    return {field: tuple(value) if isinstance(value, list) else value for field, value in PAPERS[name].items()}
+def paper_table(paper: str, table: str = "run") -> Mapping[str, Any]:
+    """Return a table of methods/<paper>/paper.toml: the paper's values of fields.
+
+    "run" holds fields of a Run; "printed" holds fields whose default here differs from the paper.
+    """
+    file = Path(__file__).parent / paper / "paper.toml"
+    values = tomllib.loads(file.read_text(encoding="utf-8"))[table]
+    return {
+        field: tuple(value) if isinstance(value, list) else value
+        for field, value in values.items()
+    }
 
 
-@dataclass(kw_only=True)
-class Method:
-    """One way for a model to learn from playing roles. Subclasses add fields, roles and `episode`."""
+class Method(Settings):
+    """One way for a model to learn from playing roles.
 
-    paper: ClassVar[str] = ""  # whose prompt files and published tests it uses; empty: a method of your own
-    seeded: ClassVar[bool] = True  # whether it starts from published questions, which a data world must then have
-    TRAINING: ClassVar[Mapping[str, Any]] = {}  # the paper's values of the fields of a Run
-    gates: ClassVar[Mapping[str, str]] = {}  # {what lets some pass: the metric that is the share passed}, see `alive`
-    PAPER: ClassVar[Mapping[str, Any]] = {}  # the paper's values of fields whose default here is another
+    Subclasses add fields, roles (in `define_roles`) and `episode`. Whatever `define_roles` assigns
+    to `self` is an ordinary attribute: only annotated names of the class are fields.
+    """
 
-    estimator: Annotated[str, (*ESTIMATORS,)] = "task_relative"  # how rewards become advantages, see `advantages`
-    kl_coef: NonNegativeFloat = 0.0  # weight of the token-level penalty for leaving the starting model
-    setups: tuple[str, ...] = ("vanilla",)  # inference set-ups of the final scoring, see `setups`
-    prompt: str = "compact"  # which prompt files: compact (embedded models), plain (small real ones) or full
-    prompt_folder: str | None = None  # a folder with your own prompts of the same names
-    world: worlds.World = field(default=cast(worlds.World, "tiny"), repr=False)  # a name: where questions come from
+    # Names without annotation are ordinary class attributes, such as `policies = ("a", "b")`.
+    model_config = ConfigDict(ignored_types=(object,))
 
-    def __post_init__(self) -> None:
-        """Bring every field into its type and resolve the world's name; ValueError in one line for a wrong value.
+    paper_name: ClassVar[str] = ""
+    """The paper whose prompt files and published tests are used; empty for your own method."""
 
-        A subclass with a `__post_init__` of its own calls this one first.
-        """
-        settle(self, "world")
+    seeded: ClassVar[bool] = True
+    """Whether training starts from published questions, which a data world must then have."""
+
+    gates: ClassVar[Mapping[str, str]] = {}
+    """{name of a filter: the metric that is the share it lets pass}, see `alive`."""
+
+    TRAINING: ClassVar[Mapping[str, Any]] = {}
+    """The paper's values of the fields of a Run."""
+
+    PAPER: ClassVar[Mapping[str, Any]] = {}
+    """The paper's values of the fields whose default differs from the paper."""
+
+    estimator: Estimator = "task_relative"
+    """How rewards become advantages, see `advantages`."""
+
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the token-level KL penalty towards the starting model."""
+
+    setups: tuple[Setup, ...] = ("vanilla",)
+    """Inference set-ups of the final evaluation, see `setups`."""
+
+    prompt: prompts.Variant = "compact"
+    """Prompt files: compact (embedded models), plain (small real models) or full."""
+
+    prompt_folder: str | None = None
+    """A folder with your own prompts of the same names."""
+
+    world: Annotated[worlds.World, SkipValidation, Allowed(worlds.NAMES)] = Field(
+        default=cast(worlds.World, "tiny"), repr=False
+    )
+    """Where questions come from: tiny, data, data:KEY,KEY or another world's name."""
+
+    @field_validator("world", mode="before")
+    @classmethod
+    def check_world(cls, world: Any) -> Any:
+        """Refuse values, such as numbers, that are neither a name nor a world."""
+        if world is None or isinstance(world, int | float | list | tuple | dict):
+            raise ValueError("neither a name nor a world")
+        return world
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check combinations of fields, resolve the world's name, and make the roles."""
         if self.kl_coef:
-            among("estimator with a kl_coef", self.estimator, WITH_KL)
-        self.world = worlds.resolve(self.world, self.paper, self.seeded)
+            check_choice("estimator with a kl_coef", self.estimator, WITH_KL)
+        self.world = worlds.resolve(self.world, self.paper_name, self.seeded)
+        self.define_roles()
+
+    def define_roles(self) -> None:
+        """Assign the roles, and whatever else episodes need, to attributes. Fields are set by then.
+
+        A subclass that adds roles to those of another method calls `super().define_roles()`.
+        """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field, or an attribute that is no field, such as a role."""
+        if name in type(self).model_fields:
+            super().__setattr__(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    @field_serializer("world")
+    def world_name(self, world: worlds.World) -> str:
+        """Describe a world by its name."""
+        return world.name
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields and their values, the world by its name."""
+        return self.model_dump()
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a method with other values of some fields, and with roles made from them."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**(fields | changes))
 
     # The algorithm.
 
     def episode(self, rng: Random) -> Episode:
-        """Play one episode: yield turns, receive replies, return an Outcome. The one thing that must be written."""
-        raise NotImplementedError(f"{type(self).__name__} must define episode(self, rng)")
+        """Play one episode: yield turns, receive replies, return an Outcome. Must be overridden."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define episode(self, rng)"
+        )
 
     def observe(self, outcome: Outcome, world: worlds.World) -> dict[str, Any]:
-        """Return the facts to record about an episode: what `outcome.trace` shows, and what only an oracle can see."""
+        """Return facts to record about an episode, from `outcome.trace` and from the oracle."""
         return {}
 
     def observed(self, rng: Random) -> Episode:
-        """Play one episode, with the facts of `observe` in its outcome."""
+        """Play one episode and add the facts of `observe` to its outcome."""
         outcome = yield from self.episode(rng)
-        return replace(outcome, facts=self.observe(outcome, self.world))
+        return dataclasses.replace(outcome, facts=self.observe(outcome, self.world))
 
     # Who speaks.
 
     @property
     def roles(self) -> dict[str, Role]:
         """All roles by attribute name. The one called `solver` answers held-out questions."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Role)}
+        return {
+            name: value for name, value in vars(self).items() if isinstance(value, Role)
+        }
 
     @property
     def answering(self) -> Role:
         """The role that answers held-out questions; its prompt has exactly one placeholder."""
         if "solver" not in self.roles:
-            raise ValueError(f"{type(self).__name__} must have a role `solver`, which answers held-out questions")
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} must have a role `solver`, which answers held-out questions"
+            )
         return self.roles["solver"]
 
-    def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
-        """Return the role that speaks a prompt file of the method's paper; `more`: a policy and a temperature."""
-        return prompts.load_role(self.paper, prompt, self.prompt, name=name, folder=self.prompt_folder, **more)
+    def role(self, prompt: str, name: str | None = None, **options: Any) -> Role:
+        """Return the role that speaks a prompt file of the method's paper.
+
+        `options` may set a policy and a temperature.
+        """
+        return prompts.load_role(
+            self.paper_name,
+            prompt,
+            self.prompt,
+            name=name,
+            folder=self.prompt_folder,
+            **options,
+        )
 
     def read_answer(self, text: str) -> str | None:
-        """Return what a reply of the solver answers, here the content of its one <answer> pair; None without one."""
+        """Return the answer in a solver's reply: the content of its one <answer> pair, or None."""
         return tag(text, "answer")
 
     @property
     def policies(self) -> tuple[str, ...]:
         """Names of the policies that the roles speak with, in the order of the roles."""
-        return tuple(dict.fromkeys(role.policy for role in self.roles.values())) or ("shared",)
+        names = dict.fromkeys(role.policy for role in self.roles.values())
+        return tuple(names) or ("shared",)
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Those of the policies that are never trained: the ones with a model of their own."""
+        """The policies that are never trained: by default those with a model of their own."""
         return tuple(self.models)
 
     @property
     def models(self) -> dict[str, str]:
-        """{policy: model} where a policy is not the run's own model."""
+        """{policy: model} for the policies that do not start from the run's model."""
         return {}
 
     @property
@@ -134,15 +236,23 @@ class Method:
     # Before, during and after a run.
 
     def before_run(self) -> None:
-        """Fetch what episodes need. Runs before any model is loaded; ValueError in one line when it is missing."""
+        """Fetch the data that episodes need, before any model loads.
+
+        Raises ValueError in one line when something is missing.
+        """
 
     def fit(self, policy: "Policy", run: "Run") -> int | None:
-        """Train the policy with a trainer of the method's own and return its steps; None: the loop trains."""
+        """Train the policy with another trainer and return the steps; None: the loop trains."""
         return None
 
     def after_step(self, step: int, keep: Callable[[str], None]) -> None:
-        """Act after a step. `keep(name)` writes the trained policies into a folder of that name in the run's."""
+        """Act after a step. `keep(name)` saves the trained policies in that folder of the run."""
 
-    def after_run(self, engine: "Engine", key: tuple[int, ...], log: "Recorder") -> dict[str, Any]:
-        """Act after the final scoring, with `key` for the noise of further episodes; return entries of the summary."""
+    def after_run(
+        self, engine: "Engine", key: tuple[int, ...], log: "Recorder"
+    ) -> dict[str, Any]:
+        """Act after the final evaluation and return entries of the summary.
+
+        `key` seeds the sampling noise of further episodes.
+        """
         return {}

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from coevolve.methods.base import Method
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 METHODS: dict[str, str] = tomllib.loads(
     Path(__file__).with_name("methods.toml").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ def get_method(name: str) -> type[Method]:
     Raises ValueError if the file, the module or the class is missing, or is no subclass of Method.
     """
     if ":" not in name:
-        among("method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"])
+        check_choice("method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"])
     place, _, class_name = METHODS.get(name, name).rpartition(":")
     try:
         if place.endswith(".py"):

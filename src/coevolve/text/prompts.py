@@ -7,12 +7,12 @@ comments. A user's folder with the same file names takes precedence.
 
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from coevolve.types import Role
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
-VARIANTS = ("full", "plain", "compact")
+Variant = Literal["full", "plain", "compact"]
 PACKAGE = Path(__file__).parents[1]
 # Prompts that belong to no paper of their own; a paper's are in methods/<paper>/prompts.
 FOLDERS = {"azr": "methods/baselines/prompts", "strategies": "evaluation/prompts"}
@@ -29,7 +29,7 @@ def read(paper: str, role: str, variant: str = "full", folder: str | Path | None
     `folder` is a user's folder of prompts, searched first. Raises ValueError that lists the
     existing prompts if there is no such file.
     """
-    among("prompt variant", variant, VARIANTS)
+    check_choice("prompt variant", variant, get_args(Variant))
     if folder and not any(Path(folder).rglob(f"*.{variant}.txt")):
         raise ValueError(
             f"prompt_folder must hold prompts named ROLE.{variant}.txt, but {str(folder)!r} has none"

@@ -1,135 +1,246 @@
-"""What a run is: the flat `Run`, the methods by name, presets, and checks that need no model.
+"""Configuration: the flat `Run`, methods by name, presets, and checks that need no model.
 
 Imports no torch, so a wrong field is reported before anything heavy loads.
 """
 
-import inspect
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from coevolve.engines.limits import VLLM_RANKS
-from coevolve.evaluation.strategies import SETUPS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
 from coevolve.training.settings import Learning
-from coevolve.validation import among, typed
+from coevolve.validation import Allowed, Operational, check_choice, is_operational
 
-REAL = {"prompt": "full", "world": "data"}  # of every paper; the fields' defaults are the tiny world's
-# Where and how often it runs, looks and saves is no departure, nor are numbers that no paper prints.
-UNCOUNTED = "seed track snapshots engine micro_tokens eval_every eval_items save_every keep_episodes".split()
-MEANING = re.compile(r"    (\w+): [^#]*(?:# type: ignore\S* +)?# (.+)")  # a field and the comment behind it
+HERE = Path(__file__).parent
+# Every paper's values of two fields whose defaults are those of the tiny world.
+EVERY_PAPER = {"prompt": "full", "world": "data"}
+PRESETS_FILE = HERE / "presets.toml"
+# Fields of a Run that no preset can set.
+ARGUMENTS_OF_BUILD = ("method", "protocol", "out")
 
-Models = Annotated[str | tuple[str, ...], Field(min_length=1), "a name or a list of names"]
-Lora = Annotated[
-    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Annotated[float, Field(ge=0, lt=1)]],
-    "[] or [rank at least 1, alpha, dropout below 1]",
+Preset = dict[str, dict[str, Any]]  # {method, or "all": {field: value}}
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+Models = Annotated[
+    str | tuple[str, ...], Field(min_length=1), Allowed("a name or a list of names")
 ]
-World = Annotated[str, "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"]
+Lora = Annotated[
+    tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
+    Allowed("[] or [rank at least 1, alpha, dropout below 1]"),
+]
 
 
-@dataclass(kw_only=True)
 class Run(Learning):
-    """One training run. The protocol carries the paper's numbers; these, and those of `Learning`, are the trainer's."""
+    """One training run: the trainer's fields, those of `Learning`, and the method as `protocol`."""
 
-    method: str  # as it was asked for: a name in METHODS, path/file.py:Class or package.module:Class
-    protocol: Method = field(repr=False)
+    method: str
+    """The method's name: one of METHODS, path/file.py:Class or package.module:Class."""
+
+    protocol: Method = Field(repr=False)
+    """The method itself, with the paper's numbers."""
+
     out: Path
-    model: Models = "tiny"  # embedded backbone, smollm2, model folder, hub id or server; several: the policies' in turn
-    lora: Lora = ()  # (rank, alpha, dropout): one adapter per policy on a frozen base; empty: train all weights
-    engine: Annotated[str, ("torch", "vllm", "unsloth", "unsloth+vllm")] = "torch"  # vllm samples, unsloth trains LoRA
-    seed: NonNegativeInt = 0  # of all that is drawn
-    steps: NonNegativeInt = 300  # each plays a batch of episodes and learns from it
-    batch_size: PositiveInt = 128  # episodes a step
-    learning_rate: PositiveFloat = 1e-6  # of AdamW, constant; sft and srlm let it fall to 0
-    weight_decay: NonNegativeFloat = 0.01  # of AdamW
-    temperature: PositiveFloat = 1.0  # of sampling, for roles without one of their own
-    eval_every: NonNegativeInt = 20  # steps between looks at the validation split; 0: never
-    eval_items: PositiveInt = 40  # items per family, validation and test
-    save_every: PositiveInt = 20  # steps between checkpoints
-    keep_episodes: NonNegativeInt = 2  # episodes a step that are recorded word for word
-    track: Annotated[str, ("", "tensorboard", "trackio", "wandb")] = ""  # a sink for metrics beside the files
+    """The folder of the run."""
 
-    def __post_init__(self) -> None:
-        """Bring every field into its type. Raises ValueError in one line for a wrong value or combination."""
-        super().__post_init__()
-        for name in self.protocol.setups:
-            among("setups", name, SETUPS)
-        if self.lora and self.engine.endswith("vllm") and self.lora[0] > VLLM_RANKS[-1]:
-            raise ValueError(f"lora must have a rank of at most {VLLM_RANKS[-1]} with vLLM, got {self.lora[0]}")
+    model: Models = "tiny"
+    """Embedded backbone, smollm2, model folder, hub id or server; a list: the policies' in turn."""
+
+    lora: Lora = ()
+    """[rank, alpha, dropout]: one adapter per policy on a frozen base; []: train all weights."""
+
+    engine: Annotated[
+        Literal["torch", "vllm", "unsloth", "unsloth+vllm"], Operational()
+    ] = "torch"
+    """vllm samples with vLLM; unsloth trains LoRA with Unsloth."""
+
+    seed: Annotated[NonNegativeInt, Operational()] = 0
+    """Seed of all random draws."""
+
+    steps: NonNegativeInt = 300
+    """Training steps; each plays a batch of episodes and learns from it."""
+
+    batch_size: PositiveInt = 128
+    """Episodes per step."""
+
+    learning_rate: PositiveFloat = 1e-6
+    """Learning rate of AdamW, constant; sft and srlm decay it to 0."""
+
+    weight_decay: NonNegativeFloat = 0.01
+    """Weight decay of AdamW."""
+
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature, for roles without one of their own."""
+
+    eval_every: Annotated[NonNegativeInt, Operational()] = 20
+    """Steps between evaluations on the validation split; 0: never."""
+
+    eval_items: Annotated[PositiveInt, Operational()] = 40
+    """Questions per family, validation and test."""
+
+    save_every: Annotated[PositiveInt, Operational()] = 20
+    """Steps between checkpoints."""
+
+    keep_episodes: Annotated[NonNegativeInt, Operational()] = 2
+    """Episodes per step that are recorded word for word."""
+
+    track: Annotated[Literal["", "tensorboard", "trackio", "wandb"], Operational()] = ""
+    """An experiment tracker that receives the metrics as well."""
+
+    @model_validator(mode="after")
+    def check_lora_rank(self) -> Self:
+        """Refuse an adapter that is too large for vLLM."""
+        largest = VLLM_RANKS[-1]
+        if self.lora and self.engine.endswith("vllm") and self.lora[0] > largest:
+            raise ValueError(
+                f"lora must have a rank of at most {largest} with vLLM, got {self.lora[0]}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def check_steps(self) -> Self:
+        """Refuse steps of a method that does not train."""
         if self.steps and self.protocol.TRAINING.get("steps") == 0:
-            raise ValueError(f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}")
-        if not assign(self.protocol, self.model)[1]:
+            raise ValueError(
+                f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def check_trained_policies(self) -> Self:
+        """Refuse too many models, and a method that trains none of its policies."""
+        _, trained = assign_models(self.protocol, self.model)
+        if not trained:
             names = ", ".join(self.protocol.policies)
-            raise ValueError(f"method must leave a policy to train, and {self.method} freezes all: {names}")
+            raise ValueError(
+                f"method must leave a policy to train, and {self.method} freezes all: {names}"
+            )
+        return self
 
     def describe(self) -> dict[str, Any]:
-        """Return the whole configuration as plain values, the protocol's fields among them."""
-        mine = {name: getattr(self, name) for name in ("method", *settable(Run))}
-        return {**mine, "protocol": settings(self.protocol)}
+        """Return the whole configuration as plain values, the method's fields under `protocol`."""
+        fields = self.model_dump(exclude={*ARGUMENTS_OF_BUILD})
+        return {"method": self.method, **fields, "protocol": self.protocol.describe()}
 
 
-def settable(cls: type) -> dict[str, Any]:
-    """Return the fields of a Run or a method that a configuration can set, with their defaults (None where none)."""
-    own = [f for f in fields(cls) if f.init and f.name not in ("protocol", "out", "method")]
-    return {f.name: None if f.default is MISSING else f.default for f in own}
+def field_defaults(cls: type[BaseModel]) -> dict[str, Any]:
+    """Return the defaults of the fields of a Run or method that a configuration can set.
 
-
-def settings(protocol: Method) -> dict[str, Any]:
-    """Return a method's settable fields and their values; a world goes by its name."""
-    return {name: getattr(protocol, name) for name in settable(type(protocol))} | {"world": protocol.world.name}
-
-
-def flat(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `Run.describe` says with the method's fields beside the run's."""
-    return {**{name: value for name, value in described.items() if name != "protocol"}, **described.get("protocol", {})}
-
-
-def presets() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the presets: by name and method (`all`: every method) the fields that differ from the defaults.
-
-    `quick` trains as `standard` does but for fewer steps.
+    A field without a default has None.
     """
-    tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
-    return tables | {"quick": {name: long | tables["quick"].get(name, {}) for name, long in tables["standard"].items()}}
+    defaults = {}
+    for name, field in cls.model_fields.items():
+        if name not in ARGUMENTS_OF_BUILD:
+            default = field.get_default(call_default_factory=True, validated_data={})
+            defaults[name] = None if field.is_required() else default
+    return defaults
 
 
-def build(name: str, preset: str, *, seed: int = 0, out: str | Path, overrides: Mapping[str, Any] | None = None) -> Run:
-    """Make a checked Run of a method: the paper's defaults, then the preset's fields, then `overrides`.
+def field_help(cls: type[Method]) -> dict[str, str]:
+    """Return the help of every field of a run and of a method: the docstring under the field."""
+    fields = Run.model_fields | cls.model_fields
+    return {
+        name: " ".join((field.description or "").split())
+        for name, field in fields.items()
+    }
 
-    The preset "none" sets nothing. Raises ValueError in one line for an unknown name or field, or a wrong value.
+
+def flatten(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of `Run.describe` with the method's fields beside the run's."""
+    run_fields = {
+        name: value for name, value in description.items() if name != "protocol"
+    }
+    return {**run_fields, **description.get("protocol", {})}
+
+
+def load_presets(file: Path = PRESETS_FILE) -> dict[str, Preset]:
+    """Read the presets: for each method (`all`: every method) the fields that differ from defaults.
+
+    A preset that `extends` another, which must stand above it, starts from the other's fields.
     """
-    cls, tables = get_method(name), presets() | {"none": {}}
-    among("preset", preset, tables)
-    chosen = {"seed": seed, **tables[preset].get("all", {}), **tables[preset].get(name, {}), **(overrides or {})}
-    theirs, annotations = settable(cls), get_type_hints(cls, include_extras=True) | {"world": World}
-    for key in chosen:
-        among("field", key, sorted({*settable(Run), *theirs}))
-    mine = {key: value for key, value in chosen.items() if key not in theirs}
-    protocol = cls(**{key: typed(key, chosen[key], annotations[key]) for key in chosen if key in theirs})
-    return Run(method=name, protocol=protocol, out=Path(out), **{**protocol.TRAINING, **mine})
+    presets: dict[str, Preset] = {}
+    for name, preset in tomllib.loads(file.read_text(encoding="utf-8")).items():
+        parent: Preset = {}
+        if "extends" in preset:
+            parent_name = preset.pop("extends")
+            check_choice(f"extends of preset {name}", parent_name, presets)
+            parent = presets[parent_name]
+        methods = dict.fromkeys([*parent, *preset])
+        presets[name] = {
+            key: parent.get(key, {}) | preset.get(key, {}) for key in methods
+        }
+    return presets
 
 
-def assign(protocol: Method, model: str | Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return {policy: model} and the policies to train, as the method names them; models are dealt in turn.
+def build(
+    name: str,
+    preset: str,
+    *,
+    seed: int = 0,
+    out: str | Path,
+    overrides: Mapping[str, Any] | None = None,
+) -> Run:
+    """Make a Run of a method: the paper's defaults, then the preset's fields, then `overrides`.
 
-    Raises ValueError for more models than policies.
+    The preset "none" sets nothing. Raises ValueError in one line for an unknown name or field, or a
+    wrong value.
     """
-    given = [model] if isinstance(model, str) else list(model)
-    free = [name for name in protocol.policies if name not in protocol.models]
-    if len(given) > max(1, len(free)):
-        raise ValueError(f"model must be one name or at most {len(free)} (one per policy), got {given}")
-    models = protocol.models | dict(zip(free, cycle(given), strict=False))
-    trained = tuple(name for name in protocol.policies if name not in protocol.frozen)
-    return {name: models[name] for name in protocol.policies}, trained
+    cls = get_method(name)
+    presets = load_presets() | {"none": {}}
+    check_choice("preset", preset, presets)
+    values: dict[str, Any] = {"seed": seed}
+    values |= presets[preset].get("all", {})
+    values |= presets[preset].get(name, {})
+    values |= overrides or {}
+    for field in values:
+        check_choice("field", field, sorted({*field_defaults(Run), *cls.model_fields}))
+    method_values = {
+        field: value for field, value in values.items() if field in cls.model_fields
+    }
+    run_values = {
+        field: value for field, value in values.items() if field not in method_values
+    }
+    protocol = cls(**method_values)
+    return Run(
+        method=name,
+        protocol=protocol,
+        out=Path(out),
+        **{**protocol.TRAINING, **run_values},
+    )
+
+
+def assign_models(
+    protocol: Method, model: str | Sequence[str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return {policy: model} and the policies to train, as the method names them.
+
+    Policies without a fixed model take the given models in turn. Raises ValueError for more
+    models than policies.
+    """
+    names = [model] if isinstance(model, str) else list(model)
+    free = [policy for policy in protocol.policies if policy not in protocol.models]
+    if len(names) > max(1, len(free)):
+        limit = f"at most {len(free)} (one per policy)"
+        raise ValueError(f"model must be one name or {limit}, got {names}")
+    models = protocol.models | dict(zip(free, cycle(names), strict=False))
+    trained = tuple(
+        policy for policy in protocol.policies if policy not in protocol.frozen
+    )
+    return {policy: models[policy] for policy in protocol.policies}, trained
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
@@ -145,24 +256,35 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def differences(run: Run) -> list[tuple[str, Any, Any]]:
-    """Return where a run departs from its paper: (field, the paper's value, the run's); none without a paper.
+def paper_values(run: Run) -> dict[str, Any]:
+    """Return the paper's value of every field that is compared with the paper.
 
-    The paper's values are the defaults, but for what the method's TRAINING and PAPER say; its model is the one of
-    the preset gpu.
+    These are the defaults, except for what the method's TRAINING and PAPER say. The paper's model
+    is that of the preset gpu.
     """
-    if not run.protocol.paper:
+    protocol = run.protocol
+    gpu = load_presets()["gpu"]
+    values = field_defaults(Run)
+    values["model"] = gpu.get(run.method, {}).get("model", gpu["all"]["model"])
+    values |= protocol.TRAINING
+    values |= field_defaults(type(protocol))
+    values |= EVERY_PAPER
+    values |= protocol.PAPER
+    fields = Run.model_fields | type(protocol).model_fields
+    compared = [name for name, field in fields.items() if not is_operational(field)]
+    return {name: values[name] for name in compared if name in values}
+
+
+def differences(run: Run) -> list[tuple[str, Any, Any]]:
+    """Return where a run differs from its paper as (field, paper's value, run's value).
+
+    A method without a paper differs in nothing.
+    """
+    if not run.protocol.paper_name:
         return []
-    gpu = {**presets()["gpu"]["all"], **presets()["gpu"].get(run.method, {})}
-    paper = settable(Run) | {"model": gpu["model"], **run.protocol.TRAINING}
-    paper |= settable(type(run.protocol)) | REAL | dict(run.protocol.PAPER)
-    mine = flat(run.describe())
-    counted = [name for name in mine if name in paper and name not in UNCOUNTED]
-    return [(name, paper[name], mine[name]) for name in counted if mine[name] != paper[name]]
-
-
-def meanings(cls: type) -> dict[str, str]:
-    """Return what the fields of a run and of a method mean: the comments behind them in the source."""
-    homes = [home for home in (*Run.__mro__, *cls.__mro__)[::-1] if is_dataclass(home)]
-    lines = [line for home in homes for line in inspect.getsource(home).splitlines()]
-    return {found[1]: found[2] for found in map(MEANING.match, lines) if found}
+    paper = paper_values(run)
+    return [
+        (name, paper[name], value)
+        for name, value in flatten(run.describe()).items()
+        if name in paper and value != paper[name]
+    ]

@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from coevolve.engines.limits import VLLM_SHARE
 from coevolve.models.names import SERVERS, find
 from coevolve.models.policy_set import LARGE
-from coevolve.training.config import assign
+from coevolve.training.config import assign_models
 from coevolve.training.preflight import base_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def estimate(run: "Run") -> float:
     micro-batch and layer; large models compute one layer at a time. Not counted: copies for KL penalties, the
     sampler's cache, and the share of the GPU that vLLM takes (`check` does).
     """
-    models, trained = assign(run.protocol, run.model)
+    models, trained = assign_models(run.protocol, run.model)
     total = activations = 0.0
     for model in {name for name in models.values() if not name.startswith(SERVERS)}:
         config = AutoConfig.from_pretrained(find(base_of(model)), trust_remote_code=False)

@@ -12,7 +12,7 @@ from reprlib import repr as shortened
 from coevolve.engines.loading import load_policy
 from coevolve.models.names import find
 from coevolve.runs import record
-from coevolve.training.config import Run, assign, flat
+from coevolve.training.config import Run, assign_models, flatten
 
 SECONDS = 10  # that the hub has for its answer
 FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resume: what is learnt does not
@@ -24,7 +24,7 @@ def check(run: Run) -> None:
         for package in value.split("+"):
             if package not in ("", "torch") and find_spec(package) is None:
                 raise ValueError(f"{field} {value!r} needs the package {package}, which is not installed; {how}")
-    for name in dict.fromkeys(assign(run.protocol, run.model)[0].values()):
+    for name in dict.fromkeys(assign_models(run.protocol, run.model)[0].values()):
         if run.engine != "torch" and base_of(name) != name:
             raise ValueError(f"model {name!r} is an adapter; merge it with `coevolve export` for engine {run.engine!r}")
         model(name)
@@ -47,7 +47,7 @@ def finished(run: Run) -> bool:
 
 def same(run: Run, folder: Path) -> None:
     """Raise ValueError, with both values, unless config.json is this run's but for what changes nothing learnt."""
-    saved, mine = flat(json.loads((folder / "config.json").read_bytes())), flat(record.clean(run.describe()))
+    saved, mine = flatten(json.loads((folder / "config.json").read_bytes())), flatten(record.clean(run.describe()))
     names = mine if saved.get("method") == run.method else ["method"]  # of another method nothing else is told
     if changed := [name for name in names if name not in FREE and saved.get(name) != mine[name]]:
         told = "; ".join(f"{name} {shortened(saved.get(name))} there, {shortened(mine[name])} now" for name in changed)

@@ -1,31 +1,53 @@
-"""How a batch of samples moves the weights."""
+"""How a batch of samples updates the weights: the settings that the learner reads."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from coevolve.validation import settle
+from coevolve.validation import Allowed, Operational, Settings
 
-Clip = Annotated[tuple[NonNegativeFloat, NonNegativeFloat], "[low, high], each at least 0"]
+Loss = Literal["ppo", "importance"]
+Clip = Annotated[
+    tuple[NonNegativeFloat, NonNegativeFloat], Allowed("[low, high], each at least 0")
+]
 
 
-@dataclass(kw_only=True)
-class Learning:
-    """How a batch of samples moves the weights: the part of a run that the learner reads."""
+class Learning(Settings):
+    """How a batch of samples updates the weights: the part of a run that the learner reads."""
 
-    grad_clip: PositiveFloat = 1.0  # largest norm of the gradient
-    loss: Annotated[str, ("ppo", "importance")] = "ppo"  # ratios clipped as in PPO, or importance sampling without a clip
-    clip: Clip = (0.2, 0.28)  # how far below and above 1 ratios count (ppo)
-    old: Annotated[str, ("sampler", "learner")] = "sampler"  # who computes the ratio's old log-probabilities
-    entropy_coef: float = 0.001  # weight of the entropy bonus
-    length_norm: Annotated[str, ("token_mean", "constant", "token_sum")] = "token_mean"  # see `update.token_weight`
-    max_tokens: PositiveInt = 8192  # longest reply, for roles without a limit of their own
-    micro_tokens: PositiveInt = 16384  # tokens in one forward and backward pass
-    minibatches: PositiveInt = 1  # optimiser steps a batch of samples is shared out over, as in PPO
+    grad_clip: PositiveFloat = 1.0
+    """Largest norm of the gradient."""
 
-    def __post_init__(self) -> None:
-        """Bring every field into its type; ValueError in one line for a wrong value or combination."""
-        settle(self, "protocol", "out")  # which a run has too
-        if self.minibatches > 1 and self.old == "learner":  # the ratio would be 1 in every step
-            raise ValueError(f"minibatches must be 1 with old=learner, got {self.minibatches}")
+    loss: Loss = "ppo"
+    """ppo: clipped probability ratios; importance: importance sampling without clipping."""
+
+    clip: Clip = (0.2, 0.28)
+    """How far the ratio may fall below and rise above 1 before it is clipped (ppo)."""
+
+    old: Literal["sampler", "learner"] = "sampler"
+    """Who computes the old log-probabilities of the ratio."""
+
+    entropy_coef: float = 0.001
+    """Weight of the entropy bonus."""
+
+    length_norm: Literal["token_mean", "constant", "token_sum"] = "token_mean"
+    """How the loss is averaged over tokens, see `update.token_weight`."""
+
+    max_tokens: PositiveInt = 8192
+    """Longest completion in tokens, for roles without a limit of their own."""
+
+    micro_tokens: Annotated[PositiveInt, Operational()] = 16384
+    """Tokens in one forward and backward pass."""
+
+    minibatches: PositiveInt = 1
+    """Optimiser steps that share a batch of samples, as in PPO."""
+
+    @model_validator(mode="after")
+    def check_old_logprobs(self) -> Self:
+        """Refuse minibatches whose old log-probabilities come from the policy being updated."""
+        if self.minibatches > 1 and self.old == "learner":
+            # The ratio would be 1 in every step.
+            raise ValueError(
+                f"minibatches must be 1 with old=learner, got {self.minibatches}"
+            )
+        return self

@@ -21,12 +21,12 @@ from coevolve.models.policy_set import PolicySet
 from coevolve.rollout.pools import frozen
 from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
-from coevolve.training.config import Run, assign
+from coevolve.training.config import Run, assign_models
 from coevolve.training.distributed import Distributed
 from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
 from coevolve.types import Outcome
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
@@ -45,7 +45,7 @@ class Trainer:
         memory.check(run)
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
         random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
-        models, trained = assign(method, run.model)
+        models, trained = assign_models(method, run.model)
         self.team = PolicySet(models, trained, run.lora, run.engine.startswith("unsloth"), load_policy)
         if method.kl_coef:
             self.team.snapshot_reference_policies()
@@ -59,7 +59,7 @@ class Trainer:
         episodes = [self.method.observed(random.Random(f"{run.seed}/{step}/{i}")) for i in range(run.batch_size)]
         outcomes = self.distributed.play(episodes, self.engine, (run.seed, step))
         for name, items in (pair for outcome in outcomes for pair in outcome.adds.items()):
-            among("the name of a pool in Outcome.adds", name, self.method.pools)
+            check_choice("the name of a pool in Outcome.adds", name, self.method.pools)
             self.method.pools[name].extend(items)
         return outcomes
 

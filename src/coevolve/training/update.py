@@ -23,7 +23,7 @@ from coevolve.training.distributed import Distributed
 from coevolve.training.settings import Learning
 from coevolve.training.value_baselines import Baseline
 from coevolve.types import Reply, Sample
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def update_policy(
     `samples`, as sampled, in nats. With several processes, each handles its shard of the batch.
     Raises ValueError for an unknown estimator.
     """
-    among("advantage", estimator, ESTIMATORS)
+    check_choice("advantage", estimator, ESTIMATORS)
     inputs = EstimatorInputs(samples, kl_coef=kl_coef)
     metrics: dict[str, float] = {}
     if reference is not None:

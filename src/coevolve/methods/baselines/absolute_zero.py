@@ -7,11 +7,10 @@ and programs; in any other world they are Python programs, run in the sandbox.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -25,10 +24,10 @@ from coevolve.types import Episode, Outcome, Turn
 from coevolve.worlds import World
 
 MODES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # families, first tasks
-STEPS = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
+Paper = Literal["mae", "spice"]
+STEPS: dict[Paper, int] = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
 
 
-@dataclass(kw_only=True)
 class AZR(Method):
     """Self-play with a verifier in the judge's place; baselines per role and mode (Task-Relative REINFORCE++).
 
@@ -38,17 +37,34 @@ class AZR(Method):
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
 
-    paper: Annotated[str, (*STEPS,)] = "mae"  # type: ignore[misc]  # answers in tags (mae) or boxed (spice)
-    attempts: PositiveInt = 5  # solver samples behind a proposal's learnability
-    solves: PositiveInt = 4  # solver samples trained per episode
+    paper: Paper = "mae"
+    """The paper whose prompts are used: answers in tags (mae) or boxed (spice)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.language = "tiny" if self.world.name == "tiny" else "python"  # of the tasks
-        self.executor: Any = plugins.load(plugins.EXECUTORS, self.language)  # reads, runs and verifies them
+    attempts: PositiveInt = 5
+    """Solver samples that estimate a proposal's learnability."""
+
+    solves: PositiveInt = 4
+    """Solver samples per episode that are trained on."""
+
+    def define_roles(self) -> None:
+        """Choose the language of the tasks, and make the Proposer and the Solver."""
+        if self.world.name == "tiny":
+            self.language = "tiny"  # of the tasks
+            prompt_file = ("mae", "proposer_reference")
+        else:
+            self.language = "python"
+            prompt_file = ("azr", "proposer")
+        # The executor reads, runs and verifies tasks.
+        self.executor: Any = plugins.load(plugins.EXECUTORS, self.language)
         self.solver = self.role("reasoner" if self.paper == "spice" else "solver", "solver")
-        place = ("mae", "proposer_reference") if self.language == "tiny" else ("azr", "proposer")
-        self.proposer = prompts.load_role(*place, self.prompt, name="proposer", folder=self.prompt_folder)
+        self.proposer = prompts.load_role(
+            *prompt_file, self.prompt, name="proposer", folder=self.prompt_folder
+        )
+
+    @property
+    def paper_name(self) -> str:  # type: ignore[override]
+        """The paper that the user chose."""
+        return self.paper
 
     @property
     def PAPER(self) -> Mapping[str, Any]:  # type: ignore[override]

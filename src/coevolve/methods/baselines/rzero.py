@@ -8,17 +8,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from scipy.cluster.hierarchy import fcluster, linkage
 
+from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method
 from coevolve.methods.facts import mean_known
-from coevolve.methods.spice.method import SPICE, TEMPLATES
+from coevolve.methods.spice.method import SPICE, TEMPLATES, Template
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, Question, read_free
 from coevolve.methods.spice.rewards import uncertainty
 from coevolve.rollout import voting
@@ -31,12 +31,14 @@ from coevolve.worlds import World
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
 
 
-@dataclass(kw_only=True)
 class StrongChallenger(SPICE):
     """SPICE in which a stronger model is the Challenger and only the Reasoner is trained (section 3.1)."""
 
-    challenger: Annotated[str, ("fixed",)] = "fixed"  # the strong model is not trained
-    strong: str = "Qwen/Qwen3-32B"  # the paper's Qwen3-32B-Instruct; a backbone, a model folder or a hub id
+    challenger: Literal["fixed"] = "fixed"
+    """The strong model is not trained."""
+
+    strong: str = "Qwen/Qwen3-32B"
+    """The Challenger's model: backbone, model folder or hub id (paper: Qwen3-32B-Instruct)."""
 
     @property
     def models(self) -> dict[str, str]:
@@ -44,32 +46,50 @@ class StrongChallenger(SPICE):
         return {"challenger": self.strong}
 
 
-@dataclass(kw_only=True)
 class RZero(Method):
     """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
 
-    paper: ClassVar[str] = "spice"
+    paper_name: ClassVar[str] = "spice"
     read_answer = staticmethod(boxed)
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
     PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows
 
-    rollouts: PositiveInt = 4  # questions to one prompt: a GRPO group (Table 5)
-    requests: PositiveInt = 1  # prompts of an episode; their questions together are what repetition is counted among
-    answers: PositiveInt = 5  # to one question (Appendix 8)
-    band: Annotated[float, Field(ge=0, le=0.5)] = 0.25  # delta: the Solver learns where |p - 1/2| is at most this
-    similarity: Share = 0.5  # questions nearer than this BLEU distance repeat each other (R-Zero's tau)
-    repetition: NonNegativeFloat = 1.0  # weight of the repetition penalty (R-Zero's lambda)
-    invalid: float = -1.0  # what an invalid question earns (Table 5)
-    accuracy_weight: Share = 0.9  # of the Solver's reward; the rest is its format (R-Zero's released code)
-    estimator: str = "task_relative"  # within a group that is GRPO: mean and standard deviation
-    template: Annotated[str, (*TEMPLATES,)] = "chat"  # of the Solver's prompt, as in SPICE
+    rollouts: PositiveInt = 4
+    """Questions sampled from one prompt: a GRPO group (Table 5)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    requests: PositiveInt = 1
+    """Prompts per episode; repetition is counted among all questions of an episode."""
+
+    answers: PositiveInt = 5
+    """Answers to one question (Appendix 8)."""
+
+    band: Annotated[float, Field(ge=0, le=0.5)] = 0.25
+    """delta: the Solver learns from questions with |p - 1/2| of at most this."""
+
+    similarity: Share = 0.5
+    """Questions closer than this BLEU distance repeat each other (R-Zero's tau)."""
+
+    repetition: NonNegativeFloat = 1.0
+    """Weight of the repetition penalty (R-Zero's lambda)."""
+
+    invalid: float = -1.0
+    """Reward of an invalid question (Table 5)."""
+
+    accuracy_weight: Share = 0.9
+    """Weight of accuracy in the Solver's reward; the rest is format (R-Zero's released code)."""
+
+    estimator: Estimator = "task_relative"
+    """Mean and standard deviation within a group, as in GRPO."""
+
+    template: Template = "chat"
+    """The Solver's prompt, as in SPICE."""
+
+    def define_roles(self) -> None:
+        """Make the Solver and the Challenger, each with a policy of its own."""
         self.solver = self.role(TEMPLATES[self.template], "solver", policy="solver")
         self.ask = self.role("challenger_alone", "challenger", policy="challenger")
-        self.booleans = ("yes", "no") if self.prompt != "full" else BOOLEANS
+        self.booleans = BOOLEANS if self.prompt == "full" else ("yes", "no")
 
     def episode(self, rng: Random) -> Episode:
         """Ask `requests` times `rollouts` questions, answer each, pay the Challenger and teach the Solver."""

@@ -5,10 +5,10 @@ reward, a diagnostic reward or credit by segment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method
 from coevolve.methods.conl.method import CoNL
 from coevolve.methods.facts import as_float, mean_known
@@ -18,23 +18,27 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
 
-@dataclass(kw_only=True)
 class AnswerRewards(Method):
     """Agents answer one of CoNL's questions; what an agent's answer earns is paid for all that it said."""
 
-    paper: ClassVar[str] = "conl"
+    paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
     TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
     PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
 
-    agents: int = 4  # N solutions, or agents of the conversation (Appendix E)
-    estimator: str = "group_mean"  # over the N agents, as CoNL's segments are centred
-    test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
+    agents: int = 4
+    """N, the number of solutions, or of agents in the conversation (Appendix E)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        theirs = {field.name for field in fields(CoNL)}
-        self.table = CoNL(**{name: value for name, value in vars(self).items() if name in theirs})
+    estimator: Estimator = "group_mean"
+    """Centred over the N agents, as CoNL's segments are."""
+
+    test_time: bool = False
+    """Whether to train on the test questions, as the paper does (section 4.1)."""
+
+    def define_roles(self) -> None:
+        """Make CoNL's own method with the same fields, and take its solver."""
+        shared = [name for name in CoNL.model_fields if name in type(self).model_fields]
+        self.table = CoNL(**{name: getattr(self, name) for name in shared})
         self.solver = self.table.solver
 
     def episode(self, rng: Random) -> Episode:
@@ -71,12 +75,14 @@ class AnswerRewards(Method):
         return {**said, "tokens_turn": mean_known([len(reply.completion_ids) for replies in rounds for reply in replies])}
 
 
-@dataclass(kw_only=True)
 class SRT(AnswerRewards):
     """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
 
-    form: Annotated[str, ("single", "multi")] = "single"  # SRT-S; multi: SRT-M, the four-round conversation
-    judge_temperature: float | None = None  # of SRT-M's rankings, as CoNL has it; None: as everything else
+    form: Literal["single", "multi"] = "single"
+    """single: SRT-S; multi: SRT-M, the four-round conversation."""
+
+    judge_temperature: float | None = None
+    """Sampling temperature of SRT-M's rankings, as in CoNL; None: the run's."""
 
     def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
         """Solve alone, or in conversation and then revise."""
@@ -91,7 +97,6 @@ class SRT(AnswerRewards):
         return [float(answer is not None and answer == winner) for answer in answers]
 
 
-@dataclass(kw_only=True)
 class GroundTruth(AnswerRewards):
     """Verifiable rewards with CoNL's data and training configuration (section 4.4).
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from random import Random
@@ -28,21 +27,23 @@ if TYPE_CHECKING:
 Make = Callable[..., Any]
 
 
-@dataclass(kw_only=True)
 class SFT(Method):
     """Supervised fine-tuning, of a LoRA adapter unless `lora` is empty; `fit` takes the place of the training loop.
 
     The only method here that is shown answers of the seed set.
     """
 
-    paper: ClassVar[str] = "mae"
+    paper_name: ClassVar[str] = "mae"
     TRAINING: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}  # the rank: section 5
 
-    epochs: PositiveInt = 5  # passes over the examples (section 5)
-    sft_batch: PositiveInt = 16  # examples a step
+    epochs: PositiveInt = 5
+    """Passes over the examples (section 5)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    sft_batch: PositiveInt = 16
+    """Examples per step."""
+
+    def define_roles(self) -> None:
+        """Make the solver."""
         self.solver = self.role("solver")
 
     def examples(self) -> list[dict[str, Any]]:
@@ -69,7 +70,6 @@ class SFT(Method):
         return int(trainer.state.global_step)
 
 
-@dataclass(kw_only=True)
 class SRLM(Table1):
     """Self-rewarding language model: iterated DPO on self-graded pairs; `fit` takes the place of the training loop.
 
@@ -77,16 +77,28 @@ class SRLM(Table1):
     the worst. Knows no verifier.
     """
 
-    iterations: PositiveInt = 2  # DPO iterations (M2 and M3 of the original)
-    questions: PositiveInt = 2000  # asked per iteration
-    candidates: Annotated[int, Field(ge=2)] = 4  # answers per question, of the original
-    judgements: PositiveInt = 3  # scores averaged per answer, of the original
-    dpo_beta: NonNegativeFloat = 0.1  # of the original
-    dpo_batch: PositiveInt = 16  # pairs a step, of the original
+    iterations: PositiveInt = 2
+    """DPO iterations (M2 and M3 of the original)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.solver, self.judge = self.role("solver"), self.role("scoring_alone", "judge")
+    questions: PositiveInt = 2000
+    """Questions asked per iteration."""
+
+    candidates: Annotated[int, Field(ge=2)] = 4
+    """Answers per question (as in the original)."""
+
+    judgements: PositiveInt = 3
+    """Scores averaged per answer (as in the original)."""
+
+    dpo_beta: NonNegativeFloat = 0.1
+    """beta of DPO (as in the original)."""
+
+    dpo_batch: PositiveInt = 16
+    """Pairs per step (as in the original)."""
+
+    def define_roles(self) -> None:
+        """Make the solver and the judge."""
+        self.solver = self.role("solver")
+        self.judge = self.role("scoring_alone", "judge")
 
     def episode(self, rng: Random) -> Episode:
         """Answer one question several times, judge each answer, and pair the best with the worst."""

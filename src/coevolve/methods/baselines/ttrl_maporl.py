@@ -1,7 +1,6 @@
 """RL baselines of CoMAS's Table 1, on CoMAS's questions with REINFORCE++: TTRL's vote and MAPoRL's debate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -13,29 +12,34 @@ from coevolve.rollout.voting import majority
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
 from coevolve.types import Episode, Outcome, Reply
-from coevolve.validation import Share, among
+from coevolve.validation import Share, check_choice
 from coevolve.worlds import World
 
 
-@dataclass(kw_only=True)
 class TTRL(Table1):
     """Test-time reinforcement learning: reward 1 for the majority's answer, a dummy where answers cannot be voted on.
 
     No labels are read.
     """
 
-    votes: PositiveInt = 64  # answers that vote (TTRL's setting)
-    samples: PositiveInt = 32  # of them are trained on (TTRL's setting)
-    voting: tuple[str, ...] = ("MATH",)  # domains whose answers can be voted on; code and science cannot (4.1.2)
+    votes: PositiveInt = 64
+    """Answers that vote (TTRL's setting)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    samples: PositiveInt = 32
+    """How many of them are trained on (TTRL's setting)."""
+
+    voting: tuple[str, ...] = ("MATH",)
+    """Domains whose answers can be voted on; code and science cannot (section 4.1.2)."""
+
+    def define_roles(self) -> None:
+        """Make the solver."""
         self.solver = self.role("solver")
 
     def before_run(self) -> None:
         """Raise ValueError in one line for a domain to vote in that no training question has."""
         for domain in self.voting:
-            among("voting", domain, sorted({domain for domain, _ in self.training_questions}))
+            domains = {domain for domain, _ in self.training_questions}
+            check_choice("voting", domain, sorted(domains))
 
     def episode(self, rng: Random) -> Episode:
         """Ask one question many times, and pay the first `samples` answers by the vote of all."""
@@ -58,7 +62,6 @@ class TTRL(Table1):
         return {"question": question, "right": right, "voted": float(voted), "majority_right": known, **cost(replies)}
 
 
-@dataclass(kw_only=True)
 class MAPoRL(Discussion):
     """Multi-agent post-co-training by debate: a verifier pays every answer, and each agent learns from it.
 
@@ -66,14 +69,22 @@ class MAPoRL(Discussion):
     sees right and wrong.
     """
 
-    agents: PositiveInt = 2  # of the authors' configuration
-    turns: PositiveInt = 3  # rounds of the debate, of the authors' configuration
-    discount: Share = 0.3  # how much later rounds count, of the authors' configuration
-    share: bool = True  # later rounds: the mean of all agents ("influence-aware"); False: one's own answers only
+    agents: PositiveInt = 2
+    """The number of agents (the authors' configuration)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.solver, self.solution = self.role("solver"), self.role("solution")
+    turns: PositiveInt = 3
+    """Rounds of the debate (the authors' configuration)."""
+
+    discount: Share = 0.3
+    """How much later rounds count (the authors' configuration)."""
+
+    share: bool = True
+    """Whether later rounds count with all agents' mean ("influence-aware") or one's own answers."""
+
+    def define_roles(self) -> None:
+        """Make the role of the debate, and the solver that answers held-out questions."""
+        self.solver = self.role("solver")
+        self.solution = self.role("solution")
 
     def episode(self, rng: Random) -> Episode:
         """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""

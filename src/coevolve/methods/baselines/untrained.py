@@ -1,25 +1,30 @@
 """The untrained model: a method without episodes, so that every line of a table is a run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from coevolve.methods import registry
 from coevolve.methods.base import Method
 
 
-@dataclass(kw_only=True)
 class Base(Method):
     """Evaluate the model as it comes, asked the way one paper asks."""
 
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 0}
 
-    paper: Annotated[str, ("mae", "sage", "spice", "comas", "conl")] = "mae"  # type: ignore[misc]  # whose prompt
+    paper: Literal["mae", "sage", "spice", "comas", "conl"] = "mae"
+    """The paper whose prompt the model is asked with."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.method: Method = registry.get_method(self.paper)(prompt=self.prompt, prompt_folder=self.prompt_folder)
+    @property
+    def paper_name(self) -> str:  # type: ignore[override]
+        """The paper that the user chose."""
+        return self.paper
+
+    def define_roles(self) -> None:
+        """Make the solver of the paper's method."""
+        cls = registry.get_method(self.paper)
+        self.method = cls(prompt=self.prompt, prompt_folder=self.prompt_folder)
         self.solver = self.method.answering
 
     def read_answer(self, text: str) -> str | None:

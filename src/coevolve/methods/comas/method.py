@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from coevolve.methods.base import Method, training
+from coevolve.advantages.estimators import Estimator
+from coevolve.methods.base import Method, Setup, paper_table
 from coevolve.methods.comas import rewards
 from coevolve.methods.facts import mean_known
 from coevolve.text import blocks
@@ -35,17 +36,19 @@ class Round:
     scorings: list[Reply]
 
 
-@dataclass(kw_only=True)
 class Table1(Method):
     """What the trained methods of CoMAS's Table 1 share: questions, configuration, set-ups and how answers are read."""
 
-    paper: ClassVar[str] = "comas"
+    paper_name: ClassVar[str] = "comas"
     read_answer = staticmethod(boxed)
 
-    TRAINING: ClassVar[Mapping[str, Any]] = training("comas")
+    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("comas")
 
-    setups: tuple[str, ...] = ("vanilla", "consistency", "autogen", "debate")  # of the final scoring (section 4.1.2)
-    estimator: str = "reinforce_pp"  # Eq. 10 over an agent's whole buffer; reinforce_pp_by_role: by interaction type
+    setups: tuple[Setup, ...] = ("vanilla", "consistency", "autogen", "debate")
+    """Inference set-ups of the final evaluation (section 4.1.2)."""
+
+    estimator: Estimator = "reinforce_pp"
+    """reinforce_pp: Eq. 10 over an agent's buffer; reinforce_pp_by_role: by interaction type."""
 
     @cached_property
     def training_questions(self) -> list[tuple[str, str]]:
@@ -53,11 +56,11 @@ class Table1(Method):
         return self.world.training_questions()
 
 
-@dataclass(kw_only=True)
 class Discussion(Table1):
     """Several agents, each with weights of its own."""
 
-    agents: PositiveInt = 4  # l (section 4.1.1)
+    agents: PositiveInt = 4
+    """l, the number of agents (section 4.1.1)."""
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -65,30 +68,44 @@ class Discussion(Table1):
         return tuple(f"agent_{k + 1}" for k in range(self.agents))
 
 
-@dataclass(kw_only=True)
 class CoMAS(Discussion):
     """Co-evolving multi-agent systems. The defaults are the paper's numbers; each ablation is an argument."""
 
-    PAPER: ClassVar[Mapping[str, Any]] = training("comas-printed")
+    PAPER: ClassVar[Mapping[str, Any]] = paper_table("comas", "printed")
 
-    rounds_per_agent: PositiveInt = 2  # m = 2 l solution rounds (section 4.1.1)
-    evaluations: PositiveInt | None = None  # n per solution; None: 1, and 2 without scoring (Appendix J)
-    horizon: NonNegativeInt = 2  # kappa, how many earlier rounds are shown
-    reuse: PositiveInt = 4  # discussions per question (Table 2, prompt reuse)
-    without: Annotated[str, ("", "evaluation", "scoring")] = ""  # evaluation or scoring: the ablations of section 4.3.1
-    unreadable: Annotated[str, ("masked", "neutral")] = "masked"  # neutral: it pays both sides 0.5
+    rounds_per_agent: PositiveInt = 2
+    """Solution rounds per agent: m = 2 l rounds in all (section 4.1.1)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        least = 2 if self.without == "scoring" else 1
-        if self.evaluations is not None and self.evaluations < least:
-            raise ValueError(f"evaluations must be at least {least} without scoring, got {self.evaluations}")
+    evaluations: PositiveInt | None = None
+    """n, evaluations per solution; None: 1, and 2 without scoring (Appendix J)."""
+
+    horizon: NonNegativeInt = 2
+    """kappa, how many earlier rounds are shown."""
+
+    reuse: PositiveInt = 4
+    """Discussions per question (prompt reuse in Table 2)."""
+
+    without: Literal["", "evaluation", "scoring"] = ""
+    """The ablations of section 4.3.1: evaluation or scoring."""
+
+    unreadable: Literal["masked", "neutral"] = "masked"
+    """A score that cannot be read: masked, or neutral, which rewards both sides with 0.5."""
+
+    def define_roles(self) -> None:
+        """Count rounds and evaluations, and make the roles of a discussion."""
+        fewest = 2 if self.without == "scoring" else 1
+        if self.evaluations is not None and self.evaluations < fewest:
+            raise ValueError(
+                f"evaluations must be at least {fewest} without scoring, got {self.evaluations}"
+            )
         self.m = self.rounds_per_agent * self.agents
-        self.n = 0 if self.without == "evaluation" else self.evaluations or least
+        self.n = 0 if self.without == "evaluation" else self.evaluations or fewest
+        evaluation_prompt = "judgment" if self.without == "scoring" else "evaluation"
+        scoring_prompt = "scoring_alone" if self.without == "evaluation" else "scoring"
         self.solver = self.role("solver")
         self.solution = self.role("solution")
-        self.evaluation = self.role("judgment" if self.without == "scoring" else "evaluation", "evaluation")
-        self.scoring = self.role("scoring_alone" if self.without == "evaluation" else "scoring", "scoring")
+        self.evaluation = self.role(evaluation_prompt, "evaluation")
+        self.scoring = self.role(scoring_prompt, "scoring")
 
     def episode(self, rng: Random) -> Episode:
         """Discuss one question `reuse` times, m rounds each, and pay everybody (sections 3.1 and 3.2)."""

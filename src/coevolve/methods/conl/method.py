@@ -5,14 +5,16 @@ Straight-line text code: reads replies, never tokens. What a vote or a critique 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+from itertools import cycle, islice
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from coevolve.methods.base import Method, training
+from coevolve.advantages.estimators import Estimator
+from coevolve.methods.base import Method, paper_table
 from coevolve.methods.conl import metrics, parsing, rewards
 from coevolve.methods.conl.conversation import Conversation
 from coevolve.methods.conl.parsing import Critique, Ranking, Rankings
@@ -28,44 +30,75 @@ FAMILIES = ("add", "sub", "mul", "prec", "eq", "mod", "rate", "unit", "fact", "d
 OWN_MARKS = re.compile(r"<(?=/?(?:solution|critique|question|initial_ranking|final_ranking)\b)")
 
 
-@dataclass(kw_only=True)
 class CoNL(Method):
     """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
 
-    paper: ClassVar[str] = "conl"
+    paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
     gates: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
-    TRAINING: ClassVar[Mapping[str, Any]] = training("conl")
+    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("conl")
 
-    PAPER: ClassVar[Mapping[str, Any]] = training("conl-printed")
+    PAPER: ClassVar[Mapping[str, Any]] = paper_table("conl", "printed")
 
-    agents: Annotated[int, Field(ge=2)] = 4  # N (section 4.1)
-    w_solution: NonNegativeFloat = 1.0  # w1 (section 3.2); 0: Table 3, without solution quality
-    w_diagnostic: NonNegativeFloat = 2.0  # w2; 0: Table 3, without persuasion; the case studies multiply by 5
-    w_consensus: NonNegativeFloat = 1.0  # w3; 0: Table 3, without consensus
-    blind: bool = True  # False: Table 3, each agent reads the rankings given before its own
-    estimator: str = "segment_centred"  # gae: a learned value baseline, lambda 0.95 (Appendix G)
-    own_votes: bool = False  # whether votes on one's own solution count; of two agents they always do
-    leave_one_out: bool = False  # whether one's own vote is left out of the majority it is compared with
-    pay_thought: bool = False  # whether a final ranking's reward is also that of the text before it in the reply
-    prior_variance: PositiveFloat = 1.0  # of the Bradley-Terry scores' Gaussian prior
-    judge_temperature: NonNegativeFloat | None = None  # of rankings (rounds 1 and 3); None: as everything else
-    revision_reads: Annotated[str, ("own", "all")] = "own"  # all: all initial solutions as well (line 10)
-    memory: NonNegativeInt = 8000  # solutions and critiques longer than this many characters are compressed; 0: never
-    test_time: bool = False  # True: train on the test questions, as the paper does (section 4.1)
-    examined: NonNegativeInt = 20  # test items per family that are discussed after training (Table 4)
+    agents: Annotated[int, Field(ge=2)] = 4
+    """N, the number of agents (section 4.1)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.personas = [self._persona(PERSONAS[i % len(PERSONAS)]) for i in range(self.agents)]
-        self.proposal, self.revision = self.role("proposal"), self.role("revision")
+    w_solution: NonNegativeFloat = 1.0
+    """w1 (section 3.2); 0: Table 3, without solution quality."""
+
+    w_diagnostic: NonNegativeFloat = 2.0
+    """w2; 0: Table 3, without persuasion; the case studies multiply by 5."""
+
+    w_consensus: NonNegativeFloat = 1.0
+    """w3; 0: Table 3, without consensus."""
+
+    blind: bool = True
+    """False: Table 3, each agent reads the rankings given before its own."""
+
+    estimator: Estimator = "segment_centred"
+    """segment_centred; gae: a learned value baseline, lambda 0.95 (Appendix G)."""
+
+    own_votes: bool = False
+    """Whether votes on one's own solution count; with two agents they always do."""
+
+    leave_one_out: bool = False
+    """Whether an agent's own vote is left out of the majority it is compared with."""
+
+    pay_thought: bool = False
+    """Whether the text before a final ranking has the ranking's reward as well."""
+
+    prior_variance: PositiveFloat = 1.0
+    """Variance of the Gaussian prior of the Bradley-Terry scores."""
+
+    judge_temperature: NonNegativeFloat | None = None
+    """Sampling temperature of rankings (rounds 1 and 3); None: the run's."""
+
+    revision_reads: Literal["own", "all"] = "own"
+    """Solutions that a revision reads: the agent's own, or all initial ones (line 10)."""
+
+    memory: NonNegativeInt = 8000
+    """Solutions and critiques longer than this many characters are compressed; 0: never."""
+
+    test_time: bool = False
+    """Whether to train on the test questions, as the paper does (section 4.1)."""
+
+    examined: NonNegativeInt = 20
+    """Test questions per family that are discussed after training (Table 4)."""
+
+    def define_roles(self) -> None:
+        """Make the personas, the roles of the four rounds, the memory buffer and the solver."""
+        names = islice(cycle(PERSONAS), self.agents)
+        self.personas = [self._persona(name) for name in names]
+        self.proposal = self.role("proposal")
+        self.revision = self.role("revision")
         self.review = self.role("review", temperature=self.judge_temperature)
         self.verdict = self.role("verdict", temperature=self.judge_temperature)
         self.compress_solution = self.role("compress_solution")
         self.compress_critique = self.role("compress_critique")
-        plain = self.proposal if self.prompt != "full" else self.role("plain", "proposal")  # Appendix E: no persona
+        # The solver has no persona (Appendix E); only the full prompts have a text without one.
+        plain = self.role("plain", "proposal") if self.prompt == "full" else self.proposal
         self.solver = replace(plain, prompt=plain.prompt.replace("{persona}", self.personas[0]))
 
     def episode(self, rng: Random) -> Episode:

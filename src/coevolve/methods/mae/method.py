@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveInt
 
@@ -20,7 +20,9 @@ from coevolve.text.parse import judge_score, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
-SETTINGS = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}  # section 5: how often the Proposer sees a reference
+Setting = Literal["zero", "no", "half", "with"]
+# How often the Proposer sees a reference question (section 5).
+SETTINGS: dict[Setting, float] = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}
 Roles = tuple[Literal["proposer", "solver", "judge"], ...]
 Pair = tuple[str, str | None]  # a question and an answer, None where the reply holds none
 
@@ -48,26 +50,44 @@ class Played:
     scores: list[float | None]  # the Judge's score of each solution
 
 
-@dataclass(kw_only=True)
 class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
-    paper: ClassVar[str] = "mae"
+    paper_name: ClassVar[str] = "mae"
     gates: ClassVar[Mapping[str, str]] = {"quality filter": "kept", "format of proposals": "parsed"}
 
-    setting: Annotated[str, (*SETTINGS,)] = "half"  # zero, no, half or with reference (section 5)
-    attempts: PositiveInt = 5  # N_sample of the difficulty reward (Table 3)
-    solves: PositiveInt = 1  # how often an episode runs lines 16-22; the paper's batch has one per proposal
-    threshold: float = 0.7  # a question below this quality stays out of the pool (section 4.1)
-    quality_filter: bool = True  # keep bad questions out of the pool; False: Table 2
-    format_reward: bool = True  # pay for the form of a reply; False: Table 2
-    train: Roles = ("proposer", "solver", "judge")  # the roles that are trained; leave one out: Table 2
-    variant: Annotated[str, ("paper", "official")] = "paper"  # official: as in the authors' released code
-    judge_temperature: NonNegativeFloat | None = None  # of lines 10-11 and 19; None: as everything else (Table 3: 1.0)
-    judge_model: str = ""  # a frozen judge: a model, or a server's (http://HOST/v1#MODEL); empty: the one that learns
+    setting: Setting = "half"
+    """How often the Proposer sees a reference question: zero, no, half or with (section 5)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    attempts: PositiveInt = 5
+    """N_sample, the attempts that estimate a question's difficulty (Table 3)."""
+
+    solves: PositiveInt = 1
+    """How often an episode runs lines 16-22; the paper's batch has one per proposal."""
+
+    threshold: float = 0.7
+    """A question below this quality stays out of the pool (section 4.1)."""
+
+    quality_filter: bool = True
+    """Whether bad questions stay out of the pool; False: Table 2."""
+
+    format_reward: bool = True
+    """Whether the form of a reply is rewarded; False: Table 2."""
+
+    train: Roles = ("proposer", "solver", "judge")
+    """The roles that are trained; leave one out: Table 2."""
+
+    variant: Literal["paper", "official"] = "paper"
+    """The reward of the Proposer: the paper's or that of the authors' released code (official)."""
+
+    judge_temperature: NonNegativeFloat | None = None
+    """Sampling temperature of lines 10-11 and 19; None: the run's (Table 3: 1.0)."""
+
+    judge_model: str = ""
+    """A frozen judge: a model or a server's (http://HOST/v1#MODEL); empty: the trained model."""
+
+    def define_roles(self) -> None:
+        """Make the Proposer, with and without a reference question, the Solver and the Judge."""
         self.proposer = self.role("proposer")
         self.proposer_reference = self.role("proposer_reference", "proposer")
         self.solver = self.role("solver")

@@ -4,14 +4,13 @@ Straight-line text code: reads replies, never tokens; what decides about answers
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import AfterValidator, NonNegativeFloat, PositiveInt
 
-from coevolve.methods.base import Method, training
+from coevolve.methods.base import Method, paper_table
 from coevolve.methods.facts import as_float, mean_known, pool_levels
 from coevolve.methods.format_reward import KINDS
 from coevolve.methods.sage import rewards, verifier
@@ -21,52 +20,83 @@ from coevolve.rollout.pools import Pool
 from coevolve.text import verify
 from coevolve.text.parse import code_block, score_value, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
-from coevolve.validation import Share
+from coevolve.validation import Allowed, Share
 from coevolve.worlds import World
 
 Roles = tuple[Literal["challenger", "planner", "solver", "critic"], ...]
-WEIGHTS = "a number from 0 for each term, 1 in all"
 
 
-@dataclass(kw_only=True)
+def check_sum(weights: tuple[float, ...]) -> tuple[float, ...]:
+    """Raise ValueError unless the weights sum to 1."""
+    if abs(sum(weights) - 1) > 1e-6:
+        raise ValueError("the weights do not sum to 1")
+    return weights
+
+
+WEIGHTS = Allowed("a weight of at least 0 for each term, 1 in total")
+PlanWeights = Annotated[tuple[Share, Share], AfterValidator(check_sum), WEIGHTS]
+SolverWeights = Annotated[tuple[Share, Share, Share], AfterValidator(check_sum), WEIGHTS]
+
+
 class SAGE(Method):
     """Self-evolving agents for generalised reasoning. The defaults are the paper's numbers; ablations are arguments."""
 
-    paper: ClassVar[str] = "sage"
+    paper_name: ClassVar[str] = "sage"
     gates: ClassVar[Mapping[str, str]] = {
         "quality gate": "kept",
         "verifier check": "checked",
         "plan gate": "plan_used",
     }
 
-    TRAINING: ClassVar[Mapping[str, Any]] = training("sage")
+    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("sage")
 
-    PAPER: ClassVar[Mapping[str, Any]] = training("sage-printed")
+    PAPER: ClassVar[Mapping[str, Any]] = paper_table("sage", "printed")
 
-    attempts: PositiveInt = 5  # N_s of equation 4, not printed in the paper
-    solves: PositiveInt = 1  # how often an episode runs lines 15 to 24; the paper's batch has one per challenge
-    quality_threshold: Share = 0.7  # alpha (section 4.2); 0 lets every question in
-    plan_threshold: Share = 0.3  # beta (section 4.3); 0 hands every plan to the Solver
-    verifier_check: bool = True  # False: a verifier that merely parses counts as valid (line 9)
-    planning: bool = True  # False: no Planner at all, and the rewards of section 4.4's fall-back
-    train: Roles = ("challenger", "planner", "solver", "critic")  # leave one out: Table 3 (the Planner: our own row)
-    plan_weights: Annotated[tuple[Share, Share], WEIGHTS] = (0.5, 0.5)  # lambda_plan, lambda_f of equation 8
-    solver_weights: Annotated[tuple[Share, Share, Share], WEIGHTS] = (0.2, 0.6, 0.2)  # w_p, w_c, w_f of equation 11
-    literal_norm: bool = False  # True: equation 2 as printed, which maps the worst grade 1 to 1.0
-    empty_format: Share = 0.5  # r_f of an output without text (section 4.1); 0.0 does not pay silence
-    critic_temperature: NonNegativeFloat | None = 0.1  # Table 4; None: as everybody else
+    attempts: PositiveInt = 5
+    """N_s of equation 4, which the paper does not print."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, weights in {"plan_weights": self.plan_weights, "solver_weights": self.solver_weights}.items():
-            if abs(sum(weights) - 1) > 1e-6:
-                raise ValueError(f"{name} must be {WEIGHTS}, got {weights}")
+    solves: PositiveInt = 1
+    """How often an episode runs lines 15 to 24; the paper's batch has one per challenge."""
+
+    quality_threshold: Share = 0.7
+    """alpha (section 4.2); 0 accepts every question."""
+
+    plan_threshold: Share = 0.3
+    """beta (section 4.3); 0 gives every plan to the Solver."""
+
+    verifier_check: bool = True
+    """Whether a verifier is tried out (line 9); False: one that merely parses counts as valid."""
+
+    planning: bool = True
+    """False: no Planner, and the rewards of the fall-back in section 4.4."""
+
+    train: Roles = ("challenger", "planner", "solver", "critic")
+    """The roles that are trained; leave one out: Table 3 (not in the paper: the Planner)."""
+
+    plan_weights: PlanWeights = (0.5, 0.5)
+    """lambda_plan and lambda_f of equation 8."""
+
+    solver_weights: SolverWeights = (0.2, 0.6, 0.2)
+    """w_p, w_c and w_f of equation 11."""
+
+    literal_norm: bool = False
+    """True: equation 2 as printed, which maps the worst grade 1 to 1.0."""
+
+    empty_format: Share = 0.5
+    """r_f of an output without text (section 4.1); 0.0 does not reward silence."""
+
+    critic_temperature: NonNegativeFloat | None = 0.1
+    """Sampling temperature of the Critic (Table 4); None: the run's."""
+
+    def define_roles(self) -> None:
+        """Make the Challenger, the Planner, the Solver with and without a plan, and the Critic."""
         self.challenger = self.role("challenger")
         self.planner = self.role("planner")
         self.solver = self.role("solver_unplanned", "solver")
         self.solver_planned = self.role("solver")
-        self.critic_question = self.role("critic_question", "critic", temperature=self.critic_temperature)
-        self.critic_plan = self.role("critic_plan", "critic", temperature=self.critic_temperature)
+        temperature = self.critic_temperature
+        self.critic_question = self.role("critic_question", "critic", temperature=temperature)
+        self.critic_plan = self.role("critic_plan", "critic", temperature=temperature)
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 4 to 26 of Algorithm 1 once; D is read as it stood when the step began."""

@@ -12,20 +12,26 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from coevolve import plugins
-from coevolve.methods.base import Method, training
+from coevolve.advantages.estimators import Estimator
+from coevolve.methods.base import Method, paper_table
 from coevolve.methods.facts import as_float, mean_known
 from coevolve.methods.spice import parsing, rewards
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
 from coevolve.text.parse import boxed
 from coevolve.text.verify import verify, verify_many
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
+from coevolve.validation import Allowed, Operational
 from coevolve.worlds import World
 
-VERIFIERS = {  # section 2.5; "exact" is for worlds whose answers are written in one way only
+Verifier = Literal["math", "exact"]
+# Section 2.5; "exact" is for worlds that write each answer in one way only.
+VERIFIERS: dict[Verifier, dict[str, str]] = {
     "math": dict.fromkeys(("Integer", "Float", "Expression"), "math"),
     "exact": dict.fromkeys(("Integer", "Float"), "float"),
 }
-TEMPLATES = {"chat": "reasoner", "conversation": "reasoner_conversation"}  # Figure 8
+Template = Literal["chat", "conversation"]
+# The Reasoner's prompt files (Figure 8).
+TEMPLATES: dict[Template, str] = {"chat": "reasoner", "conversation": "reasoner_conversation"}
 Attempt = tuple[Reply, Question | str]  # what was said, and the task or the name of its fault
 Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: could not be scored)
 
@@ -44,48 +50,81 @@ class Played:
     chosen: int | None  # the task that the Reasoner learns from
 
 
-@dataclass(kw_only=True)
 class SPICE(Method):
     """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
 
-    paper: ClassVar[str] = "spice"
+    paper_name: ClassVar[str] = "spice"
     read_answer = staticmethod(boxed)
     gates: ClassVar[Mapping[str, str]] = {"multiple choice": "mcq", "rules of validity": "valid"}
     seeded: ClassVar[bool] = False
 
-    TRAINING: ClassVar[Mapping[str, Any]] = training("spice")
+    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("spice")
 
-    PAPER: ClassVar[Mapping[str, Any]] = training("spice-printed")
+    PAPER: ClassVar[Mapping[str, Any]] = paper_table("spice", "printed")
 
-    corpus: str | tuple[str, ...] | Path = "both"  # math, general, both, none; a folder or file; owner/name of the hub
-    documents: PositiveInt = 20_000  # |D| of the tiny world and data sets (section 3.1); a folder gives all it has
-    document_tokens: PositiveInt = 5992  # longest segment of a document (section 3.1)
-    bytes_per_token: PositiveFloat = 3.0  # how that limit is applied: English has about 4, LaTeX and code about 3
-    task_types: Annotated[tuple[Literal["mcq", "free"], ...], Field(min_length=1)] = ("mcq", "free")  # or one: Table 3
-    reward: Annotated[str, (*rewards.CHALLENGER,)] = "variance"  # or absolute_zero, threshold, rzero: Table 4
-    penalty: float = rewards.PENALTY  # rho (section 3.1)
-    # untrained: earns nothing; fixed: a frozen copy of the start (Figure 4a)
-    challenger: Annotated[str, ("trained", "untrained", "fixed")] = "trained"  # or untrained or fixed
-    group: PositiveInt = 8  # G: attempts kept per document, and answers per task (section 3.1)
-    attempts: PositiveInt = 1024  # N: most attempts at a document, drawn G at a time until one is valid (section 3.1)
-    reuse: bool = False  # True: equal tasks of a document share their G answers
-    verifier: Annotated[str, (*VERIFIERS,)] = "math"  # Math-Verify for numbers and expressions (section 2.5); or exact
-    template: Annotated[str, (*TEMPLATES,)] = "chat"  # conversation: Figure 8's prompt, for models that continue texts
-    snapshots: tuple[PositiveInt, ...] = ()  # steps after which the policies are kept (Figures 3, 5 and 6)
-    estimator: str = "group_mean"  # Equations 3 and 4: DrGRPO
+    corpus: str | tuple[str, ...] | Path = "both"
+    """math, general, both or none; a folder or file; owner/name of the hub."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.corpus = str(self.corpus) if isinstance(self.corpus, Path) else self.corpus
+    documents: PositiveInt = 20_000
+    """|D| of the tiny world and of data sets (section 3.1); a folder gives all it has."""
+
+    document_tokens: PositiveInt = 5992
+    """Longest segment of a document (section 3.1)."""
+
+    bytes_per_token: PositiveFloat = 3.0
+    """Converts that limit to bytes: English has about 4 per token, LaTeX and code about 3."""
+
+    task_types: Annotated[
+        tuple[Literal["mcq", "free"], ...],
+        Field(min_length=1),
+        Allowed('["mcq"], ["free"] or ["mcq", "free"]'),
+    ] = ("mcq", "free")
+    """Kinds of task: mcq and free, or one of them (Table 3)."""
+
+    reward: rewards.ChallengerReward = "variance"
+    """The Challenger's reward: variance, or another row of Table 4."""
+
+    penalty: float = rewards.PENALTY
+    """rho (section 3.1)."""
+
+    challenger: Literal["trained", "untrained", "fixed"] = "trained"
+    """untrained: not rewarded; fixed: a frozen copy of the starting model (Figure 4a)."""
+
+    group: PositiveInt = 8
+    """G: attempts kept per document, and answers per task (section 3.1)."""
+
+    attempts: PositiveInt = 1024
+    """N: most attempts per document, drawn G at a time until one is valid (section 3.1)."""
+
+    reuse: bool = False
+    """Whether equal tasks of a document share their G answers."""
+
+    verifier: Verifier = "math"
+    """math: Math-Verify for numbers and expressions (section 2.5); exact: equal numbers only."""
+
+    template: Template = "chat"
+    """conversation: the prompt of Figure 8, for models that continue texts."""
+
+    snapshots: Annotated[tuple[PositiveInt, ...], Operational()] = ()
+    """Steps after which the policies are kept (Figures 3, 5 and 6)."""
+
+    estimator: Estimator = "group_mean"
+    """Equations 3 and 4: DrGRPO."""
+
+    def define_roles(self) -> None:
+        """Find the corpus and make the Reasoner and the Challenger's prompts."""
+        if isinstance(self.corpus, Path):
+            self.corpus = str(self.corpus)
         limit = max(1, int(self.document_tokens * self.bytes_per_token))
         self.source = plugins.load(plugins.CORPORA, "find")(self.corpus, self.documents, limit)
         self.solver = self.role(TEMPLATES[self.template], "reasoner")
-        speaks = "challenger" if self.challenger == "fixed" else "shared"
-        self.select = self.role("format", policy=speaks)
-        self.ask_mcq = self.role("challenger_mcq", "challenger", policy=speaks)
-        self.ask_free = self.role("challenger_free", "challenger", policy=speaks)
-        self.ask_alone = self.role("challenger_alone", "challenger", policy=speaks)
-        self.booleans = ("yes", "no") if self.prompt != "full" else BOOLEANS  # the tiny backbone's words
+        policy = "challenger" if self.challenger == "fixed" else "shared"
+        self.select = self.role("format", policy=policy)
+        self.ask_mcq = self.role("challenger_mcq", "challenger", policy=policy)
+        self.ask_free = self.role("challenger_free", "challenger", policy=policy)
+        self.ask_alone = self.role("challenger_alone", "challenger", policy=policy)
+        # The tiny backbone knows only yes and no.
+        self.booleans = BOOLEANS if self.prompt == "full" else ("yes", "no")
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 5 to 20 of Algorithm 1 for one document."""

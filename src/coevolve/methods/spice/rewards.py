@@ -4,6 +4,8 @@
 """
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 PENALTY = -0.1  # rho, for an invalid task (section 3.1)
 
@@ -32,9 +34,15 @@ def uncertainty(p: float) -> float:
 
 
 # Table 4, by the names of the ablation.
-CHALLENGER = {"variance": gaussian, "absolute_zero": one_minus, "threshold": threshold, "rzero": uncertainty}
+ChallengerReward = Literal["variance", "absolute_zero", "threshold", "rzero"]
+CHALLENGER: dict[ChallengerReward, Callable[[float], float]] = {
+    "variance": gaussian,
+    "absolute_zero": one_minus,
+    "threshold": threshold,
+    "rzero": uncertainty,
+}
 
 
-def challenger_reward(kind: str, p: float | None, penalty: float = PENALTY) -> float:
+def challenger_reward(kind: ChallengerReward, p: float | None, penalty: float = PENALTY) -> float:
     """Return what a task earns its Challenger; p None is an invalid task and earns the penalty (Equation 1)."""
     return penalty if p is None else CHALLENGER[kind](p)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from coevolve.text.verify import exact, math
-from coevolve.validation import among
+from coevolve.validation import check_choice
 
 KINDS = ("math", "choice", "exact", "float")
 VERDICTS = {True: "pass", False: "wrong", None: "unscored"}
@@ -34,7 +34,7 @@ def verify(kind: str, answer: str | None, gold: str | Sequence[str], *, toleranc
     within `tolerance`, absolute or relative. Of several golds `exact` accepts any, the others compare with the first.
     Raises ValueError on an unknown kind, SandboxError where the guarded process of a formula cannot run.
     """
-    among("kind", kind, KINDS)
+    check_choice("kind", kind, KINDS)
     if answer is None:
         return Verdict("wrong", "no answer")
     golds = [gold] if isinstance(gold, str) else gold
@@ -48,7 +48,7 @@ def verify(kind: str, answer: str | None, gold: str | Sequence[str], *, toleranc
 
 def valid(kind: str, gold: str) -> bool:
     """Whether a gold answer can judge anything (SAGE): a formula has to parse, any other only has to be there."""
-    among("kind", kind, KINDS)
+    check_choice("kind", kind, KINDS)
     return math.valid(gold) if kind == "math" else bool(gold)
 
 
