@@ -1,182 +1,420 @@
-"""The ledger: what each claim of the papers comes to here, by rule, with an interval and what could have been seen.
+"""The ledger: each claim of the papers, reproduced, with an interval and a verdict by rule.
 
-A side of a claim is a list of strata, S seeds x I items each, see `stats.difference`. Loads no torch.
+A side of a claim is a list of strata, S seeds x I items each, see `stats.difference`. Loads no
+torch.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from coevolve.runs import record
 from coevolve.training import diagnostics
-from reproduce.analysis import conversations, crossplay, standins, stats, tables
-from reproduce.analysis.stats import Effect, Side, difference
+from reproduce.analysis import (
+    conversations,
+    crossplay,
+    standins,
+    stats,
+    tables,
+)
+from reproduce.analysis.stats import Array, Effect, Side, difference
 
-CLAIMS = tomllib.loads((Path(__file__).parents[1] / "claims.toml").read_text(encoding="utf-8"))["claims"]
+CLAIMS_FILE = Path(__file__).parents[1] / "claims.toml"
+CLAIMS = tomllib.loads(CLAIMS_FILE.read_text(encoding="utf-8"))["claims"]
 AVERAGES = {  # of the papers' tables, by what a claim calls them
     "all": ("Overall Avg.", "O Avg.", "Overall", "Average"),
     "in_distribution": ("ID Avg.",),
     "out_of_distribution": ("OOD Avg.",),
 }
 PARTS = 5  # a trend compares the last fifth of the steps with the first
-POWER = 0.8  # of the smallest effect that would have been seen
+POWER = 0.8  # of the smallest detectable effect
+Claim = Mapping[str, Any]
+Row = dict[str, Any]
+NUMBERS = (  # columns that are nan where there is no test
+    "effect",
+    "low",
+    "high",
+    "smallest",
+    "p",
+)
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Finished runs to weigh claims with."""
+    """Finished runs that claims are tested on."""
 
     folder: Path
     runs: Mapping[str, Sequence[int]]  # name: its seeds
-    crossed: pd.DataFrame | None = None  # of `crossplay.pass_rates`, with the column seed
+    crossed: pd.DataFrame | None = (
+        None  # of `crossplay.pass_rates`, with the column seed
+    )
 
-    def side(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
-        """What a claim's metric says about a run, in points where it is a share of answers."""
-        if claim["metric"] == "accuracy":
+    def side(self, claim: Claim, run: str, setup: str) -> Side:
+        """Return a run's values of the claim's metric, in points if they are shares of answers."""
+        metric = claim["metric"]
+        if metric == "accuracy":
             return self._accuracy(claim, run, setup)
-        if claim["metric"] == "cross_play":
-            ends = crossplay.ends(self.crossed, "challenger" if claim["setup"] == "fixed_reasoner" else "reasoner")
-            return [_column(ends.iloc[:, 1] - ends.iloc[:, 0])]
-        if claim["metric"] == "conversations":
-            frame = conversations.read(self.folder, self.runs, {run: run}, claim["paper"])
-            ratio = conversations.ratio_of(frame, run, claim["column"], self._rows(claim))
-            return [conversations.linear(ratio) * (1 if claim["column"] == "Rank-rho" else 100)]
-        frames = [record.read(self.folder / f"{run}-s{seed}", "metrics") for seed in self.runs[run]]
-        return [_column([_course(frame, claim) for frame in frames])]
+        if metric == "cross_play":
+            return self._cross_play(claim)
+        if metric == "conversations":
+            return self._conversations(claim, run)
+        return self._metrics(claim, run)
 
-    def _rows(self, claim: Mapping[str, Any]) -> Sequence[str]:
-        if not isinstance(claim["rows"], str):
-            return claim["rows"]
-        groups = standins.layout(claim["paper"]).groups
-        return next(groups[name] for name in AVERAGES[claim["rows"]] if name in groups)
+    def summaries(self, run: str) -> list[Row]:
+        """Return the summary.json of each seed of a run."""
+        return [standins.summary(self.folder, run, seed) for seed in self.runs[run]]
 
-    def _accuracy(self, claim: Mapping[str, Any], run: str, setup: str) -> Side:
-        """Answers to test questions; top-ranked ones stand in the examined conversations, which hold a part of them."""
-        frame = standins.scores(self.folder, self.runs, {run: run}, claim["paper"])
-        frame = frame[frame["setup"] == ("vanilla" if setup == "greedy" else setup)]
+    def is_untrained(self, run: str) -> bool:
+        """Whether a run took no steps, so that another seed would be the same."""
+        first_seed = self.runs[run][0]
+        return standins.summary(self.folder, run, first_seed)["steps"] == 0
+
+    def _metrics(self, claim: Claim, run: str) -> Side:
+        values = []
+        for seed in self.runs[run]:
+            metrics = record.read(self.folder / f"{run}-s{seed}", "metrics")
+            values.append(_course(metrics, claim))
+        return [_as_column(values)]
+
+    def _cross_play(self, claim: Claim) -> Side:
+        reasoner_is_fixed = claim["setup"] == "fixed_reasoner"
+        trained_role = "challenger" if reasoner_is_fixed else "reasoner"
+        rates = crossplay.first_and_last(self.crossed, trained_role)
+        first = rates.iloc[:, 0]
+        last = rates.iloc[:, 1]
+        return [_as_column(last - first)]
+
+    def _conversations(self, claim: Claim, run: str) -> Side:
+        column = claim["column"]
+        frame = conversations.read(self.folder, self.runs, {run: run}, claim["paper"])
+        ratio = conversations.ratio_of(frame, run, column, self._rows(claim))
+        scale = 1 if column == "Rank-rho" else 100
+        return [conversations.linear(ratio) * scale]
+
+    def _accuracy(self, claim: Claim, run: str, setup: str) -> Side:
+        """Return answers to test questions, one stratum per stand-in.
+
+        Top-ranked answers are those of the examined conversations. These cover a part of the
+        questions, so greedy answers are compared on that part.
+        """
+        paper = claim["paper"]
+        scored_setup = "vanilla" if setup == "greedy" else setup
+        frame = standins.scores(self.folder, self.runs, {run: run}, paper)
+        frame = frame[frame["setup"] == scored_setup]
         if "top_ranked" in claim.get("setup", ()):
-            talking = run if setup == "top_ranked" else claim["arms"][0]
-            talks = conversations.read(self.folder, self.runs, {talking: run}, claim["paper"])
-            asked = frame["question"].isin(talks["question"])
-            frame = talks.assign(correct=talks["pass_1"]) if setup == "top_ranked" else frame[asked]
-            frame = frame.assign(item=frame["question"])
-        families = standins.layout(claim["paper"]).families
-        frame = frame[frame["family"].isin([family for row in self._rows(claim) for family in families[row]])]
-        matrices = tables.accuracy_matrix(frame, run) if len(frame) else {}
-        return [100 * matrices[name].to_numpy() for name in sorted(matrices)]
+            frame = self._examined(claim, run, setup, frame)
+        families_of = standins.layout(paper).families
+        families = []
+        for row in self._rows(claim):
+            families += families_of[row]
+        frame = frame[frame["family"].isin(families)]
+        if frame.empty:
+            return []
+        matrices = tables.accuracy_matrix(frame, run)
+        names = sorted(matrices)
+        return [100 * matrices[name].to_numpy() for name in names]
+
+    def _examined(
+        self, claim: Claim, run: str, setup: str, frame: pd.DataFrame
+    ) -> pd.DataFrame:
+        is_top_ranked = setup == "top_ranked"
+        discussing_run = run if is_top_ranked else claim["arms"][0]
+        labels = {discussing_run: run}
+        talks = conversations.read(self.folder, self.runs, labels, claim["paper"])
+        if is_top_ranked:
+            frame = talks.assign(correct=talks["pass_1"])
+        else:
+            is_examined = frame["question"].isin(talks["question"])
+            frame = frame[is_examined]
+        return frame.assign(item=frame["question"])
+
+    def _rows(self, claim: Claim) -> Sequence[str]:
+        rows = claim["rows"]
+        if not isinstance(rows, str):
+            return rows
+        groups = standins.layout(claim["paper"]).groups
+        name = next(name for name in AVERAGES[rows] if name in groups)
+        return groups[name]
 
 
-def _column(values: Sequence[float]) -> NDArray[np.float64]:
+def _as_column(values: Sequence[float]) -> Array:
+    """Return one value per seed as S seeds x 1 item."""
     return np.asarray(values, dtype=float)[:, None]
 
 
-def _total(frame: pd.DataFrame, column: str) -> float:
-    """The mean of a column, or a ratio of sums such as tp / (tp + fp) in percent."""
-    top, slash, bottom = column.partition(" / ")
+def _column_total(frame: pd.DataFrame, column: str) -> float:
+    """Return the mean of a column, or a ratio of sums such as tp / (tp + fp) in percent."""
+    numerator, slash, denominator = column.partition(" / ")
     if not slash:
         return float(frame[column].mean())
-    parts = [sum(frame[name].sum() for name in side.strip("()").split(" + ")) for side in (top, bottom)]
-    return 100 * parts[0] / parts[1] if parts[1] else np.nan
+    top = _sum_of(frame, numerator)
+    bottom = _sum_of(frame, denominator)
+    if not bottom:
+        return np.nan
+    return 100 * top / bottom
 
 
-def _course(frame: pd.DataFrame, claim: Mapping[str, Any]) -> float:
-    """A column at the end of training; of a trend how far it moved, of a peak how far it fell from its middle."""
-    column, scale = claim["column"], 100 if claim["column"] == "validation" else 1
-    names = column.replace("(", "").replace(")", "").split()
-    known = frame.dropna(subset=[name for name in names if name in frame])
-    steps = np.array_split(np.arange(len(known)), min(PARTS, len(known)) or 1)  # validation is looked at now and then
-    parts = [_total(known.iloc[chosen], column) for chosen in steps]
-    if claim["kind"] == "trend":
-        middle = parts[len(parts) // 2]
-        fallen = min(middle - parts[0], middle - parts[-1])
-        return scale * (fallen if claim["direction"] == "peak" else parts[-1] - parts[0])
-    if claim["kind"] == "ratio" and len(claim["arms"]) == 1:
-        return _total(known.iloc[-1:], column) / (_total(known.iloc[:1], column) or np.nan)
-    return scale * parts[-1]
+def _sum_of(frame: pd.DataFrame, columns: str) -> float:
+    names = columns.strip("()").split(" + ")
+    total = 0
+    for name in names:
+        total += frame[name].sum()
+    return total
 
 
-def weigh(ledger: Ledger, claims: Mapping[str, Mapping[str, Any]] = CLAIMS) -> pd.DataFrame:
-    """Return a row per claim: effect, interval, seeds, smallest effect, p (Holm within the paper) and verdict."""
-    return corrected(pd.DataFrame([{"claim": name} | _row(ledger, claim) for name, claim in claims.items()]))
+def _course(frame: pd.DataFrame, claim: Claim) -> float:
+    """Return a column's value at the end of training.
+
+    For a trend: its change from the first to the last fifth of the steps. For a peak: how far
+    the middle fifth is above both. For a ratio with one arm: the last step over the first.
+    """
+    column = claim["column"]
+    kind = claim["kind"]
+    frame = _measured_steps(frame, column)
+    if kind == "ratio" and len(claim["arms"]) == 1:
+        first = _column_total(frame.head(1), column)
+        last = _column_total(frame.tail(1), column)
+        return last / (first or np.nan)
+    scale = 100 if column == "validation" else 1
+    parts = _totals_of_parts(frame, column)
+    if kind != "trend":
+        return scale * parts[-1]
+    if claim["direction"] != "peak":
+        return scale * (parts[-1] - parts[0])
+    middle = parts[len(parts) // 2]
+    rise = middle - parts[0]
+    fall = middle - parts[-1]
+    return scale * min(rise, fall)
+
+
+def _measured_steps(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the steps that have values; validation, for one, is measured only now and then."""
+    names = re.findall(r"[^() ]+", column)
+    measured = [name for name in names if name in frame]
+    return frame.dropna(subset=measured)
+
+
+def _totals_of_parts(frame: pd.DataFrame, column: str) -> list[float]:
+    """Return the total of a column in each fifth of the rows, or in each row if they are few."""
+    rows = np.arange(len(frame))
+    count = max(1, min(PARTS, len(frame)))
+    totals = []
+    for rows_of_part in np.array_split(rows, count):
+        part = frame.iloc[rows_of_part]
+        totals.append(_column_total(part, column))
+    return totals
+
+
+def weigh(ledger: Ledger, claims: Mapping[str, Claim] = CLAIMS) -> pd.DataFrame:
+    """Return a row per claim: effect, interval, seeds, detectable effect, p and verdict."""
+    rows = []
+    for name, claim in claims.items():
+        row = _row(ledger, claim)
+        rows.append({"claim": name, **row})
+    return corrected(pd.DataFrame(rows))
 
 
 def corrected(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a ledger with Holm's correction over the claims that it holds, and the verdicts that rest on it."""
-    p_holm = frame.groupby("paper")["p"].transform(lambda p: stats.holm(p))
-    weighed = np.where(p_holm < 1 - stats.LEVEL, np.where(frame["effect"] > 0, "found", "opposite"), "undecided")
-    return frame.assign(p_holm=p_holm, verdict=frame["verdict"].mask(frame["p"].notna(), weighed))
+    """Return a ledger with Holm's correction within each paper, and the verdicts from it."""
+    by_paper = frame.groupby("paper")
+    p_holm = by_paper["p"].transform(lambda p: stats.holm(p))
+    is_positive = frame["effect"] > 0
+    is_significant = p_holm < 1 - stats.LEVEL
+    direction = np.where(is_positive, "found", "opposite")
+    tested = np.where(is_significant, direction, "undecided")
+    is_tested = frame["p"].notna()
+    verdict = frame["verdict"].mask(is_tested, tested)
+    return frame.assign(p_holm=p_holm, verdict=verdict)
 
 
-def _row(ledger: Ledger, claim: Mapping[str, Any]) -> dict[str, Any]:
-    """A claim and what the runs say about it; the verdict is left empty where it rests on its p and that of others."""
-    row = {name: claim.get(name, "") for name in ("paper", "where", "says", "kind")}
-    printed = claim.get("paper_effect", np.nan)  # of a trend as far as it goes the way that is claimed
-    row |= {"paper_effect": abs(printed) if claim["kind"] == "trend" else printed, "why": "", "seeds": ""}
-    row |= dict.fromkeys(("effect", "low", "high", "smallest", "p"), np.nan)
-    missing = [run for run in claim.get("arms", ()) if run not in ledger.runs]
-    if "cannot" in claim or missing:
-        said = "cannot be tested here" if "cannot" in claim else "not run"
-        return row | {"verdict": said, "why": claim.get("cannot") or f"needs {', '.join(missing)}"}
-    row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in claim["arms"])
+def _row(ledger: Ledger, claim: Claim) -> Row:
+    """Return a claim's row of the ledger.
+
+    The verdict is empty where it follows from the p-values of all claims, see `corrected`.
+    """
+    row = _empty_row(claim)
+    if "cannot" in claim:
+        return _without_test(row, "cannot be tested here", why=claim["cannot"])
+    arms = claim["arms"]
+    missing = [run for run in arms if run not in ledger.runs]
+    if missing:
+        return _without_test(row, "not run", why=f"needs {', '.join(missing)}")
+    seed_counts = [len(ledger.runs[run]) for run in arms]
+    row["seeds"] = " / ".join(map(str, seed_counts))
     effect = _effect(ledger, claim)
     if effect is None:
-        return row | {"verdict": "not run", "why": f"the runs did not play {claim['setup']}"}
+        return _without_test(
+            row,
+            "not run",
+            why=f"the runs did not play {claim['setup']}",
+        )
     row["effect"] = effect.delta
-    if idle := _idle(ledger, claim):
-        return row | {"verdict": "idle", "why": idle}
+    why_idle = _why_idle(ledger, claim)
+    if why_idle:
+        return _without_test(row, "idle", why=why_idle)
     if not np.isfinite(effect.delta):
-        return row | {"verdict": "not run", "why": "its measure is not defined in these runs"}
-    if np.isnan(effect.error):
-        return row | {"verdict": "one seed"}
-    limits = dict(zip(("low", "high"), effect.limits, strict=True))
-    # A size is found where the interval holds the printed one, and nothing where it holds 0.
+        why = "its measure is not defined in these runs"
+        return _without_test(row, "not run", why=why)
+    if np.isnan(effect.standard_error):
+        return _without_test(row, "one seed")
+    row["low"], row["high"] = effect.limits
     if claim["kind"] == "ratio":
-        held, nothing = (limits["low"] <= size <= limits["high"] for size in (claim["paper_effect"], 0))
-        verdict = "undecided" if nothing else "found" if held else "other size"
-        return row | limits | {"verdict": verdict}
-    # Any step of an order may be the other way round, and the one that is most so was picked.
-    tried = len(claim["arms"]) - 1 if claim["kind"] == "order" and effect.delta < 0 else 1
-    return row | limits | {"smallest": effect.reach(POWER), "p": min(1.0, tried * effect.p), "verdict": ""}
+        row["verdict"] = _verdict_on_size(effect, claim["paper_effect"])
+        return row
+    row["smallest"] = effect.detectable(POWER)
+    row["p"] = min(1.0, _steps_tried(claim, effect) * effect.p)
+    return row
 
 
-def _effect(ledger: Ledger, claim: Mapping[str, Any]) -> Effect | None:
-    """A claim's effect, positive where the paper's is; of an order the step for which there is least to be said.
+def _empty_row(claim: Claim) -> Row:
+    printed = claim.get("paper_effect", np.nan)
+    if claim["kind"] == "trend":  # signed in the claimed direction
+        printed = abs(printed)
+    return {
+        "paper": claim["paper"],
+        "where": claim.get("where", ""),
+        "says": claim.get("says", ""),
+        "kind": claim["kind"],
+        "paper_effect": printed,
+        "why": "",
+        "seeds": "",
+        **dict.fromkeys(NUMBERS, np.nan),
+        "verdict": "",
+    }
 
-    None when an arm was not scored in the claim's set-up.
+
+def _without_test(row: Row, verdict: str, why: str = "") -> Row:
+    return row | {"verdict": verdict, "why": why}
+
+
+def _verdict_on_size(effect: Effect, printed: float) -> str:
+    """Judge a ratio: found if its interval holds the printed one, undecided if it holds 0."""
+    low, high = effect.limits
+    if low <= 0 <= high:
+        return "undecided"
+    return "found" if low <= printed <= high else "other size"
+
+
+def _steps_tried(claim: Claim, effect: Effect) -> int:
+    """Return the number of tests that Bonferroni's correction counts.
+
+    An ordering is tested by its weakest step, which was chosen after looking. That makes no
+    difference where all steps go the claimed way.
     """
-    arms, setups = claim["arms"], claim.get("setup", "vanilla")
-    setups = setups if isinstance(setups, list) else [setups] * len(arms)
-    sides = [ledger.side(claim, run, setup) for run, setup in zip(arms, setups, strict=True)]
+    if claim["kind"] != "order" or effect.delta >= 0:
+        return 1
+    arms = claim["arms"]
+    return len(arms) - 1
+
+
+def _effect(ledger: Ledger, claim: Claim) -> Effect | None:
+    """Return a claim's effect, positive where the paper's is; for an order that of one step.
+
+    That step is the one with the weakest evidence. Returns None if an arm was not scored in the
+    claim's set-up.
+    """
+    arms = claim["arms"]
+    is_ratio = claim["kind"] == "ratio"
+    setups = claim.get("setup", "vanilla")
+    if not isinstance(setups, list):
+        setups = [setups] * len(arms)
+    sides = []
+    for run, setup in zip(arms, setups, strict=True):
+        sides.append(ledger.side(claim, run, setup))
     if not all(sides):
         return None
-    fixed = [standins.summary(ledger.folder, run, ledger.runs[run][0])["steps"] == 0 for run in arms]
-    if claim["kind"] == "ratio" and len(sides) > 1:
-        return _share(sides, fixed)
-    steps = [difference(*sides[i : i + 2], (fixed[i], fixed[i + 1])) for i in range(len(sides) - 1)]
-    sure = [np.nan_to_num(step.delta / (step.error or 1e-9), nan=-np.inf) for step in steps]  # in standard errors
-    least = steps[int(np.argmin(sure))] if steps else difference(sides[0])
-    turn = -1 if claim.get("direction") == "down" and claim["kind"] != "ratio" else 1
-    return Effect(turn * least.delta, least.error, least.freedom)
+    fixed = [ledger.is_untrained(run) for run in arms]
+    if is_ratio and len(sides) > 1:
+        return ratio_of_effects(sides, fixed)
+    effect = _weakest_step(sides, fixed)
+    if claim.get("direction") == "down" and not is_ratio:
+        return replace(effect, delta=-1 * effect.delta)
+    return effect
 
 
-def _share(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
-    """A ratio of two sides, or of their gains over a third, with the noise of both."""
-    gains = [difference(side, *sides[2:], fixed=(still, True)) for side, still in zip(sides[:2], fixed, strict=False)]
-    (top, bottom), below = gains, gains[1].delta or np.nan  # over no gain a ratio is not defined
-    ratio = top.delta / below
-    error = np.hypot(top.error, ratio * bottom.error) / abs(below)
-    return Effect(ratio, float(error), min(top.freedom, bottom.freedom))
+def _weakest_step(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
+    """Return the difference of neighbouring sides that is smallest in standard errors."""
+    if len(sides) == 1:
+        return difference(sides[0])
+    neighbours = zip(pairwise(sides), pairwise(fixed), strict=True)
+    steps = []
+    for (side, following), fixed_pair in neighbours:
+        steps.append(difference(side, following, fixed_pair))
+    return min(steps, key=_evidence)
 
 
-def _idle(ledger: Ledger, claim: Mapping[str, Any]) -> str:
-    """Why a claim about a mechanism says nothing: it hardly ever acted; empty when it did."""
-    name, run = claim.get("mechanism"), claim["arms"][0]
-    summaries = (standins.summary(ledger.folder, run, seed) for seed in ledger.runs[run])
-    share = np.mean([summary["acted"].get(name, 0.0) for summary in summaries]) if name else 1.0
-    return f"{name} acted in {share:.0%} of the steps of {run}" if share < diagnostics.LEAST else ""
+def _evidence(step: Effect) -> float:
+    """Return an effect in standard errors, minus infinity where these are unknown."""
+    unit = step.standard_error or 1e-9
+    in_units = step.delta / unit
+    return -np.inf if np.isnan(in_units) else in_units
+
+
+def ratio_of_effects(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
+    """Return the ratio of two sides, or of their gains over a third side.
+
+    Its standard error is the delta method's for independent numerator and denominator. The
+    ratio is nan where the denominator is 0.
+    """
+    numerator_side, denominator_side, *base = sides
+    numerator = difference(numerator_side, *base, fixed=(fixed[0], True))
+    denominator = difference(denominator_side, *base, fixed=(fixed[1], True))
+    divisor = denominator.delta or np.nan
+    ratio = numerator.delta / divisor
+    error_from_denominator = ratio * denominator.standard_error
+    error = np.hypot(numerator.standard_error, error_from_denominator) / abs(divisor)
+    dof = min(numerator.dof, denominator.dof)
+    return Effect(ratio, float(error), dof)
+
+
+def _why_idle(ledger: Ledger, claim: Claim) -> str:
+    """Return why a claim about a mechanism is void, as it hardly ever acted; else nothing."""
+    mechanism = claim.get("mechanism")
+    if not mechanism:
+        return ""
+    run = claim["arms"][0]
+    shares = []
+    for summary in ledger.summaries(run):
+        acted = summary["acted"]
+        shares.append(acted.get(mechanism, 0.0))
+    share = np.mean(shares)
+    if share >= diagnostics.LEAST:
+        return ""
+    return f"{mechanism} acted in {share:.0%} of the steps of {run}"
+
+
+def readable(ledger: pd.DataFrame) -> pd.DataFrame:
+    """Return a ledger as a table shows it: effects with intervals, verdicts with reasons."""
+    effects = [_effect_in_words(row) for row in ledger.itertuples()]
+    verdicts = []
+    for row in ledger.itertuples():
+        reason = f" ({row.why})" if row.why else ""
+        verdicts.append(row.verdict + reason)
+    return pd.DataFrame(
+        {
+            "paper": ledger["paper"],
+            "where": ledger["where"],
+            "claim": ledger["says"],
+            "the paper's": ledger["paper_effect"],
+            "here, 95 % interval": effects,
+            "seeds": ledger["seeds"],
+            "p (Holm)": ledger["p_holm"],
+            "would be seen": ledger["smallest"],
+            "verdict": verdicts,
+        }
+    )
+
+
+def _effect_in_words(row: Any) -> str:
+    if pd.isna(row.effect):
+        return ""
+    if pd.isna(row.low):
+        return f"{row.effect:+.3g}"
+    return f"{row.effect:+.3g} [{row.low:+.3g}, {row.high:+.3g}]"

@@ -1,112 +1,206 @@
-"""Tables of what conversations on test items showed: CoNL's measures as ratios, and their differences, with intervals.
+"""Tables of conversations on test items: CoNL's measures as ratios, and their differences.
 
-A row of the frame is one item of one run, as CoNL's examination of the trained model recorded it. Every measure is a
-sum over a sum (corrections over wrong solutions, say), so items without a denominator weigh nothing. Loads no torch.
+A row of the frame is one item of one run, as CoNL's examination of the trained model recorded it.
+Every measure is a sum over a sum (corrections over wrong solutions, say), so items without a
+denominator have no weight. Loads no torch.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from reproduce.analysis import standins, stats
+from reproduce.analysis.stats import Array
 from reproduce.analysis.tables import Groups
 
-MEASURES = {  # name: (what is counted, out of what; none: out of all items)
-    "Pass@1": ("pass_1", None),
-    "Pass@K": ("pass_k", None),
-    "Rank-rho": ("rank_rho", "rho_known"),
-    "Correction": ("fixed", "wrong_before"),
-    "Harm": ("harmed", "right_before"),
+
+@dataclass(frozen=True)
+class Measure:
+    """The columns that a measure divides."""
+
+    numerator: str
+    denominator: str = "one"  # a column of ones: all items count
+
+
+MEASURES = {
+    "Pass@1": Measure("pass_1"),
+    "Pass@K": Measure("pass_k"),
+    "Rank-rho": Measure("rank_rho", "rho_known"),
+    "Correction": Measure("fixed", "wrong_before"),
+    "Harm": Measure("harmed", "right_before"),
 }
-Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]  # numerators and denominators, S seeds x I items
+KEY = ["method", "benchmark", "measure"]
+Signs = Mapping[tuple[str, str, str], int]  # (method, group, measure): 1 or -1
 
 
-def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str) -> pd.DataFrame:
-    """Read the conversations of the runs that `labels` names, with method, seed and stand-in."""
+@dataclass(frozen=True)
+class Ratio:
+    """Numerators and denominators of a ratio of sums, each S seeds x I items."""
+
+    top_SI: Array
+    bottom_SI: Array
+
+
+def read(
+    folder: str | Path,
+    runs: Mapping[str, Sequence[int]],
+    labels: Mapping[str, str],
+    paper: str,
+) -> pd.DataFrame:
+    """Read the conversations of the runs in `labels`, with method, seed and stand-in."""
     frame = standins.read(folder, runs, labels, "conversations")
-    stands = frame["family"].map(standins.layout(paper).benchmark_of)
-    trained = frame["run"].map({run: standins.summary(folder, run, runs[run][0])["steps"] > 0 for run in labels})
-    return frame.assign(benchmark=stands, rho_known=frame["rank_rho"].notna().astype(float), trained=trained)
+    benchmark_of = standins.layout(paper).benchmark_of
+    is_trained = standins.is_trained(folder, runs, labels)
+    return frame.assign(
+        benchmark=frame["family"].map(benchmark_of),
+        rho_known=frame["rank_rho"].notna().astype(float),
+        trained=frame["run"].map(is_trained),
+    )
 
 
-def ratio_of(frame: pd.DataFrame, method: str, measure: str, stands: Sequence[str]) -> Ratio:
-    """Numerators and denominators of a measure for one method, seeds and items sorted.
+def ratio_of(
+    frame: pd.DataFrame, method: str, measure: str, benchmarks: Sequence[str]
+) -> Ratio:
+    """Return a measure's ratio for one method, with seeds and items sorted.
 
     Raises ValueError when the seeds were not examined on the same items.
     """
-    part = frame[(frame["method"] == method) & frame["benchmark"].isin(list(stands))].assign(one=1.0)
-    top, bottom = (
-        part.pivot(index="seed", columns="item", values=name or "one").astype(float) for name in MEASURES[measure]
-    )
-    if part.empty or part.pivot(index="seed", columns="item", values="pass_1").isna().any(axis=None):
-        raise ValueError(f"method {method!r} has no conversations, or not the same items for every seed")
-    return top.fillna(0.0).to_numpy(), bottom.to_numpy()
+    is_method = frame["method"] == method
+    is_included = frame["benchmark"].isin(list(benchmarks))
+    part = frame[is_method & is_included].assign(one=1.0)
+    if part.empty or _by_seed_and_item(part, "pass_1").isna().any(axis=None):
+        raise ValueError(
+            f"method {method!r} has no conversations, or not the same items for every seed"
+        )
+    columns = MEASURES[measure]
+    top = _by_seed_and_item(part, columns.numerator).astype(float)
+    bottom = _by_seed_and_item(part, columns.denominator).astype(float)
+    return Ratio(top.fillna(0.0).to_numpy(), bottom.to_numpy())
 
 
-def linear(ratio: Ratio) -> NDArray[np.float64]:
-    """What each conversation adds to a ratio of sums over all seeds, S seeds x I items; nan without a denominator.
+def _by_seed_and_item(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    return frame.pivot(index="seed", columns="item", values=column)
 
-    The mean is the ratio, and the noise of the mean that of the ratio, to first order.
+
+def linear(ratio: Ratio) -> Array:
+    """Linearise a ratio of sums over all seeds: one value per conversation, S seeds x I items.
+
+    The mean of these values is the ratio, and the noise of the mean is that of the ratio, to
+    first order (delta method). All values are nan without a denominator.
     """
-    top, bottom = ratio
-    value = top.sum() / (bottom.sum() or np.nan)
-    return value + (top - value * bottom) / (bottom.mean() or np.nan)
+    top_SI = ratio.top_SI
+    bottom_SI = ratio.bottom_SI
+    value = top_SI.sum() / (bottom_SI.sum() or np.nan)
+    residual_SI = top_SI - value * bottom_SI
+    return value + residual_SI / (bottom_SI.mean() or np.nan)
 
 
-def shared(base: Ratio, ours: Ratio) -> tuple[Ratio, Ratio]:
-    """Both ratios with nothing but the conversations, a seed and an item each, in which both have a denominator.
+def shared(base: Ratio, other: Ratio) -> tuple[Ratio, Ratio]:
+    """Restrict two ratios to the conversations in which both have a denominator.
 
-    Seeds pair in order: surplus seeds of the base are dropped, and its last one stands for those it lacks.
+    A conversation is one seed and one item. Seeds pair in order: surplus seeds of the base are
+    dropped, and its last seed stands for those it lacks.
     """
-    seeds = np.minimum(np.arange(len(ours[0])), len(base[0]) - 1)
-    base = base[0][seeds], base[1][seeds]
-    both = (base[1] > 0) & (ours[1] > 0)
-    return (base[0] * both, base[1] * both), (ours[0] * both, ours[1] * both)
+    seeds = np.arange(len(other.top_SI))
+    last = len(base.top_SI) - 1
+    base_seeds = np.minimum(seeds, last)
+    base = Ratio(base.top_SI[base_seeds], base.bottom_SI[base_seeds])
+    is_shared_SI = (base.bottom_SI > 0) & (other.bottom_SI > 0)
+    return _restricted(base, is_shared_SI), _restricted(other, is_shared_SI)
 
 
-def measured(frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-    """Every method's measures in every group: the counts behind them, the value, and 95 % limits (`stats.difference`).
-
-    A single seed has limits over items alone. Student's t knows no bounds: they end where a share or correlation does.
-    """
-    rows = []
-    for method, (group, stands), measure in product(frame["method"].unique(), groups.items(), measures):
-        ratio = ratio_of(frame, method, measure, stands)
-        effect = stats.difference([linear(ratio)], fixed=(len(ratio[0]) == 1, False))
-        low, high = np.clip(effect.limits, -1.0 if measure == "Rank-rho" else 0.0, 1.0)
-        rows.append((method, group, measure, len(ratio[0]), ratio[0].sum(), ratio[1].sum(), effect.delta, low, high))
-    return pd.DataFrame(rows, columns=["method", "benchmark", "measure", "seeds", "k", "n", "value", "low", "high"])
+def _restricted(ratio: Ratio, is_kept_SI: Array) -> Ratio:
+    return Ratio(ratio.top_SI * is_kept_SI, ratio.bottom_SI * is_kept_SI)
 
 
-def gains(
-    frame: pd.DataFrame, base: str, groups: Groups, measures: Sequence[str], signs: Mapping[tuple[str, str, str], int]
+def measured(
+    frame: pd.DataFrame, groups: Groups, measures: Sequence[str] = tuple(MEASURES)
 ) -> pd.DataFrame:
-    """Every method's difference from `base`, with 95 % limits and a verdict, on the conversations that define both.
+    """Return every method's measures in every group, with counts and 95 % limits.
 
-    `conversations` counts these: a correction needs a wrong solution, a Rank-rho right and wrong ones (see `shared`,
-    also for how seeds pair). `signs` holds the direction that the paper claims by (method, group, measure); without
-    one there is no verdict. `seeds` counts the method's seeds.
+    A single seed has limits over items alone. Student's t is unbounded, so limits are clipped to
+    the range of a share or of a correlation.
     """
+    methods = frame["method"].unique()
     rows = []
-    methods = [method for method in frame["method"].unique() if method != base]
-    for method, (group, stands), measure in product(methods, groups.items(), measures):
-        theirs, ours = shared(*(ratio_of(frame, name, measure, stands) for name in (base, method)))
-        seeds, known = len(ours[0]), np.count_nonzero(ours[1])
-        fixed = tuple(not frame.loc[frame["method"] == name, "trained"].any() for name in (method, base))
-        effect = stats.difference([linear(ours)], [linear(theirs)], fixed)
-        sign = signs.get((method, group, measure)) if np.isfinite(effect.delta) else None
-        verdict = stats.verdict(*effect.limits, sign)
-        rows.append((method, group, measure, seeds, known, effect.delta, *effect.limits, verdict))
-    columns = ["method", "benchmark", "measure", "seeds", "conversations", "delta", "low", "high", "verdict"]
+    for method, group, measure in product(methods, groups, measures):
+        ratio = ratio_of(frame, method, measure, groups[group])
+        seeds = len(ratio.top_SI)
+        effect = stats.difference([linear(ratio)], fixed=(seeds == 1, False))
+        smallest = -1.0 if measure == "Rank-rho" else 0.0
+        low, high = np.clip(effect.limits, smallest, 1.0)
+        row = {
+            "method": method,
+            "benchmark": group,
+            "measure": measure,
+            "seeds": seeds,
+            "k": ratio.top_SI.sum(),
+            "n": ratio.bottom_SI.sum(),
+            "value": effect.delta,
+            "low": low,
+            "high": high,
+        }
+        rows.append(row)
+    columns = [*KEY, "seeds", "k", "n", "value", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 
 
+def gains(
+    frame: pd.DataFrame,
+    base: str,
+    groups: Groups,
+    measures: Sequence[str],
+    signs: Signs,
+) -> pd.DataFrame:
+    """Return every method's difference from `base`, with 95 % limits and a verdict.
+
+    Compared are the conversations that define the measure for both (see `shared`): a correction
+    needs a wrong solution, a Rank-rho correct and wrong ones. `conversations` counts them, and
+    `seeds` the method's seeds. `signs` holds the direction that the paper claims; without one
+    there is no verdict.
+    """
+    methods = [method for method in frame["method"].unique() if method != base]
+    rows = []
+    for method, group, measure in product(methods, groups, measures):
+        base_ratio = ratio_of(frame, base, measure, groups[group])
+        own_ratio = ratio_of(frame, method, measure, groups[group])
+        base_ratio, own_ratio = shared(base_ratio, own_ratio)
+        effect = stats.difference(
+            [linear(own_ratio)],
+            [linear(base_ratio)],
+            fixed=(_is_untrained(frame, method), _is_untrained(frame, base)),
+        )
+        sign = signs.get((method, group, measure))
+        if not np.isfinite(effect.delta):
+            sign = None
+        low, high = effect.limits
+        row = {
+            "method": method,
+            "benchmark": group,
+            "measure": measure,
+            "seeds": len(own_ratio.top_SI),
+            "conversations": np.count_nonzero(own_ratio.bottom_SI),
+            "delta": effect.delta,
+            "low": low,
+            "high": high,
+            "verdict": stats.verdict(low, high, sign),
+        }
+        rows.append(row)
+    columns = [*KEY, "seeds", "conversations", "delta", "low", "high", "verdict"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _is_untrained(frame: pd.DataFrame, method: str) -> bool:
+    is_method = frame["method"] == method
+    return not frame.loc[is_method, "trained"].any()
+
+
 def cell(value: float, low: float, high: float, measure: str) -> str:
-    """A measure as a table shows it: percent, or a correlation with two digits."""
+    """Format a measure with its limits: percent, or a correlation with two digits."""
     if not np.isfinite(value):
         return "undefined"
     if measure == "Rank-rho":

@@ -1,11 +1,13 @@
-"""Snapshots of a SPICE run against each other: every Challenger's tasks, answered by every Reasoner (Figure 3).
+"""Snapshots of a SPICE run against each other (Figure 3).
 
-Loads a model only when one has to speak. Nothing is trained here.
+Every Reasoner answers every Challenger's tasks. Loads a model only when it has to generate.
+Nothing is trained.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,50 +18,82 @@ from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.types import Dialogue, Episode, Outcome, T
 
-POSING, ANSWERING = 1, 2  # keys of the turns
-ASKED, ANSWERED = ["challenger", "document", "question", "gold"], ["reasoner", "task", "answer", "right"]  # columns
+if TYPE_CHECKING:
+    from coevolve.training.config import Run
+
+POSING = 1  # keys of the turns
+ANSWERING = 2
+ATTEMPT_COLUMNS = ["challenger", "document", "question", "gold"]
+ANSWER_COLUMNS = [*ATTEMPT_COLUMNS, "reasoner", "task", "answer", "right"]
+Players = Mapping[int, str]  # step: the model or folder with the weights after it
+Tasks = Mapping[
+    int, Sequence[Sequence[Question]]
+]  # challenger's step: tasks per document
+Row = dict[str, Any]
 
 
 def players(run: Path, model: str, steps: Sequence[int]) -> dict[int, str]:
-    """Where the weights after each step are: the run's snapshots, and the start as step 0."""
-    return {0: model} | {step: str(p) for step in steps if (p := Path(run) / "snapshots" / str(step)).is_dir()}
+    """Return the run's snapshots by step, and the starting model as step 0."""
+    by_step = {0: model}
+    for step in steps:
+        snapshot = Path(run) / "snapshots" / str(step)
+        if snapshot.is_dir():
+            by_step[step] = str(snapshot)
+    return by_step
 
 
 def speaker(model: str, max_tokens: int) -> Engine:
-    """An engine that speaks with one model, as hot as in training (section 3.1)."""
+    """Return an engine for one model at the temperature of training (section 3.1)."""
     from coevolve.engines.loading import load_policy
 
     return load_policy(model).serve(1.0, max_tokens)
 
 
 def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:
-    """The same documents for everybody."""
+    """Draw the documents that all pairs of players get."""
     rng = Random(f"documents {seed}")
     return [protocol.source.sample(rng) for _ in range(count)]
 
 
 def alone(part: Dialogue[T]) -> Episode:
-    """A part of an episode played by itself; the trace is what it returns."""
-    return Outcome(trace=(yield from part))
+    """Play a part of an episode by itself; the trace is what the part returns."""
+    result = yield from part
+    return Outcome(trace=result)
 
 
-def posed(engine: Engine, protocol: SPICE, texts: Sequence[str], seed: int = 0) -> list[list[Attempt]]:
-    """What a Challenger says to each document (line 6 of Algorithm 1): (reply, task or its fault) per attempt."""
-    episodes = [alone(protocol.challenge(text, Random(f"{seed}/{i}"))) for i, text in enumerate(texts)]
-    return [attempts for *_, attempts in (outcome.trace for outcome in play(episodes, engine, (seed, POSING)))]
+def posed(
+    engine: Engine, protocol: SPICE, texts: Sequence[str], seed: int = 0
+) -> list[list[Attempt]]:
+    """Return a Challenger's attempts on each document (line 6 of Algorithm 1).
+
+    An attempt is a reply and its task, or the rule that it breaks.
+    """
+    episodes = []
+    for number, text in enumerate(texts):
+        rng = Random(f"{seed}/{number}")
+        episodes.append(alone(protocol.challenge(text, rng)))
+    attempts_by_document = []
+    for outcome in play(episodes, engine, (seed, POSING)):
+        *_, attempts = outcome.trace
+        attempts_by_document.append(attempts)
+    return attempts_by_document
 
 
 def answered(
-    engine: Engine, protocol: SPICE, tasks: Sequence[Sequence[Question]], seed: int = 0
+    engine: Engine,
+    protocol: SPICE,
+    tasks: Sequence[Sequence[Question]],
+    seed: int = 0,
 ) -> list[list[list[Answer]]]:
-    """What a Reasoner says to the tasks of each document (line 9): per task its (reply, verdict) pairs."""
+    """Return a Reasoner's answers (line 9), by document and task, as (reply, verdict) pairs."""
     episodes = [alone(protocol.answer(questions)) for questions in tasks]
-    return [outcome.trace for outcome in play(episodes, engine, (seed, ANSWERING))]
+    outcomes = play(episodes, engine, (seed, ANSWERING))
+    return [outcome.trace for outcome in outcomes]
 
 
 def every_pair(
-    challengers: dict[int, str],
-    reasoners: dict[int, str],
+    challengers: Players,
+    reasoners: Players,
     protocol: SPICE,
     texts: Sequence[str],
     *,
@@ -68,47 +102,138 @@ def every_pair(
     max_tokens: int,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Play all pairs; return what was asked, a row per attempt, and what was answered, a row per answer.
+    """Play all pairs; return a frame with a row per attempt, and one with a row per answer.
 
-    Columns of both: challenger, document, question, gold. An attempt that breaks a rule has no question. Also, of an
-    attempt: gold_right (the oracle's word); of an answer: reasoner, task (its number within the document), answer (the
-    text) and right. A verdict is 1 or 0, or NaN where there is none.
+    Columns of both: challenger, document, question, gold. An attempt that breaks a rule has no
+    question. Attempts also have gold_right (the oracle's verdict on the gold answer). Answers also
+    have reasoner, task (its number within the document), answer (the text) and right. A verdict
+    is 1 or 0, or nan where there is none.
     """
-    asks = protocol.replace(group=attempts, attempts=attempts)
-    replies = protocol.replace(group=answers, reuse=True)
-    tasks, asking, answering = {}, [], []
+    posing = protocol.replace(group=attempts, attempts=attempts)
+    answering = protocol.replace(group=answers, reuse=True)
+    tasks: dict[int, list[list[Question]]] = {}
+    attempt_rows: list[Row] = []
     for step, model in challengers.items():
-        said = posed(speaker(model, max_tokens), asks, texts, seed)
-        tasks[step] = [[task for _, task in tried if isinstance(task, Question)] for tried in said]
-        for i, (tried, mine) in enumerate(zip(said, tasks[step], strict=True)):
-            asking += [(step, i, t.text, t.gold, protocol.world.is_correct(t.text, t.gold)) for t in mine]
-            asking += [(step, i, None, None, None)] * (len(tried) - len(mine))
-    for reasoner, model in reasoners.items():
+        attempts_by_document = posed(speaker(model, max_tokens), posing, texts, seed)
+        tasks[step] = [valid_tasks(tried) for tried in attempts_by_document]
+        for document, tried in enumerate(attempts_by_document):
+            place = {"challenger": step, "document": document}
+            attempt_rows += _attempt_rows(place, tried, protocol)
+    answer_rows: list[Row] = []
+    for step, model in reasoners.items():
         engine = speaker(model, max_tokens)
-        for step, by_document in tasks.items():
-            for i, groups in enumerate(answered(engine, replies, by_document, seed)):
-                for j, (t, group) in enumerate(zip(by_document[i], groups, strict=True)):
-                    answering += [(step, i, t.text, t.gold, reasoner, j, reply.text, right) for reply, right in group]
-    asked = pd.DataFrame(asking, columns=[*ASKED, "gold_right"]).astype({"gold_right": float})
-    return asked, pd.DataFrame(answering, columns=[*ASKED, *ANSWERED]).astype({"right": float})
+        answer_rows += _answer_rows(step, engine, answering, tasks, seed)
+    attempt_frame = pd.DataFrame(attempt_rows, columns=[*ATTEMPT_COLUMNS, "gold_right"])
+    answer_frame = pd.DataFrame(answer_rows, columns=ANSWER_COLUMNS)
+    return attempt_frame.astype({"gold_right": float}), answer_frame.astype(
+        {"right": float}
+    )
 
 
-def ends(rates: pd.DataFrame, later: str) -> pd.DataFrame:
-    """Pass rates in percent, by seed, of the first and the last snapshot of one role; the other is kept at its first.
+def rates_at_first(
+    run: "Run", folder: Path, seeds: Sequence[int], texts: Sequence[str], **sizes: int
+) -> pd.DataFrame:
+    """Return pass rates of all Challengers against the first Reasoner, and the other way round.
 
-    Only documents count where both have a task that could be scored. EpisodeStepper are the columns' names.
+    A row per seed, pair and document; `sizes` are those of `every_pair`.
     """
-    first = sorted(rates[later].unique())[1]
-    mine = rates[rates["reasoner" if later == "challenger" else "challenger"] == first]
-    wide = mine.pivot(index=["seed", "document"], columns=later, values="pass_rate")
-    return 100 * wide[[first, rates[later].max()]].dropna().groupby("seed").mean()
+    frames = []
+    for seed in seeds:
+        home = folder / f"spice-s{seed}"
+        everybody = players(home, run.model, run.protocol.snapshots)
+        first_step = sorted(everybody)[1]  # step 0 is the untrained model
+        first = {first_step: everybody[first_step]}
+        for challengers, reasoners in ((everybody, first), (first, everybody)):
+            _, answers = every_pair(
+                challengers,
+                reasoners,
+                run.protocol,
+                texts,
+                seed=seed,
+                **sizes,
+            )
+            frames.append(pass_rates(answers).assign(seed=seed))
+    return pd.concat(frames, ignore_index=True).drop_duplicates()
+
+
+def valid_tasks(attempts: Sequence[Attempt]) -> list[Question]:
+    """Return the tasks of the attempts that break no rule."""
+    return [task for _, task in attempts if isinstance(task, Question)]
+
+
+def _attempt_rows(
+    place: Row, attempts: Sequence[Attempt], protocol: SPICE
+) -> list[Row]:
+    """Return a row per attempt on one document: valid ones first, then rows without a question."""
+    tasks = valid_tasks(attempts)
+    rows = []
+    for task in tasks:
+        row = {
+            **place,
+            "question": task.text,
+            "gold": task.gold,
+            "gold_right": protocol.world.is_correct(task.text, task.gold),
+        }
+        rows.append(row)
+    invalid = {**place, "question": None, "gold": None, "gold_right": None}
+    return rows + [invalid] * (len(attempts) - len(tasks))
+
+
+def _answer_rows(
+    reasoner: int, engine: Engine, protocol: SPICE, tasks: Tasks, seed: int
+) -> list[Row]:
+    """Return a row per answer of one Reasoner to all Challengers' tasks."""
+    rows = []
+    for challenger, tasks_by_document in tasks.items():
+        answers_by_document = answered(engine, protocol, tasks_by_document, seed)
+        for document, answers_by_task in enumerate(answers_by_document):
+            numbered = enumerate(answers_by_task)
+            for (number, answers), task in zip(
+                numbered, tasks_by_document[document], strict=True
+            ):
+                for reply, verdict in answers:
+                    row = {
+                        "challenger": challenger,
+                        "document": document,
+                        "question": task.text,
+                        "gold": task.gold,
+                        "reasoner": reasoner,
+                        "task": number,
+                        "answer": reply.text,
+                        "right": verdict,
+                    }
+                    rows.append(row)
+    return rows
+
+
+def first_and_last(rates: pd.DataFrame, later: str) -> pd.DataFrame:
+    """Return pass rates of one role's first and last snapshot, in percent, a row per seed.
+
+    `later` is the role that trains on; the other one stays at its first snapshot. Only documents
+    on which both have a scored task count. The columns are named by the steps.
+    """
+    fixed = "reasoner" if later == "challenger" else "challenger"
+    steps = sorted(rates[later].unique())
+    first = steps[1]  # step 0 is the untrained model
+    last = steps[-1]
+    fixed_at_first = rates[rates[fixed] == first]
+    by_step = fixed_at_first.pivot(
+        index=["seed", "document"],
+        columns=later,
+        values="pass_rate",
+    )
+    both = by_step[[first, last]].dropna()
+    return 100 * both.groupby("seed").mean()
 
 
 def pass_rates(answers: pd.DataFrame) -> pd.DataFrame:
-    """The share of right answers, a row per challenger, reasoner and document; its tasks weigh alike.
+    """Return the share of correct answers per challenger, reasoner and document.
 
-    Answers come from `every_pair`, perhaps of several seeds in a column of that name.
+    Tasks of a document have equal weight. Answers are from `every_pair`; a column `seed` keeps
+    several seeds apart.
     """
-    pair = [name for name in ("seed", "challenger", "reasoner", "document") if name in answers]
+    keys = ("seed", "challenger", "reasoner", "document")
+    pair = [name for name in keys if name in answers]
     by_task = answers.groupby([*pair, "task"])["right"].mean().dropna()
-    return by_task.groupby(pair).mean().rename("pass_rate").reset_index()
+    rates = by_task.groupby(pair).mean()
+    return rates.rename("pass_rate").reset_index()

@@ -1,11 +1,13 @@
-"""Which families of the tiny world stand in for which benchmarks of a paper's tables, and scores of finished runs.
+"""Stand-ins: which families of the tiny world represent which benchmarks of a paper's tables.
 
-A stand-in has the shape of its benchmark's task and nothing of its difficulty. Loads no torch.
+Also reads the scores and metrics of finished runs. A stand-in has the shape of its benchmark's
+task and nothing of its difficulty. Loads no torch.
 """
 
 import json
 import math
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -18,7 +20,20 @@ from coevolve.runs import record
 from coevolve.validation import check_choice
 from reproduce.analysis import tables
 
-LAYOUTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LAYOUTS_FILE = Path(__file__).with_suffix(".toml")
+LAYOUTS = tomllib.loads(LAYOUTS_FILE.read_text(encoding="utf-8"))
+Runs = Mapping[str, Sequence[int]]  # name of a run: its seeds
+Labels = Mapping[str, str]  # name of a run: the label of its row
+GAIN_COLUMNS = [
+    "method",
+    "over",
+    "benchmark",
+    "delta",
+    "low",
+    "high",
+    "paper delta",
+    "verdict",
+]
 
 
 @dataclass(frozen=True)
@@ -26,138 +41,272 @@ class Layout:
     """The rows of one paper's tables: stand-ins in order, and averages over them."""
 
     families: dict[str, list[str]]  # stand-in: its families of the tiny world
-    titles: dict[str, str]  # stand-in: its families in words
-    columns: dict[str, list[str]]  # stand-in: the paper's columns that it stands for
+    titles: dict[str, str]  # stand-in: its families in plain English
+    columns: dict[str, list[str]]  # stand-in: the paper's columns that it represents
     groups: dict[str, list[str]]  # average: its stand-ins
-    without: list[str]  # columns that nothing in the tiny world stands in for
+    without: list[str]  # columns without a stand-in
 
     @property
     def benchmark_of(self) -> dict[str, str]:
-        """Family: stand-in."""
-        return {family: name for name, families in self.families.items() for family in families}
+        """The stand-in of each family."""
+        benchmark_of = {}
+        for name, families in self.families.items():
+            benchmark_of.update(dict.fromkeys(families, name))
+        return benchmark_of
+
+    def columns_of(self, group: str) -> list[str]:
+        """Return the paper's columns that an average's stand-ins represent."""
+        columns = []
+        for name in self.groups[group]:
+            columns += self.columns[name]
+        return columns
 
 
 def layout(paper: str) -> Layout:
-    """The layout of a paper's tables as standins.toml has it; ValueError for a paper without one."""
+    """Return the layout of a paper's tables in standins.toml; ValueError if it has none."""
     check_choice("paper", paper, LAYOUTS)
     table = LAYOUTS[paper]
     rows = table["rows"]
+    names = [row["name"] for row in rows]
+    groups = {}
+    for average in table["averages"]:
+        groups[average["name"]] = average.get("of") or names
     return Layout(
-        {row["name"]: row["families"] for row in rows},
-        {row["name"]: row["title"] for row in rows},
-        {row["name"]: row["columns"] for row in rows},
-        {average["name"]: average.get("of") or [row["name"] for row in rows] for average in table["averages"]},
-        table.get("without", []),
+        families={row["name"]: row["families"] for row in rows},
+        titles={row["name"]: row["title"] for row in rows},
+        columns={row["name"]: row["columns"] for row in rows},
+        groups=groups,
+        without=table.get("without", []),
     )
 
 
 def summary(folder: str | Path, run: str, seed: int) -> dict[str, Any]:
-    """The summary.json of a run."""
-    return json.loads((Path(folder) / f"{run}-s{seed}" / "summary.json").read_bytes())
+    """Return the summary.json of a run."""
+    home = Path(folder) / f"{run}-s{seed}"
+    path = home / "summary.json"
+    return json.loads(path.read_bytes())
 
 
-def read(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], kind: str) -> pd.DataFrame:
-    """One kind of record (see record.read) of the runs that `labels` names, with method, seed and run."""
-    frames = [
-        record.read(Path(folder) / f"{run}-s{seed}", kind).assign(method=label, seed=seed, run=run)
-        for run, label in labels.items()
-        for seed in runs[run]
-    ]
+def is_trained(folder: str | Path, runs: Runs, labels: Labels) -> dict[str, bool]:
+    """Return, for each run in `labels`, whether it took any steps."""
+    trained = {}
+    for run in labels:
+        first_seed, *_ = runs[run]
+        of_first_seed = summary(folder, run, first_seed)
+        trained[run] = of_first_seed["steps"] > 0
+    return trained
+
+
+def read(folder: str | Path, runs: Runs, labels: Labels, kind: str) -> pd.DataFrame:
+    """Read one kind of record (see record.read) of the runs in `labels`.
+
+    Adds the columns method, seed and run.
+    """
+    frames = []
+    for run, label in labels.items():
+        for seed in runs[run]:
+            home = Path(folder) / f"{run}-s{seed}"
+            frame = record.read(home, kind)
+            frames.append(frame.assign(method=label, seed=seed, run=run))
     return pd.concat(frames, ignore_index=True)
 
 
-def teams(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
-    """What the runs that `labels` names are: protocol, agents, training steps, seeds, the model of each agent."""
+def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
+    """Describe the runs in `labels`.
+
+    Columns: method, protocol, agents, steps (of training), seeds (their number), models (a list
+    with one per agent).
+    """
     rows = []
     for run, label in labels.items():
-        home = Path(folder) / f"{run}-s{runs[run][0]}"
+        first_seed, *_ = runs[run]
+        home = Path(folder) / f"{run}-s{first_seed}"
         config = json.loads((home / "config.json").read_text(encoding="utf-8"))
-        models, agents = config["model"], config["protocol"].get("agents", 1)
-        models = [models] if isinstance(models, str) else models
-        steps = int(record.read(home)["step"].max())  # a baseline with a trainer of its own does not use the field
-        rows.append((label, config["method"], agents, steps, len(runs[run]), [*islice(cycle(models), agents)]))
-    return pd.DataFrame(rows, columns=["method", "protocol", "agents", "steps", "seeds", "models"])
+        agents = config["protocol"].get("agents", 1)
+        models = config["model"]
+        if isinstance(models, str):
+            models = [models]
+        # The field `steps` does not apply to a baseline with a trainer of its own.
+        metrics = record.read(home)
+        last_step = metrics["step"].max()
+        row = {
+            "method": label,
+            "protocol": config["method"],
+            "agents": agents,
+            "steps": int(last_step),
+            "seeds": len(runs[run]),
+            "models": list(islice(cycle(models), agents)),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def scores(
-    folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str], paper: str = "mae"
-) -> pd.DataFrame:
-    """Test scores after training, a row per item, of the runs that `labels` names; see `tables` for the columns."""
-    frame = read(folder, runs, labels, "scores").query("stage == 'after'").reset_index(drop=True)
-    trained = {run: summary(folder, run, runs[run][0])["steps"] > 0 for run in labels}
-    stands = frame["family"].map(layout(paper).benchmark_of)
-    return frame.assign(benchmark=stands, trained=frame["run"].map(trained))
+def scores(folder: str | Path, runs: Runs, labels: Labels, paper: str = "mae") -> pd.DataFrame:
+    """Read the test scores after training of the runs in `labels`, a row per item.
+
+    See `tables` for the columns.
+    """
+    frame = read(folder, runs, labels, "scores")
+    frame = frame.query("stage == 'after'").reset_index(drop=True)
+    benchmark_of = layout(paper).benchmark_of
+    trained = is_trained(folder, runs, labels)
+    return frame.assign(
+        benchmark=frame["family"].map(benchmark_of),
+        trained=frame["run"].map(trained),
+    )
 
 
-def seeds(runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> str:
-    """How many seeds the lines of a table have: "3 seeds: MAE; 1 seed: Base, AZR"."""
-    counts: dict[int, list[str]] = {}
+def seeds(runs: Runs, labels: Labels) -> str:
+    """Say how many seeds the rows of a table have: "3 seeds: MAE; 1 seed: Base, AZR"."""
+    labels_by_count = defaultdict(list)
     for run, label in labels.items():
-        counts.setdefault(len(runs[run]), []).append(label)
-    return "; ".join(f"{n} seed{'s' * (n > 1)}: {', '.join(counts[n])}" for n in sorted(counts, reverse=True))
+        count = len(runs[run])
+        labels_by_count[count].append(label)
+    parts = []
+    for count in sorted(labels_by_count, reverse=True):
+        unit = "seeds" if count > 1 else "seed"
+        names = ", ".join(labels_by_count[count])
+        parts.append(f"{count} {unit}: {names}")
+    return "; ".join(parts)
 
 
-def curves(folder: str | Path, runs: Mapping[str, Sequence[int]], labels: Mapping[str, str]) -> pd.DataFrame:
-    """Metrics of every step of the runs that `labels` names, with method and seed."""
+def curves(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
+    """Read the metrics of every step of the runs in `labels`, with method and seed."""
     return read(folder, runs, labels, "metrics").drop(columns="run")
 
 
 def printed(
-    table_id: str, names: Mapping[str, str], paper: str = "mae", setup: str | None = None, backbone: str | None = None
+    table_id: str,
+    names: Mapping[str, str],
+    paper: str = "mae",
+    setup: str | None = None,
+    backbone: str | None = None,
 ) -> pd.DataFrame:
-    """What the paper printed, as method x stand-in: the mean of the columns each one stands for, and its averages.
+    """Return what a paper's table prints, as rows of method, benchmark (a stand-in) and paper.
 
-    `names` maps the paper's row names to ours; of rows that occur under several set-ups or backbones, those named
-    count, or the first. An average that the paper does not print is the mean over the columns of its stand-ins.
+    A stand-in's value is the mean of the columns that it represents. `names` maps the paper's row
+    names to labels. Of a row that occurs under several set-ups or backbones, the given ones count,
+    or the first. An average that the paper does not print is the mean of its stand-ins' columns.
     """
-    cells, places, rows = tables.paper_numbers(table_id), layout(paper), []
-    for column, wanted in (("setup", setup), ("backbone", backbone)):
-        cells = cells if wanted is None else cells[cells[column] == wanted]
-    for theirs, ours in names.items():
-        row = cells[cells["method"] == theirs].drop_duplicates("benchmark")
+    cells = tables.paper_numbers(table_id)
+    if setup is not None:
+        cells = cells[cells["setup"] == setup]
+    if backbone is not None:
+        cells = cells[cells["backbone"] == backbone]
+    places = layout(paper)
+    rows = []
+    for printed_name, label in names.items():
+        is_row = cells["method"] == printed_name
+        row = cells[is_row].drop_duplicates("benchmark")
         values = row.set_index("benchmark")["value"].astype(float)
         for name, columns in places.columns.items():
-            rows.append((ours, name, values.reindex(columns).mean()))
-        for name, members in places.groups.items():
-            columns = [column for member in members for column in places.columns[member]]
-            rows.append((ours, name, values.get(name, values.reindex(columns).mean())))
+            rows.append((label, name, values.reindex(columns).mean()))
+        for name in places.groups:
+            mean = values.reindex(places.columns_of(name)).mean()
+            rows.append((label, name, values.get(name, mean)))
     return pd.DataFrame(rows, columns=["method", "benchmark", "paper"])
 
 
-def beside(accuracy: pd.DataFrame, printed: pd.DataFrame, gains: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
-    """Lay out `accuracy_table` with a line per stand-in, average and gain in it: ours, and what the paper printed.
+def beside(
+    accuracy: pd.DataFrame,
+    printed: pd.DataFrame,
+    gains: pd.DataFrame,
+    paper: str = "mae",
+) -> pd.DataFrame:
+    """Return a table with a line per stand-in, average and gain, and two columns per method.
 
-    `gains` are those of `gains`, with the base of each in the column `over`. A method that the paper does not print has
-    no second column.
+    The first column is the reproduced number, from `accuracy_table`; the second is what the paper
+    printed, and is left out if the paper does not print the method. `gains` are those of the
+    function `gains`; the base of each is in the column `over`.
     """
     places = layout(paper)
-    titles = {name: f"{title} (for {name})" if places.columns[name] else title for name, title in places.titles.items()}
-    scored = accuracy.merge(printed, on=["method", "benchmark"], how="left")
-    scored["questions"] = scored["benchmark"].replace(titles)
-    scored["ours"] = [tables.percent(*row) for row in scored[["accuracy", "low", "high"]].itertuples(index=False)]
-    scored["theirs"] = scored["paper"].map("{:.1f}".format, na_action="ignore")
-    won = gains.assign(questions=gains["benchmark"] + ", over " + gains["over"])
-    won["ours"] = [tables.percent(*row, signed=True) for row in won[["delta", "low", "high"]].itertuples(index=False)]
-    won["ours"] += won["verdict"].map(lambda said: f" ({said})" if said else "")
-    won["theirs"] = won["paper delta"].map("{:+.1f}".format, na_action="ignore")
+    titles = _titles(places)
+    accuracy_lines = _accuracy_lines(accuracy, printed, titles)
+    lines = pd.concat([accuracy_lines, _gain_lines(gains)])
+    by_method = lines.set_index("questions").groupby("method", sort=False)
     columns = {}
-    for method, lines in pd.concat([scored, won]).set_index("questions").groupby("method", sort=False):
-        columns[method] = lines["ours"]
-        if lines["theirs"].notna().any():
-            columns[f"{method}, the paper"] = lines["theirs"]
-    order = [*titles.values(), *places.groups, *won["questions"].unique()]
-    return pd.DataFrame(columns).reindex(order).rename_axis("questions").reset_index()
+    for method, own_lines in by_method:
+        columns[method] = own_lines["reproduced"]
+        if own_lines["printed"].notna().any():
+            columns[f"{method}, the paper"] = own_lines["printed"]
+    gain_names = gains["benchmark"] + ", over " + gains["over"]
+    order = [*titles.values(), *places.groups, *gain_names.unique()]
+    table = pd.DataFrame(columns).reindex(order)
+    return table.rename_axis("questions").reset_index()
 
 
-def gains(scored: pd.DataFrame, base: str, printed: pd.DataFrame, paper: str = "mae") -> pd.DataFrame:
-    """Every method's difference from `base` in each average, with limits, and whether the paper's sign is found."""
+def _titles(places: Layout) -> dict[str, str]:
+    """Return the title of each stand-in's line; one that represents columns names itself."""
+    titles = {}
+    for name, title in places.titles.items():
+        titles[name] = f"{title} (for {name})" if places.columns[name] else title
+    return titles
+
+
+def _accuracy_lines(
+    accuracy: pd.DataFrame, printed: pd.DataFrame, titles: Mapping[str, str]
+) -> pd.DataFrame:
+    frame = accuracy.merge(printed, on=["method", "benchmark"], how="left")
+    numbers = frame[["accuracy", "low", "high"]].itertuples(index=False)
+    frame["questions"] = frame["benchmark"].replace(titles)
+    frame["reproduced"] = [tables.percent(*row) for row in numbers]
+    frame["printed"] = frame["paper"].map("{:.1f}".format, na_action="ignore")
+    return frame
+
+
+def _gain_lines(gains: pd.DataFrame) -> pd.DataFrame:
+    numbers = gains[["delta", "low", "high"]].itertuples(index=False)
+    cells = []
+    for row, verdict in zip(numbers, gains["verdict"], strict=True):
+        remark = f" ({verdict})" if verdict else ""
+        cells.append(tables.percent(*row, signed=True) + remark)
+    return gains.assign(
+        questions=gains["benchmark"] + ", over " + gains["over"],
+        reproduced=cells,
+        printed=gains["paper delta"].map("{:+.1f}".format, na_action="ignore"),
+    )
+
+
+def gains(
+    scored: pd.DataFrame,
+    base: str,
+    printed: pd.DataFrame,
+    paper: str = "mae",
+) -> pd.DataFrame:
+    """Return every method's difference from `base` in each average, with limits.
+
+    The verdict says whether the difference has the paper's sign.
+    """
     claims = printed.set_index(["method", "benchmark"])["paper"]
-    groups, frames = layout(paper).groups, []
-    for method in (method for method in scored["method"].unique() if method != base):
-        deltas = {name: claims.get((method, name), math.nan) - claims.get((base, name), math.nan) for name in groups}
-        signs = {name: 1 if delta > 0 else -1 for name, delta in deltas.items() if delta and not math.isnan(delta)}
-        frame = tables.compare_rows(scored, base, method, groups, signs)
-        frame = frame[frame["kind"] == "average"].rename(columns={"method": "accuracy"})
-        frames.append(frame.assign(**{"paper delta": frame["benchmark"].map(deltas), "method": method, "over": base}))
-    columns = ["method", "over", "benchmark", "delta", "low", "high", "paper delta", "verdict"]
-    return pd.concat(frames, ignore_index=True)[columns]
+    groups = layout(paper).groups
+    frames = []
+    for method in scored["method"].unique():
+        if method == base:
+            continue
+        deltas = _printed_deltas(claims, method, base, groups)
+        frame = tables.compare_rows(scored, base, method, groups, _signs(deltas))
+        is_average = frame["kind"] == "average"
+        frame = frame[is_average].rename(columns={"method": "accuracy"})
+        frame["paper delta"] = frame["benchmark"].map(deltas)
+        frames.append(frame.assign(method=method, over=base))
+    return pd.concat(frames, ignore_index=True)[GAIN_COLUMNS]
+
+
+def _printed_deltas(
+    claims: pd.Series, method: str, base: str, groups: tables.Groups
+) -> dict[str, float]:
+    """Return the printed difference in each average, nan where a number is not printed."""
+    deltas = {}
+    for name in groups:
+        value = claims.get((method, name), math.nan)
+        base_value = claims.get((base, name), math.nan)
+        deltas[name] = value - base_value
+    return deltas
+
+
+def _signs(deltas: Mapping[str, float]) -> dict[str, int]:
+    signs = {}
+    for name, delta in deltas.items():
+        if delta and not math.isnan(delta):
+            signs[name] = 1 if delta > 0 else -1
+    return signs

@@ -1,11 +1,13 @@
-"""Result tables: per-item records to cells, averages and comparisons, beside what the papers printed.
+"""Result tables: per-item records to cells, averages and comparisons, beside printed numbers.
 
-A record is one row of method, seed, benchmark, item, correct (and run). Accuracies are in percent, gains in
-points. Averages are always derived from cells. Does not know what a benchmark is or how an answer was graded.
+A record is one row of method, seed, benchmark, item, correct (and run). Accuracies are in percent,
+gains in points. Averages are always derived from cells. Does not know what a benchmark is or how
+an answer was graded.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +17,17 @@ from reproduce.analysis.writing import save_table as save_table
 
 NUMBERS = Path(__file__).parents[1] / "paper_numbers"
 ROW = ["backbone", "setup", "method"]
-Groups = Mapping[str, Sequence[str]]  # name of an average -> the benchmarks it averages, with equal weight
+Groups = Mapping[str, Sequence[str]]  # name of an average: its benchmarks, of equal weight
+Matrices = dict[str, pd.DataFrame]  # benchmark: correctness, S seeds x I items
+Row = dict[str, Any]
 
 
 def paper_numbers(table_id: str) -> pd.DataFrame:
-    """Read what a paper printed, a row per cell: `printed` is its text, `value` a number where all are."""
+    """Read what a paper printed, a row per cell.
+
+    `printed` is the text of the cell, `value` a number if all cells are numbers. Raises ValueError
+    for an unknown table.
+    """
     known = sorted(path.stem for path in NUMBERS.glob("*.csv"))
     if table_id not in known:
         raise ValueError(f"table_id must be one of {', '.join(known)}; got {table_id!r}")
@@ -27,52 +35,93 @@ def paper_numbers(table_id: str) -> pd.DataFrame:
     if "value" in frame:
         frame["printed"] = frame["value"]
         numbers = pd.to_numeric(frame["value"], errors="coerce")
-        frame["value"] = numbers if numbers.notna().all() else frame["value"]
+        if numbers.notna().all():
+            frame["value"] = numbers
     if "std" in frame:
         frame["std"] = pd.to_numeric(frame["std"], errors="coerce")
     return frame
 
 
 def recomputed_averages(frame: pd.DataFrame, groups: Groups) -> pd.DataFrame:
-    """Put each printed average beside the mean of the printed cells, and say where they differ and why.
+    """Put each printed average beside the mean of the printed cells, and mark differences.
 
-    `frame` is from `paper_numbers` (or several of them concatenated). `differs` means further apart than
-    half a unit of the last digit printed; known.csv says why, where we know (from mismatches.csv and flags.csv).
+    `frame` is from `paper_numbers` (or several of them concatenated). `differs` means further apart
+    than half a unit of the last printed digit. `known` is the reason in known.csv (from
+    mismatches.csv and flags.csv), if there is one.
     """
-    missing = {name for names in groups.values() for name in names} - set(frame["benchmark"])
+    members = {name for names in groups.values() for name in names}
+    missing = members - set(frame["benchmark"])
     if missing:
         raise ValueError(f"groups: no benchmark {sorted(missing)} in the frame")
-    rows, notes = [], paper_numbers("known").set_index(["table", "method", "benchmark"])["known"]
+    reasons = paper_numbers("known").set_index(["table", "method", "benchmark"])["known"]
+    rows = []
     for key, part in frame.groupby([*ROW, "metric"], sort=False):
-        cells = part[~part["benchmark"].isin(list(groups))].drop_duplicates("benchmark")
+        is_average = part["benchmark"].isin(list(groups))
+        cells = part[~is_average].drop_duplicates("benchmark")
         values = cells.set_index("benchmark")["value"]
-        for printed in part[part["benchmark"].isin(list(groups))].itertuples():
+        for printed in part[is_average].itertuples():
             names = list(groups[printed.benchmark])
             if not set(names) <= set(values.index):
                 continue
             mean = float(values[names].mean())
-            gap = round(float(printed.value) - mean, 6)
-            half_unit = 0.5 * 10.0 ** -len(printed.printed.partition(".")[2])
-            differs = abs(gap) > half_unit + 1e-9
-            known = notes.get((printed.table, printed.method, printed.benchmark), "") if differs else ""
-            rows.append((*key[:3], printed.benchmark, float(printed.value), round(mean, 4), gap, differs, known))
-    columns = [*ROW, "average", "printed", "recomputed", "difference", "differs", "known"]
+            row = dict(zip(ROW, key[:3], strict=True))
+            rows.append(row | _compared_average(printed, mean, reasons))
+    columns = [
+        *ROW,
+        "average",
+        "printed",
+        "recomputed",
+        "difference",
+        "differs",
+        "known",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def accuracy_matrix(scores: pd.DataFrame, method: str) -> dict[str, pd.DataFrame]:
-    """Return, per benchmark, the method's mean correctness as a frame of S seeds x I items, both sorted.
+def _compared_average(printed: Any, mean: float, reasons: pd.Series) -> Row:
+    """Compare a printed average, a row of `paper_numbers`, with the mean of its cells."""
+    value = float(printed.value)
+    difference = round(value - mean, 6)
+    decimals = printed.printed.partition(".")[2]
+    half_unit = 0.5 * 10.0 ** -len(decimals)
+    differs = abs(difference) > half_unit + 1e-9
+    key = (printed.table, printed.method, printed.benchmark)
+    return {
+        "average": printed.benchmark,
+        "printed": value,
+        "recomputed": round(mean, 4),
+        "difference": difference,
+        "differs": differs,
+        "known": reasons.get(key, "") if differs else "",
+    }
 
-    Several samples of one item are averaged. Raises ValueError on a gap or on two runs behind one seed.
+
+def accuracy_matrix(scores: pd.DataFrame, method: str) -> Matrices:
+    """Return, per benchmark, the method's mean correctness as a frame of S seeds x I items.
+
+    Seeds and items are sorted, and several samples of one item are averaged. Raises ValueError on
+    a gap or on two runs behind one seed.
     """
-    mine = scores[scores["method"] == method]
-    if mine.empty:
-        raise ValueError(f"method must be one of {sorted(scores['method'].unique())}, got {method!r}")
-    if "run" in mine and (mine.groupby(["seed", "benchmark"])["run"].nunique() > 1).any():
-        raise ValueError(f"method {method!r} has several runs with one seed: give each its own seed or method name")
+    records = scores[scores["method"] == method]
+    if records.empty:
+        known = sorted(scores["method"].unique())
+        raise ValueError(f"method must be one of {known}, got {method!r}")
+    if "run" in records:
+        runs = records.groupby(["seed", "benchmark"])["run"].nunique()
+        if (runs > 1).any():
+            raise ValueError(
+                f"method {method!r} has several runs with one seed: "
+                "give each its own seed or method name"
+            )
     matrices = {}
-    for benchmark, part in mine.groupby("benchmark", sort=False):
-        matrix = part.pivot_table(index="seed", columns="item", values="correct", aggfunc="mean").astype(float)
+    for benchmark, part in records.groupby("benchmark", sort=False):
+        matrix = part.pivot_table(
+            index="seed",
+            columns="item",
+            values="correct",
+            aggfunc="mean",
+        )
+        matrix = matrix.astype(float)
         if matrix.isna().any(axis=None):
             raise ValueError(f"method {method!r} lacks items of {benchmark!r} for some seed")
         matrices[str(benchmark)] = matrix.sort_index(axis=0).sort_index(axis=1)
@@ -80,73 +129,170 @@ def accuracy_matrix(scores: pd.DataFrame, method: str) -> dict[str, pd.DataFrame
 
 
 def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
-    """Return one row per method and benchmark or average: k correct of n, seeds, percent and 95 % limits.
+    """Return one row per method and benchmark or average, in percent, with 95 % limits.
 
-    A single greedy answer per item gets Wilson's interval, everything else the bootstrap's.
+    A cell also has k correct of n. A single greedy answer per item gets Wilson's interval,
+    everything else the bootstrap's.
     """
     rows = []
     for method in scores["method"].unique():
         matrices = accuracy_matrix(scores, method)
+        _check_groups(groups, matrices, method)
         for benchmark, matrix in matrices.items():
-            k, n = float(matrix.to_numpy().sum()), matrix.size
-            single = len(matrix) == 1 and set(np.unique(matrix)) <= {0.0, 1.0}
-            limits = stats.wilson(round(k), n) if single else stats.bootstrap([matrix])[1:]
-            rows.append((method, benchmark, "cell", len(matrix), k, n, k / n, *limits))
-        for name, members in _grouped(groups, matrices, method).items():
-            average = stats.bootstrap([matrices[member] for member in members])
-            rows.append((method, name, "average", len(matrices[members[0]]), np.nan, np.nan, *average))
-    frame = pd.DataFrame(rows, columns=["method", "benchmark", "kind", "seeds", "k", "n", "accuracy", "low", "high"])
+            rows.append(
+                {
+                    "method": method,
+                    "benchmark": benchmark,
+                    **_accuracy_cell(matrix),
+                }
+            )
+        for name, members in groups.items():
+            strata = [matrices[member] for member in members]
+            rows.append(
+                {
+                    "method": method,
+                    "benchmark": name,
+                    **_accuracy_average(strata),
+                }
+            )
+    frame = pd.DataFrame(rows)
     frame[["low", "high"]] = frame[["low", "high"]].clip(0.0, 1.0)
     frame[["accuracy", "low", "high"]] *= 100
     return frame
 
 
-def _grouped(groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str) -> Groups:
-    missing = {name for names in groups.values() for name in names} - set(matrices)
+def _accuracy_cell(matrix: pd.DataFrame) -> Row:
+    correct = float(matrix.to_numpy().sum())
+    answers = matrix.size
+    is_one_answer_per_item = len(matrix) == 1 and set(np.unique(matrix)) <= {0.0, 1.0}
+    if is_one_answer_per_item:
+        low, high = stats.wilson(round(correct), answers)
+    else:
+        _, low, high = stats.bootstrap([matrix])
+    return {
+        "kind": "cell",
+        "seeds": len(matrix),
+        "k": correct,
+        "n": answers,
+        "accuracy": correct / answers,
+        "low": low,
+        "high": high,
+    }
+
+
+def _accuracy_average(strata: Sequence[pd.DataFrame]) -> Row:
+    estimate = stats.bootstrap(strata)
+    return {
+        "kind": "average",
+        "seeds": len(strata[0]),
+        "k": np.nan,
+        "n": np.nan,
+        "accuracy": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+    }
+
+
+def _check_groups(groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str) -> None:
+    members = {name for names in groups.values() for name in names}
+    missing = members - set(matrices)
     if missing:
         raise ValueError(f"groups: method {method!r} has no scores on {sorted(missing)}")
-    return groups
 
 
 def compare_rows(
-    scores: pd.DataFrame, base: str, method: str, groups: Groups, paper_signs: Mapping[str, int] | None = None
+    scores: pd.DataFrame,
+    base: str,
+    method: str,
+    groups: Groups,
+    paper_signs: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """Return the difference of `method` from `base` per benchmark and average, with 95 % limits, p and a verdict.
+    """Return the difference of `method` from `base` per benchmark and average.
 
-    `paper_signs` is the direction the paper claims (1 or -1) by name; a name left out has no claim and no verdict. The
-    scores' column `trained` says which seeds are noise (`stats.difference`): a trained method with one seed has no
-    limits. p is raw, p_holm corrected over the benchmarks.
+    Columns: 95 % limits, p, p_holm (corrected over the benchmarks) and a verdict. `paper_signs` is
+    the direction the paper claims (1 or -1) by name; a name left out has no claim and no verdict.
+    The scores' column `trained` marks methods with seed noise (see `stats.difference`): a trained
+    method with one seed has no limits.
     """
-    ours, theirs = accuracy_matrix(scores, method), accuracy_matrix(scores, base)
-    if set(ours) != set(theirs):
-        raise ValueError(f"{base!r} and {method!r} differ in benchmarks: {sorted(set(ours) ^ set(theirs))}")
-    for name, matrix in ours.items():
-        if not theirs[name].columns.equals(matrix.columns):
-            raise ValueError(f"{base!r} and {method!r} on {name!r} were not scored on the same items")
-    fixed = tuple(not scores.loc[scores["method"] == name, "trained"].any() for name in (method, base))
-    rows = [("cell", name, [name]) for name in ours]
-    rows += [("average", name, list(members)) for name, members in _grouped(groups, ours, method).items()]
-    compared = []
-    for kind, name, members in rows:
-        a, b = ([100 * matrices[m].to_numpy() for m in members] for matrices in (ours, theirs))
-        effect = stats.difference(a, b, fixed)
-        said = stats.verdict(*effect.limits, (paper_signs or {}).get(name))
-        means = [np.mean([matrix.mean() for matrix in side]) for side in (b, a)]
-        p = effect.p if kind == "cell" else np.nan
-        compared.append((name, kind, *means, effect.delta, *effect.limits, p, said))
-    columns = ["benchmark", "kind", "base", "method", "delta", "low", "high", "p", "verdict"]
-    frame = pd.DataFrame(compared, columns=columns)
-    frame.insert(frame.columns.get_loc("p") + 1, "p_holm", stats.holm(frame["p"]))
+    paper_signs = paper_signs or {}
+    method_matrices = accuracy_matrix(scores, method)
+    base_matrices = accuracy_matrix(scores, base)
+    _check_paired(base, base_matrices, method, method_matrices)
+    fixed = (_is_untrained(scores, method), _is_untrained(scores, base))
+    _check_groups(groups, method_matrices, method)
+
+    rows = []
+    for kind, name, members in _rows_to_compare(method_matrices, groups):
+        strata = [100 * method_matrices[member].to_numpy() for member in members]
+        base_strata = [100 * base_matrices[member].to_numpy() for member in members]
+        effect = stats.difference(strata, base_strata, fixed)
+        low, high = effect.limits
+        row = {
+            "benchmark": name,
+            "kind": kind,
+            "base": _mean_over_strata(base_strata),
+            "method": _mean_over_strata(strata),
+            "delta": effect.delta,
+            "low": low,
+            "high": high,
+            "p": effect.p if kind == "cell" else np.nan,
+            "verdict": stats.verdict(low, high, paper_signs.get(name)),
+        }
+        rows.append(row)
+    frame = pd.DataFrame(rows)
+    after_p = frame.columns.get_loc("p") + 1
+    frame.insert(after_p, "p_holm", stats.holm(frame["p"]))
     return frame
 
 
+def _check_paired(
+    base: str,
+    base_matrices: Matrices,
+    method: str,
+    method_matrices: Matrices,
+) -> None:
+    """Raise ValueError unless both methods were scored on the same items."""
+    if set(base_matrices) != set(method_matrices):
+        unpaired = sorted(set(method_matrices) ^ set(base_matrices))
+        raise ValueError(f"{base!r} and {method!r} differ in benchmarks: {unpaired}")
+    for name, matrix in method_matrices.items():
+        if not base_matrices[name].columns.equals(matrix.columns):
+            raise ValueError(
+                f"{base!r} and {method!r} on {name!r} were not scored on the same items"
+            )
+
+
+def _is_untrained(scores: pd.DataFrame, method: str) -> bool:
+    is_method = scores["method"] == method
+    return not scores.loc[is_method, "trained"].any()
+
+
+def _rows_to_compare(matrices: Matrices, groups: Groups) -> list[tuple[str, str, Sequence[str]]]:
+    """Return (kind, name, benchmarks) of each cell and average."""
+    cells = [("cell", name, [name]) for name in matrices]
+    averages = [("average", name, list(members)) for name, members in groups.items()]
+    return cells + averages
+
+
+def _mean_over_strata(strata: stats.Side) -> float:
+    return np.mean([scores_SI.mean() for scores_SI in strata])
+
+
 def percent(value: float, low: float, high: float, signed: bool = False) -> str:
-    """Write percent or points with their limits, if known: "56.5 [53.2, 59.8]", signed "+3.1 [-0.2, +6.4]"."""
+    """Format percent or points with their limits, if there are any.
+
+    For example "56.5 [53.2, 59.8]", signed "+3.1 [-0.2, +6.4]", or "56.5" without limits.
+    """
     sign = "+" if signed else ""
-    limits = "" if np.isnan(low) else f" [{low:{sign}.1f}, {high:{sign}.1f}]"
-    return f"{value:{sign}.1f}{limits}"
+    text = f"{value:{sign}.1f}"
+    if np.isnan(low):
+        return text
+    return f"{text} [{low:{sign}.1f}, {high:{sign}.1f}]"
 
 
 def percent_ci(k: int, n: int) -> str:
-    """Write k of n in percent with Wilson's 95 % limits: "56.5 [53.2, 59.8]"; no items give "no items"."""
-    return percent(100 * k / n, *(100 * limit for limit in stats.wilson(k, n))) if n else "no items"
+    """Format k of n in percent with Wilson's 95 % limits; no items give "no items"."""
+    if not n:
+        return "no items"
+    low, high = stats.wilson(k, n)
+    return percent(100 * k / n, 100 * low, 100 * high)

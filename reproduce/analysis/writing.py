@@ -1,4 +1,4 @@
-"""Writes a frame as CSV, Markdown and LaTeX in such a way that no format interprets the text in it.
+"""Writes a frame as CSV, Markdown and LaTeX so that no format interprets the text in it.
 
 Does not know what the table says.
 """
@@ -8,67 +8,137 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_float_dtype
 
 from coevolve.runs.show import visible
 
-LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
+LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
 }
-# A cell that a spreadsheet would run; signed numbers, alone or with an interval and a verdict, are none.
+# The start of a cell that a spreadsheet would evaluate. Signed numbers, alone or with an interval
+# and a verdict, are not evaluated.
 FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.]+( \[[-+\d., ]*\])?( \([a-z ]+\))?)?$)")
+MARKDOWN = re.compile(r"[|*`!$~]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
-    """Write `frame` to the folder `out` as table.csv (full precision), table.md and table.tex (booktabs).
+    """Write `frame` to the folder `out` as table.csv, table.md and table.tex (booktabs).
 
-    An index that means something becomes a column. Text is written so that no format interprets it.
+    The CSV file has full precision. An index that means something becomes a column. Text is escaped
+    so that no format interprets it.
     """
     out.mkdir(parents=True, exist_ok=True)
-    flat = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-    names = [" / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name) for name in flat]
+    flat = frame
+    if not isinstance(frame.index, pd.RangeIndex):
+        flat = frame.reset_index()
+    names = [_flat_name(column) for column in flat]
     flat = flat.set_axis([_shown(name) for name in names], axis=1)
-    safe = flat.map(lambda cell: _inert(_shown(cell)) if isinstance(cell, str) else cell)
-    safe.rename(columns=_inert).to_csv(out / "table.csv", index=False, lineterminator="\n")
+    _write_csv(flat, out / "table.csv")
     printed = flat.apply(_printed)
-    marked = printed.map(_markdown).rename(columns=_markdown)
-    body = marked.to_markdown(index=False, disable_numparse=True)
-    (out / "table.md").write_text(f"**{_markdown(_shown(caption))}**\n\n{body}\n\n{_markdown(_shown(note))}\n", "utf-8")
-    label = f"tab:{out.resolve().name.removeprefix('.').removesuffix('.part')}"  # the batch writes into .NAME.part
-    tex = printed.to_latex(index=False, escape=True, caption=_latex(_shown(caption)), label=label, position="ht")
-    footnote = f"\\par\\smallskip{{\\footnotesize {_latex(_shown(note))}}}\n\\end{{table}}"
-    (out / "table.tex").write_text(tex.replace("\\end{table}", footnote), "utf-8")
+    caption = _shown(caption)
+    note = _shown(note)
+    _write_markdown(printed, out / "table.md", caption, note)
+    folder = out.resolve().name
+    id = folder.removeprefix(".").removesuffix(".part")  # the batch writes into .ID.part
+    _write_latex(printed, out / "table.tex", caption, note, label=f"tab:{id}")
+
+
+def _flat_name(name: object) -> str:
+    """Return a column's name as text; the levels of a tuple are joined."""
+    if isinstance(name, tuple):
+        levels = map(str, name)
+        return " / ".join(filter(None, levels))
+    return str(name)
+
+
+def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+    safe = frame.map(_csv_cell)
+    safe = safe.rename(columns=_inert)
+    safe.to_csv(path, index=False, lineterminator="\n")
+
+
+def _csv_cell(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    return _inert(_shown(cell))
+
+
+def _write_markdown(printed: pd.DataFrame, path: Path, caption: str, note: str) -> None:
+    escaped = printed.map(_markdown).rename(columns=_markdown)
+    body = escaped.to_markdown(index=False, disable_numparse=True)
+    heading = f"**{_markdown(caption)}**"
+    paragraphs = [heading, body, _markdown(note)]
+    path.write_text("\n\n".join(paragraphs) + "\n", "utf-8")
+
+
+def _write_latex(printed: pd.DataFrame, path: Path, caption: str, note: str, label: str) -> None:
+    table = printed.to_latex(
+        index=False,
+        escape=True,
+        caption=_latex(caption),
+        label=label,
+        position="ht",
+    )
+    end = "\\end{table}"
+    footnote = f"\\par\\smallskip{{\\footnotesize {_latex(note)}}}\n{end}"
+    path.write_text(table.replace(end, footnote), "utf-8")
 
 
 def _printed(column: pd.Series) -> pd.Series:
-    """A column as text, its numbers with as many digits as the column needs."""
-    if pd.api.types.is_bool_dtype(column):
-        return column.map({True: "yes", False: "no"}).astype(object)
-    if not pd.api.types.is_float_dtype(column):
-        return column.map(lambda cell: "" if pd.isna(cell) else _shown(str(cell)))
-    sizes = column[np.isfinite(column) & (column != 0)].abs()
-    if (column.dropna() % 1 == 0).all():
-        form = ".0f"
-    elif len(sizes) and sizes.min() < 1e-3:
-        form = ".3g"
-    else:
-        form = ".2f" if sizes.max() > 1 else ".3f"
-    return column.map(lambda cell: "" if pd.isna(cell) else f"{cell:{form}}").astype(object)
+    """Return a column as text, its numbers with as many digits as the column needs."""
+    if is_bool_dtype(column):
+        words = {True: "yes", False: "no"}
+        return column.map(words).astype(object)
+    if not is_float_dtype(column):
+        return column.map(_text_of_cell)
+    form = _number_format(column)
+    texts = [_text_of_number(cell, form) for cell in column]
+    return pd.Series(texts, index=column.index, dtype=object)
+
+
+def _text_of_cell(cell: object) -> str:
+    if pd.isna(cell):
+        return ""
+    return _shown(str(cell))
+
+
+def _text_of_number(number: float, form: str) -> str:
+    if pd.isna(number):
+        return ""
+    return f"{number:{form}}"
+
+
+def _number_format(column: pd.Series) -> str:
+    is_integral = (column.dropna() % 1 == 0).all()
+    if is_integral:
+        return ".0f"
+    is_sized = np.isfinite(column) & (column != 0)
+    sizes = column[is_sized].abs()
+    if len(sizes) and sizes.min() < 1e-3:
+        return ".3g"
+    return ".2f" if sizes.max() > 1 else ".3f"
 
 
 def _shown(text: str) -> str:
+    """Make control characters, line breaks and tabs visible."""
     return visible(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 def _inert(text: str) -> str:
+    """Quote text that a spreadsheet would evaluate."""
     return f"'{text}" if FORMULA.match(text) else text
 
 
 def _markdown(text: str) -> str:
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
-    return re.sub(r"[|*`!$~]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
+    escaped = text.replace("&", "&amp;")
+    escaped = escaped.replace("<", "&lt;")
+    escaped = escaped.replace(">", "&gt;")
+    escaped = escaped.replace("\\", "\\\\")
+    return MARKDOWN.sub(r"\\\g<0>", escaped)
 
 
 def _latex(text: str) -> str:
-    return "".join(LATEX.get(c, c) for c in text)
+    return "".join(LATEX.get(character, character) for character in text)

@@ -84,7 +84,7 @@ def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, 
 
 @pytest.mark.parametrize(("arguments", "told"), MISTAKES["ask"].items())
 def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, monkeypatch, capsys):
-    monkeypatch.setattr("coevolve.engines.loading.load_policy", None)
+    monkeypatch.setattr("coevolve.cli.load_policy", None)
     assert main(["ask", *arguments.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"coevolve: {told}")
@@ -93,7 +93,7 @@ def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, mo
 def test_one_role_is_asked_one_question_as_it_was_typed(monkeypatch, capsys):
     policy = Mock()
     policy.serve().answer.return_value = [Reply(Turn("solver", (), "shared"), "yes\x1b[2J", finished=False)]
-    monkeypatch.setattr("coevolve.engines.loading.load_policy", lambda model: policy)
+    monkeypatch.setattr("coevolve.cli.load_policy", lambda model: policy)
     assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
     said = capsys.readouterr()
     assert said.out == "yes\\x1b[2J\n" and "\nthe reply was cut off" in said.err

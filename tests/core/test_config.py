@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 from data_files import OWN, tables
 
-from coevolve import advantages, worlds
+from coevolve import worlds
+from coevolve.advantages import estimators
 from coevolve.evaluation import strategies
 from coevolve.methods.baselines import absolute_zero
 from coevolve.methods.mae import method as mae
@@ -156,7 +157,7 @@ def test_differences_from_the_paper() -> None:
 
 
 CHOICES = [
-    (advantages.Estimator, advantages.ESTIMATORS),
+    (estimators.Estimator, estimators.ESTIMATORS),
     (strategies.Setup, strategies.SETUPS),
     (prompts.Variant, strategies.LIMITS),
     (mae.Setting, mae.SETTINGS),

@@ -49,7 +49,7 @@ def test_full_prompts_of_who_solves_alone_have_no_persona(method: type) -> None:
     assert len(asked) == 4 and len({*prompts(asked)}) == 1 and "{" not in prompts(asked)[0]
     assert "Query: train: 2+3" in prompts(asked)[0] and "Formalist" not in prompts(asked)[0]
     multi = by_hand(SRT(form="multi", world=Sums(), prompt="full"))
-    assert "Rigorous Formalist" in prompts(multi.asked)[0], "in conversation they have personas"
+    assert "Rigorous Formalist" in prompts(multi.pending_turns)[0], "in conversation they have personas"
 
 
 @pytest.mark.parametrize("heat", [None, 0.4])

@@ -64,12 +64,14 @@ def test_a_model_that_echoes_conls_formats_answers_nothing_votes_for_nobody_and_
 
 def test_personas_ablations_and_starting_questions() -> None:
     personas = {path.name.removesuffix(".full.txt") for path in (folder_of("conl") / "personas").iterdir()}
-    assert personas == {*PERSONAS} and len({read("conl/personas", name) for name in personas}) == 8
+    assert personas == {*PERSONAS} and len({read("conl", f"personas/{name}") for name in personas}) == 8
     for name in personas:
-        assert len(re.findall(r"(?m)^- ", read("conl/personas", name))) == 5 and "{" not in read("conl/personas", name)
+        assert len(re.findall(r"(?m)^- ", read("conl", f"personas/{name}"))) == 5 and "{" not in read("conl", f"personas/{name}")
     every = [line for name in available("conl") for line in read("conl", name).splitlines()]
-    for name in available("conl/ablations"):
-        for pair in read("conl/ablations", name).split("\n\n"):
+    ablations = [path.name.split(".")[0] for path in (folder_of("conl") / "ablations").glob("*.full.txt")]
+    assert ablations
+    for name in ablations:
+        for pair in read("conl", f"ablations/{name}").split("\n\n"):
             old, new = pair.split("\n")
             assert every.count(old) == 1 and new not in every and fields(old) == fields(new)
     questions = (folder_of("mae") / "zero_questions.txt").read_text("utf-8").splitlines()[1:]
@@ -85,5 +87,5 @@ def test_every_role_of_every_method_loads_and_the_solver_takes_one_field(paper: 
     mine = get_method("mae")(prompt=form, world=Sums(), prompt_folder=str(tmp_path))
     assert mine.solver.prompt == "My own {question}"
     (tmp_path / f"solver.{form}.txt").write_text("My own", "utf-8")
-    with pytest.raises(ValueError, match=rf"solver.{form}.txt must take \['question'\], and takes \[\]"):
+    with pytest.raises(ValueError, match=rf"solver.{form}.txt must take the placeholders \['question'\], got \[\]"):
         get_method("mae")(prompt=form, world=Sums(), prompt_folder=str(tmp_path))

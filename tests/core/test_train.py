@@ -185,9 +185,9 @@ def test_a_folder_of_another_run_is_refused_by_field(straight):
 def test_a_pool_comes_back_and_a_name_that_is_none_is_told():
     pool = Pool([("1+1", (1, 2))])
     assert [*map(frozen, json.loads(json.dumps(pool.items)))] == pool.items
-    ranks = Mock(play=Mock(return_value=[Outcome(adds={"seen": [1]}), Outcome(adds={"sean": [2]})]))
+    distributed = Mock(play=Mock(return_value=[Outcome(adds={"seen": [1]}), Outcome(adds={"sean": [2]})]))
     with pytest.raises(ValueError, match="a pool in Outcome.adds must be one of seen, got 'sean'; did you mean 'seen'"):
-        Trainer.play(Mock(run=Mock(batch_size=0), ranks=ranks, method=Mock(pools={"seen": pool})), 1)
+        Trainer.play(Mock(run=Mock(batch_size=0), distributed=distributed, method=Mock(pools={"seen": pool})), 1)
     assert len(pool) == 2
 
 

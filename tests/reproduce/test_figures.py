@@ -1,12 +1,15 @@
 """Figures: views of their frames, byte-stable files, text drawn literally."""
 
 import runpy
+from collections.abc import Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
 
 from coevolve.methods.comas import CoMAS
@@ -14,88 +17,202 @@ from reproduce import HOME, registry
 from reproduce.analysis import figures
 from reproduce.notebooks import code_cells
 
-FOUND = registry.read(HOME, "quick")[1].artefacts
-CELLS = [(id, text) for id, one in FOUND.items() if one.notebook for text, _ in code_cells(HOME / one.notebook)]
-DIAGRAMS = {id: text for id, text in CELLS if "figures.diagram(" in text}
+_, ENTRIES = registry.read(HOME, "quick")
+ARTEFACTS = ENTRIES.artefacts
+
+
+def diagram_cells() -> dict[str, str]:
+    """The cell that draws a diagram, by artefact."""
+    cells = {}
+    for id, artefact in ARTEFACTS.items():
+        if artefact.notebook:
+            for text, _ in code_cells(HOME / artefact.notebook):
+                if "figures.diagram(" in text:
+                    cells[id] = text
+    return cells
+
+
+DIAGRAMS = diagram_cells()
 
 
 @pytest.fixture(autouse=True)
-def house_style():
+def house_style() -> Iterator[None]:
     with plt.rc_context({"backend": "agg"}):
         figures.style()
         yield
     plt.close("all")
 
 
-def runs(*methods: str) -> pd.DataFrame:
-    rows = [(m, seed, step, step + seed) for m in methods for seed in (0, 2) for step in range(3)]
-    return pd.DataFrame(rows, columns=["method", "seed", "step", "reward"])
+def rewards_of(*methods: str) -> pd.DataFrame:
+    """Two seeds of three steps per method; the reward is step plus seed."""
+    rows = []
+    for method in methods:
+        for seed in (0, 2):
+            for step in range(3):
+                row = {
+                    "method": method,
+                    "seed": seed,
+                    "step": step,
+                    "reward": step + seed,
+                }
+                rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def test_curve_draws_the_mean_and_the_band_of_seeds() -> None:
-    ax = figures.curve(runs("MAE"), "step", "reward", title="costs $5 to $6")
-    assert ax.lines[0].get_ydata().tolist() == [1, 2, 3]
-    assert ax.lines[0].get_color() == figures.METHOD_COLOURS["mae"]
-    band = ax.collections[0].get_paths()[0].vertices
-    assert (band[:, 1].min(), band[:, 1].max()) == (0, 4)
-    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == (r"costs \$5 to \$6", "step", "reward")
+def test_a_curve_is_the_mean_of_the_seeds_with_a_band_from_lowest_to_highest() -> None:
+    ax = figures.curve(rewards_of("MAE"), "step", "reward")
+    line = ax.lines[0]
+    assert line.get_ydata().tolist() == [1, 2, 3]
+    assert line.get_color() == figures.METHOD_COLOURS["mae"]
+    band = ax.collections[0].get_paths()[0]
+    heights = band.vertices[:, 1]
+    assert heights.min() == 0
+    assert heights.max() == 4
 
 
-def test_labels_from_text_are_no_mathematics(tmp_path: Path) -> None:
-    ax = figures.curve(runs("pay $x", "\x1bup_{$}"), "step", "reward")
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [r"pay \$x", r"\x1bup_{\$}"]
-    figures.save_figure(ax.figure, tmp_path)  # an unpaired brace inside mathematics would raise here
+def test_a_title_with_dollars_is_drawn_literally() -> None:
+    ax = figures.curve(rewards_of("MAE"), "step", "reward", title="costs $5 to $6")
+    assert ax.get_title() == r"costs \$5 to \$6"
+    assert ax.get_xlabel() == "step"
+    assert ax.get_ylabel() == "reward"
+
+
+def test_names_of_methods_are_no_mathematics(tmp_path: Path) -> None:
+    ax = figures.curve(rewards_of("pay $x", "\x1bup_{$}"), "step", "reward")
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == [r"pay \$x", r"\x1bup_{\$}"]
+    figures.save_figure(
+        ax.figure, tmp_path
+    )  # an unpaired brace in mathematics would raise
+
+
+def test_a_frame_without_values_is_refused() -> None:
+    frame = rewards_of("MAE").assign(reward=None)
     with pytest.raises(ValueError, match="no values of 'reward'"):
-        figures.curve(runs("MAE").assign(reward=None), "step", "reward")
+        figures.curve(frame, "step", "reward")
 
 
 def test_colours_belong_to_methods() -> None:
-    own, chosen = figures.METHOD_COLOURS, figures.palette(["no judge", "SAGE (Ours)", "Untrained", "SAGE (small)"])
-    assert len(set(own.values())) == len(own) == 15 and len({*chosen.values()}) == 4
-    assert (chosen["SAGE (Ours)"], chosen["Untrained"]) == (own["sage"], own["base"])
+    colours = figures.METHOD_COLOURS
+    assert len(colours) == 15
+    assert len(set(colours.values())) == 15
+    names = ["no judge", "SAGE (Ours)", "Untrained", "SAGE (small)"]
+    palette = figures.palette(names)
+    assert len(set(palette.values())) == 4
+    assert palette["SAGE (Ours)"] == colours["sage"]
+    assert palette["Untrained"] == colours["base"]
 
 
 def test_bars_show_value_limits_and_what_the_paper_prints() -> None:
-    table = pd.DataFrame({"method": ["mae", "a$b$"], "accuracy": [50.0, 40], "low": [45.0, 38], "high": [58.0, 44]})
-    ax = figures.bars(table.assign(paper=[60.0, float("nan")]), plt.subplots()[1])
+    table = pd.DataFrame(
+        {
+            "method": ["mae", "a$b$"],
+            "accuracy": [50.0, 40],
+            "low": [45.0, 38],
+            "high": [58.0, 44],
+            "paper": [60.0, float("nan")],
+        }
+    )
+    _, ax = plt.subplots()
+    figures.bars(table, ax)
     assert [bar.get_width() for bar in ax.patches] == [50, 40]
-    segments = [segment[:, 0].tolist() for segment in ax.collections[0].get_segments()]
-    assert segments == [[45, 58], [38, 44]] and ax.lines[-1].get_xdata()[0] == 60
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mae", r"a\$b\$"]
+    limits = []
+    for segment in ax.collections[0].get_segments():
+        limits.append(segment[:, 0].tolist())
+    assert limits == [[45, 58], [38, 44]]
+    diamonds = ax.lines[-1]
+    assert diamonds.get_xdata()[0] == 60
+    names = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert names == ["mae", r"a\$b\$"]
 
 
-def drawn(id: str, folder: Path, **changed: object):
-    """A diagram as its notebook draws it, with what the registry says."""
-    (folder / "cell.py").write_text(DIAGRAMS[id], "utf-8")
-    given = {"out": folder, "Path": Path, "protocol": CoMAS(), **FOUND[id].parameters, **changed}
-    return runpy.run_path(str(folder / "cell.py"), given)["fig"].axes[0]
+def draw_diagram(id: str, folder: Path, **changed: Any) -> Axes:
+    """Draw a diagram as its notebook does, with the parameters of the registry."""
+    script = folder / "cell.py"
+    script.write_text(DIAGRAMS[id], "utf-8")
+    variables = {
+        "out": folder,
+        "Path": Path,
+        "protocol": CoMAS(),
+        **ARTEFACTS[id].parameters,
+        **changed,
+    }
+    fig = runpy.run_path(str(script), variables)["fig"]
+    return fig.axes[0]
 
 
-def faults(ax) -> list[object]:
-    """Boxes, labels and lines that touch what is not theirs, lines that are slanted, and what leaves the canvas."""
-    found: list[object] = []
-    parts = [(box, box.get_window_extent().padded(-1)) for box in ax.artists]  # a line touches its two boxes
+def faults(ax: Axes) -> list[object]:
+    """Parts that touch what is not theirs, slanted lines, and parts that leave the canvas."""
+    owned = []  # what owns a part, and where the part is
+    slanted = []
+    for box in ax.artists:
+        inside = box.get_window_extent().padded(-1)  # a line touches its two boxes
+        owned.append((box, inside))
     for arrow, label in zip(ax.patches, ax.texts, strict=True):
-        corners = arrow.get_path().to_polygons(ax.transData, closed_only=False)[0]
-        lines = [Bbox(ends) for ends in pairwise(corners)]
-        parts += [(arrow, part) for part in (label.get_window_extent(), *lines)]
-        found += [line for line in lines if min(abs(line.size)) > 1]
-    found += [(a, b) for (owner, a), (other, b) in combinations(parts, 2) if owner is not other and a.overlaps(b)]
-    found += [part for _, part in parts if Bbox.union([part, ax.bbox]).bounds != ax.bbox.bounds]
-    return found
+        owned.append((arrow, label.get_window_extent()))
+        for line in lines_of(ax, arrow):
+            owned.append((arrow, line))
+            if min(abs(line.size)) > 1:
+                slanted.append(line)
+    touching = []
+    for (owner, part), (other_owner, other) in combinations(owned, 2):
+        if owner is not other_owner and part.overlaps(other):
+            touching.append((part, other))
+    outside = [part for _, part in owned if not is_inside(part, ax.bbox)]
+    return [*slanted, *touching, *outside]
+
+
+def lines_of(ax: Axes, arrow: Any) -> list[Bbox]:
+    path = arrow.get_path()
+    corners = path.to_polygons(ax.transData, closed_only=False)[0]
+    return [Bbox(ends) for ends in pairwise(corners)]
+
+
+def is_inside(part: Bbox, canvas: Bbox) -> bool:
+    return Bbox.union([part, canvas]).bounds == canvas.bounds
 
 
 @pytest.mark.parametrize("id", DIAGRAMS)
-def test_no_diagram_has_parts_that_touch_or_are_cut_off(id: str, tmp_path: Path) -> None:
-    ax = drawn(id, tmp_path)
-    # the title, the caption and the key are no wider than the canvas
-    assert not faults(ax) and ax.figure.get_tightbbox().width < ax.figure.get_figwidth() + 0.01
-    ax.artists[0].xybox = ax.artists[1].xybox
-    assert faults(ax), "of a box that was moved"
+def test_no_diagram_has_parts_that_touch_or_are_cut_off(
+    id: str, tmp_path: Path
+) -> None:
+    ax = draw_diagram(id, tmp_path)
+    assert not faults(ax)
+    width = ax.figure.get_tightbbox().width  # with title, caption and key
+    assert width < ax.figure.get_figwidth() + 0.01
+
+
+@pytest.mark.parametrize("id", DIAGRAMS)
+def test_a_box_on_another_is_a_fault(id: str, tmp_path: Path) -> None:
+    ax = draw_diagram(id, tmp_path)
+    first, second, *_ = ax.artists
+    first.xybox = second.xybox
+    assert faults(ax)
 
 
 def test_a_diagram_shows_what_its_roles_read(tmp_path: Path) -> None:
-    ax = drawn("mae_fig1", tmp_path, edges=[["Judge", "Solver", "costs $1"]])
-    judge = [part.get_text() for part in ax.artists[2].offsetbox.get_children()]
-    assert judge == ["Judge", "reads answer,", "question"]
-    assert [text.get_text() for text in ax.texts] == [r"costs \$1"]
+    ax = draw_diagram("mae_fig1", tmp_path, edges=[["Judge", "Solver", "costs $1"]])
+    judge = ax.artists[2].offsetbox
+    lines = [part.get_text() for part in judge.get_children()]
+    assert lines == ["Judge", "reads answer,", "question"]
+    labels = [text.get_text() for text in ax.texts]
+    assert labels == [r"costs \$1"]
+
+
+# Two boxes and the ends of the line between them; a pair of lines shares the overlap.
+LEFT = Bbox([[0, 0], [2, 4]])
+RIGHT = Bbox([[6, 2], [8, 6]])
+LINES = [
+    (LEFT, RIGHT, False, [[2, 3], [6, 3]]),
+    (RIGHT, LEFT, False, [[6, 3], [2, 3]]),
+    (LEFT, RIGHT, True, [[2, 3.5], [6, 3.5]]),
+    (RIGHT, LEFT, True, [[6, 2.5], [2, 2.5]]),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "is_paired", "points"), LINES)
+def test_a_line_runs_where_two_boxes_overlap(
+    start: Bbox, end: Bbox, is_paired: bool, points: list
+) -> None:
+    line = figures._line(start, end, is_paired)
+    assert [point.tolist() for point in line] == points

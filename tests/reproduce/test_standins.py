@@ -1,209 +1,358 @@
-"""Stand-ins beside the papers' columns: every family and column has its place, and averages are derived."""
+"""Stand-ins beside the papers' columns: each family and column has its place."""
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from pytest import approx
 
 from coevolve.methods.baselines import absolute_zero
-from coevolve.methods.sage import SAGE
-from coevolve.training import config
-from reproduce import plan
 from reproduce.analysis import standins, tables
 from tinyworld import tasks
 from tinyworld.oracle import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
-MAE, SAGES = standins.layout("mae"), standins.layout("sage")
-ARTEFACTS = {p: tomllib.loads((ROOT / f"reproduce/{p}.toml").read_text("utf-8"))["artefacts"] for p in standins.LAYOUTS}
-ALL = {id: table for group in ARTEFACTS.values() for id, table in group.items()}
-SCORED = [
-    id for id in ALL if ALL[id]["notebook"].endswith("/scores.ipynb") and "_table" in id
-]  # figures leave rows out
+MAE = standins.layout("mae")
+SAGE_LAYOUT = standins.layout("sage")
+
+
+@cache
+def artefacts_of(paper: str) -> dict[str, Any]:
+    text = (ROOT / f"reproduce/{paper}.toml").read_text("utf-8")
+    return tomllib.loads(text)["artefacts"]
+
+
+def score_tables() -> dict[str, Any]:
+    """The artefacts that are whole tables of scores; figures leave rows out."""
+    found = {}
+    for paper in standins.LAYOUTS:
+        for id, artefact in artefacts_of(paper).items():
+            is_scores = artefact["notebook"].endswith("/scores.ipynb")
+            if is_scores and "_table" in id:
+                found[id] = artefact
+    return found
+
+
+SCORE_TABLES = score_tables()
 
 
 def families_of(layout: standins.Layout, *averages: str) -> set[str]:
     """The families behind averages, or behind all stand-ins."""
-    names = [name for average in averages for name in layout.groups[average]] if averages else layout.families
-    return {family for name in names for family in layout.families[name]}
+    names = list(layout.families)
+    if averages:
+        names = [name for average in averages for name in layout.groups[average]]
+    families: set[str] = set()
+    for name in names:
+        families |= set(layout.families[name])
+    return families
+
+
+def columns_of(layout: standins.Layout) -> list[str]:
+    return [column for columns in layout.columns.values() for column in columns]
 
 
 @pytest.mark.parametrize("paper", standins.LAYOUTS)
-def test_every_layout_names_families_once_and_columns_that_were_printed(paper: str) -> None:
+def test_a_layout_names_existing_families_once(paper: str) -> None:
     layout = standins.layout(paper)
-    families = [family for members in layout.families.values() for family in members]
-    assert families and len(set(families)) == len(families) and set(families) <= set(tasks.NAMES)
-    columns = [column for named in layout.columns.values() for column in named]
-    printed = set(tables.paper_numbers(f"{paper}_table{2 if paper == 'conl' else 1}")["benchmark"])
-    assert {*columns, *layout.without} <= printed and len(set(columns)) == len(columns)
+    families = [family for names in layout.families.values() for family in names]
+    assert families
+    assert len(set(families)) == len(families)
+    assert set(families) <= set(tasks.NAMES)
+
+
+@pytest.mark.parametrize("paper", standins.LAYOUTS)
+def test_a_layout_names_printed_columns_once(paper: str) -> None:
+    layout = standins.layout(paper)
+    number = 2 if paper == "conl" else 1
+    printed = tables.paper_numbers(f"{paper}_table{number}")
+    columns = columns_of(layout)
+    assert {*columns, *layout.without} <= set(printed["benchmark"])
+    assert len(set(columns)) == len(columns)
+
+
+@pytest.mark.parametrize("paper", standins.LAYOUTS)
+def test_averages_are_over_stand_ins_of_the_layout(paper: str) -> None:
+    layout = standins.layout(paper)
     for members in layout.groups.values():
-        assert members and set(members) <= set(layout.families)
+        assert members
+        assert set(members) <= set(layout.families)
+
+
+@pytest.mark.parametrize("paper", standins.LAYOUTS)
+def test_every_table_and_figure_of_a_paper_is_an_artefact(paper: str) -> None:
     index = pd.read_csv(ROOT / "reproduce/paper_numbers/index.csv")
-    assert set(index[index["paper"] == paper]["id"]) <= set(ARTEFACTS[paper]), "every id of the paper is claimed"
+    is_paper = index["paper"] == paper
+    assert set(index[is_paper]["id"]) <= set(artefacts_of(paper))
 
 
 def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> None:
-    assert families_of(MAE) == set(tasks.NAMES) and MAE.groups["Overall Avg."] == list(MAE.families)
-    assert families_of(MAE, "ID Avg.") <= {*tasks.FAMILIES} - {*tasks.OUTSIDE}
-    assert not families_of(MAE, "OOD Avg.") & ({*tasks.FAMILIES} - {*tasks.OUTSIDE})
-    columns = [column for named in MAE.columns.values() for column in named]
-    printed = set(tables.paper_numbers("mae_table1")["benchmark"]) - set(MAE.groups)
-    assert sorted([*columns, *MAE.without]) == sorted(printed)
+    inside = {*tasks.FAMILIES} - {*tasks.OUTSIDE}
+    assert families_of(MAE) == set(tasks.NAMES)
+    assert MAE.groups["Overall Avg."] == list(MAE.families)
+    assert families_of(MAE, "ID Avg.") <= inside
+    assert not families_of(MAE, "OOD Avg.") & inside
+    printed = set(tables.paper_numbers("mae_table1")["benchmark"])
+    columns = columns_of(MAE) + MAE.without
+    assert sorted(columns) == sorted(printed - set(MAE.groups))
 
 
-def test_in_distribution_is_what_sage_is_seeded_with_and_out_of_it_what_no_method_is() -> None:
-    seeded = {family for _, families in SOURCES["sage"].values() for family in families}
-    others = {family for mode in absolute_zero.MODES.values() for family in mode["families"]}
-    others |= {family for _, families in SOURCES["mae"].values() for family in families}
-    assert families_of(SAGES, "ID Avg.") == seeded and not families_of(SAGES, "OOD Avg.") & (seeded | others)
-    assert families_of(SAGES) == set(tasks.NAMES)
-    for names in (("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")):
-        assert sorted(name for group in names for name in SAGES.groups[group]) == sorted(SAGES.groups["O Avg."])
-    assert sum(len(SAGES.columns[name]) for name in SAGES.groups["O Avg."]) == 9, "the paper's columns"
+def seed_families(method: str) -> set[str]:
+    families: set[str] = set()
+    for _, names in SOURCES[method].values():
+        families |= set(names)
+    return families
 
 
-PRINTED = [  # table, row, further arguments, and the cells of it: printed ones, and means where nothing is printed
-    ("mae_table1", "Base", {}, {"GSM8K": 85.20, "science": (80.60 + 63.40 + 34.67) / 3, "Overall Avg.": 55.33}),
-    ("sage_table1", "SAGE", {}, {"HumanEval+": 68.9, "O Avg.": 42.0, "ID Avg.": (68.9 + 62.4 + 85.5 + 66.2) / 4}),
-    ("sage_table1", "SAGE", {"backbone": "Qwen2.5-7B-Instruct"}, {"HumanEval+": 76.2}),
-    ("sage_table1", "SAGE", {"backbone": "Qwen3-4B-Base"}, {"HumanEval+": 75.6}),
+def test_sage_s_in_distribution_is_what_it_is_seeded_with() -> None:
+    assert families_of(SAGE_LAYOUT, "ID Avg.") == seed_families("sage")
+
+
+def test_sage_s_out_of_distribution_is_what_no_method_is_seeded_with() -> None:
+    seeded = seed_families("sage") | seed_families("mae")
+    for mode in absolute_zero.MODES.values():
+        seeded |= set(mode["families"])
+    assert not families_of(SAGE_LAYOUT, "OOD Avg.") & seeded
+
+
+@pytest.mark.parametrize("halves", [("C Avg.", "M Avg."), ("ID Avg.", "OOD Avg.")])
+def test_sage_s_averages_split_its_overall_average(halves: tuple[str, str]) -> None:
+    groups = SAGE_LAYOUT.groups
+    first, second = halves
+    assert sorted(groups[first] + groups[second]) == sorted(groups["O Avg."])
+
+
+def test_sage_has_a_stand_in_for_all_nine_columns_and_every_family() -> None:
+    assert len(SAGE_LAYOUT.columns_of("O Avg.")) == 9
+    assert families_of(SAGE_LAYOUT) == set(tasks.NAMES)
+
+
+@dataclass(frozen=True)
+class PrintedRow:
+    """A row of a paper's table, and some of its cells as stand-ins and averages."""
+
+    table: str
+    row: str
+    cells: dict[str, float]
+    choice: dict[str, str] = field(default_factory=dict)
+
+
+PRINTED = [
+    PrintedRow(
+        table="mae_table1",
+        row="Base",
+        cells={
+            "GSM8K": 85.20,
+            "science": (80.60 + 63.40 + 34.67) / 3,
+            "Overall Avg.": 55.33,
+        },
+    ),
+    PrintedRow(
+        table="sage_table1",
+        row="SAGE",
+        cells={
+            "HumanEval+": 68.9,
+            "O Avg.": 42.0,
+            "ID Avg.": (68.9 + 62.4 + 85.5 + 66.2) / 4,  # not printed there
+        },
+    ),
+    PrintedRow(
+        table="sage_table1",
+        row="SAGE",
+        cells={"HumanEval+": 76.2},
+        choice={"backbone": "Qwen2.5-7B-Instruct"},
+    ),
+    PrintedRow(
+        table="sage_table1",
+        row="SAGE",
+        cells={"HumanEval+": 75.6},
+        choice={"backbone": "Qwen3-4B-Base"},
+    ),
 ]
 
 
-@pytest.mark.parametrize(("table", "row", "more", "cells"), PRINTED)
-def test_printed_cells_are_means_of_their_columns(table: str, row: str, more: dict, cells: dict) -> None:
-    paper = standins.printed(table, {row: row}, table.partition("_")[0], **more).set_index("benchmark")["paper"]
-    assert {name: paper[name] for name in cells} == pytest.approx(cells)
+@pytest.mark.parametrize("case", PRINTED)
+def test_printed_cells_are_means_of_their_columns(case: PrintedRow) -> None:
+    paper = case.table.partition("_")[0]
+    names = {case.row: case.row}
+    frame = standins.printed(case.table, names, paper, **case.choice)
+    values = frame.set_index("benchmark")["paper"]
+    assert {name: values[name] for name in case.cells} == approx(case.cells)
 
 
-def test_averages_of_the_paper_s_figures_follow_from_its_cells() -> None:
-    # Figure 5 (left) as its text says: Consistency -0.19 with one agent, +2.02 with four; Debate -0.16 and +1.75.
-    names = {name: name for name in ("Untrained", "CoMAS (1-Agent)", "CoMAS (4-Agent)")}
-    for setup, one, four in (("Consistency", -0.19, 2.02), ("Debate", -0.16, 1.75)):
-        frame = standins.printed("comas_table8", names, "comas", setup)
-        mean = frame[frame["benchmark"] == "Average"].set_index("method")["paper"]
-        assert mean["CoMAS (1-Agent)"] - mean["Untrained"] == pytest.approx(one, abs=0.006)
-        assert mean["CoMAS (4-Agent)"] - mean["Untrained"] == pytest.approx(four, abs=0.006)
+# Gains of Figure 5 (left) as its text has them: with one agent, and with four.
+FIGURE_5 = [
+    ("Consistency", -0.19, 2.02),
+    ("Debate", -0.16, 1.75),
+]
 
 
-@pytest.mark.parametrize("id", SCORED)
+@pytest.mark.parametrize(("setup", "one_agent", "four_agents"), FIGURE_5)
+def test_averages_of_comas_s_figure_5_follow_from_the_cells(
+    setup: str, one_agent: float, four_agents: float
+) -> None:
+    names = ["Untrained", "CoMAS (1-Agent)", "CoMAS (4-Agent)"]
+    labels = {name: name for name in names}
+    frame = standins.printed("comas_table8", labels, "comas", setup)
+    averages = frame[frame["benchmark"] == "Average"]
+    paper = averages.set_index("method")["paper"]
+    gains = paper - paper["Untrained"]
+    assert gains["CoMAS (1-Agent)"] == approx(one_agent, abs=0.006)
+    assert gains["CoMAS (4-Agent)"] == approx(four_agents, abs=0.006)
+
+
+def row_names(parameters: dict[str, Any], backbone: str) -> set[str]:
+    """The paper's names of a table's rows."""
+    labels = list(parameters["labels"][backbone].values())
+    labels += parameters.get("inference", {}).values()
+    renamed = parameters.get("rows", {})
+    return {renamed.get(label, label) for label in labels}
+
+
+@pytest.mark.parametrize("id", SCORE_TABLES)
 def test_every_printed_row_of_a_score_table_has_a_label(id: str) -> None:
-    given = {"rows": {}, "inference": {}} | ALL[id]["parameters"]
-    printed = tables.paper_numbers(given["table"])
-    for ours, theirs in given["backbones"].items():
-        labels = [*given["labels"][ours].values(), *given["inference"].values()]
-        names = {given["rows"].get(name, name) for name in labels}
-        assert {*printed[printed["backbone"] == theirs]["method"]} <= names
-    if "setups" in given:  # CoMAS
-        assert {*given["setups"].values()} == {*printed["setup"]} and names - {*printed["method"]} == {
-            *given.get("unprinted", ())
-        }
-    assert {run for labels in given["labels"].values() for run in labels} == {*ALL[id]["runs"]}
+    parameters = SCORE_TABLES[id]["parameters"]
+    printed = tables.paper_numbers(parameters["table"])
+    for backbone, model in parameters["backbones"].items():
+        is_model = printed["backbone"] == model
+        rows = set(printed[is_model]["method"])
+        assert rows <= row_names(parameters, backbone)
 
 
-@pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
-def test_gains_are_over_teams_that_differ_in_what_they_are_about(preset: str) -> None:
-    items = plan.load(ROOT, preset).items
-    config = {name: items[f"runs/comas_{name}-s0"].config for name in ("mixed", "mixed_base", "2_long")}
-    assert config["mixed"] | {"steps": 0} == config["mixed_base"]
-    for name in ("evaluation", "scoring"):
-        assert config["2_long"] | {"without": name} == items[f"runs/comas_no_{name}-s0"].config
+@pytest.mark.parametrize("id", SCORE_TABLES)
+def test_a_score_table_labels_exactly_its_runs(id: str) -> None:
+    labels = SCORE_TABLES[id]["parameters"]["labels"]
+    labelled: set[str] = set()
+    for of_backbone in labels.values():
+        labelled |= set(of_backbone)
+    assert labelled == set(SCORE_TABLES[id]["runs"])
 
 
-def built(preset: str, items: Iterable[plan.Item]) -> dict[str, dict]:
-    """The whole configuration of every run, by item."""
-    runs = [item for item in items if item.kind == "run"]
-    told = [config.build(run.protocol, preset, out=".", overrides=run.config).describe() for run in runs]
-    return {run.id: one | one.pop("protocol") for run, one in zip(runs, told, strict=True)}
+COMAS_TABLES = [id for id in SCORE_TABLES if "setups" in SCORE_TABLES[id]["parameters"]]
 
 
-@pytest.mark.parametrize("preset", ["smoke", "quick", "standard", "full", "real"])
-def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_long(preset: str) -> None:
-    items = plan.load(ROOT, preset).items.values()
-    runs = built(preset, items)
-    for item in items:
-        if item.kind == "artefact" and item.paper != "all":  # those take the questions that all their runs have
-            asked = {(runs[id]["world"], runs[id]["eval_items"]) for id in item.needs}
-            assert len(asked) == len({world for world, _ in asked}), (item.id, asked)
-    for rivals in (("comas", "maporl", "ttrl"), ("conl", "srt_s", "srt_m", "ground_truth")):
-        assert len({runs[f"runs/{name}-s0"]["steps"] for name in rivals}) == 1, rivals
+@pytest.mark.parametrize("id", COMAS_TABLES)
+def test_comas_s_tables_have_every_set_up_and_say_which_rows_are_not_printed(
+    id: str,
+) -> None:
+    parameters = SCORE_TABLES[id]["parameters"]
+    printed = tables.paper_numbers(parameters["table"])
+    assert set(parameters["setups"].values()) == set(printed["setup"])
+    *_, backbone = parameters["backbones"]
+    unprinted = row_names(parameters, backbone) - set(printed["method"])
+    assert unprinted == set(parameters.get("unprinted", ()))
 
 
-SIZES = ("_small", "_large")
-
-
-def test_preset_gpu_trains_real_models_on_real_data_for_as_long_as_the_papers_say() -> None:
-    runs = {id[5:-3]: run for id, run in built("gpu", plan.load(ROOT, "gpu").items.values()).items()}
-    for name, run in runs.items():
-        assert "tiny" not in json.dumps(run, default=str), name
-        assert run["world"] == "data" and run["prompt"] == "full", name
-        assert run.get("corpus", "none") not in ("math", "general", "both"), name
-    both = runs["spice"]["corpus"]
-    assert {runs["spice_math"]["corpus"], runs["spice_general"]["corpus"]} == set(both) and len(both) == 2
-    spices = {"base_spice", *(name for name in runs if name.startswith("spice") and name[5:] not in SIZES)}
-    assert {runs[name]["model"] for name in spices} == {"Qwen/Qwen3-4B-Base"}
-    for size in SIZES:
-        assert runs[f"spice{size}"]["model"] == runs[f"base_spice{size}"]["model"] != runs["spice"]["model"]
-    backbones = {"": "Qwen/Qwen2.5-3B-Instruct", "_small": "Qwen/Qwen3-4B-Base", "_large": "Qwen/Qwen2.5-7B-Instruct"}
-    for size, model in backbones.items():
-        assert runs[f"sage{size}"]["model"] == runs[f"sage_base{size}"]["model"] == model
-    for rival in ("azr", "mae"):  # section 5.1
-        small, large = runs[f"{rival}_small"], runs[f"{rival}_large"]
-        assert [small["steps"], large["steps"]] == [200, 200]
-        assert [small["model"], large["model"]] == [backbones["_small"], backbones["_large"]]
+def write_run(home: Path, config: dict[str, Any], steps: int) -> None:
+    home.mkdir()
+    (home / "config.json").write_text(json.dumps(config))
+    lines = [json.dumps({"step": step}) + "\n" for step in range(steps + 1)]
+    (home / "metrics.jsonl").write_text("".join(lines))
 
 
 def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
-    for run, model, agents, steps in (("base", "tiny", {}, 0), ("mixed", ["tiny", "tiny-small"], {"agents": 3}, 7)):
-        home = tmp_path / f"{run}-s0"
-        home.mkdir()
-        (home / "config.json").write_text(json.dumps({"method": run, "model": model, "protocol": agents}))
-        (home / "metrics.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(steps + 1)))
-    teams = standins.teams(tmp_path, {"base": [0], "mixed": [0, 1]}, {"base": "Untrained", "mixed": "Mixed"})
-    numbers = teams[["method", "agents", "steps", "seeds"]].to_numpy().tolist()
-    assert numbers == [["Untrained", 1, 0, 1], ["Mixed", 3, 7, 2]]
+    base = {"method": "base", "model": "tiny", "protocol": {}}
+    mixed = {
+        "method": "mixed",
+        "model": ["tiny", "tiny-small"],
+        "protocol": {"agents": 3},
+    }
+    write_run(tmp_path / "base-s0", base, steps=0)
+    write_run(tmp_path / "mixed-s0", mixed, steps=7)
+    labels = {"base": "Untrained", "mixed": "Mixed"}
+    teams = standins.teams(tmp_path, {"base": [0], "mixed": [0, 1]}, labels)
+    numbers = teams[["method", "agents", "steps", "seeds"]].to_numpy()
+    assert numbers.tolist() == [["Untrained", 1, 0, 1], ["Mixed", 3, 7, 2]]
     assert teams["models"].to_list() == [["tiny"], ["tiny", "tiny-small", "tiny"]]
 
 
-def answers(method: str, *correct: list[int]) -> pd.DataFrame:
+def answers(method: str, *correct_by_seed: Sequence[int]) -> pd.DataFrame:
     """The same answers to every stand-in of MAE, by seed."""
-    rows = [(s, name, i, v) for s, mine in enumerate(correct) for name in MAE.families for i, v in enumerate(mine)]
-    made = pd.DataFrame(rows, columns=["seed", "benchmark", "item", "correct"])
-    return made.assign(method=method, run=method, trained=method != "Base")
+    rows = []
+    for seed, correct_I in enumerate(correct_by_seed):
+        for benchmark in MAE.families:
+            for item, correct in enumerate(correct_I):
+                row = {
+                    "method": method,
+                    "run": method,
+                    "seed": seed,
+                    "benchmark": benchmark,
+                    "item": item,
+                    "correct": correct,
+                    "trained": method != "Base",
+                }
+                rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def test_ours_stands_beside_the_paper_with_its_delta_and_a_verdict() -> None:
-    right = [1] * 40, [0] + [1] * 39
-    parts = [answers("Base", [1, 0] * 20), answers("MAE (zero)", *right), answers("ours alone", [1, 0] * 20)]
-    scores = pd.concat(parts)
-    paper = standins.printed("mae_table1", {"Base": "Base", "MAE (zero)": "MAE (zero)"})
-    gains = standins.gains(scores, "Base", paper)
+HALF = [1, 0] * 20
+PAPER = standins.printed("mae_table1", {"Base": "Base", "MAE (zero)": "MAE (zero)"})
+
+
+@pytest.fixture(scope="module")
+def scores() -> pd.DataFrame:
+    """A base, a method that the paper prints, and one that it does not print."""
+    frames = [
+        answers("Base", HALF),
+        answers("MAE (zero)", [1] * 40, [0] + [1] * 39),
+        answers("ours alone", HALF),
+    ]
+    return pd.concat(frames)
+
+
+@pytest.fixture(scope="module")
+def gains(scores: pd.DataFrame) -> pd.DataFrame:
+    return standins.gains(scores, "Base", PAPER)
+
+
+def test_a_gain_stands_beside_the_printed_one_with_a_verdict(
+    gains: pd.DataFrame,
+) -> None:
     overall = gains[gains["benchmark"] == "Overall Avg."].set_index("method")
-    assert overall.loc["MAE (zero)", "delta"] == 48.75 and list(overall["verdict"]) == ["same sign", ""]
-    assert overall.loc["MAE (zero)", "paper delta"] == pytest.approx(58.51 - 55.33)
-    wide = standins.beside(tables.accuracy_table(scores, MAE.groups), paper, gains).set_index("questions")
-    columns = ["Base", "Base, the paper", "MAE (zero)", "MAE (zero), the paper", "ours alone"]
-    assert list(wide.columns) == columns and list(wide.index[-3:]) == [f"{name}, over Base" for name in MAE.groups]
-    story, gain = wide.loc["stories (for GSM8K)"], wide.loc["Overall Avg., over Base"]
-    assert story["Base"].startswith("50.0 [") and story["Base, the paper"] == "85.2"
-    assert gain["MAE (zero)"].startswith("+48.8 [") and gain["MAE (zero)"].endswith("] (same sign)")
-    assert gain["MAE (zero), the paper"] == "+3.2" and gain["ours alone"] == "+0.0"
-    seeds = standins.seeds({"a": [0], "b": [0, 1], "c": [3]}, {"a": "A", "b": "B", "c": "C"})
-    assert seeds == "2 seeds: B; 1 seed: A, C"
+    zero = overall.loc["MAE (zero)"]
+    assert zero["delta"] == 48.75
+    assert zero["paper delta"] == approx(58.51 - 55.33)
+    assert list(overall["verdict"]) == ["same sign", ""]
 
 
-def test_sage_trains_with_the_settings_of_table_4() -> None:
-    printed = tables.paper_numbers("sage_table4").set_index("benchmark")["printed"]
-    ours, (rank, alpha, dropout) = SAGE.TRAINING, SAGE.TRAINING["lora"]
-    settings = {"Batch Size": ours["batch_size"], "Training Steps": ours["steps"]}
-    settings |= {"Learning Rate": ours["learning_rate"], "Maximum Response Length": ours["max_tokens"]}
-    settings |= {"LoRA Rank": rank, "LoRA Alpha": alpha, "Critic Temperature": SAGE().critic_temperature}
-    settings |= {f"{role} Temperature": ours["temperature"] for role in ("Challenger", "Planner", "Solver")}
-    assert {name: float(printed[name]) for name in settings} == settings
-    assert dropout == pytest.approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
-    run = config.build("sage", "gpu", out="x")
-    assert (run.lora, run.temperature, run.protocol.prompt) == ((128, 256, 0.05), 0.6, "full")
-    assert run.protocol.estimator == "task_relative" and run.protocol.kl_coef == 0, "KL regularisation is disabled"
+@pytest.fixture(scope="module")
+def table(scores: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
+    accuracy = tables.accuracy_table(scores, MAE.groups)
+    return standins.beside(accuracy, PAPER, gains).set_index("questions")
+
+
+def test_a_method_that_is_not_printed_has_one_column(table: pd.DataFrame) -> None:
+    assert list(table.columns) == [
+        "Base",
+        "Base, the paper",
+        "MAE (zero)",
+        "MAE (zero), the paper",
+        "ours alone",
+    ]
+
+
+def test_a_line_names_the_families_and_their_benchmark(table: pd.DataFrame) -> None:
+    stories = table.loc["stories (for GSM8K)"]
+    assert stories["Base"].startswith("50.0 [")
+    assert stories["Base, the paper"] == "85.2"
+
+
+def test_the_last_lines_are_gains(table: pd.DataFrame) -> None:
+    last_lines = list(table.index[-3:])
+    assert last_lines == [f"{name}, over Base" for name in MAE.groups]
+    gain = table.loc["Overall Avg., over Base"]
+    assert gain["MAE (zero)"].startswith("+48.8 [")
+    assert gain["MAE (zero)"].endswith("] (same sign)")
+    assert gain["MAE (zero), the paper"] == "+3.2"
+    assert gain["ours alone"] == "+0.0"
+
+
+def test_seeds_are_counted_by_label() -> None:
+    runs = {"a": [0], "b": [0, 1], "c": [3]}
+    labels = {"a": "A", "b": "B", "c": "C"}
+    assert standins.seeds(runs, labels) == "2 seeds: B; 1 seed: A, C"

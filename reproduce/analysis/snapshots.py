@@ -1,0 +1,273 @@
+"""SPICE's snapshots against each other: pass rates, what is asked, what is answered (3, 5, 6)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from coevolve.text.parse import boxed
+from coevolve.training.config import Run
+from coevolve.worlds import World
+from reproduce.analysis import crossplay, figures, stats, tables
+from tinyworld.tasks import read
+
+FIXED = {
+    "challenger": "reasoner",
+    "reasoner": "challenger",
+}  # trained on: kept at its first
+PAIR_COLUMNS = [
+    "challenger",
+    "reasoner",
+    "seeds",
+    "documents",
+    "pass_rate",
+    "low",
+    "high",
+]
+CHANGE_COLUMNS = [
+    "later",
+    "from step",
+    "to step",
+    "pass rate, %",
+    "then, %",
+    "seeds",
+    "change, points",
+    "paper",
+    "verdict",
+]
+
+
+def play_all(
+    run: Run, folder: Path, seeds: Sequence[int], texts: Sequence[str], **sizes: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Play all pairs of snapshots of every seed; return attempts and answers with their seed.
+
+    `sizes` are those of `crossplay.every_pair`.
+    """
+    attempts = []
+    answers = []
+    for seed in seeds:
+        home = folder / f"spice-s{seed}"
+        players = crossplay.players(home, run.model, run.protocol.snapshots)
+        frames = crossplay.every_pair(
+            players,
+            players,
+            run.protocol,
+            texts,
+            seed=seed,
+            **sizes,
+        )
+        attempts.append(frames[0].assign(seed=seed))
+        answers.append(frames[1].assign(seed=seed))
+    return pd.concat(attempts, ignore_index=True), pd.concat(answers, ignore_index=True)
+
+
+def first_trained_step(attempts: pd.DataFrame) -> int:
+    """Return the step of the first snapshot; step 0 is the untrained model."""
+    return sorted(attempts["challenger"].unique())[1]
+
+
+def pair_table(rates: pd.DataFrame, attempts: pd.DataFrame) -> pd.DataFrame:
+    """Return the pass rate of every pair in percent, with 95 % limits.
+
+    Seeds have equal weight. The limits are a bootstrap over documents, and reach at least as far
+    as Student's t over seeds.
+    """
+    rows = []
+    for (challenger, reasoner), part in rates.groupby(["challenger", "reasoner"]):
+        by_seed = [
+            rates_D.to_numpy() for _, rates_D in part.groupby("seed")["pass_rate"]
+        ]
+        estimate = _mean_over_seeds(by_seed)
+        row = {
+            "challenger": challenger,
+            "reasoner": reasoner,
+            "seeds": len(by_seed),
+            "documents": len(part),
+            "pass_rate": 100 * estimate.value,
+            "low": 100 * estimate.low,
+            "high": 100 * estimate.high,
+        }
+        rows.append(row)
+    table = pd.DataFrame(rows, columns=PAIR_COLUMNS)
+    gold_right = attempts.groupby("challenger")["gold_right"].mean()
+    return table.assign(gold_right=table["challenger"].map(100 * gold_right))
+
+
+def _mean_over_seeds(by_seed: Sequence[stats.Array]) -> stats.Estimate:
+    """Return the mean of the seeds' pass rates; their documents need not be the same."""
+    estimate = stats.bootstrap([rates_D[None] for rates_D in by_seed])
+    means_S = np.array([rates_D.mean() for rates_D in by_seed])
+    half_width = stats.student_half_width(means_S, stats.LEVEL)
+    low = min(estimate.low, estimate.value - half_width)
+    high = max(estimate.high, estimate.value + half_width)
+    return stats.Estimate(estimate.value, low, high)
+
+
+def change_table(rates: pd.DataFrame, claims: Mapping[str, float]) -> pd.DataFrame:
+    """Compare the last snapshot of each role with its first, the other role kept at its first.
+
+    `claims` are the paper's changes in points. The interval is Student's t over seeds; a single
+    seed has none, and no verdict.
+    """
+    rows = []
+    for later in FIXED:
+        by_seed = crossplay.first_and_last(rates, later)
+        first_step, last_step = by_seed
+        first = by_seed.iloc[:, 0]
+        last = by_seed.iloc[:, 1]
+        change_S = (last - first).to_numpy()
+        effect = stats.difference([change_S[:, None]])
+        low, high = effect.limits
+        sign = 1 if claims[later] > 0 else -1
+        row = {
+            "later": later,
+            "from step": first_step,
+            "to step": last_step,
+            "pass rate, %": first.mean(),
+            "then, %": last.mean(),
+            "seeds": len(by_seed),
+            "change, points": tables.percent(effect.delta, low, high, signed=True),
+            "paper": claims[later],
+            "verdict": stats.verdict(low, high, sign),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, columns=CHANGE_COLUMNS).round(1)
+
+
+def draw_later(ax: Axes, pairs: pd.DataFrame, later: str, first: int) -> None:
+    """Draw the pass rate against one role's step, the other role kept at its first snapshot."""
+    fixed = FIXED[later]
+    part = pairs[pairs[fixed] == first].set_index(later)
+    below = part["pass_rate"] - part["low"]
+    above = part["high"] - part["pass_rate"]
+    ax.errorbar(
+        part.index,
+        part["pass_rate"],
+        pd.DataFrame({"below": below, "above": above}).T,
+        marker="o",
+        capsize=4,
+        color=figures.COLOURS[0],
+    )
+    ax.set(
+        xlabel=f"{later.capitalize()}'s step",
+        ylabel="pass rate, %",
+        ylim=(0, 100),
+        xticks=part.index,
+    )
+    ax.set_title(f"{fixed.capitalize()} fixed at step {first} (tiny world)")
+
+
+def draw_challengers(pairs: pd.DataFrame, first: int) -> Figure:
+    """Draw Figure 3a: later Challengers against the first Reasoner, and every pair."""
+    fig, axes = plt.subplots(1, 2, figsize=(12.5, 4.2))
+    draw_later(axes[0], pairs, "challenger", first)
+    matrix = pairs.pivot(index="challenger", columns="reasoner", values="pass_rate")
+    sns.heatmap(
+        matrix,
+        annot=True,
+        fmt=".0f",
+        ax=axes[1],
+        vmin=0,
+        vmax=100,
+        cmap="viridis",
+        cbar_kws={"label": "pass rate, %"},
+    )
+    axes[1].set(
+        xlabel="Reasoner's step",
+        ylabel="Challenger's step",
+        title="Every pair (tiny world)",
+    )
+    fig.tight_layout()
+    return fig
+
+
+def draw_reasoners(pairs: pd.DataFrame, first: int) -> Figure:
+    """Draw Figure 3b: later Reasoners on the first Challenger's tasks."""
+    fig, ax = plt.subplots()
+    draw_later(ax, pairs, "reasoner", first)
+    return fig
+
+
+def draw_shares(shares: pd.DataFrame, name: str, unit: str) -> Figure:
+    """Draw shares against the step of a snapshot, a line per column."""
+    ax = shares.plot(marker="o", title=f"{name} (tiny world)")
+    ax.set(xlabel="step", ylabel=unit, ylim=(0, 1.02), xticks=shares.index)
+    return ax.figure
+
+
+def judged_attempts(attempts: pd.DataFrame, oracle: World) -> pd.DataFrame:
+    """Add whether each attempt is valid, and the level of its question."""
+    questions = attempts["question"]
+    level = questions.map(oracle.level, na_action="ignore")
+    judged = attempts.assign(
+        valid=questions.notna().astype(float),
+        level=level.astype(float),
+    )
+    return judged.rename(columns={"gold_right": "gold right"})
+
+
+def attempt_shares(attempts: pd.DataFrame) -> pd.DataFrame:
+    """Return shares of each Challenger's attempts, and its different questions per document."""
+    columns = ["valid", "gold right", "level"]
+    shares = attempts.groupby("challenger")[columns].mean()
+    by_document = attempts.groupby(["challenger", "seed", "document"])
+    different = by_document["question"].nunique()
+    per_document = different.groupby("challenger").mean()
+    return shares.assign(**{"different questions per document": per_document})
+
+
+def usual_questions(attempts: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
+    """Return the question that each snapshot asks most often about each document."""
+    by_document = attempts.groupby(["document", "challenger"])
+    usual = by_document["question"].agg(most_frequent).reset_index()
+    distinct = attempts.drop_duplicates(["document", "challenger", "question"])
+    table = usual.merge(distinct)
+    table["document"] = table["document"].map(dict(enumerate(texts)))
+    table = table[["document", "challenger", "question", "gold", "gold right", "level"]]
+    names = {"challenger": "step", "question": "most frequent question"}
+    return table.rename(columns=names)
+
+
+def most_frequent(values: pd.Series) -> str:
+    """Return the most frequent value, the first in order if there are several."""
+    return values.mode()[0]
+
+
+def answers_to_first(answers: pd.DataFrame, first: int) -> pd.DataFrame:
+    """Return the answers to the first Challenger's tasks, with agrees and lured."""
+    is_first = answers["challenger"] == first
+    frame = answers[is_first].rename(columns={"right": "agrees"})
+    pairs = zip(frame["question"], frame["answer"], strict=True)
+    return frame.assign(lured=[lured(question, answer) for question, answer in pairs])
+
+
+def lured(question: str, answer: str) -> float:
+    """Return 1.0 if an answer shows the mistake that the backbone was taught, else 0.0.
+
+    It is 0.0 for an ill-formed question, and for a choice that does not offer the mistake.
+    """
+    task = read(question)
+    stem = read(question.partition(" A)")[0])
+    if task is None:
+        return 0.0
+    is_choice = task != stem
+    if is_choice and f"){stem.misconception} " not in f"{question} ":
+        return 0.0
+    return float(boxed(answer) == task.misconception != task.answer)
+
+
+def usual_answers(answers: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Return each Reasoner's most frequent answer to some questions, changed ones first."""
+    by_question = answers.groupby(["question", "gold", "reasoner"])["answer"]
+    by_step = by_question.agg(most_frequent).unstack("reasoner")
+    table = by_step.rename(columns="step {}".format).reset_index()
+    is_changed = table.iloc[:, 2] != table.iloc[:, -1]
+    changed = table[is_changed].head(count)
+    others = table.drop(changed.index)
+    return pd.concat([changed, others]).head(count).reset_index(drop=True)

@@ -1,0 +1,162 @@
+"""Runs that tables compare: they differ only in what a table is about, and as the papers say."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest import approx
+
+from coevolve.methods.sage import SAGE
+from coevolve.training import config
+from reproduce import plan
+from reproduce.analysis import tables
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
+def test_gains_are_over_teams_that_differ_in_what_they_are_about(
+    preset: str,
+) -> None:
+    items = plan.load(ROOT, preset).items
+
+    def config_of(name: str) -> dict[str, Any]:
+        return dict(items[f"runs/comas_{name}-s0"].config)
+
+    assert config_of("mixed") | {"steps": 0} == config_of("mixed_base")
+    for name in ("evaluation", "scoring"):
+        assert config_of("2_long") | {"without": name} == config_of(f"no_{name}")
+
+
+def configurations(
+    preset: str, items: Iterable[plan.Item]
+) -> dict[str, dict[str, Any]]:
+    """The whole configuration of every run, by item."""
+    by_id = {}
+    for item in items:
+        if item.kind == "run":
+            run = config.build(item.protocol, preset, out=".", overrides=item.config)
+            values = run.describe()
+            by_id[item.id] = values | values.pop("protocol")
+    return by_id
+
+
+RIVALS = [
+    ("comas", "maporl", "ttrl"),
+    ("conl", "srt_s", "srt_m", "ground_truth"),
+]
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "standard", "full", "real"])
+def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_long(
+    preset: str,
+) -> None:
+    items = plan.load(ROOT, preset).items.values()
+    runs = configurations(preset, items)
+    for item in items:
+        # Artefacts of all papers take the questions that all their runs have.
+        if item.kind == "artefact" and item.paper != "all":
+            questions = {
+                (runs[id]["world"], runs[id]["eval_items"]) for id in item.needs
+            }
+            worlds = {world for world, _ in questions}
+            assert len(questions) == len(worlds), (item.id, questions)
+    for rivals in RIVALS:
+        steps = {runs[f"runs/{name}-s0"]["steps"] for name in rivals}
+        assert len(steps) == 1, rivals
+
+
+@pytest.fixture(scope="module")
+def gpu_runs() -> dict[str, dict[str, Any]]:
+    """The configuration of every run of the preset gpu, by name."""
+    items = plan.load(ROOT, "gpu").items.values()
+    runs = configurations("gpu", items)
+    return {
+        id.removeprefix("runs/").rpartition("-s")[0]: run for id, run in runs.items()
+    }
+
+
+BACKBONES = {  # of SAGE and its rivals, by size
+    "": "Qwen/Qwen2.5-3B-Instruct",
+    "_small": "Qwen/Qwen3-4B-Base",
+    "_large": "Qwen/Qwen2.5-7B-Instruct",
+}
+
+
+def test_preset_gpu_trains_real_models_on_real_data(gpu_runs: dict) -> None:
+    for name, run in gpu_runs.items():
+        assert "tiny" not in json.dumps(run, default=str), name
+        assert run["world"] == "data", name
+        assert run["prompt"] == "full", name
+        assert run.get("corpus", "none") not in ("math", "general", "both"), name
+
+
+def test_preset_gpu_gives_spice_both_corpora_and_the_paper_s_backbone(
+    gpu_runs: dict,
+) -> None:
+    both = gpu_runs["spice"]["corpus"]
+    single = {gpu_runs["spice_math"]["corpus"], gpu_runs["spice_general"]["corpus"]}
+    assert len(both) == 2
+    assert single == set(both)
+    for name, run in gpu_runs.items():
+        is_spice = name.startswith("spice") or name == "base_spice"
+        if is_spice and not name.endswith(("_small", "_large")):
+            assert run["model"] == "Qwen/Qwen3-4B-Base", name
+
+
+@pytest.mark.parametrize("size", ["_small", "_large"])
+def test_preset_gpu_compares_spice_with_its_own_base(gpu_runs: dict, size: str) -> None:
+    model = gpu_runs[f"spice{size}"]["model"]
+    assert model == gpu_runs[f"base_spice{size}"]["model"]
+    assert model != gpu_runs["spice"]["model"]
+
+
+@pytest.mark.parametrize("size", BACKBONES)
+def test_preset_gpu_trains_sage_on_the_paper_s_backbones(
+    gpu_runs: dict, size: str
+) -> None:
+    assert gpu_runs[f"sage{size}"]["model"] == BACKBONES[size]
+    assert gpu_runs[f"sage_base{size}"]["model"] == BACKBONES[size]
+
+
+@pytest.mark.parametrize("rival", ["azr", "mae"])
+@pytest.mark.parametrize("size", ["_small", "_large"])
+def test_preset_gpu_trains_rivals_for_200_steps(
+    gpu_runs: dict, rival: str, size: str
+) -> None:
+    run = gpu_runs[f"{rival}{size}"]  # section 5.1
+    assert run["steps"] == 200
+    assert run["model"] == BACKBONES[size]
+
+
+def test_sage_trains_with_the_settings_of_table_4() -> None:
+    table = tables.paper_numbers("sage_table4").set_index("benchmark")
+    printed = table["printed"]
+    values = SAGE.TRAINING
+    rank, alpha, dropout = values["lora"]
+    settings = {
+        "Batch Size": values["batch_size"],
+        "Training Steps": values["steps"],
+        "Learning Rate": values["learning_rate"],
+        "Maximum Response Length": values["max_tokens"],
+        "LoRA Rank": rank,
+        "LoRA Alpha": alpha,
+        "Critic Temperature": SAGE().critic_temperature,
+        "Challenger Temperature": values["temperature"],
+        "Planner Temperature": values["temperature"],
+        "Solver Temperature": values["temperature"],
+    }
+    for name, value in settings.items():
+        assert float(printed[name]) == value, name
+    assert dropout == approx(1 - float(printed["LoRA Dropout"])), "0.95 is read as 0.05"
+
+
+def test_preset_gpu_trains_sage_with_the_paper_s_settings() -> None:
+    run = config.build("sage", "gpu", out="x")
+    assert run.lora == (128, 256, 0.05)
+    assert run.temperature == 0.6
+    assert run.protocol.prompt == "full"
+    assert run.protocol.estimator == "task_relative"
+    assert run.protocol.kl_coef == 0, "KL regularisation is disabled"
