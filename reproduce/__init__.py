@@ -1,27 +1,34 @@
-"""The batch runner: every training run and every table or figure of the papers, through papermill.
+"""The batch runner: every training run, table and figure of the papers, executed by papermill.
 
 Knows notebooks, parameters and files; knows nothing about models. Run it as `python -m reproduce`.
 """
 
-import os
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
 
 
 class UserError(ValueError):
-    """A mistake of the person at the keyboard: one line on stderr, exit code 2, nothing written."""
+    """A user's mistake: reported in one line on stderr with exit code 2; nothing is written."""
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """Fold text into one printable line: line breaks become `; `, control and bidirectional marks escapes."""
-    folded = "; ".join(part.strip() for part in text.splitlines() if part.strip())
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded)
-    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+    """Fold text into one printable line of at most `limit` characters.
+
+    Line breaks become `; `, unprintable characters (control and bidirectional marks) their escapes.
+    """
+    lines = []
+    for line in text.splitlines():
+        if line.strip():
+            lines.append(line.strip())
+    folded = "; ".join(lines)
+    shown = "".join(_printable(character) for character in folded)
+    if len(shown) > limit:
+        return shown[: limit - 3] + "..."
+    return shown
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old content or the new, never a part. One writer at a time."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()

@@ -1,6 +1,7 @@
-"""A notebook's kernel as a fork of the process that executes the notebook, with all that it has imported.
+"""A notebook kernel that is a fork of the process executing the notebook, imports included.
 
-jupyter_client would start an interpreter that imports torch for seconds; here the fork is made first and waits.
+jupyter_client would start a new interpreter, which takes seconds to import torch. Instead, the fork
+is made first and waits for its connection file.
 """
 
 import asyncio
@@ -12,34 +13,37 @@ from typing import Any, ClassVar
 from jupyter_client.manager import AsyncKernelManager
 
 FORK = multiprocessing.get_context("fork")
+SHUTDOWN_SECONDS = 5
 
 
 def serve(orders: Connection) -> None:
-    """Wait for a connection file and a folder, then be the kernel until it is shut down."""
-    Manager.orders.close()  # or this end would wait for ever for a process that was killed
+    """Wait for a connection file and a working folder, then run as the kernel until shut down."""
+    # With this end open, the fork would wait forever for orders from a parent that was killed.
+    Manager.orders.close()
     connection_file, folder = orders.recv()
     os.chdir(folder)
     from ipykernel.kernelapp import IPKernelApp
 
-    IPKernelApp.launch_instance(argv=["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}"])
+    parent = f"--IPKernelApp.parent_handle={os.getppid()}"
+    IPKernelApp.launch_instance(argv=["-f", connection_file, parent])
 
 
 class Manager(AsyncKernelManager):
-    """What nbclient asks of a kernel: here of the one that `fork` has made."""
+    """The kernel manager that nbclient requires, for the one kernel that `fork` has made."""
 
     process: ClassVar[Any]
     orders: ClassVar[Connection]
 
     @classmethod
     def fork(cls) -> None:
-        """Make the kernel's process. Call it before anything starts a thread."""
-        theirs, cls.orders = FORK.Pipe(duplex=False)
-        cls.process = FORK.Process(target=serve, args=(theirs,))
+        """Make the kernel's process. Call this before any thread starts."""
+        receiving_end, cls.orders = FORK.Pipe(duplex=False)
+        cls.process = FORK.Process(target=serve, args=(receiving_end,))
         cls.process.start()
-        theirs.close()
+        receiving_end.close()
 
     async def start_kernel(self, **options: Any) -> None:
-        """Tell the waiting fork where to listen, and to work where papermill has led this process."""
+        """Send the waiting fork its connection file and this process's folder, set by papermill."""
         self.write_connection_file()
         self.orders.send((self.connection_file, os.getcwd()))
 
@@ -49,7 +53,7 @@ class Manager(AsyncKernelManager):
     is_alive = _async_is_alive
 
     async def shutdown_kernel(self, **options: Any) -> None:
-        """Ask the kernel to end, and wait some seconds: what a notebook leaves for its exit is done then."""
+        """Ask the kernel to end and wait some seconds, in which a notebook's exit handlers run."""
         control = self.connect_control()
         self.session.send(control, "shutdown_request", {"restart": False})
-        await asyncio.to_thread(self.process.join, 5)
+        await asyncio.to_thread(self.process.join, SHUTDOWN_SECONDS)

@@ -1,8 +1,8 @@
-"""What a result depends on, hashed, and the marker that says it was finished with exactly that.
+"""What a result depends on, hashed, and the marker file that records a finished result.
 
-A run depends on its parameters and preset, and on the modules, prompts and other data of its method, its world and
-the loop. An artefact depends on its notebook, the runs and tables it reads, and the modules it imports. Comments and
-docstrings do not count.
+A run depends on its parameters and preset, and on the code, prompts and data of its method, its
+world and the training loop. An artefact depends on its notebook, the runs and tables it reads, and
+the modules it imports. Comments and docstrings do not count.
 """
 
 import json
@@ -11,161 +11,300 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reproduce import write_atomic
 from reproduce.modules import Modules, constants, digest, without_prose
 from reproduce.notebooks import code_cells
-from reproduce.plan import Item, Plan, configuration, with_needs
+from reproduce.plan import Item, Plan, configuration, method_names, split_protocol, with_needs
 
-MARKER, STARTED = "done.json", "started.json"
-RUNNING, FAILED = "notebook.running.ipynb", "notebook.failed.ipynb"
-VOLATILE = {MARKER, STARTED, FAILED, RUNNING, "notebook.ipynb", "provenance.json"}
-PRESETS = "src/coevolve/training/presets.toml"  # counts by its values, see `settings`
-PROMPTS, NUMBERS = "src/coevolve/prompts/", "reproduce/paper_numbers"  # of which those count that are named
-METHODS_AT = ("coevolve.methods.", "coevolve.methods.baselines.")
+MARKER = "done.json"
+STARTED = "started.json"
+RUNNING = "notebook.running.ipynb"
+FAILED = "notebook.failed.ipynb"
+PROVENANCE = "provenance.json"
+EXECUTED = "notebook.ipynb"
+NO_OUTPUTS = {MARKER, STARTED, FAILED, RUNNING, EXECUTED, PROVENANCE}
+PRESETS = "src/coevolve/training/presets.toml"  # counts by its values, see `preset_settings`
+METHODS_FOLDER = "src/coevolve/methods"  # whose prompts count where their paper is named
+PROMPTS_OF_STRATEGIES = "src/coevolve/evaluation/prompts"
+PAPER_OF_FOLDER = {"baselines": "azr"}  # elsewhere a folder has the name of its paper
+NUMBERS = "reproduce/paper_numbers"  # counts where its file is named
+METHODS_AT = "coevolve.methods."
 Parts = dict[str, Any]
 
 modules = cache(Modules)  # root -> its modules, each read once
 
 
 def digest_path(path: Path) -> str:
-    """Hash a file, or every file of a folder with its name; a missing path has a hash of its own."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return digest("".join(f"{file.relative_to(path)}={digest_path(file)}\n" for file in files).encode())
-    return digest(path.read_bytes()) if path.is_file() else "missing"
+    """Hash a file, or the names and contents of all files of a folder; "missing" for neither."""
+    if path.is_file():
+        return digest(path.read_bytes())
+    if not path.is_dir():
+        return "missing"
+    listing = ""
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            name = file.relative_to(path)
+            listing += f"{name}={digest_path(file)}\n"
+    return digest(listing.encode())
 
 
-digest_input = cache(digest_path)  # what goes in stays as it is while a command works
+digest_input = cache(digest_path)  # inputs do not change while a command works
 
 
-def settings(plan: Plan, methods: Iterable[str]) -> dict[str, Any]:
-    """Return what the preset sets for all methods and for these; nothing where there are no such presets."""
-    if not (plan.root / PRESETS).is_file():
+def preset_settings(plan: Plan, methods: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return what the preset sets for all methods ("all") and for each of these.
+
+    Empty if the repository has no training presets.
+    """
+    path = plan.root / PRESETS
+    if not path.is_file():
         return {}
-    preset = configuration(plan.root).load_presets(plan.root / PRESETS).get(plan.name, {})
+    preset = configuration(plan.root).load_presets(path).get(plan.name, {})
     return {name: preset[name] for name in ("all", *methods) if preset.get(name)}
+
+
+def method_module(plan: Plan, protocol: str) -> str:
+    """Return the module that defines a method, or its file if the method is given by path."""
+    file, _ = split_protocol(protocol)
+    if file:
+        return file
+    module, _, _ = method_names(plan.root).get(protocol, "").partition(":")
+    return module
 
 
 def run_sources(plan: Plan, item: Item) -> Parts:
     """Collect the code and data that a training run depends on."""
-    found, preset = modules(plan.root), settings(plan, [item.protocol])
-    file, _, _ = item.protocol.rpartition(":")
-    method = file or configuration(plan.root).METHODS.get(item.protocol, "").partition(":")[0]
-    own = [name for name in found.needed([method]) if name == method or name.startswith(METHODS_AT)]
-    said = {text for name in own for text in constants(found.file_of(name).read_text(encoding="utf-8"))}
-    late = {other for name in own for other, _ in found.facts(name, found.file_of(name))[1]}
-    fields = {**preset.get("all", {}), **preset.get(item.protocol, {}), **item.config}
-    world = fields.get("world", "tiny").partition(":")[0]
-    needed = found.needed([method, "coevolve.training.loop", *late, "published.world" if world == "data" else world])
-    return {"preset": preset, "modules": needed, "data": data(plan, needed, said)}
+    code = modules(plan.root)
+    preset = preset_settings(plan, [item.protocol])
+    method = method_module(plan, item.protocol)
+    strings: set[str] = set()
+    roots = [method, "coevolve.training.loop", *_plugins_of_run(plan, preset, item)]
+    for name in code.needed([method]):
+        is_of_a_method = name == method or name.startswith(METHODS_AT)
+        if not is_of_a_method:
+            continue
+        file = code.file_of(name)
+        text = file.read_text(encoding="utf-8")
+        strings |= constants(text)
+        roots += code.plugins_used(text)
+        # Imports inside a method's functions count: the run that names the method makes them.
+        facts = code.facts(name, file)
+        roots += [imported.module for imported in facts.imports]
+    needed = code.needed(roots)
+    data = data_files(plan, needed, strings)
+    return {"preset": preset, "modules": needed, "data": data}
+
+
+def _plugins_of_run(
+    plan: Plan, preset: dict[str, dict[str, Any]], item: Item
+) -> list[str]:
+    """Return the modules that announce the world and the models that a run's fields name."""
+    fields: dict[str, Any] = {"world": "tiny", "model": "tiny"}
+    fields |= preset.get("all", {})
+    fields |= preset.get(item.protocol, {})
+    fields |= item.config
+    world, _, _ = str(fields["world"]).partition(":")
+    models = fields["model"]
+    if isinstance(models, str):
+        models = [models]
+    announced = modules(plan.root).announced
+    worlds = announced.get("coevolve.worlds", {})
+    folders = announced.get("coevolve.models", {})
+    named = [worlds.get(world, world)]
+    named += [folders[model] for model in models if model in folders]
+    return named
 
 
 def artefact_sources(plan: Plan, item: Item) -> Parts:
-    """Collect the code and data that a table's or figure's notebook imports, and the methods that it names."""
-    found = modules(plan.root)
-    texts = [text for text, _ in code_cells(plan.root / item.notebook)]
-    said = {text for code in texts for text in constants(code)} | constants(repr(item.parameters))
-    said |= {item.paper, "known"}  # known.csv says why printed averages differ, to every table of scores
-    roots = {name for code in texts for name, _ in found.imports(code)}
+    """Collect the code and data that an artefact's notebook imports, and the methods it names."""
+    code = modules(plan.root)
+    # known.csv explains why printed averages differ, to every table of scores.
+    strings = constants(repr(item.parameters)) | {item.paper, "known"}
+    roots: set[str] = set()
+    for cell in code_cells(plan.root / item.notebook):
+        strings |= constants(cell.text)
+        imports = code.imports(cell.text)
+        roots |= {imported.module for imported in imports}
     preset = {}
     if "coevolve.training.config" in roots:
-        methods = configuration(plan.root).METHODS
-        roots |= {methods[name].partition(":")[0] for name in said & {*methods}}
-        preset = settings(plan, sorted(said & {*methods}))
-    needed = found.needed(roots)
-    return {"preset": preset, "modules": needed, "data": data(plan, needed, said)}
+        methods = method_names(plan.root)
+        named_methods = sorted(strings.intersection(methods))
+        roots |= {method_module(plan, name) for name in named_methods}
+        preset = preset_settings(plan, named_methods)
+    needed = code.needed(roots)
+    data = data_files(plan, needed, strings)
+    return {"preset": preset, "modules": needed, "data": data}
 
 
-def data(plan: Plan, needed: Iterable[str], said: set[str]) -> dict[str, str]:
-    """Hash the data files of these modules; of prompts and printed numbers, those that are named."""
-    names = [f"{NUMBERS}/{file.name}" for file in (plan.root / NUMBERS).glob("*.csv") if file.stem in said]
-    for name in (name for module in needed for name in modules(plan.root).data.get(module, ())):
-        foreign = name.startswith(PROMPTS) and name.removeprefix(PROMPTS).partition("/")[0] not in said
-        if name != PRESETS and not foreign:
-            names.append(name)
+def data_files(plan: Plan, needed: Iterable[str], strings: set[str]) -> dict[str, str]:
+    """Hash the data files of these modules, and the printed numbers that the strings name.
+
+    Prompts count only if their paper is named; those of inference strategies always count.
+    """
+    folder = plan.root / NUMBERS
+    tables = [file.name for file in folder.glob("*.csv") if file.stem in strings]
+    names = [f"{NUMBERS}/{name}" for name in tables]
+    files_of = modules(plan.root).data
+    for module in needed:
+        for name in files_of.get(module, []):
+            if name != PRESETS and "/prompts/" not in name:
+                names.append(name)
+    for prompts in _prompt_folders(plan, strings):
+        files = sorted(file for file in prompts.rglob("*") if file.is_file())
+        names += [str(file.relative_to(plan.root)) for file in files]
     return {name: digest_input(plan.root / name) for name in names}
 
 
-def parts(plan: Plan, item: Item) -> Parts:
-    """Collect everything that the item's result depends on, by name. The runs it needs must be done."""
-    cells = [[without_prose(text), tagged] for text, tagged in code_cells(plan.root / item.notebook)]
-    needs = {
-        need: digest(json.dumps(read_marker(plan.folder / need).get("outputs"), sort_keys=True).encode())
-        for need in item.needs
-    }
+def _prompt_folders(plan: Plan, strings: set[str]) -> list[Path]:
+    folders = [plan.root / PROMPTS_OF_STRATEGIES]
+    for folder in sorted((plan.root / METHODS_FOLDER).glob("*/prompts")):
+        parent = folder.parent.name
+        if PAPER_OF_FOLDER.get(parent, parent) in strings:
+            folders.append(folder)
+    return folders
+
+
+def dependencies(plan: Plan, item: Item) -> Parts:
+    """Collect everything that an item's result depends on, by name.
+
+    The runs that the item needs must be finished, as the hashes of their outputs are included.
+    """
+    notebook = []
+    for cell in code_cells(plan.root / item.notebook):
+        notebook.append([without_prose(cell.text), cell.is_parameters])
+    collect_sources = run_sources if item.kind == "run" else artefact_sources
+    sources = collect_sources(plan, item)
+    inputs = {name: digest_input(plan.root / name) for name in item.inputs}
+    for need in item.needs:
+        marker = read_marker(plan.folder / need)
+        outputs = json.dumps(marker.get("outputs"), sort_keys=True)
+        inputs[need] = digest(outputs.encode())
     return {
-        "notebook": digest(json.dumps(cells).encode()),
+        "notebook": digest(json.dumps(notebook).encode()),
         "parameters": dict(item.parameters),
-        **(run_sources if item.kind == "run" else artefact_sources)(plan, item),
-        "inputs": {name: digest_input(plan.root / name) for name in item.inputs} | needs,
+        **sources,
+        "inputs": inputs,
         "outputs": list(item.outputs),
     }
 
 
-def key(found: Parts) -> str:
-    """Hash the parts into the one key that decides whether a result is current."""
-    return digest(json.dumps(found, sort_keys=True, default=str).encode())
+def key_of(parts: Parts) -> str:
+    """Hash the parts into the one key that decides whether a result is up to date."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return digest(text.encode())
 
 
 def read_marker(folder: Path, name: str = MARKER) -> dict[str, Any]:
-    """Read a marker file; one that is missing or damaged is empty."""
+    """Read a JSON file of a result; a missing or damaged one is empty."""
     try:
-        return json.loads((folder / name).read_text(encoding="utf-8"))
+        text = (folder / name).read_text(encoding="utf-8")
+        return json.loads(text)
     except (OSError, ValueError):
         return {}
 
 
-def produced(item: Item, folder: Path) -> dict[str, str]:
-    """Hash the item's outputs. A run's outputs are all files of its folder, but not folders in it."""
-    found = {file.name for file in folder.iterdir() if file.is_file() and file.name[0] != "."} - VOLATILE
-    names = {*item.outputs} | (found if item.kind == "run" else {"notebook.html"})
+def output_hashes(item: Item, folder: Path) -> dict[str, str]:
+    """Hash the item's outputs. A run's outputs are all files of its folder, without subfolders."""
+    names = set(item.outputs)
+    if item.kind == "artefact":
+        names.add("notebook.html")
+    else:
+        for file in folder.iterdir():
+            is_output = file.name not in NO_OUTPUTS and not file.name.startswith(".")
+            if is_output and file.is_file():
+                names.add(file.name)
     return {name: digest_path(folder / name) for name in sorted(names)}
 
 
-def write_marker(item: Item, folder: Path, found: Parts) -> None:
-    """Say that the item is done: the last file that is written, at once or not at all."""
-    marker = {"id": item.id, "key": key(found), "parts": found, "outputs": produced(item, folder)}
-    write_atomic(folder / MARKER, json.dumps(marker, indent=1, sort_keys=True, default=str) + "\n")
+def write_marker(item: Item, folder: Path, parts: Parts) -> None:
+    """Record that the item is done. The marker is the last file of a result to be written."""
+    from coevolve.runs.record import write_atomically
+
+    outputs = output_hashes(item, folder)
+    marker = {
+        "id": item.id,
+        "key": key_of(parts),
+        "parts": parts,
+        "outputs": outputs,
+    }
+    text = json.dumps(marker, indent=1, sort_keys=True, default=str)
+    write_atomically(folder / MARKER, text + "\n")
 
 
 def changes(plan: Plan, item: Item) -> list[str]:
-    """Say why the item must be made, one line for each reason; none if it is up to date."""
+    """List why the item must be made, one line for each reason; empty if it is up to date."""
     folder = plan.folder / item.id
-    marker, begun = read_marker(folder), read_marker(folder, STARTED)
+    marker = read_marker(folder)
     if not marker:
-        resumes = begun and begun["key"] == key(parts(plan, item))
-        return ["was interrupted and will resume" if resumes else "was never finished"]
-    hashes = marker.get("outputs", {})
-    lost = [name for name in hashes if digest_path(folder / name) != hashes[name]]
-    lines = [f"output {name} is missing or was changed" for name in lost]
-    return lines + differences("", marker.get("parts", {}), json.loads(json.dumps(parts(plan, item), default=str)))
+        started = read_marker(folder, STARTED)
+        resumes = started and started["key"] == key_of(dependencies(plan, item))
+        if resumes:
+            return ["was interrupted and will resume"]
+        return ["was never finished"]
+    lines = []
+    recorded_hashes = marker.get("outputs", {})
+    for name, recorded in recorded_hashes.items():
+        if digest_path(folder / name) != recorded:
+            lines.append(f"output {name} is missing or was changed")
+    # As they would be read from a marker, where for example tuples are lists.
+    current_text = json.dumps(dependencies(plan, item), default=str)
+    current = json.loads(current_text)
+    recorded_parts = marker.get("parts", {})
+    return lines + differences("", recorded_parts, current)
 
 
 def reasons(plan: Plan, items: Iterable[Item]) -> dict[str, list[str]]:
-    """Say why items must be made: id -> reasons, none where the item is done or never runs. Their runs are added."""
-    known: dict[str, list[str]] = {}
+    """Return id -> reasons why the item must be made, for these items and the runs they need.
+
+    The list is empty if the item is done or never made.
+    """
+    reasons_of: dict[str, list[str]] = {}
     for item in with_needs(plan, {item.id for item in items}):  # runs come first
-        lost = [f"{need} is not done" for need in item.needs if known[need]]
-        known[item.id] = [] if item.skip is not None else changes(plan, item) + lost
-    return known
+        if item.skip is not None:
+            reasons_of[item.id] = []
+            continue
+        lines = changes(plan, item)
+        for need in item.needs:
+            if reasons_of[need]:
+                lines.append(f"{need} is not done")
+        reasons_of[item.id] = lines
+    return reasons_of
 
 
 def status(plan: Plan, item: Item, why: list[str]) -> str:
-    """Name an item's state, for reasons to make it: done, stale, failed, interrupted, todo or skipped."""
+    """Name an item's state, given the reasons why it must be made.
+
+    One of done, stale, failed, interrupted, todo and skipped.
+    """
+    if item.skip is not None:
+        return "skipped"
     if not why:
-        return "done" if item.skip is None else "skipped"
-    marks = {FAILED: "failed", MARKER: "stale", STARTED: "interrupted"}
-    return next((state for name, state in marks.items() if (plan.folder / item.id / name).exists()), "todo")
+        return "done"
+    folder = plan.folder / item.id
+    if (folder / FAILED).exists():
+        return "failed"
+    if (folder / MARKER).exists():
+        return "stale"
+    if (folder / STARTED).exists():
+        return "interrupted"
+    return "todo"
 
 
-def differences(prefix: str, old: Any, new: Any) -> list[str]:
-    """Name the leaves in which two trees of parts differ."""
+def differences(path: str, old: Any, new: Any) -> list[str]:
+    """Describe the leaves in which two trees of parts differ; `path` is the place in the tree."""
     if isinstance(old, dict) and isinstance(new, dict):
-        names = sorted({*old, *new})
-        inner = ((f"{prefix}.{name}" if prefix else name, old.get(name), new.get(name)) for name in names)
-        return [line for leaf in inner for line in differences(*leaf)]
+        lines = []
+        for name in sorted(old.keys() | new.keys()):
+            inner_path = f"{path}.{name}" if path else name
+            before = old.get(name)
+            after = new.get(name)
+            lines += differences(inner_path, before, after)
+        return lines
     if old == new:
         return []
-    if prefix.startswith(("parameters", "outputs", "preset")):
-        return [f"{prefix}: {json.dumps(old)} -> {json.dumps(new)}"]
-    return [f"{prefix}: {'added' if old is None else 'removed' if new is None else 'changed'}"]
+    if path.startswith(("parameters", "outputs", "preset")):
+        return [f"{path}: {json.dumps(old)} -> {json.dumps(new)}"]
+    if old is None:
+        return [f"{path}: added"]
+    if new is None:
+        return [f"{path}: removed"]
+    return [f"{path}: changed"]

@@ -1,7 +1,7 @@
-"""What a notebook says before it runs: its code, the parameters it declares, and whether values fit them.
+"""What a notebook declares before it runs: its code, its parameters, and whether values fit them.
 
-Papermill warns about unknown names only and pastes names into code; here they are refused before a kernel starts.
-Nothing is evaluated: a parameter's type is that of the literal that is the default.
+Papermill only warns about unknown names and pastes names into code; they are refused before a
+kernel starts. Nothing is evaluated: a parameter's type is that of its literal default.
 """
 
 import ast
@@ -9,49 +9,89 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from reproduce import UserError, one_line
 
 
+class CodeCell(NamedTuple):
+    """The text of a notebook's code cell, and whether it is tagged parameters."""
+
+    text: str
+    is_parameters: bool
+
+
 @cache
-def code_cells(path: Path) -> tuple[tuple[str, bool], ...]:
-    """Return every code cell's text, and whether the cell is tagged parameters."""
+def code_cells(path: Path) -> tuple[CodeCell, ...]:
+    """Return every code cell of a notebook. Raises UserError for a file that is no notebook."""
+    cells = []
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        code = [cell for cell in cells if cell["cell_type"] == "code"]
-        return tuple(("".join(cell["source"]), "parameters" in cell["metadata"].get("tags", [])) for cell in code)
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                tags = cell["metadata"].get("tags", [])
+                text = "".join(cell["source"])
+                cells.append(CodeCell(text, "parameters" in tags))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"notebook {path} cannot be read: {type(error).__name__}: {error}") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"notebook {path} cannot be read: {reason}") from None
+    return tuple(cells)
 
 
 def declared(path: Path) -> dict[str, type | None]:
-    """List the parameters of a notebook: name -> the type of the default; None allows any plain value."""
-    tagged = [text for text, is_tagged in code_cells(path) if is_tagged]
+    """Return parameter -> type of its default; None, for the default None, allows any plain value.
+
+    Raises UserError unless exactly one cell is tagged parameters and its defaults are literals.
+    """
+    tagged = [cell.text for cell in code_cells(path) if cell.is_parameters]
     if len(tagged) != 1:
-        raise UserError(f"notebook {path}: {len(tagged)} cells are tagged parameters, one is needed")
+        raise UserError(
+            f"notebook {path}: exactly one cell must be tagged parameters, got {len(tagged)}"
+        )
+    types: dict[str, type | None] = {}
     try:
-        lines = [line for line in ast.parse(tagged[0]).body if isinstance(line, (ast.Assign, ast.AnnAssign))]
-        targets = [line.target if isinstance(line, ast.AnnAssign) else line.targets[0] for line in lines]
-        defaults = [ast.literal_eval(line.value) for line in lines]
+        for statement in ast.parse(tagged[0]).body:
+            if isinstance(statement, ast.AnnAssign):
+                target = statement.target
+            elif isinstance(statement, ast.Assign):
+                target = statement.targets[0]
+            else:
+                continue
+            name = ast.unparse(target)
+            default = ast.literal_eval(statement.value)
+            types[name] = None if default is None else type(default)
     except (SyntaxError, ValueError) as error:
-        raise UserError(f"notebook {path}: parameters must be names with literal defaults: {error}") from None
-    named = zip(targets, defaults, strict=True)
-    return {ast.unparse(target): None if default is None else type(default) for target, default in named}
+        raise UserError(
+            f"notebook {path}: parameters must be names with literal defaults: {error}"
+        ) from None
+    return types
 
 
 def check_parameters(path: Path, values: Mapping[str, Any]) -> None:
-    """Refuse parameters that the notebook does not declare, of another type, or that are no plain finite values."""
-    fields = declared(path)
+    """Check values against the parameters that a notebook declares.
+
+    Raises UserError for an undeclared name, another type, or a value that is not plain and finite.
+    """
+    types = declared(path)
     for name, value in values.items():
-        shown = one_line(repr(value), 60)
-        if name not in fields:
-            known = ", ".join(fields) or "none"
-            raise UserError(f"notebook {path}: unknown parameter {one_line(repr(name), 60)}; declared: {known}")
-        allowed = (int, float) if fields[name] is float else (fields[name],)
-        if fields[name] and type(value) not in allowed:
-            raise UserError(f"notebook {path}: {name} must be {fields[name].__name__}, not {shown}")
-        try:
-            json.dumps(value, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
-            raise UserError(f"notebook {path}: {name} must be a plain finite value, not {shown}: {error}") from None
+        if name not in types:
+            allowed = ", ".join(types) or "none"
+            unknown = one_line(repr(name), 60)
+            raise UserError(
+                f"notebook {path}: unknown parameter {unknown}; declared: {allowed}"
+            )
+        _check_value(f"notebook {path}: {name}", value, types[name])
+
+
+def _check_value(parameter: str, value: Any, expected: type | None) -> None:
+    shown = one_line(repr(value), 60)
+    if expected is not None:
+        allowed = (int, float) if expected is float else (expected,)
+        if type(value) not in allowed:
+            raise UserError(f"{parameter} must be {expected.__name__}, not {shown}")
+    try:
+        json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{parameter} must be a plain finite value, not {shown}: {error}"
+        ) from None

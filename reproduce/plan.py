@@ -1,6 +1,7 @@
 """Turn presets and TOML files into work items: runs (one per seed) and artefacts (one per id).
 
-Knows what must be done and in which order; does not know what has been done already, nor how to do it.
+Knows what must be done and in which order; does not know what has been done already, nor how to do
+it.
 """
 
 import json
@@ -19,11 +20,14 @@ from reproduce.notebooks import check_parameters, declared
 from reproduce.registry import ArtefactTable, Preset, RunTable, hint, read
 
 TRAIN = "notebooks/train.ipynb"
-UNTABLED = "its notebook lays out the tiny world; runs on published data have scores.csv and summary.json"
-MODEL = "model"  # the override that names a model; with a slash it is a folder, or a hub id
+UNTABLED = (
+    "its notebook lays out the tiny world; use scores.csv and summary.json of the runs"
+)
+# The override that names a model; a value with a slash is a folder or a hub id.
+MODEL = "model"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Item:
     """One notebook to execute. Its id is its folder under results/<preset>/."""
 
@@ -32,14 +36,20 @@ class Item:
     paper: str
     notebook: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()  # files or folders, relative to the root, whose bytes are part of the key
+    needs: tuple[str, ...] = ()  # ids of runs
+    inputs: tuple[
+        str, ...
+    ] = ()  # files or folders below the root whose bytes are hashed
     outputs: tuple[str, ...] = ()
-    skip: str | None = None
-    timeout: int = 3600
-    names: tuple[str, ...] = ()  # what else --only may call it: the run's name, its tags
+    skip: str | None = None  # why it is never made
+    timeout: int = 3600  # seconds
+    names: tuple[
+        str, ...
+    ] = ()  # other names that --only matches: the run's name, its tags
     protocol: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)  # a run's overrides; an artefact's runs
+    config: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # a run's overrides; an artefact's runs
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class Plan:
     name: str
     preset: Preset
     items: dict[str, Item]
-    registry: Path | None = None  # a TOML file beside those of the repository
+    registry: Path | None = None  # a TOML file outside the repository's
 
     @property
     def folder(self) -> Path:
@@ -59,130 +69,220 @@ class Plan:
 
 
 def relative(root: Path, notebook: str, target: str) -> str:
-    """Write a path of the repository as seen from the notebook's folder, which is where its kernel works."""
+    """Return a path of the repository relative to the notebook's folder, where its kernel works."""
     return os.path.relpath(root / target, (root / notebook).parent)
 
 
+def split_protocol(protocol: str) -> tuple[str, str]:
+    """Split `path/to/file.py:Class` into file and class; a method's name has no file."""
+    file, _, attribute = protocol.rpartition(":")
+    return file, attribute
+
+
 def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
-    """Make the items of one training run: one per seed, the preset's or its own for that preset."""
-    overrides = {**run.overrides, **run.presets.get(plan.name, {})}
-    model, inputs = overrides.get(MODEL), ()
-    if isinstance(model, str) and "/" in model and ((plan.root / model).exists() or not plan.preset.hub):
+    """Make the items of one training run: one for each seed of the run or else of the preset."""
+    overrides = run.overrides | run.presets.get(plan.name, {})
+    model = overrides.get(MODEL)
+    inputs: tuple[str, ...] = ()
+    if _is_folder(plan, model):
         inputs = (model,)
         overrides[MODEL] = relative(plan.root, TRAIN, model)
-    file, _, attribute = run.protocol.rpartition(":")
-    shared = Item(
-        "",
-        "run",
-        run.paper,
-        TRAIN,
-        {
-            "protocol": f"{relative(plan.root, TRAIN, file)}:{attribute}" if file else run.protocol,
-            "preset": plan.name,
-            "overrides": json.dumps(overrides, sort_keys=True, default=str),
-        },
-        inputs=inputs,
-        outputs=tuple(run.outputs),
-        timeout=run.timeout or plan.preset.timeout,
-        names=(name, f"runs/{name}", *run.tags),
-        protocol=run.protocol,
-        config=overrides,
-    )
+    protocol = run.protocol
+    file, attribute = split_protocol(protocol)
+    if file:
+        protocol = f"{relative(plan.root, TRAIN, file)}:{attribute}"
     items = []
     for seed in run.seeds.get(plan.name, plan.preset.seeds):
         id = f"runs/{name}-s{seed}"
-        own = {"seed": seed, "out": relative(plan.root, TRAIN, f"results/{plan.name}/{id}")}
-        items.append(replace(shared, id=id, parameters={**shared.parameters, **own}))
+        parameters = {
+            "protocol": protocol,
+            "preset": plan.name,
+            "overrides": json.dumps(overrides, sort_keys=True, default=str),
+            "seed": seed,
+            "out": relative(plan.root, TRAIN, f"results/{plan.name}/{id}"),
+        }
+        item = Item(
+            id=id,
+            kind="run",
+            paper=run.paper,
+            notebook=TRAIN,
+            parameters=parameters,
+            inputs=inputs,
+            outputs=tuple(run.outputs),
+            timeout=run.timeout or plan.preset.timeout,
+            names=(name, f"runs/{name}", *run.tags),
+            protocol=run.protocol,
+            config=overrides,
+        )
+        items.append(item)
     return items
 
 
-def artefact_item(plan: Plan, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]) -> Item:
-    """Make the item of one table or figure. `runs` holds all runs' items by name."""
-    skip = UNTABLED if table.runs and table.paper in plan.preset.untabled else table.skip
+def _is_folder(plan: Plan, model: object) -> bool:
+    """Whether a model is a folder of the repository: it has a slash and is not a hub id."""
+    if not isinstance(model, str) or "/" not in model:
+        return False
+    return (plan.root / model).exists() or not plan.preset.hub
+
+
+def artefact_item(
+    plan: Plan, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
+) -> Item:
+    """Make the item of one table or figure. `runs` holds the items of all runs by name."""
+    item = Item(id=id, kind="artefact", paper=table.paper)
+    skip = table.skip
+    if table.runs and table.paper in plan.preset.untabled:
+        skip = UNTABLED
     if skip is not None:
-        return Item(id, "artefact", table.paper, skip=one_line(skip) or "no reason given")
+        return replace(item, skip=one_line(skip) or "no reason given")
     for name in table.runs:
         if name not in runs:
-            raise UserError(f"[artefacts.{id}]: unknown run {name!r}; {hint(name, runs)}")
-    used = {name: [item.parameters["seed"] for item in runs[name]] for name in table.runs}
-    own = {
-        "preset": plan.name,
-        "out": relative(plan.root, table.notebook, f"results/{plan.name}/.{id}.part"),
-        "results": relative(plan.root, table.notebook, "results"),
-        "runs": used,  # so that folders of seeds that the preset no longer has are left alone
-    }
-    if taken := own.keys() & table.parameters:
-        raise UserError(f"[artefacts.{id}]: parameter {min(taken)!r} is set by the runner")
-    if "runs" not in declared(plan.root / table.notebook):
-        del own["runs"]
-    return Item(
-        id,
-        "artefact",
-        table.paper,
-        table.notebook,
-        {**table.parameters, **own},
-        needs=tuple(item.id for name in used for item in runs[name]),
+            raise UserError(
+                f"[artefacts.{id}]: unknown run {name!r}; {hint(name, runs)}"
+            )
+    run_seeds: dict[str, list[int]] = {}
+    needs: list[str] = []
+    for name in dict.fromkeys(table.runs):
+        run_seeds[name] = [run.parameters["seed"] for run in runs[name]]
+        needs += [run.id for run in runs[name]]
+    return replace(
+        item,
+        notebook=table.notebook,
+        parameters=_artefact_parameters(plan, id, table, run_seeds),
+        needs=tuple(needs),
         inputs=tuple(table.inputs),
         outputs=tuple(table.outputs),
         timeout=table.timeout or plan.preset.timeout,
-        config={"runs": used},
+        config={"runs": run_seeds},
     )
 
 
+def _artefact_parameters(
+    plan: Plan, id: str, table: ArtefactTable, run_seeds: dict[str, list[int]]
+) -> dict[str, Any]:
+    """Return the table's parameters and those that the runner sets.
+
+    `runs` gives the seeds of each run, so that a notebook ignores folders of seeds that the preset
+    no longer has.
+    """
+    set_by_runner = {
+        "preset": plan.name,
+        "out": relative(plan.root, table.notebook, f"results/{plan.name}/.{id}.part"),
+        "results": relative(plan.root, table.notebook, "results"),
+        "runs": run_seeds,
+    }
+    conflicts = set_by_runner.keys() & table.parameters
+    if conflicts:
+        raise UserError(
+            f"[artefacts.{id}]: parameter {min(conflicts)!r} is set by the runner"
+        )
+    if "runs" not in declared(plan.root / table.notebook):
+        del set_by_runner["runs"]
+    return table.parameters | set_by_runner
+
+
 def load(root: Path, preset_name: str, more: Path | None = None) -> Plan:
-    """Read all items of one preset, those of the TOML file `more` among them."""
+    """Read all items of one preset, including those of the TOML file `more`."""
     preset, tables = read(root, preset_name, more)
     plan = Plan(root, preset_name, preset, {}, more)
     runs = {name: run_items(plan, name, run) for name, run in tables.runs.items()}
-    made = [artefact_item(plan, id, table, runs) for id, table in tables.artefacts.items()]
-    plan.items.update({item.id: item for item in [*chain(*runs.values()), *made]})
+    artefacts = [
+        artefact_item(plan, id, table, runs) for id, table in tables.artefacts.items()
+    ]
+    for item in chain(*runs.values(), artefacts):
+        plan.items[item.id] = item
     return plan
 
 
 def select(plan: Plan, patterns: str | None, option: str) -> set[str]:
-    """Return the ids that an option asks for, by patterns separated by commas, or all.
+    """Return the ids that an option selects by comma-separated patterns; all if it is not set.
 
-    --paper compares papers; any other option ids, run names and tags.
+    --paper matches papers; any other option matches ids, run names and tags.
     """
     if patterns is None:
         return set(plan.items)
-    names = {id: (item.paper,) if option == "--paper" else (id, *item.names) for id, item in plan.items.items()}
+    names_of = {id: _names(item, option) for id, item in plan.items.items()}
     chosen: set[str] = set()
-    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        found = {id for id in names if any(fnmatchcase(name, pattern) for name in names[id])}
-        if not found:
-            known = {name for group in names.values() for name in group}
-            raise UserError(f"{option} {pattern}: nothing is called that; {hint(pattern, known)}")
-        chosen |= found
+    for pattern in patterns.split(","):
+        pattern = pattern.strip()
+        if not pattern:
+            continue
+        matches = {id for id, names in names_of.items() if _matches(names, pattern)}
+        if not matches:
+            all_names = set(chain(*names_of.values()))
+            raise UserError(
+                f"{option} {pattern}: nothing is called that; {hint(pattern, all_names)}"
+            )
+        chosen |= matches
     return chosen
+
+
+def _names(item: Item, option: str) -> tuple[str, ...]:
+    if option == "--paper":
+        return (item.paper,)
+    return (item.id, *item.names)
+
+
+def _matches(names: tuple[str, ...], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def with_needs(plan: Plan, chosen: set[str]) -> list[Item]:
     """Return the chosen items and the runs they need, in the plan's order."""
-    wanted = chosen | {need for id in chosen for need in plan.items[id].needs}
-    return [item for id, item in plan.items.items() if id in wanted]
+    ids = set(chosen)
+    for id in chosen:
+        ids.update(plan.items[id].needs)
+    return [item for id, item in plan.items.items() if id in ids]
 
 
 def check_items(plan: Plan, items: list[Item]) -> None:
-    """Stop before anything starts if an item's notebook, parameters, inputs or overrides are wrong."""
+    """Check notebooks, parameters, inputs and overrides before anything starts.
+
+    Raises UserError for the first mistake.
+    """
     for item in items:
         check_parameters(plan.root / item.notebook, item.parameters)
         for name in item.inputs:
             if not (plan.root / name).exists():
                 raise UserError(f"{item.id}: {name} does not exist")
-    for name, item in {item.names[0]: item for item in items if item.kind == "run"}.items():  # one seed of each
-        file, _, attribute = item.protocol.rpartition(":")
-        method = f"{plan.root / file}:{attribute}" if file else item.protocol
-        try:
-            configuration(plan.root).build(method, "none", out=".", overrides=item.config)
-        except ValueError as error:
-            raise UserError(f"[runs.{name}]: {error}") from None
+    # The seeds of a run share its overrides, so one of them is enough.
+    runs = {item.names[0]: item for item in items if item.kind == "run"}
+    for name, item in runs.items():
+        _check_overrides(plan, name, item)
+
+
+def _check_overrides(plan: Plan, name: str, item: Item) -> None:
+    method = item.protocol
+    file, attribute = split_protocol(method)
+    if file:
+        method = f"{plan.root / file}:{attribute}"
+    try:
+        configuration(plan.root).build(method, "none", out=".", overrides=item.config)
+    except ValueError as error:
+        raise UserError(f"[runs.{name}]: {error}") from None
+
+
+def method_names(root: Path) -> Mapping[str, str]:
+    """Return the methods of this repository: {name: module:Class}."""
+    use_package_of(root)
+    from coevolve.methods.registry import METHODS
+
+    return METHODS
 
 
 def configuration(root: Path) -> ModuleType:
-    """Import coevolve.training.config of this repository, late: it knows the methods, their fields and what these may hold."""
-    if (source := str(root / "src")) not in sys.path:
-        sys.path.insert(0, source)
+    """Import coevolve.training.config of this repository: fields and their allowed values."""
+    use_package_of(root)
     from coevolve.training import config
 
     return config
+
+
+def use_package_of(root: Path) -> None:
+    """Let a later `import coevolve` load the package of this repository.
+
+    Modules of the batch import coevolve only inside functions, when the repository is known.
+    """
+    source = str(root / "src")
+    if source not in sys.path:
+        sys.path.insert(0, source)

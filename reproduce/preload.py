@@ -1,10 +1,15 @@
-"""What every training run imports. The server of forks imports this once, so that no run has to."""
+"""The imports of every training run, made once by the fork server so that no run repeats them."""
 
 from contextlib import suppress
 from importlib import import_module
 
-MODULES = "coevolve.training.trainer safetensors.torch transformers.models.auto.modeling_auto transformers.models.qwen2".split()
+MODULES = (
+    "coevolve.training.trainer",
+    "safetensors.torch",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.qwen2",
+)
 
-with suppress(Exception):  # whatever is wrong, each run that needs it says so
+with suppress(Exception):  # a broken import is reported by each run that needs it
     for name in MODULES:
         import_module(name)

@@ -1,6 +1,7 @@
-"""Where a result came from: commit, configuration, versions and machine, as a fixed list of fields.
+"""Where a result comes from: commit, configuration, versions and machine, as a fixed set of fields.
 
-Never reads the environment. What differs between two equal runs (times, memory) is kept only here.
+Never reads the environment. Everything that differs between two equal runs (times, memory) is kept
+only in this record.
 """
 
 import os
@@ -14,50 +15,84 @@ from typing import Any
 
 from reproduce.plan import Item, Plan
 
-PACKAGES = """coevolve torch transformers trl peft datasets numpy scipy pandas matplotlib seaborn math-verify
-    papermill nbclient nbconvert ipykernel unsloth vllm triton""".split()
+PACKAGES = (
+    "coevolve",
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "numpy",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "seaborn",
+    "math-verify",
+    "papermill",
+    "nbclient",
+    "nbconvert",
+    "ipykernel",
+    "unsloth",
+    "vllm",
+    "triton",
+)
 
 
 def git(root: Path, *arguments: str) -> str | None:
-    """Run git in the repository; None if there is no git, no repository or no such thing in it."""
+    """Return what git prints in the repository; None without git, repository or such a thing."""
+    command = ["git", "-C", root, *arguments]
     with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
     return None
 
 
 def versions() -> dict[str, str]:
-    """List the installed versions of the packages that matter."""
-    found = {"python": platform.python_version()}
+    """Return package -> version for Python and the installed ones of PACKAGES."""
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
 def machine() -> dict[str, Any]:
-    """Describe processor, cores, memory and graphics processors."""
-    files = [Path("/proc/cpuinfo"), *Path("/proc/driver/nvidia/gpus").glob("*/information")]
-    text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
+    """Describe this machine: system, processor, cores, memory in GiB and GPUs."""
+    gpu_files = Path("/proc/driver/nvidia/gpus").glob("*/information")
+    files = [Path("/proc/cpuinfo"), *gpu_files]
+    text = "\n".join(
+        file.read_text(encoding="utf-8") for file in files if file.exists()
+    )
+    processor = re.search(r"model name\s*:\s*(.+)", text)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "system": f"{platform.system()} {platform.machine()}",
-        "cpu": next(iter(re.findall(r"model name\s*:\s*(.+)", text)), None),
+        "cpu": processor[1] if processor else None,
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gib": round(memory_bytes / 2**30, 1),
         "gpus": re.findall(r"Model:\s*(.+)", text),
     }
 
 
+def source(root: Path) -> dict[str, Any]:
+    """Return the repository's commit, and whether files outside results differ from it."""
+    head = git(root, "rev-parse", "HEAD")
+    if not head:
+        return {"commit": None, "dirty": None}
+    changed = git(root, "status", "--porcelain", "--", ".", ":(exclude)results")
+    return {"commit": head.strip(), "dirty": bool(changed)}
+
+
 def record(plan: Plan, item: Item) -> dict[str, Any]:
-    """Describe where an item comes from that is about to be made."""
-    head = git(plan.root, "rev-parse", "HEAD")
-    changes = git(plan.root, "status", "--porcelain", "--", ".", ":(exclude)results")
+    """Describe the origin of an item that is about to be made."""
     return {
         "id": item.id,
         "preset": plan.name,
         "notebook": item.notebook,
         "parameters": dict(item.parameters),
         "configuration": dict(item.config),
-        "source": {"commit": head.strip() if head else None, "dirty": bool(changes) if head else None},
+        "source": source(plan.root),
         "versions": versions(),
         "machine": machine(),
     }

@@ -1,4 +1,4 @@
-"""A copy of the toy repository for every test that asks for one."""
+"""A copy of the toy repository for every test that uses one."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from toy_repository import Toy
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Toy:
-    """Copy the toy repository into a folder with a blank, an umlaut and braces."""
+    """Copy the toy repository to a folder whose name has a blank, an umlaut and braces."""
     return Toy(tmp_path / "ein Bäumchen {x}")

@@ -1,6 +1,7 @@
-"""Every notebook runs, the way its user runs it: through the batch, at a tiny budget, in a copy of the tree.
+"""Every notebook runs as its user runs it: by the batch, at a tiny budget, in a copy of the tree.
 
-Each method is trained once and its files stand for all its runs; every artefact is made, as parameters can be wrong too.
+Each method is trained once, and its files stand for all its runs. Every artefact is made, as its
+parameters can be wrong too.
 """
 
 import ast
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -20,110 +22,212 @@ from reproduce.notebooks import code_cells
 from reproduce.plan import Item, Plan, load
 
 ROOT = Path(__file__).resolve().parents[2]
-DRAWN = sorted([*ROOT.glob("notebooks/tables/*.ipynb"), *ROOT.glob("notebooks/figures/*.ipynb")])
-# Of test_notebooks_by_hand.py and test_report.py.
-BY_HAND = {f"{name}.ipynb" for name in "start_here train train_gpu real_model evaluate kernels run_report".split()}
-TRAINED_TOO = (
-    "runs/base-s0",  # answers once, where other runs of that name answer under several set-ups
-    "runs/conl_n5-s0",  # its rankings can be read, which few tiny runs of CoNL's can
-)
+TABLES = ROOT.glob("notebooks/tables/*.ipynb")
+FIGURES = ROOT.glob("notebooks/figures/*.ipynb")
+DRAWN = sorted([*TABLES, *FIGURES])
+TESTED_ELSEWHERE = {  # in test_notebooks_by_hand.py and test_report.py
+    "start_here.ipynb",
+    "train.ipynb",
+    "train_gpu.ipynb",
+    "real_model.ipynb",
+    "evaluate.ipynb",
+    "kernels.ipynb",
+    "run_report.ipynb",
+}
+TRAINED_TOO = {
+    "runs/base-s0",  # evaluated once, where other runs of this method use several strategies
+    "runs/conl_n5-s0",  # with readable rankings, which few tiny runs of CoNL produce
+}
+# Artefacts that are measured on no world, or on another one.
+NOT_OF_THE_TINY_WORLD = ("mae_listings", "spice_figs8_10", "smollm2_gym")
+TIMEOUT_SECONDS = 2700
 
-pytestmark = [pytest.mark.timeout(2700), pytest.mark.xdist_group("notebooks")]  # one worker makes the copy for all
+# One group is one worker, so that the copy is made once for all tests.
+pytestmark = [
+    pytest.mark.timeout(TIMEOUT_SECONDS),
+    pytest.mark.xdist_group("notebooks"),
+]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of the tree whose artefacts have been made."""
+
+    plan: Plan
+    artefacts: list[str]  # ids
+
+    def folder(self, id: str) -> Path:
+        """Return the folder of an item's results."""
+        return self.plan.folder / id
 
 
 def reproduce(plan: Plan, *arguments: str) -> str:
-    """Run the batch, which must succeed, on a copy of the tree; return what it prints."""
-    command = [sys.executable, "-m", "reproduce", "--preset", "smoke", "--root", str(plan.root)]
-    command += ["--registry", str(plan.registry), *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=2700)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    """Run the batch on a copy of the tree, which must succeed; return what it prints."""
+    command = [
+        sys.executable,
+        "-m",
+        "reproduce",
+        "--preset",
+        "smoke",
+        "--root",
+        str(plan.root),
+        "--registry",
+        str(plan.registry),
+        *arguments,
+    ]
+    process = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    return process.stdout
 
 
-def make(plan: Plan, ids: list[str]) -> None:
-    """Train every method once, and untrained where a run has no steps; let the others' folders be copies.
+def kind_of_run(item: Item) -> tuple[str, bool]:
+    """Return a run's method, and whether it takes no steps."""
+    return item.protocol, item.config.get("steps") == 0
 
-    Artefacts that need no copies are made with the runs: where something is trained, torch is imported only once.
+
+def make(plan: Plan, artefacts: list[str]) -> None:
+    """Make the artefacts from one trained run of each kind, which is copied for the other runs.
+
+    Artefacts that need no copies are made together with the runs, so that torch is imported once.
     """
-    models: dict[tuple[str, bool], Item] = {}
     runs = [item for item in plan.items.values() if item.kind == "run"]
-    for item in runs:
-        models.setdefault((item.protocol, item.config.get("steps") == 0), item)
-    trained = {item.id for item in models.values()} | {*TRAINED_TOO}
-    early = [id for id in ids if {*plan.items[id].needs} <= trained]
+    first_of_kind: dict[tuple[str, bool], Item] = {}
+    for run in runs:
+        first_of_kind.setdefault(kind_of_run(run), run)
+    trained = {run.id for run in first_of_kind.values()} | TRAINED_TOO
+    early = [id for id in artefacts if trained.issuperset(plan.items[id].needs)]
     reproduce(plan, "--only", ",".join([*sorted(trained), *early]))
-    for item in runs:
-        if item.id not in trained:
-            model = models[item.protocol, item.config.get("steps") == 0]
-            shutil.copytree(plan.folder / model.id, plan.folder / item.id)
-            keys.write_marker(item, plan.folder / item.id, keys.parts(plan, item))
-    reproduce(plan, "--only", ",".join(ids))
+    for run in runs:
+        if run.id not in trained:
+            source = first_of_kind[kind_of_run(run)]
+            folder = plan.folder / run.id
+            shutil.copytree(plan.folder / source.id, folder)
+            keys.write_marker(run, folder, keys.dependencies(plan, run))
+    reproduce(plan, "--only", ",".join(artefacts))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[str]]:
-    """A plan of a copy of the tree, and the ids of the artefacts, which are made there."""
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """Copy the tree and make all its artefacts."""
     root = tmp_path_factory.mktemp("copy")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
     for name in ("benchmarks", "docs", "notebooks", "reproduce", "src"):
-        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
     plan = load(root, "smoke", root / "reproduce" / "extra" / "real.toml")
-    ids = [item.id for item in plan.items.values() if item.kind == "artefact" and item.skip is None]
-    make(plan, ids)
-    return plan, ids
+    artefacts = []
+    for item in plan.items.values():
+        if item.kind == "artefact" and item.skip is None:
+            artefacts.append(item.id)
+    make(plan, artefacts)
+    return Copy(plan, artefacts)
 
 
-def test_every_notebook_makes_something_complete_and_labelled(made: tuple[Plan, list[str]]) -> None:
-    plan, ids = made
+def test_every_notebook_is_executed(copy: Copy) -> None:
     expected = [*DRAWN, *ROOT.glob("notebooks/episodes/*.ipynb")]
-    assert {str(path.relative_to(ROOT)) for path in expected} == {plan.items[id].notebook for id in ids}
-    assert {path.name for path in ROOT.glob("notebooks/*.ipynb")} == BY_HAND
-    assert not any(keys.reasons(plan, [plan.items[id] for id in ids]).values())
-    unlabelled = ("mae_listings", "spice_figs8_10", "smollm2_gym")  # measured on no world, or on another
-    for id in ids:
-        folder = plan.folder / id
-        page = (folder / "notebook.html").read_text(encoding="utf-8")
-        assert len(page) > 10_000 and "Warning: " not in page, id
-        assert json.loads((folder / "provenance.json").read_text())["id"] == id
-        for table in folder.glob("table.md"):
-            assert "tiny world" in table.read_text().lower() or id.startswith(unlabelled), id
+    executed = {copy.plan.items[id].notebook for id in copy.artefacts}
+    assert {str(path.relative_to(ROOT)) for path in expected} == executed
+    others = {path.name for path in ROOT.glob("notebooks/*.ipynb")}
+    assert others == TESTED_ELSEWHERE
 
 
-def test_the_glossary_has_every_metric_of_every_method(made: tuple[Plan, list[str]]) -> None:
-    words = "|".join(re.findall(r"`([\w/]+)`", (ROOT / "docs/metrics.md").read_text("utf-8")))
-    named = {name for path in made[0].folder.glob("runs/*/metrics.jsonl") for name in pd.read_json(path, lines=True)}
-    assert len(named) > 100 and [one for one in named if not re.fullmatch(re.sub("[A-Z]+", "[^/]+", words), one)] == []
+def test_every_artefact_is_complete_and_up_to_date(copy: Copy) -> None:
+    items = [copy.plan.items[id] for id in copy.artefacts]
+    assert not any(keys.reasons(copy.plan, items).values())
+    for id in copy.artefacts:
+        page = (copy.folder(id) / "notebook.html").read_text(encoding="utf-8")
+        assert len(page) > 10_000, id
+        assert "Warning: " not in page, id
+        origin = json.loads((copy.folder(id) / "provenance.json").read_text())
+        assert origin["id"] == id
 
 
-def test_every_cell_of_table_1_is_its_count(made: tuple[Plan, list[str]]) -> None:
-    plan, _ = made
-    cells = pd.read_csv(plan.folder / "mae_table1" / "cells.csv")
+def test_every_table_of_the_tiny_world_says_so(copy: Copy) -> None:
+    for id in copy.artefacts:
+        table = copy.folder(id) / "table.md"
+        if table.exists() and not id.startswith(NOT_OF_THE_TINY_WORLD):
+            assert "tiny world" in table.read_text().lower(), id
+
+
+def test_the_glossary_has_every_metric_of_every_method(copy: Copy) -> None:
+    glossary = (ROOT / "docs/metrics.md").read_text("utf-8")
+    names = "|".join(re.findall(r"`([\w/]+)`", glossary))
+    pattern = re.sub("[A-Z]+", "[^/]+", names)  # capitals stand for any part of a name
+    metrics: set[str] = set()
+    for path in copy.plan.folder.glob("runs/*/metrics.jsonl"):
+        metrics |= set(pd.read_json(path, lines=True))
+    assert len(metrics) > 100
+    assert [name for name in metrics if not re.fullmatch(pattern, name)] == []
+
+
+def test_every_cell_of_table_1_is_its_count(copy: Copy) -> None:
+    cells = pd.read_csv(copy.folder("mae_table1") / "cells.csv")
     counted = cells[cells["kind"] == "cell"]
     assert len(counted) == 7 * 14
-    assert (counted["accuracy"] - 100 * counted["k"] / counted["n"]).abs().max() < 1e-9
-    base = json.loads((plan.folder / "runs/base-s0/summary.json").read_text())["held_out"]["after"]
-    assert counted[counted["method"] == "Base"]["k"].sum() == base["k"] and base["n"] > 0
+    error = counted["accuracy"] - 100 * counted["k"] / counted["n"]
+    assert error.abs().max() < 1e-9
 
 
-def test_a_second_call_does_nothing_and_a_forced_one_writes_the_same_bytes(made: tuple[Plan, list[str]]) -> None:
-    plan, ids = made
-    assert "ran 0, " in reproduce(plan, "--only", ",".join(ids))
-    names = ["mae_table2/table.csv", "mae_table2/table.tex", "mae_fig3_mid/figure.svg", "mae_fig3_mid/figure.png"]
-    names.append("runs/comas_base-s0/metrics.jsonl")
-    before = [(plan.folder / name).read_bytes() for name in names]
-    out = reproduce(plan, "--force", "--only", "mae_table2,mae_fig3_mid,runs/comas_base")
-    assert "ran 3, " in out
-    assert [(plan.folder / name).read_bytes() for name in names] == before
+def test_the_row_of_the_base_model_adds_up_to_its_run(copy: Copy) -> None:
+    cells = pd.read_csv(copy.folder("mae_table1") / "cells.csv")
+    is_base = (cells["kind"] == "cell") & (cells["method"] == "Base")
+    summary = json.loads((copy.folder("runs/base-s0") / "summary.json").read_text())
+    held_out = summary["held_out"]["after"]
+    assert cells[is_base]["k"].sum() == held_out["k"]
+    assert held_out["n"] > 0
+
+
+REPEATED = [
+    "mae_table2/table.csv",
+    "mae_table2/table.tex",
+    "mae_fig3_mid/figure.svg",
+    "mae_fig3_mid/figure.png",
+    "runs/comas_base-s0/metrics.jsonl",
+]
+
+
+def test_a_second_call_does_nothing(copy: Copy) -> None:
+    assert "ran 0, " in reproduce(copy.plan, "--only", ",".join(copy.artefacts))
+
+
+def test_a_forced_call_writes_the_same_bytes(copy: Copy) -> None:
+    before = [copy.folder(name).read_bytes() for name in REPEATED]
+    items = "mae_table2,mae_fig3_mid,runs/comas_base"
+    assert "ran 3, " in reproduce(copy.plan, "--force", "--only", items)
+    assert [copy.folder(name).read_bytes() for name in REPEATED] == before
+
+
+def names_imported_by(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Return the top-level names of the packages that a statement imports."""
+    if isinstance(node, ast.ImportFrom):
+        return {(node.module or "").split(".")[0]}
+    return {alias.name.split(".")[0] for alias in node.names}
 
 
 def test_tables_and_figures_load_no_torch() -> None:
-    found = modules.Modules(ROOT)
-    texts = [text for path in DRAWN for text, _ in code_cells(path)]
-    todo, seen = {name for text in texts for name, late in found.imports(text) if not late}, set()
-    while todo:
-        seen.add(name := todo.pop())
-        file = found.file_of(name)
-        todo |= {other for other, late in found.facts(name, file)[1] if not late} - seen
-        for node, late in modules.import_statements(file.read_text(encoding="utf-8")):
-            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            assert late or not {"torch", "transformers"} & {one.split(".")[0] for one in named}, name
+    code = modules.Modules(ROOT)
+    pending: set[str] = set()
+    for path in DRAWN:
+        for cell in code_cells(path):
+            pending |= {
+                found.module for found in code.imports(cell.text) if not found.is_late
+            }
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        seen.add(name)
+        file = code.file_of(name)
+        imports = code.facts(name, file).imports
+        pending |= {found.module for found in imports if not found.is_late} - seen
+        for statement in modules.import_statements(file.read_text(encoding="utf-8")):
+            if not statement.is_late:
+                assert not names_imported_by(statement.node) & {
+                    "torch",
+                    "transformers",
+                }, name

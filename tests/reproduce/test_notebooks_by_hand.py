@@ -1,6 +1,11 @@
-"""The notebooks that no artefact needs run from start to end: one about the loss, one for real models, one that asks."""
+"""The notebooks that no artefact needs run from start to end.
 
+One is about the loss, two train real models, one evaluates, and one is the introduction.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mirror
 import papermill
@@ -15,67 +20,159 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 pytestmark = pytest.mark.timeout(600)
 
 
-def outputs(name: str, folder: Path, **parameters: object) -> tuple[str, list[dict]]:
-    """Run a notebook; return what it printed, and what it displayed by type."""
-    path = folder / "done.ipynb"
-    done = papermill.execute_notebook(NOTEBOOKS / name, path, parameters, cwd=NOTEBOOKS, progress_bar=False)
-    found = [output for cell in done.cells for output in cell.get("outputs", ())]
-    return "".join(output.get("text", "") for output in found), [output.get("data", {}) for output in found]
+@dataclass(frozen=True)
+class Outputs:
+    """What an executed notebook printed, and what it displayed, each as type -> content."""
+
+    printed: str
+    displayed: list[dict[str, str]]
+
+    @property
+    def images(self) -> int:
+        """The number of images displayed."""
+        return sum("image/png" in content for content in self.displayed)
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of everything displayed."""
+        return [content.get("text/plain", "") for content in self.displayed]
+
+
+def execute(name: str, folder: Path, **parameters: Any) -> Outputs:
+    """Execute a notebook, and keep the executed one in a folder."""
+    executed = papermill.execute_notebook(
+        NOTEBOOKS / name,
+        folder / "executed.ipynb",
+        parameters,
+        cwd=NOTEBOOKS,
+        progress_bar=False,
+    )
+    printed = ""
+    displayed = []
+    for cell in executed.cells:
+        for output in cell.get("outputs", ()):
+            printed += output.get("text", "")
+            displayed.append(output.get("data", {}))
+    return Outputs(printed, displayed)
 
 
 def test_the_gradients_of_the_loss_by_hand_agree(tmp_path: Path) -> None:
-    _, shown = outputs("kernels.ipynb", tmp_path, tokens=96, vocabulary=300)
-    assert sum("image/png" in data for data in shown) == 3
-    text = next(data["text/plain"] for data in shown if "largest error" in data.get("text/plain", ""))
-    errors = [float(line.split()[-1]) for line in text.splitlines() if "largest error" in line]
-    assert len(errors) == 2 and max(errors) < 1e-12
+    outputs = execute("kernels.ipynb", tmp_path, tokens=96, vocabulary=300)
+    assert outputs.images == 3
+    comparison = next(text for text in outputs.texts if "largest error" in text)
+    errors = []
+    for line in comparison.splitlines():
+        if "largest error" in line:
+            errors.append(float(line.split()[-1]))
+    assert len(errors) == 2
+    assert max(errors) < 1e-12
 
 
 def test_the_first_notebook_trains_all_five_methods(tmp_path: Path) -> None:
-    text, shown = outputs("start_here.ipynb", tmp_path, share=0.01, items=1, out=str(tmp_path / "runs"))
-    assert "Warning" not in text and sum("image/png" in data for data in shown) == 3
-    assert len([*tmp_path.glob("runs/*/summary.json")]) == 5
+    runs = tmp_path / "runs"
+    outputs = execute("start_here.ipynb", tmp_path, share=0.01, items=1, out=str(runs))
+    assert "Warning" not in outputs.printed
+    assert outputs.images == 3
+    assert len(list(runs.glob("*/summary.json"))) == 5
 
 
-def test_the_real_models_notebook_trains_in_slices_and_compares_three_models(tmp_path: Path) -> None:
-    small = {"model": "tiny", "untouched": "tiny-small", "preset": "smoke", "steps": 2, "every": 1, "items": 1}
-    text, shown = outputs("real_model.ipynb", tmp_path, **small, out=str(tmp_path / "run"))
-    assert "gain over the warmed model, points: " in text and sum("image/png" in data for data in shown) >= 2
-    assert any("step 2" in text and "✓" in text for text in (data.get("text/plain", "") for data in shown))
+def test_the_real_models_notebook_trains_in_slices_and_compares_three_models(
+    tmp_path: Path,
+) -> None:
+    outputs = execute(
+        "real_model.ipynb",
+        tmp_path,
+        model="tiny",
+        untouched="tiny-small",
+        preset="smoke",
+        steps=2,
+        every=1,
+        items=1,
+        out=str(tmp_path / "run"),
+    )
+    assert "gain over the warmed model, points: " in outputs.printed
+    assert outputs.images >= 2
+    assert any("step 2" in text and "✓" in text for text in outputs.texts)
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(lab.CHROMIUM is None, reason="Chromium is not installed")
 def test_start_here_and_the_episodes_run_in_a_live_jupyterlab(tmp_path: Path) -> None:
-    names = map(str, [NOTEBOOKS / "start_here.ipynb", *NOTEBOOKS.glob("episodes/*.ipynb")])
-    assert lab.main([str(tmp_path), *names]) == 0, "notebooks with a cell that failed"
-    assert len([*tmp_path.glob("*.png")]) == 6 * len(lab.LOOKS)
+    notebooks = [NOTEBOOKS / "start_here.ipynb", *NOTEBOOKS.glob("episodes/*.ipynb")]
+    arguments = [str(tmp_path), *map(str, notebooks)]
+    assert lab.main(arguments) == 0, "notebooks with a cell that failed"
+    assert len(list(tmp_path.glob("*.png"))) == 6 * len(lab.LOOKS)
 
 
-def test_eight_set_ups_are_asked(tmp_path: Path) -> None:
-    text, _ = outputs("evaluate.ipynb", tmp_path, items=1, out=str(tmp_path))
-    assert "Warning" not in text
-    assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 8
+def test_eight_inference_strategies_are_evaluated(tmp_path: Path) -> None:
+    outputs = execute("evaluate.ipynb", tmp_path, items=1, out=str(tmp_path))
+    assert "Warning" not in outputs.printed
+    table = (tmp_path / "table.csv").read_text()
+    assert len(table.splitlines()) == 1 + 8
 
 
-TRAINED = '{"steps": 2, "batch_size": 4, "eval_items": 2, "attempts": 1, "solves": 1, "learning_rate": 0.003}'
+SMALL_RUN = """{
+    "steps": 2,
+    "batch_size": 4,
+    "eval_items": 2,
+    "attempts": 1,
+    "solves": 1,
+    "learning_rate": 0.003
+}"""
 
 
-RUNS = [
-    ({"protocol": "mae", "preset": "quick", "world": "data:gsm8k", "overrides": TRAINED}, True),
-    ({"protocol": "base", "overrides": '{"eval_items": 2}'}, False),
-    ({"protocol": "sft", "lora": "[]", "overrides": '{"eval_items": 2, "sft_batch": 256}'}, False),
+def train_on_a_laptop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **parameters: str
+) -> Outputs:
+    """Execute the notebook for GPUs with the smallest model, on a mirror of the data sets."""
+    monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
+    laptop = {
+        "model": "tiny",
+        "engine": "torch",
+        "preset": "smoke",
+        "world": "tiny",
+        "lora": "[4, 8, 0.0]",
+        "out": str(tmp_path / "run"),
+    }
+    outputs = execute("train_gpu.ipynb", tmp_path, **laptop | parameters)
+    policy = load_policy(str(tmp_path / "run" / "merged"))
+    assert policy.model.dtype == torch.float32, "loaded as float32"
+    return outputs
+
+
+def test_the_notebook_for_gpus_trains_on_a_laptop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = train_on_a_laptop(
+        tmp_path,
+        monkeypatch,
+        protocol="mae",
+        preset="quick",
+        world="data:gsm8k",
+        overrides=SMALL_RUN,
+    )
+    assert "s a step" in outputs.printed
+    assert "trained tokens/s" in outputs.printed
+    assert "takes none of our steps" not in outputs.printed
+    assert (tmp_path / "run" / "policy" / "adapter_config.json").is_file()
+
+
+RUNS_WITHOUT_STEPS = [
+    {"protocol": "base", "overrides": '{"eval_items": 2}'},
+    {
+        "protocol": "sft",
+        "lora": "[]",
+        "overrides": '{"eval_items": 2, "sft_batch": 256}',
+    },
 ]
 
 
-@pytest.mark.parametrize(("parameters", "takes_steps"), RUNS)
-def test_the_notebook_for_real_models_runs_on_a_laptop(tmp_path, monkeypatch, parameters, takes_steps) -> None:
-    monkeypatch.setenv("COEVOLVE_DATA", str(mirror.sums(tmp_path / "mirror")))
-    run = tmp_path / "run"
-    given = {"model": "tiny", "engine": "torch", "preset": "smoke", "world": "tiny", "lora": "[4, 8, 0.0]"}
-    text, _ = outputs("train_gpu.ipynb", tmp_path, out=str(run), **given | parameters)
-    assert ("s a step" in text) == ("trained tokens/s" in text) == takes_steps
-    assert ("takes none of our steps" in text) != takes_steps
-    assert load_policy(str(run / "merged")).model.dtype == torch.float32, "loaded as float32"
-    assert (run / "policy" / "adapter_config.json").is_file() or not takes_steps
+@pytest.mark.parametrize("parameters", RUNS_WITHOUT_STEPS)
+def test_the_notebook_for_gpus_runs_methods_that_take_none_of_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, str]
+) -> None:
+    outputs = train_on_a_laptop(tmp_path, monkeypatch, **parameters)
+    assert "s a step" not in outputs.printed
+    assert "trained tokens/s" not in outputs.printed
+    assert "takes none of our steps" in outputs.printed

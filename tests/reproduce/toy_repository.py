@@ -1,4 +1,7 @@
-"""A copy of the small repository in `toy`, two notebooks and a package without torch, and a way to run the batch on it."""
+"""A copy of the small repository in `toy`, and a way to run the batch on it.
+
+The repository has two notebooks and a package without torch.
+"""
 
 import os
 import re
@@ -12,44 +15,73 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = Path(__file__).with_name("toy")
+# The batch writes files with the package's own writer, which the toy package lacks.
+BORROWED = ("src/coevolve/runs/record.py", "src/coevolve/types.py")
+NOT_REPEATABLE = ("provenance.json", "notebook.ipynb")
+SECONDS_TO_HOLD = 300
+SECONDS_TO_END = 60
+SECONDS_TO_FINISH = 600
+POLL_SECONDS = 0.05
 
 
 class Toy:
-    """A copy of the small repository, and the command run on it."""
+    """A copy of the small repository, and the batch command on it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         shutil.copytree(TEMPLATE, root)
+        for name in BORROWED:
+            shutil.copy(ROOT / name, root / name)
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start the command."""
-        root = () if arguments[:1] == ("diff",) else ("--root", str(self.root))
-        command, pipe = [sys.executable, "-m", "reproduce", *arguments, *root], subprocess.PIPE
-        return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}, text=True, stdout=pipe, stderr=pipe)
+        command = [sys.executable, "-m", "reproduce", *arguments]
+        if "diff" not in arguments:
+            command += ["--root", str(self.root)]
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **variables},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
-        """Run the command, check its exit code and return stdout; a mistake must be one line on stderr."""
+        """Run the command, check its exit code and return stdout.
+
+        A user's mistake (code 2) must be one line on stderr, which is returned instead.
+        """
         process = self.start(*arguments, **variables)
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=SECONDS_TO_FINISH)
         assert process.returncode == code, out + err
-        assert re.fullmatch(r"reproduce: [^\n]+\n" if code == 2 else "", err), err
-        assert not out or code != 2
-        return err or out
+        if code == 2:
+            assert re.fullmatch(r"reproduce: [^\n]+\n", err), err
+            assert not out
+            return err
+        assert err == "", err
+        return out
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace text in a file of the toy repository."""
-        text = (self.root / path).read_text()
+        file = self.root / path
+        text = file.read_text()
         assert old in text
-        (self.root / path).write_text(text.replace(old, new))
+        file.write_text(text.replace(old, new))
 
     def hold(self) -> None:
-        """Let the runs called odd stop at step 3, until the file is gone."""
-        self.edit("reproduce/toy.toml", "overrides = { steps = 1 }", 'overrides = { steps = 15, hold = "../hold" }')
+        """Make the runs called odd pause at step 3, until the file `hold` is removed."""
+        held = 'overrides = { steps = 15, hold = "../hold" }'
+        self.edit("reproduce/toy.toml", "overrides = { steps = 1 }", held)
         (self.root / "hold").touch()
 
+    def release(self) -> None:
+        """Let the held runs continue."""
+        (self.root / "hold").unlink()
+
     def wait_for_hold(self, process: subprocess.Popen[str]) -> str:
-        """Wait until one of the runs called odd, which the process makes, is held; return its name."""
-        limit = time.monotonic() + 300
+        """Wait until one of the runs called odd, made by the process, is held; return its name."""
+        limit = time.monotonic() + SECONDS_TO_HOLD
         while True:
             for name in ("odd-s0", "odd-s1"):
                 state = self.result(f"runs/{name}/checkpoints/state.json")
@@ -58,41 +90,70 @@ class Toy:
             if time.monotonic() > limit:
                 process.kill()
             assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
 
     def result(self, path: str) -> Path:
         """Return the path of a result."""
         return self.root / "results/quick" / path
 
+    def hidden_results(self) -> list[str]:
+        """Return the names of hidden files and folders among the results."""
+        return [path.name for path in self.result("").glob(".*")]
+
+    def table(self, id: str) -> list[str]:
+        """Return the lines of a table."""
+        return self.result(f"{id}/table.csv").read_text().splitlines()
+
+    def resumed_from(self, run: str) -> str:
+        """Return the step at which a run started or resumed."""
+        return self.result(f"runs/{run}/resumed_from").read_text()
+
     def states(self, *options: str) -> dict[str, str]:
-        """Return id -> status."""
-        return dict(line.split()[:2] for line in self("--list", *options).splitlines())
+        """Return id -> state."""
+        states = {}
+        for line in self("--list", *options).splitlines():
+            id, state, *_ = line.split()
+            states[id] = state
+        return states
 
     def products(self) -> dict[str, bytes]:
-        """Read all results that may not differ between equal commands."""
-        found = [path for path in sorted(self.result("").rglob("*")) if path.is_file() and path.name[0] != "."]
-        kept = [path for path in found if path.name not in ("provenance.json", "notebook.ipynb")]
-        return {str(path.relative_to(self.result(""))): path.read_bytes() for path in kept}
+        """Read all results that must not differ between equal commands."""
+        folder = self.result("")
+        contents = {}
+        for path in sorted(folder.rglob("*")):
+            is_hidden = path.name.startswith(".")
+            if path.is_file() and not is_hidden and path.name not in NOT_REPEATABLE:
+                contents[str(path.relative_to(folder))] = path.read_bytes()
+        return contents
 
     def processes(self) -> list[psutil.Process]:
         """Find all living processes that work in or for the toy repository."""
-        everybody = psutil.process_iter(["cwd", "cmdline", "environ", "status"])
-        living = [process for process in everybody if process.info["status"] != psutil.STATUS_ZOMBIE]
-        return [process for process in living if str(self.root) in str(process.info)]
+        everything = psutil.process_iter(["cwd", "cmdline", "environ", "status"])
+        return [process for process in everything if self._is_worker(process.info)]
+
+    def _is_worker(self, info: dict[str, object]) -> bool:
+        return info["status"] != psutil.STATUS_ZOMBIE and str(self.root) in str(info)
 
     def wait_until_gone(self) -> None:
         """Wait until no process of the toy repository is left."""
-        limit = time.monotonic() + 60
-        while left := self.processes():
+        limit = time.monotonic() + SECONDS_TO_END
+        left = self.processes()
+        while left:
             assert time.monotonic() < limit, [process.cmdline() for process in left]
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
+            left = self.processes()
 
-    def ends_and_is_resumed(self, process: subprocess.Popen[str], sign: int, held: str) -> None:
-        """End a command that waits in the middle of a run: nothing of it is left, and the next goes on from there."""
-        process.send_signal(sign)
-        process.communicate(timeout=600)
-        assert process.returncode in (-sign, 128 + sign)
+    def check_kill_and_resume(
+        self, process: subprocess.Popen[str], signal_number: int, held: str
+    ) -> None:
+        """Kill a command while the run `held` is held; the next command must resume the run.
+
+        Nothing of the killed command may be left.
+        """
+        process.send_signal(signal_number)
+        process.communicate(timeout=SECONDS_TO_FINISH)
+        assert process.returncode in (-signal_number, 128 + signal_number)
         self.wait_until_gone()
-        (self.root / "hold").unlink()
+        self.release()
         assert "ran 3, cached 0, failed 0" in self("--only", "toy_table2")
-        assert self.result(f"runs/{held}/resumed_from").read_text() == "3"
+        assert self.resumed_from(held) == "3"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from coevolve.evaluation.conversation import SEATS, SHOWN_ROUNDS, Room
 from coevolve.evaluation.top_ranked import top_ranked
 from coevolve.methods.base import Method
-from coevolve.methods.mae.method import MAE
 from coevolve.rollout.engine import BatchedEngine, Engine
 from coevolve.rollout.scheduler import play
 from coevolve.text import blocks, prompts
@@ -130,6 +129,8 @@ def ask(
     reply's; the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished`
     False, and there is a warning.
     """
+    from coevolve.methods.mae.method import MAE
+
     check_choice("setup", setup, SETUPS)
     if low := [name for name, number in numbers.items() if number < 1]:
         raise ValueError(f"{low[0]} must be at least 1, got {numbers[low[0]]}")

@@ -1,7 +1,6 @@
 """CoNL's conversation as an inference strategy."""
 
 from coevolve.evaluation.conversation import SEATS, Room
-from coevolve.methods.conl.method import CoNL
 from coevolve.text.parse import answer_line
 from coevolve.types import Episode
 
@@ -11,6 +10,8 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
 
     Speaks CoNL's own prompts and reads their answer line; the solvers only lend their policies.
     """
+    from coevolve.methods.conl.method import CoNL  # only runs that use this strategy need it
+
     table = CoNL(agents=seats, prompt=room.method.prompt, prompt_folder=room.method.prompt_folder)
     talk = yield from room.host(table.converse(room.question))
     answers = [answer_line(text) for text in talk.revised]

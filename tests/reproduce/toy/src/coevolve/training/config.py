@@ -1,6 +1,6 @@
 """What the batch asks of the package: the methods, and whether a run's fields are known."""
 
-METHODS = {"toy": "coevolve.toy:Toy"}
+from coevolve.methods.registry import METHODS
 
 
 def build(protocol: str, preset: str, *, out: str, overrides: dict) -> None:

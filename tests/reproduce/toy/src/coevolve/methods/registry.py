@@ -1,0 +1,3 @@
+"""The methods of the toy package by name."""
+
+METHODS = {"toy": "coevolve.toy:Toy"}
