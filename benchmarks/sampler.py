@@ -34,13 +34,13 @@ def transformers_of(policy: Policy) -> Sampler:
     def draw(turns: list[Turn]) -> list[tuple[int, ...]]:
         prompts = {"input_ids": [policy.render(turn.messages) for turn in turns]}
         batch = policy.tokenizer.pad(prompts, padding_side="left", return_tensors="pt")
-        greedy, ends = turns[0].temperature == 0, sorted(policy.end_ids)
+        greedy, ends = turns[0].temperature == 0, sorted(policy.eos_token_ids)
         how = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
         with torch.no_grad():
             rows = policy.model.generate(**batch, **how, max_new_tokens=turns[0].max_tokens, eos_token_id=ends)
         said = []
         for row in rows[:, batch["input_ids"].shape[1] :].tolist():
-            size = next((i + 1 for i, token in enumerate(row) if token in policy.end_ids), len(row))
+            size = next((i + 1 for i, token in enumerate(row) if token in policy.eos_token_ids), len(row))
             said.append(tuple(row[:size]))
         return said
 

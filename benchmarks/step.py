@@ -89,7 +89,7 @@ class Ours:
     def __init__(self, questions: list[str], prompts: int, full: bool = False, group: int = GROUP, most: int = LONGEST):
         self.questions, self.prompts, self.group, self.most = questions, prompts, group, most
         self.policy = load_policy("tiny")
-        self.policy.end_ids = frozenset() if full else self.policy.end_ids  # none: every reply goes on
+        self.policy.eos_token_ids = frozenset() if full else self.policy.eos_token_ids  # none: every reply goes on
         self.optimizer = AdamW(self.policy.parameters(), lr=RATE, weight_decay=0.0, fused=True)
         self.engine, self.lengths = self.policy.serve(1.0, most), []
         shape = {"length_norm": "constant", "max_tokens": most, "micro_tokens": 1024}  # of the presets
@@ -234,7 +234,7 @@ def phases(prompts: int, steps: int = STEPS) -> dict:
 def sampling() -> list[dict[str, float]]:
     """Median tokens per second when every row runs to the end: ours, and transformers with its dynamic cache."""
     policy, rows, questions = load_policy("tiny"), [], asked(ROWS[-1])
-    policy.end_ids = frozenset()  # every row runs to the end
+    policy.eos_token_ids = frozenset()  # every row runs to the end
     for count in ROWS:
         messages = [SOLVER(question=question).messages for question in questions[:count]]
         turns = [Turn("solver", m, max_tokens=TOKENS, key=(i,)) for i, m in enumerate(messages)]

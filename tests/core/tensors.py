@@ -38,7 +38,7 @@ def ragged(count, seed=0):
     return [tuple(rng.randrange(5, 300) for _ in range(rng.randint(1, 24))) for _ in range(count)]
 
 
-def draw(model, prompts, keys=None, temperatures=1.0, limits=16, ends=(END,)):
+def draw(model, prompts, keys=None, temperatures=1.0, limits=16, eos_token_ids=(END,)):
     """Sample one completion per prompt; a single temperature or limit holds for all."""
     count = len(prompts)
     keys = range(count) if keys is None else keys
@@ -46,7 +46,7 @@ def draw(model, prompts, keys=None, temperatures=1.0, limits=16, ends=(END,)):
     limits = limits if isinstance(limits, list) else [limits] * count
     rows = zip(prompts, keys, heats, limits, strict=True)
     asked = [Request(tuple(prompt), key, heat, limit) for prompt, key, heat, limit in rows]
-    return sample(asked, partial(decode, Decoder(model), ends))
+    return sample(asked, partial(decode, Decoder(model), eos_token_ids))
 
 
 def teacher_forced(model, prompt, ids, temperature=1.0):
@@ -72,10 +72,11 @@ def batch_of(policy, count=24, heats=(1.0,), reward=lambda row, ids: row * 0.618
     chosen = [heats[row % len(heats)] for row in range(count)]
     done = draw(policy.model, prompts, temperatures=chosen, limits=12)
     samples = []
-    for row, (prompt, (ids, logprobs)) in enumerate(zip(prompts, done, strict=True)):
+    for row, (prompt, completion) in enumerate(zip(prompts, done, strict=True)):
         turn = Turn(("solver", "judge")[row % 2], ())
-        reply = Reply(turn, "", prompt, tuple(ids), tuple(logprobs), temperature=chosen[row] or 1.0)
-        samples.append(reply.earns(reward(row, ids)))
+        ids, logprobs = tuple(completion.token_ids), tuple(completion.logprobs)
+        reply = Reply(turn, "", prompt, ids, logprobs, temperature=chosen[row] or 1.0)
+        samples.append(reply.earns(reward(row, completion.token_ids)))
     return samples
 
 

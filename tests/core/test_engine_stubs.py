@@ -1,4 +1,4 @@
-"""What vLLM and Unsloth are asked for, told by stand-ins: neither need be installed."""
+"""The calls to vLLM and Unsloth, recorded by stand-ins: neither need be installed."""
 
 import json
 import sys
@@ -14,64 +14,128 @@ import torch
 from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
-from coevolve.models import lora
+from coevolve.models.lora import attach, load_unsloth
 from coevolve.models.policy_set import PolicySet
 
+LORA = (4, 8, 0.0)
 
-@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
-def test_vllm_has_room_for_the_rank_and_keeps_of_an_adapter_only_the_version_that_is_served(rank, room, monkeypatch):
-    package, request = ModuleType("vllm"), ModuleType("vllm.lora.request")
-    # It takes everything; removing an adapter says no, as for one that no request has named.
-    package.LLM = Mock(**{"return_value.llm_engine.remove_lora.return_value": False})
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """A stand-in for the package that accepts every call."""
+    package = ModuleType("vllm")
+    package.LLM = Mock()
+    # Removing an adapter returns False, as for one that no request has named.
+    package.LLM.return_value.llm_engine.remove_lora.return_value = False
+    request = ModuleType("vllm.lora.request")
     request.LoRARequest = namedtuple("LoRARequest", "lora_name lora_int_id lora_path")
     for module in (package, ModuleType("vllm.lora"), request):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    team = PolicySet({"left": "tiny-small", "right": "tiny-small"}, ("left", "right"), (rank, 8, 0.0))
-    engine = VLLM(team.policies, 1.0, 8)
-    assert package.LLM.call_args.kwargs["max_lora_rank"] == room
-    assert package.LLM.call_args.kwargs["kv_cache_memory_bytes"] == 2**31, "or vLLM would take nearly all memory"
+    return package
+
+
+def start_engine(rank):
+    """Start an engine of two adapters of this rank."""
+    models = {"left": "tiny-small", "right": "tiny-small"}
+    team = PolicySet(models, ("left", "right"), (rank, 8, 0.0))
+    return VLLM(team.policies, 1.0, 8)
+
+
+@pytest.mark.parametrize(("rank", "room"), [(8, 8), (33, 64)])
+def test_vllm_has_room_for_the_rank(rank, room, vllm):
+    start_engine(rank)
+    assert vllm.LLM.call_args.kwargs["max_lora_rank"] == room
+
+
+def test_vllm_on_a_cpu_takes_two_gibibytes_of_cache(vllm):
+    start_engine(8)
+    settings = vllm.LLM.call_args.kwargs
+    assert settings["kv_cache_memory_bytes"] == 2**31, (
+        "or it would take nearly all memory"
+    )
+
+
+@pytest.mark.parametrize("rank", [8, 33])
+def test_vllm_keeps_of_each_adapter_only_the_served_version(rank, vllm):
+    engine = start_engine(rank)
     for update in range(3):
         folders = sorted(path.name for path in Path(engine.folder.name).iterdir())
         assert folders == ["left", "right"]
-        assert [lora.lora_int_id for lora in engine.loras.values()] == [2 * update + 1, 2 * update + 2]
-        assert all((Path(lora.lora_path) / "adapter_config.json").is_file() for lora in engine.loras.values())
+        versions = [request.lora_int_id for request in engine.loras.values()]
+        assert versions == [2 * update + 1, 2 * update + 2]
+        for request in engine.loras.values():
+            assert (Path(request.lora_path) / "adapter_config.json").is_file()
         engine.load_weights()
-    assert engine.llm.llm_engine.remove_lora.mock_calls == [call(version) for version in range(1, 7)]
+    removed = engine.llm.llm_engine.remove_lora.mock_calls
+    assert removed == [call(version) for version in range(1, 7)]
 
 
-def test_unsloth_loads_the_very_model_and_its_adapter_is_merged_into_that_one(tmp_path, monkeypatch):
-    """Its stand-in loads with transformers and PEFT under another name, as Unsloth does with its own repositories."""
+@pytest.fixture
+def unsloth(monkeypatch):
+    """A stand-in that loads with transformers and PEFT under another name.
 
-    def load(model_name, **settings):
+    Unsloth does the same with its own repositories.
+    """
+
+    def from_pretrained(model_name, **settings):
         policy = load_policy(model_name)
         policy.model.name_or_path = "unsloth/other-bnb-4bit"
         return policy.model, policy.tokenizer
 
-    def attach(model, r, lora_alpha, target_modules, **settings):
-        return peft.get_peft_model(model, peft.LoraConfig(r=r, lora_alpha=lora_alpha, target_modules=target_modules))
+    def get_peft_model(model, r, lora_alpha, target_modules, **settings):
+        config = peft.LoraConfig(
+            r=r, lora_alpha=lora_alpha, target_modules=target_modules
+        )
+        return peft.get_peft_model(model, config)
 
     package = ModuleType("unsloth")
-    package.FastLanguageModel = Mock(**{"from_pretrained.side_effect": load, "get_peft_model.side_effect": attach})
+    package.FastLanguageModel = Mock()
+    package.FastLanguageModel.from_pretrained.side_effect = from_pretrained
+    package.FastLanguageModel.get_peft_model.side_effect = get_peft_model
     monkeypatch.setitem(sys.modules, "unsloth", package)
-    policy = lora.load_unsloth("tiny-small", ["shared"], (4, 8, 0.0))["shared"]
-    (name,), settings = package.FastLanguageModel.from_pretrained.call_args
-    assert Path(name).name == "tiny-small" and settings["use_exact_model_name"] and not settings["load_in_4bit"]
-    for part in policy.parameters():
-        torch.nn.init.normal_(part, std=0.1)
-    policy.save(tmp_path / "adapter")
-    named = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["base_model_name_or_path"]
-    assert named == "tiny-small", "not what Unsloth made of it"
-    assert main(["export", str(tmp_path / "adapter"), "--to", str(tmp_path / "whole"), "--dtype", "float32"]) == 0
+    return package
+
+
+def export(adapter, folder, *options):
+    return main(["export", str(adapter), "--to", str(folder), *options])
+
+
+def test_unsloth_loads_exactly_the_named_model_in_full_precision(unsloth):
+    load_unsloth("tiny-small", ["shared"], LORA)
+    (name,), settings = unsloth.FastLanguageModel.from_pretrained.call_args
+    assert Path(name).name == "tiny-small"
+    assert settings["use_exact_model_name"]
+    assert not settings["load_in_4bit"]
+
+
+def test_an_adapter_of_unsloth_is_merged_into_the_named_model(unsloth, tmp_path):
+    policy = load_unsloth("tiny-small", ["shared"], LORA)["shared"]
+    for parameter in policy.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    adapter = tmp_path / "adapter"
+    policy.save(adapter)
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "tiny-small", "not Unsloth's own"
+
+    merged = tmp_path / "merged"
+    assert export(adapter, merged, "--dtype", "float32") == 0
     ids = torch.arange(8)[None]
     with torch.no_grad():
-        found = load_policy(str(tmp_path / "whole")).model(ids).logits
-        torch.testing.assert_close(found, policy.model(ids).logits, atol=1e-4, rtol=0)
+        logits = load_policy(str(merged)).model(ids).logits
+        expected = policy.model(ids).logits
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
 
 
-def test_an_adapter_is_never_merged_into_quantised_weights(tmp_path, monkeypatch, capsys):
-    policy = lora.attach(load_policy("tiny-small"), ["p"], (4, 8, 0.0), "tiny-small")["p"]
+def test_an_adapter_is_never_merged_into_quantised_weights(
+    tmp_path, monkeypatch, capsys
+):
+    policy = attach(load_policy("tiny-small"), ["p"], LORA, "tiny-small")["p"]
     policy.save(tmp_path / "adapter")
-    monkeypatch.setattr("transformers.PreTrainedModel.is_quantized", True, raising=False)
-    assert main(["export", str(tmp_path / "adapter"), "--to", str(tmp_path / "whole")]) == 2
-    said = capsys.readouterr().err
-    assert "is quantised" in said.splitlines()[-1] and said.count("\n") == 2 and not (tmp_path / "whole").exists()
+    monkeypatch.setattr(
+        "transformers.PreTrainedModel.is_quantized", True, raising=False
+    )
+    assert export(tmp_path / "adapter", tmp_path / "merged") == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 2
+    assert "is quantised" in errors.splitlines()[-1]
+    assert not (tmp_path / "merged").exists()

@@ -147,8 +147,11 @@ def test_a_rewarded_token_becomes_likelier():
     rates = []
     for step in range(12):
         done = draw(policy.model, [prompt] * count, [(step, i) for i in range(count)], limits=4)
-        replies = [Reply(Turn("solver", ()), "", tuple(prompt), tuple(ids), tuple(lp)) for ids, lp in done]
-        rates.append(sum(share(ids) for ids, _ in done) / count)
+        replies = [
+            Reply(Turn("solver", ()), "", tuple(prompt), tuple(one.token_ids), tuple(one.logprobs))
+            for one in done
+        ]
+        rates.append(sum(share(one.token_ids) for one in done) / count)
         learn(policy, optimizer, [r.earns(share(r.completion_ids)) for r in replies], estimator="task_relative")
     assert rates[0] < 0.6 and rates[-1] > 0.9
 

@@ -13,7 +13,8 @@ from coevolve.types import Reply, Sample, Turn
 def samples_of(policy, count: int = 48, reward=lambda row, ids: float(ids[0] % 2)) -> list[Sample]:
     prompts = [(5 + row % 7, 6) for row in range(count)]
     made = []
-    for row, (ids, logprobs) in enumerate(draw(policy.model, prompts, limits=6)):
+    for row, completion in enumerate(draw(policy.model, prompts, limits=6)):
+        ids, logprobs = completion.token_ids, completion.logprobs
         ends = tuple(range(1, len(ids) + 1))
         reply = Reply(Turn("review", ()), "x" * len(ids), prompts[row], tuple(ids), tuple(logprobs), ends)
         spans = {"s": ((0, 2),), "t": ((2, len(ids)),)}
@@ -62,7 +63,7 @@ def test_gae_raises_what_is_paid_above_expectation() -> None:
     head.observe(samples, 1024)
 
     def odd() -> float:
-        states, targets = policy.states([(s.reply.prompt_ids, s.reply.completion_ids[:1]) for s in samples])
+        states, targets = policy.hidden_states([(s.reply.prompt_ids, s.reply.completion_ids[:1]) for s in samples])
         chances = (states @ policy.head_VH.T).softmax(-1)
         return float(chances[:, 1::2].sum(-1).mean().detach())
 

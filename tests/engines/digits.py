@@ -1,4 +1,4 @@
-"""A reward that SmolLM2 finds within a few steps: a reply has to begin with a digit."""
+"""A reward that SmolLM2 finds within a few steps: a reply must begin with a digit."""
 
 from dataclasses import replace
 from random import Random
@@ -8,8 +8,14 @@ from coevolve.methods.base import Method
 from coevolve.text import prompts
 from coevolve.types import Episode, Outcome, Role, Turn
 
-QUESTIONS = ("What is 12-7?", "What is 3+4?", "x+3=9. What is x?", "What is the capital of France?")
+QUESTIONS = (
+    "What is 12-7?",
+    "What is 3+4?",
+    "x+3=9. What is x?",
+    "What is the capital of France?",
+)
 DIGITS = f"{__file__}:Digits"
+SOLVER = prompts.load_role("mae", "solver", "plain")
 
 
 class Digits(Method):
@@ -25,10 +31,17 @@ class Digits(Method):
 
     def episode(self, rng: Random) -> Episode:
         replies = yield [self.solver(question=QUESTIONS[0])] * 8
-        return Outcome([reply.earns(float(reply.text[:1].isdigit()), reply.group_id) for reply in replies])
+        samples = []
+        for reply in replies:
+            reward = float(reply.text[:1].isdigit())
+            samples.append(reply.earns(reward, reply.group_id))
+        return Outcome(samples)
 
 
-def asked(policy: str = "shared", temperature: float | None = None) -> list[Turn]:
-    """A turn for each question."""
-    turns = [prompts.load_role("mae", "solver", "plain")(question=question, policy=policy) for question in QUESTIONS]
-    return [replace(turn, temperature=temperature, key=(0, 1, i)) for i, turn in enumerate(turns)]
+def turns_of(policy: str = "shared", temperature: float | None = None) -> list[Turn]:
+    """Return a turn for each question."""
+    turns = []
+    for i, question in enumerate(QUESTIONS):
+        turn = SOLVER(question=question, policy=policy)
+        turns.append(replace(turn, temperature=temperature, key=(0, 1, i)))
+    return turns

@@ -1,4 +1,4 @@
-"""vLLM's own OpenAI endpoint on this machine as MAE's judge: it says what the policy says, and its scores are paid.
+"""vLLM's own OpenAI endpoint on this machine as MAE's judge: its replies, costs and scores.
 
 Run by `make test-engines`; skipped where vLLM is not installed.
 """
@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import httpx
 import pytest
-from engines.digits import asked
+from engines.digits import turns_of
 
 from coevolve.engines.loading import load_policy
 from coevolve.engines.openai_server import ServedPolicy
@@ -22,42 +22,78 @@ from coevolve.runs import record
 from coevolve.training import config
 from coevolve.training.loop import train
 
-pytestmark = pytest.mark.skipif(not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it")
-NAME = "smollm2-roles"  # it has learnt to judge in the form that MAE asks for
-# By itself vLLM takes nearly all memory, and binds its threads to one core, which may be busy.
-SMALL = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+pytestmark = pytest.mark.skipif(
+    not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it"
+)
+NAME = "smollm2-roles"  # it has learned to judge in the form that MAE asks for
+# By default vLLM takes nearly all memory, and binds its threads to one core, which may be busy.
+ENVIRONMENT = {
+    **os.environ,
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def wait_until_healthy(server: subprocess.Popen, port: int) -> None:
+    """Return when the server answers, or when it has ended."""
+    while server.poll() is None:
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/health")
+            return
+        except httpx.ConnectError:
+            time.sleep(1)
 
 
 @pytest.fixture(scope="module")
 def address():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = f"-m vllm.entrypoints.openai.api_server --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
-    command += f" --max-model-len 2048 --served-model-name {NAME} --model {find(NAME)}"
-    server = subprocess.Popen([sys.executable, *command.split()], env=SMALL, stdout=subprocess.DEVNULL)
-    while server.poll() is None:
-        try:
-            httpx.get(f"http://127.0.0.1:{port}/health")
-            break
-        except httpx.ConnectError:
-            time.sleep(1)
+    port = free_port()
+    options = f"--host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
+    options += f" --max-model-len 2048 --served-model-name {NAME} --model {find(NAME)}"
+    command = [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        *options.split(),
+    ]
+    server = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    wait_until_healthy(server, port)
     yield f"http://127.0.0.1:{port}/v1#{NAME}"
     server.terminate()
     server.wait(60)
 
 
 def test_it_says_what_the_policy_says_and_counts_its_tokens(address):
-    turns = [replace(turn, max_tokens=24) for turn in asked("judge", temperature=0.0)]
-    engine, own = ServedPolicy(address, "judge"), load_policy(NAME).generate(turns)
-    said = [(reply.text, reply.finished) for reply in engine.answer(turns)]
-    assert said == [(reply.text, reply.finished) for reply in own]
-    tokens = [sum(len(ids) for ids in rows) for rows in zip(*((r.prompt_ids, r.completion_ids) for r in own), strict=True)]
-    assert [*engine.costs().values()] == [len(turns), *tokens]
+    turns = [
+        replace(turn, max_tokens=24) for turn in turns_of("judge", temperature=0.0)
+    ]
+    engine = ServedPolicy(address, "judge")
+    replies = engine.answer(turns)
+    expected = load_policy(NAME).generate(turns)
+    for reply, expected_reply in zip(replies, expected, strict=True):
+        assert reply.text == expected_reply.text
+        assert reply.finished == expected_reply.finished
+    tokens_in = sum(len(reply.prompt_ids) for reply in expected)
+    tokens_out = sum(len(reply.completion_ids) for reply in expected)
+    assert list(engine.costs().values()) == [len(turns), tokens_in, tokens_out]
 
 
-def test_a_step_of_mae_is_paid_by_its_scores(address, tmp_path):
-    fields = {"judge_model": address, "steps": 1, "batch_size": 2, "solves": 2, "attempts": 1, "max_tokens": 48}
-    fields |= {"eval_items": 1, "eval_every": 0}
+def test_its_scores_are_the_rewards_of_a_step_of_mae(address, tmp_path):
+    fields = {
+        "judge_model": address,
+        "steps": 1,
+        "batch_size": 2,
+        "solves": 2,
+        "attempts": 1,
+        "max_tokens": 48,
+        "eval_items": 1,
+        "eval_every": 0,
+    }
     out = train(config.build("mae", "real", out=tmp_path / "run", overrides=fields))
-    row = record.read(out).query("step == 1").iloc[0]
-    assert row["tokens_out/judge"] > row["requests/judge"] > 0 and 0 <= row["judged"] <= 1
+    step = record.read(out).query("step == 1").iloc[0]
+    assert step["tokens_out/judge"] > step["requests/judge"] > 0
+    assert 0 <= step["judged"] <= 1

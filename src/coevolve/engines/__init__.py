@@ -1,1 +1,1 @@
-"""What answers turns: policies in this process, vLLM, servers; one engine for the loop."""
+"""Engines that answer turns: policies in this process, vLLM and OpenAI-compatible servers."""

@@ -1,4 +1,7 @@
-"""Loads a policy by name: into this process, or as the client of a server. Importing this loads no model library."""
+"""Loads a policy by name: into this process, or as the client of a server.
+
+Importing this module loads no model library.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +13,14 @@ if TYPE_CHECKING:
     from coevolve.models.policy import Policy
 
 
-def load_policy(model: str | Path, name: str = "shared", dtype: str = "float32") -> "Policy | ServedPolicy":
-    """Load an embedded backbone or smollm2 by name, a model folder, a folder with a LoRA adapter (merged into its
-    base), a model id of the hub (ORG/NAME), or a server's model (http://HOST/v1#MODEL).
+def load_policy(
+    model: str | Path, name: str = "shared", dtype: str = "float32"
+) -> "Policy | ServedPolicy":
+    """Load a policy that answers turns as `name`.
 
-    Raises ValueError in one line when `model` is none of them.
+    `model` is the name of an embedded backbone or of SmolLM2, a model's folder, a folder with a
+    LoRA adapter (which is merged into its base), a model id of the hub (ORG/NAME), or a server's
+    model (http://HOST/v1#MODEL). Raises ValueError if it is none of them.
     """
     if str(model).startswith(SERVERS):
         from coevolve.engines.openai_server import ServedPolicy

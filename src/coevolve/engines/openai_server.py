@@ -1,111 +1,175 @@
-"""Any OpenAI-compatible endpoint as a frozen policy or judge: threads, time-outs, bounded retries, costs.
+"""Any OpenAI-compatible endpoint as a frozen policy or judge, with retries, time-outs and costs.
 
-Its replies carry no tokens, so it can never be trained. A dead server raises; it never becomes a score.
+Its replies carry no tokens, so it cannot be trained. A dead server raises an error and never turns
+into a score.
 """
 
 import os
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 from coevolve.rollout.engine import Engine, Ticket
 from coevolve.types import Reply, Turn
 
-KEYS = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
-TIMEOUT, WORKERS = 120.0, 16  # seconds a request, requests at a time
-MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what reading an answer of another interface raises
+API_KEY_VARIABLES = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
+TIMEOUT = 120.0  # seconds per request
+CHECK_TIMEOUT = 10.0  # seconds for the list of models
+WORKERS = 16  # requests at a time
+# Errors raised by reading a response that is not of this interface.
+MALFORMED_RESPONSE = (AttributeError, IndexError, TypeError, ValueError)
 
 
 class ServerError(ConnectionError):
     """The server did not answer, even after the retries."""
 
 
-class ServedPolicy(Engine):
-    """A policy at an address, http://HOST/v1#MODEL, and the engine that asks there: replies come as they finish.
+@dataclass(frozen=True)
+class Answer:
+    """A server's reply to a turn, and its cost."""
 
-    The key is taken from COEVOLVE_API_KEY or OPENAI_API_KEY.
+    reply: Reply
+    costs: dict[str, int]
+    """Requests (retries included), tokens_in and tokens_out, as far as the server counts them."""
+
+
+class ServedPolicy(Engine):
+    """A policy at an address, http://HOST/v1#MODEL, and its own engine.
+
+    The API key is read from COEVOLVE_API_KEY or OPENAI_API_KEY.
     """
 
     remote = True
 
     def __init__(self, address: str, name: str, *, retries: int = 4):
-        """Check that the server answers and has the model; ValueError in one line where not."""
+        """Check that the server answers and has the model; raises ValueError otherwise."""
         try:
             import openai
         except ImportError:
-            raise ValueError(f"model {address!r} is a server, which needs the package openai (extra: server)") from None
-        self.name, (self.address, _, self.model) = name, address.partition("#")
-        if not self.model or "@" in self.address:  # the address goes into files and error messages
-            raise ValueError(f"model on a server must be http://HOST/v1#MODEL without a password; {KEYS[0]} has a key")
-        key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "none")
-        self.errors = openai.OpenAIError
-        self.client = openai.OpenAI(base_url=self.address, api_key=key, timeout=TIMEOUT, max_retries=retries)
-        try:
-            known = [entry.id for entry in self.client.with_options(timeout=10, max_retries=0).models.list()]
-        except (openai.OpenAIError, *MALFORMED) as error:
-            why = f"no server answers at {self.address} with an OpenAI-compatible interface ({_line(error)})"
-            raise ValueError(f"model {address!r}: {why}") from None
-        if self.model not in known:
-            raise ValueError(f"model {address!r}: the server has {', '.join(known) or 'no model'}, not {self.model!r}")
+            raise ValueError(
+                f"model {address!r} is a server, which needs the package openai (extra: server)"
+            ) from None
+        self.name = name
+        self.address, _, self.model = address.partition("#")
+        if (
+            not self.model or "@" in self.address
+        ):  # files and error messages show the address
+            raise ValueError(
+                "model on a server must be http://HOST/v1#MODEL without a password; "
+                f"{API_KEY_VARIABLES[0]} has a key"
+            )
+        self.client_error = openai.OpenAIError
+        self.client = openai.OpenAI(
+            base_url=self.address,
+            api_key=_api_key(),
+            timeout=TIMEOUT,
+            max_retries=retries,
+        )
+        models = self._list_models()
+        if self.model not in models:
+            raise ValueError(
+                f"model {address!r}: the server has {', '.join(models) or 'no model'}, "
+                f"not {self.model!r}"
+            )
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"server-{name}")
-        self.waiting: set[Future[tuple[Reply, dict[str, int]]]] = set()
-        self.used: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
+        self.waiting: set[Future[Answer]] = set()
+        self.costs_so_far: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
         self.serve(1.0, 64)
 
+    def _list_models(self) -> list[str]:
+        """Return the ids of the server's models."""
+        client = self.client.with_options(timeout=CHECK_TIMEOUT, max_retries=0)
+        try:
+            return [entry.id for entry in client.models.list()]
+        except (self.client_error, *MALFORMED_RESPONSE) as error:
+            raise ValueError(
+                f"model '{self.address}#{self.model}': no server answers at {self.address} with an "
+                f"OpenAI-compatible interface ({_one_line(error)})"
+            ) from None
+
     def serve(self, temperature: float, max_tokens: int) -> "ServedPolicy":
-        """Take the temperature and limit of turns that have none of their own; return this engine."""
-        self.temperature, self.max_tokens = temperature, max_tokens
+        """Set the defaults of turns without a temperature or limit; return this engine."""
+        self.temperature = temperature
+        self.max_tokens = max_tokens
         return self
 
-    def complete(self, turn: Turn) -> tuple[Reply, dict[str, int]]:
-        """Ask once (the client retries); return the reply and what it cost, retries included. Raises ServerError."""
-        from coevolve.models.sampler import noise  # loads torch, which asking whether a server is there does not need
+    def complete(self, turn: Turn) -> Answer:
+        """Send one turn to the server; the client retries. Raises ServerError."""
+        # This import loads torch, which is not needed to check whether a server answers.
+        from coevolve.models.sampler import noise
 
-        heat, limit = turn.sampling(self.temperature, self.max_tokens)
-        seed = int(noise([turn.key], 1)[0, 0] * 2**31)
-        ask = self.client.chat.completions.with_raw_response.create
+        temperature, limit = turn.sampling(self.temperature, self.max_tokens)
         messages: Any = list(turn.messages)
         try:
-            came = ask(model=self.model, messages=messages, temperature=heat, max_tokens=limit, seed=seed)
-            said = came.parse()
-            choice, usage = said.choices[0], said.usage
-            text, finished = choice.message.content or "", choice.finish_reason != "length"
-        except self.errors as error:
-            raise ServerError(f"policy {self.name!r}: {self.address} gave no answer: {_line(error)}") from error
-        except MALFORMED as error:
-            raise ServerError(f"policy {self.name!r}: {self.address} gave an answer without a choice") from error
-        cost = {"requests": 1 + came.retries_taken}
+            raw_response = self.client.chat.completions.with_raw_response.create(
+                model=self.model,
+                messages=messages,
+                temperature=temperature,
+                max_tokens=limit,
+                seed=int(noise([turn.key], 1)[0, 0] * 2**31),
+            )
+            response = raw_response.parse()
+            choice = response.choices[0]
+            usage = response.usage
+            text = choice.message.content or ""
+            is_finished = choice.finish_reason != "length"
+        except self.client_error as error:
+            raise ServerError(
+                f"policy {self.name!r}: {self.address} gave no answer: {_one_line(error)}"
+            ) from error
+        except MALFORMED_RESPONSE as error:
+            raise ServerError(
+                f"policy {self.name!r}: {self.address} gave an answer without a choice"
+            ) from error
+        costs = {"requests": 1 + raw_response.retries_taken}
         if usage:
-            cost |= {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens}
-        return Reply(turn, text, finished=finished, temperature=heat or 1.0), cost
+            costs["tokens_in"] = usage.prompt_tokens
+            costs["tokens_out"] = usage.completion_tokens
+        # Greedy replies count as temperature 1, as those of a policy in this process do.
+        reply = Reply(turn, text, finished=is_finished, temperature=temperature or 1.0)
+        return Answer(reply, costs)
 
     def submit(self, turn: Turn) -> Ticket:
-        """Ask in a thread of its own."""
+        """Send the turn to the server in a thread of the pool."""
         ticket = self.pool.submit(self.complete, turn)
         self.waiting.add(ticket)
         return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
-        """Wait for the next replies; raises ServerError as soon as one request has failed for good."""
+        """Wait for the next replies.
+
+        Raises ServerError as soon as one request has failed after all its retries.
+        """
         finished, self.waiting = wait(self.waiting, return_when=FIRST_COMPLETED)
         if any(future.exception() for future in finished):
             while self.waiting:
                 self.waiting.pop().cancel()
-        done = [(future, *future.result()) for future in finished]
-        for _, _, cost in done:
-            self.used.update(cost)
-        return [(future, reply) for future, reply, _ in done]
+        answers = [(future, future.result()) for future in finished]
+        for _, answer in answers:
+            self.costs_so_far.update(answer.costs)
+        return [(future, answer.reply) for future, answer in answers]
 
     def close(self) -> None:
-        """Ask nothing that still waits; what is being asked ends by itself."""
+        """Drop queued requests; those already sent are left to finish."""
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def costs(self) -> dict[str, float]:
-        """Return the requests and tokens used since the last call, as NUMBER/POLICY."""
-        used: dict[str, float] = {f"{key}/{self.name}": value for key, value in self.used.items()}
-        self.used = Counter(dict.fromkeys(self.used, 0))
-        return used
+        """Return the requests and tokens used since the last call, as {"NUMBER/POLICY": value}."""
+        costs: dict[str, float] = {}
+        for key, value in self.costs_so_far.items():
+            costs[f"{key}/{self.name}"] = value
+            self.costs_so_far[key] = 0
+        return costs
 
 
-def _line(error: Exception) -> str:
+def _api_key() -> str:
+    for variable in API_KEY_VARIABLES:
+        key = os.environ.get(variable)
+        if key:
+            return key
+    return "none"
+
+
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]

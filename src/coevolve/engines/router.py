@@ -1,6 +1,6 @@
-"""Engines: what answers turns. In-process policies batch by batch, vLLM request by request, servers by threads.
+"""Routes every turn to the engine of its policy, so that methods and the loop see one engine.
 
-`EngineRouter` routes every turn to the engine of its policy; methods and the loop see one engine.
+Policies in this process answer batch by batch, vLLM request by request, servers by threads.
 """
 
 from collections.abc import Mapping
@@ -19,30 +19,34 @@ class EngineRouter(Engine):
 
     def __init__(self, engines: Mapping[str, Engine]):
         self.engines = dict(engines)
-        # In-process engines are polled first.
-        self.distinct = sorted(dict.fromkeys(engines.values()), key=lambda engine: engine.remote)
+        # Engines in this process are polled first.
+        self.distinct = sorted(
+            dict.fromkeys(engines.values()), key=lambda engine: engine.remote
+        )
 
     def submit(self, turn: Turn) -> Ticket:
-        """Hand the turn to its policy's engine; ValueError names a policy that nobody answers for."""
+        """Pass the turn to its policy's engine; raises ValueError if there is none."""
         check_choice("policy of a turn", turn.policy, sorted(self.engines))
         engine = self.engines[turn.policy]
         return engine, engine.submit(turn)
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
-        """Return what is finished; engines elsewhere are not waited for while others have replies."""
-        done: list[tuple[Ticket, Reply]] = []
+        """Return finished replies; wait for a remote engine only if no other engine has any."""
+        finished: list[tuple[Ticket, Reply]] = []
         for engine in self.distinct:
-            if not (done and engine.remote):
-                done += [((engine, ticket), reply) for ticket, reply in engine.poll()]
-        return done
+            if finished and engine.remote:
+                continue
+            for ticket, reply in engine.poll():
+                finished.append(((engine, ticket), reply))
+        return finished
 
     def sleep(self) -> None:
-        """Let every engine give memory back while the policies learn."""
+        """Let every engine free memory while the policies learn."""
         for engine in self.distinct:
             engine.sleep()
 
     def load_weights(self) -> None:
-        """Have every engine speak with the policies' weights as they are now."""
+        """Load the policies' current weights into every engine."""
         for engine in self.distinct:
             engine.load_weights()
 
@@ -52,13 +56,24 @@ class EngineRouter(Engine):
             engine.close()
 
     def costs(self) -> dict[str, float]:
-        """Return what all engines have used since the last call."""
-        return {name: value for engine in self.distinct for name, value in engine.costs().items()}
+        """Return the costs of all engines since the last call."""
+        costs: dict[str, float] = {}
+        for engine in self.distinct:
+            costs |= engine.costs()
+        return costs
 
 
-def make_engine(team: "PolicySet", kind: str, temperature: float, max_tokens: int) -> EngineRouter:
-    """Make the engine of a team: every policy's own, but vLLM for those in this process where `kind` says so."""
-    engines: dict[str, Engine] = {name: policy.serve(temperature, max_tokens) for name, policy in team.policies.items()}
+def make_engine(
+    team: "PolicySet", kind: str, temperature: float, max_tokens: int
+) -> EngineRouter:
+    """Return the engine of a run's policies.
+
+    Each policy serves itself, except that vLLM serves those in this process if `kind` ends with
+    "vllm".
+    """
+    engines: dict[str, Engine] = {}
+    for name, policy in team.policies.items():
+        engines[name] = policy.serve(temperature, max_tokens)
     if kind.endswith("vllm"):
         from coevolve.engines.vllm import serve
 

@@ -1,1 +1,1 @@
-"""Language models that speak and can be trained. Importing this package loads no model library."""
+"""Language models that generate and learn. Importing this package loads no model library."""

@@ -1,4 +1,4 @@
-"""Models by name: embedded backbones, SmolLM2, folders, hub ids. Loads no model library."""
+"""Finds models by name: embedded backbones, SmolLM2, folders, hub ids. Loads no model library."""
 
 import re
 from pathlib import Path
@@ -10,21 +10,22 @@ SERVERS = ("http://", "https://")
 
 
 def find(model: str | Path) -> Path | str:
-    """Return the folder of an embedded backbone, of SmolLM2 or of a model of your own, or a hub's model id as it is.
+    """Return the folder of a model, or its id if it is on the hub.
 
-    SmolLM2's is made on first use. Raises ValueError in one line when `model` is none of them.
+    `model` is the name of an embedded backbone or of SmolLM2 (whose folder is made on first use), a
+    model's folder, or a hub id (ORG/NAME). Raises ValueError if it is none of them.
     """
     announced = plugins.announced(plugins.MODELS)
     folder = Path(model)
     if str(model) in announced:
         folder = plugins.load(plugins.MODELS, str(model))(str(model))
-    # A finished run has a config.json as well, but that describes no model.
+    # A finished run also has a config.json, but not a model's.
     if (folder / "config.json").is_file() and not (folder / "policy").exists():
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
     raise ValueError(
-        f"model must be one of {', '.join(sorted(announced))}, a model's folder (a run's: OUT/policy, or "
-        "OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server (http://HOST/v1#MODEL), "
-        f"got {str(model)!r}"
+        f"model must be one of {', '.join(sorted(announced))}, a model's folder (a run's: "
+        "OUT/policy, or OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server "
+        f"(http://HOST/v1#MODEL), got {str(model)!r}"
     )

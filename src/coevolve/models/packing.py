@@ -1,115 +1,60 @@
-"""Completions of one prompt as one sequence, a tree: what several begin with is computed once, for all of them.
+"""Packs completions of one prompt into a prefix tree, so that shared tokens are computed once.
 
-Groups of answers to one question cost a fraction of their tokens this way. Knows token ids only.
+A group of answers to one question then costs a fraction of its tokens. Knows only token ids.
+Shapes: B sequences, S positions of a sequence, T target tokens, H hidden size.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from os.path import commonprefix  # of any sequences
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from os.path import commonprefix  # works on any sequences
 
 import torch
 from torch import Tensor
 
 from coevolve.types import Reply, T
 
-SPAN = 1024  # most tokens of one sequence of several completions, whose attention mask is dense
+MAX_SHARED_SEQUENCE = (
+    1024  # tokens of several completions in one sequence; their mask is dense
+)
+NEVER = sys.maxsize  # a token index beyond every sequence
 
-Example = tuple[Sequence[int], Sequence[int]]  # prompt ids, ids of the completion
+Example = tuple[Sequence[int], Sequence[int]]  # prompt ids, completion ids
 
 
-class Packed(NamedTuple):
-    """Examples as a model's input, and where among its outputs (flattened) the states that predict the targets lie."""
+@dataclass(frozen=True)
+class Bundle:
+    """Examples that share one sequence."""
+
+    tokens: int
+    """Length of the sequence."""
+    indices: list[int]
+    """Which of all examples these are."""
+
+
+@dataclass(frozen=True)
+class PrefixTree:
+    """Token sequences written as one, depth first: neighbours share their common prefix."""
+
+    token_ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    """Position of each token in its own sequence."""
+    hidden_from: list[int] = field(default_factory=list)
+    """For each token, the index in the tree from which on it is hidden, or NEVER."""
+    paths: list[list[int]] = field(default_factory=list)
+    """For each sequence, the indices of its tokens in the tree."""
+
+
+@dataclass(frozen=True)
+class PackedExamples:
+    """Examples as input of a model."""
 
     input_BS: Tensor
-    attention: dict[str, Tensor]  # the model's arguments that say who sees what; none where it is plainly causal
-    places_T: Tensor
+    attention: dict[str, Tensor]
+    """Mask and position ids for the model; empty if attention is plainly causal."""
+    target_positions_T: Tensor
+    """Indices of the states that predict the targets, in the model's output of B * S states."""
     targets_T: Tensor
-
-
-def runs(items: Iterable[T], fits: Callable[[list[T]], bool]) -> Iterator[list[T]]:
-    """Yield neighbouring items together as long as `fits` allows it; an item that never fits comes alone."""
-    run: list[T] = []
-    for item in items:
-        if run and not fits([*run, item]):
-            yield run
-            run = []
-        run.append(item)
-    if run:
-        yield run
-
-
-def micro_batches(examples: Sequence[Example], micro_tokens: int, share: bool) -> Iterator[list[int]]:
-    """Yield the examples' indices in batches of similar size, which keep within `micro_tokens` once they are padded.
-
-    A sequence that is longer by itself is a batch of its own.
-    """
-    for batch in runs(bundles(examples, share, micro_tokens), lambda run: len(run) * run[-1][0] <= micro_tokens):
-        yield [i for _, bundle in batch for i in bundle]
-
-
-def bundles(examples: Sequence[Example], share: bool, most: int = SPAN) -> list[tuple[int, list[int]]]:
-    """Return how many tokens each sequence has, and the indices of its examples; short ones come first.
-
-    Examples of one prompt go together while they keep within SPAN, in the order of their tokens; or each goes alone.
-    """
-    found: list[tuple[int, list[int]]] = []
-    fed = [(*prompt, *ids[:-1]) for prompt, ids in examples]  # no state after the last token is looked at
-    for i in sorted(range(len(fed)), key=lambda i: (examples[i][0], fed[i])):
-        if share and found and examples[(latest := found[-1][1])[-1]][0] == examples[i][0]:
-            size = found[-1][0] + len(fed[i]) - len(commonprefix([fed[latest[-1]], fed[i]]))
-            if size <= min(SPAN, most):
-                found[-1] = size, [*latest, i]
-                continue
-        found.append((len(fed[i]), [i]))
-    return sorted(found)
-
-
-def _tree(sequence: Iterable[tuple[int, ...]]) -> tuple[list[list[int]], list[list[int]]]:
-    """Write token sequences down as a tree, depth first, in which neighbours share what they begin with.
-
-    Returns of each place its token, its position and the first place that does not see it any more, and of each
-    sequence its places.
-    """
-    tree: list[list[int]] = []
-    paths: list[list[int]] = [[]]
-    for before, tokens in pairwise([(), *sequence]):
-        same, start = len(commonprefix([before, tokens])), len(tree)
-        for place in paths[-1][same:]:
-            tree[place][2] = start
-        tree += [[token, position, sys.maxsize] for position, token in enumerate(tokens[same:], same)]
-        paths.append([*paths[-1][:same], *range(start, len(tree))])
-    return tree, paths[1:]
-
-
-def pack(examples: Sequence[Example], share: bool, like: Tensor) -> Packed:
-    """Lay examples out as padded sequences; targets and places come in the order of the examples.
-
-    The attention mask, which is added, has the type of `like`, and everything lies on its device.
-    """
-    sequences, device = [bundle for _, bundle in bundles(examples, share)], like.device
-    fed = [(*prompt, *ids[:-1]) for prompt, ids in examples]
-    trees = [_tree(fed[i] for i in sequence) for sequence in sequences]
-    width = max((len(tree) for tree, _ in trees), default=1)
-    where: dict[int, list[int]] = {}  # example: places of the states that predict its targets
-    for number, (sequence, (_, paths)) in enumerate(zip(sequences, trees, strict=True)):
-        for i, path in zip(sequence, paths, strict=True):
-            prompt, ids = examples[i]
-            where[i] = [number * width + place for place in path[len(prompt) - 1 :][: len(ids)]]
-    places_T = torch.tensor([at for i in range(len(examples)) for at in where[i]], dtype=torch.long, device=device)
-    targets_T = torch.tensor([token for _, ids in examples for token in ids], dtype=torch.long, device=device)
-    lines = [[*tree, *[[0, 0, sys.maxsize]] * (width - len(tree))] for tree, _ in trees]
-    input_BS, position_BS, closed_BS = (
-        torch.tensor(lines, dtype=torch.long, device=device).view(-1, width, 3).unbind(-1)
-    )
-    if len(sequences) == len(examples):  # padding on the right is never seen by causal attention
-        return Packed(input_BS, {}, places_T, targets_T)
-    at_S = torch.arange(width, device=device)
-    hidden_BSS = (at_S[:, None] >= closed_BS[:, None]) | (at_S > at_S[:, None])
-    mask = like.new_zeros(hidden_BSS.shape).masked_fill_(hidden_BSS, -torch.inf)[:, None]
-    return Packed(input_BS, {"attention_mask": mask, "position_ids": position_BS}, places_T, targets_T)
 
 
 @dataclass(frozen=True)
@@ -136,3 +81,157 @@ class MicroBatch:
         for reply in self.replies:
             temperature_T += [reply.temperature] * len(reply.completion_ids)
         return self.hidden_TH / self.hidden_TH.new_tensor(temperature_T)[:, None], 1.0
+
+
+def greedy_batches(
+    items: Iterable[T], fits: Callable[[list[T]], bool]
+) -> Iterator[list[T]]:
+    """Yield batches of neighbouring items, as long as `fits` allows; a misfit comes alone."""
+    batch: list[T] = []
+    for item in items:
+        if batch and not fits([*batch, item]):
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def micro_batches(
+    examples: Sequence[Example], max_tokens: int, share_prompts: bool
+) -> Iterator[list[int]]:
+    """Yield the examples' indices in micro-batches of at most `max_tokens` padded tokens.
+
+    Lengths in a micro-batch are similar. A longer sequence is a micro-batch by itself.
+    """
+
+    def fits(batch: list[Bundle]) -> bool:
+        longest = batch[-1].tokens
+        return len(batch) * longest <= max_tokens
+
+    for batch in greedy_batches(bundles(examples, share_prompts, max_tokens), fits):
+        indices: list[int] = []
+        for bundle in batch:
+            indices += bundle.indices
+        yield indices
+
+
+def bundles(
+    examples: Sequence[Example],
+    share_prompts: bool,
+    max_tokens: int = MAX_SHARED_SEQUENCE,
+) -> list[Bundle]:
+    """Return which examples share a sequence; short sequences come first.
+
+    With `share_prompts`, examples of one prompt share sequences of at most MAX_SHARED_SEQUENCE and
+    `max_tokens` tokens, in the order of their tokens. Otherwise each has a sequence to itself.
+    """
+    limit = min(MAX_SHARED_SEQUENCE, max_tokens)
+    inputs = [_input_ids(example) for example in examples]
+    order = sorted(range(len(examples)), key=lambda i: (examples[i][0], inputs[i]))
+    packed: list[Bundle] = []
+    for i in order:
+        if share_prompts and packed:
+            latest = packed[-1]
+            neighbour = latest.indices[-1]
+            if examples[neighbour][0] == examples[i][0]:
+                shared = len(commonprefix([inputs[neighbour], inputs[i]]))
+                tokens = latest.tokens + len(inputs[i]) - shared
+                if tokens <= limit:
+                    packed[-1] = Bundle(tokens, [*latest.indices, i])
+                    continue
+        packed.append(Bundle(len(inputs[i]), [i]))
+    return sorted(packed, key=lambda bundle: (bundle.tokens, bundle.indices))
+
+
+def _input_ids(example: Example) -> tuple[int, ...]:
+    """Return an example's tokens but the last, whose state predicts no target."""
+    prompt, completion = example
+    return (*prompt, *completion[:-1])
+
+
+def _prefix_tree(sequences: Iterable[tuple[int, ...]]) -> PrefixTree:
+    tree = PrefixTree()
+    previous: tuple[int, ...] = ()
+    path: list[int] = []
+    for sequence in sequences:
+        branch_start = len(tree.token_ids)
+        shared = len(commonprefix([previous, sequence]))
+        for index in path[
+            shared:
+        ]:  # the new branch must not see the rest of the previous one
+            tree.hidden_from[index] = branch_start
+        tree.token_ids.extend(sequence[shared:])
+        tree.positions.extend(range(shared, len(sequence)))
+        tree.hidden_from.extend([NEVER] * (len(sequence) - shared))
+        path = [*path[:shared], *range(branch_start, len(tree.token_ids))]
+        tree.paths.append(path)
+        previous = sequence
+    return tree
+
+
+def pack_prefix_tree(
+    examples: Sequence[Example], share_prompts: bool, like: Tensor
+) -> PackedExamples:
+    """Lay examples out as padded sequences; targets come in the order of the examples.
+
+    The additive attention mask has the dtype of `like`, and all tensors are on its device.
+    """
+    packed = bundles(examples, share_prompts)
+    trees = []
+    for bundle in packed:
+        trees.append(_prefix_tree(_input_ids(examples[i]) for i in bundle.indices))
+    width = max((len(tree.token_ids) for tree in trees), default=1)
+
+    def padded(rows: list[list[int]], padding: int) -> Tensor:
+        rows = [row + [padding] * (width - len(row)) for row in rows]
+        return torch.tensor(rows, dtype=torch.long, device=like.device).view(-1, width)
+
+    targets: list[int] = []
+    for _, completion in examples:
+        targets += completion
+    target_positions = _target_positions(examples, packed, trees, width)
+    target_positions_T = torch.tensor(
+        target_positions, dtype=torch.long, device=like.device
+    )
+    targets_T = torch.tensor(targets, dtype=torch.long, device=like.device)
+    input_BS = padded([tree.token_ids for tree in trees], 0)
+    if len(packed) == len(examples):  # causal attention never sees padding on the right
+        return PackedExamples(input_BS, {}, target_positions_T, targets_T)
+    position_BS = padded([tree.positions for tree in trees], 0)
+    hidden_from_BS = padded([tree.hidden_from for tree in trees], NEVER)
+    attention = {
+        "attention_mask": _attention_mask(hidden_from_BS, like),
+        "position_ids": position_BS,
+    }
+    return PackedExamples(input_BS, attention, target_positions_T, targets_T)
+
+
+def _target_positions(
+    examples: Sequence[Example],
+    packed: list[Bundle],
+    trees: list[PrefixTree],
+    width: int,
+) -> list[int]:
+    """Return the index of the state before each target token, in the order of the examples."""
+    positions_of_example: dict[int, list[int]] = {}
+    for row, (bundle, tree) in enumerate(zip(packed, trees, strict=True)):
+        for i, path in zip(bundle.indices, tree.paths, strict=True):
+            prompt, completion = examples[i]
+            start = len(prompt) - 1  # the prompt's last token predicts the first target
+            predicting = path[start : start + len(completion)]
+            positions_of_example[i] = [row * width + index for index in predicting]
+    target_positions: list[int] = []
+    for i in range(len(examples)):
+        target_positions += positions_of_example[i]
+    return target_positions
+
+
+def _attention_mask(hidden_from_BS: Tensor, like: Tensor) -> Tensor:
+    """Return the additive mask (B, 1, S, S): -inf where a query must not see a key."""
+    index_S = torch.arange(hidden_from_BS.shape[1], device=like.device)
+    on_other_branch_BSS = index_S[:, None] >= hidden_from_BS[:, None]
+    later_SS = index_S > index_S[:, None]
+    mask_BSS = like.new_zeros(on_other_branch_BSS.shape)
+    mask_BSS.masked_fill_(on_other_branch_BSS | later_SS, -torch.inf)
+    return mask_BSS[:, None]

@@ -1,9 +1,9 @@
 """The policies of one run by name: separate models, or one LoRA adapter each on a shared base.
 
-Knows which policies there are and which of them learn, neither what they say nor what they earn.
+Knows which policies exist and which are trained, but neither their text nor their rewards.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,8 @@ from coevolve.models.names import SERVERS
 from coevolve.models.policy import Policy
 from coevolve.rollout.engine import Engine
 
-LARGE = 2 * 10**8  # parameters from which on layers are computed twice rather than remembered
+# Larger models recompute the activations of their layers in the backward pass.
+CHECKPOINTING_MIN_PARAMETERS = 2 * 10**8
 
 
 class Speaker(Protocol):
@@ -28,17 +29,17 @@ class Speaker(Protocol):
 
 
 class Stateful(Protocol):
-    """What a checkpoint keeps the state of."""
+    """An object whose state is part of a checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state."""
 
     def load_state_dict(self, state: dict[str, Any]) -> object:
-        """Take over a state."""
+        """Restore a state that `state_dict` returned."""
 
 
 class PolicySet:
-    """Policies that speak together; each that is trained has an optimiser of its own."""
+    """The policies of a run; each trained one has an optimiser of its own."""
 
     def __init__(
         self,
@@ -48,79 +49,111 @@ class PolicySet:
         unsloth: bool = False,
         load_frozen: Callable[[str, str, str], Speaker] = load_local,
     ):
-        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share its weights.
+        """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share it.
 
-        `load_frozen` loads a policy that is not trained, given model, name and dtype.
+        `load_frozen` loads a policy that is not trained, given its model, name and dtype. Raises
+        ValueError if a trained policy's model is on a server.
         """
         for name in trained:
             if models[name].startswith(SERVERS):
-                raise ValueError(f"model of {name!r} is a server, which cannot be trained: {models[name]}")
+                raise ValueError(
+                    f"model of {name!r} is a server, which cannot be trained: {models[name]}"
+                )
         self.trained = tuple(trained)
         self.trainable: dict[str, Policy] = {}
         for model in dict.fromkeys(models[name] for name in trained):
             names = [name for name in trained if models[name] == model]
-            if unsloth:
-                self.trainable |= load_unsloth(model, names, lora)
-            elif lora:
-                self.trainable |= attach(load_local(model, dtype=base_dtype()), names, lora, model)
+            self.trainable |= _load_trainable(model, names, lora, unsloth)
+        self.policies: dict[str, Speaker] = {}
+        for name, model in models.items():
+            if name in trained:
+                self.policies[name] = self.trainable[name]
             else:
-                self.trainable |= {name: load_local(model, name) for name in names}
-        self.policies: dict[str, Speaker] = {
-            name: self.trainable[name] if name in trained else load_frozen(model, name, base_dtype())
-            for name, model in models.items()
-        }
-        for policy in self.trainable.values():
-            if not unsloth and policy.model.num_parameters() > LARGE:  # Unsloth has a way of its own
-                policy.checkpoint_activations()
+                self.policies[name] = load_frozen(model, name, base_dtype())
+        if not unsloth:  # it has its own way of recomputing activations
+            _checkpoint_large_models(self.trainable.values())
         self.optimizers: dict[str, AdamW] = {}
         self.reference_policies: dict[str, Policy] = {}
         self.baselines: dict[str, Stateful] = {}
 
-    def optimize(self, learning_rate: float, weight_decay: float) -> None:
-        """Give every trained policy a fresh AdamW."""
-        settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay, "fused": True}
-        self.optimizers = {name: AdamW(policy.parameters(), **settings) for name, policy in self.trainable.items()}
-
-    def snapshot_reference_policies(self) -> None:
-        """Keep every trained policy as it is now for KL penalties (with LoRA its base, at no cost)."""
-        self.reference_policies = {name: policy.reference() for name, policy in self.trainable.items()}
-
     @property
     def primary(self) -> Policy:
-        """The first policy that is trained (the only one of most methods)."""
+        """The first trained policy, which is the only one in most methods."""
         return self.trainable[self.trained[0]]
 
+    def optimize(self, learning_rate: float, weight_decay: float) -> None:
+        """Give every trained policy a fresh AdamW."""
+        self.optimizers = {}
+        for name, policy in self.trainable.items():
+            self.optimizers[name] = AdamW(
+                policy.parameters(),
+                lr=learning_rate,
+                weight_decay=weight_decay,
+                fused=True,
+            )
+
+    def snapshot_reference_policies(self) -> None:
+        """Keep a frozen copy of every trained policy for KL penalties (with LoRA, its base)."""
+        self.reference_policies = {
+            name: policy.reference() for name, policy in self.trainable.items()
+        }
+
     def save(self, folder: Path) -> None:
-        """Write every trained policy: a single one into the folder itself, several into folders by name."""
-        for name, place in self.folders(folder).items():
-            self.trainable[name].save(place)
+        """Write every trained policy to its folder, see `folders`."""
+        for name, policy_folder in self.folders(folder).items():
+            self.trainable[name].save(policy_folder)
 
     def restore(self, folder: Path) -> None:
-        """Take over the weights that `save` wrote."""
-        for name, place in self.folders(folder).items():
-            self.trainable[name].restore(place)
+        """Load the weights that `save` wrote."""
+        for name, policy_folder in self.folders(folder).items():
+            self.trainable[name].restore(policy_folder)
+
+    def folders(self, folder: Path) -> dict[str, Path]:
+        """Return {trained policy: folder}: `folder` itself if there is one, else one below it."""
+        if len(self.trained) == 1:
+            return {self.trained[0]: folder}
+        return {name: folder / name for name in self.trained}
 
     def save_optimizers(self, folder: Path) -> None:
-        """Write one file per optimiser, and one per learned baseline."""
+        """Write one file per optimiser and one per learned baseline."""
         folder.mkdir(parents=True, exist_ok=True)
-        for file, part in self._states().items():
-            torch.save(part.state_dict(), folder / file)
+        for file, stateful in self._optimizer_files().items():
+            torch.save(stateful.state_dict(), folder / file)
 
     def restore_optimizers(self, folder: Path) -> None:
         """Restore the optimisers and baselines bit for bit."""
-        for file, part in self._states().items():
-            part.load_state_dict(torch.load(folder / file, map_location="cpu", weights_only=True))
+        for file, stateful in self._optimizer_files().items():
+            state = torch.load(folder / file, map_location="cpu", weights_only=True)
+            stateful.load_state_dict(state)
 
-    def _states(self) -> dict[str, Stateful]:
-        baselines = {f"{name}.value.pt": baseline for name, baseline in self.baselines.items()}
-        return {**{f"{name}.pt": optimizer for name, optimizer in self.optimizers.items()}, **baselines}
-
-    def folders(self, folder: Path) -> dict[str, Path]:
-        """The folder of each trained policy below `folder`."""
-        alone = len(self.trained) == 1
-        return {name: folder if alone else folder / name for name in self.trained}
+    def _optimizer_files(self) -> dict[str, Stateful]:
+        files: dict[str, Stateful] = {}
+        for name, optimizer in self.optimizers.items():
+            files[f"{name}.pt"] = optimizer
+        for name, baseline in self.baselines.items():
+            files[f"{name}.value.pt"] = baseline
+        return files
 
     def finite(self) -> bool:
-        """Whether every trained weight is a finite number."""
-        sizes = (get_total_norm(list(policy.parameters())) for policy in self.trainable.values())
-        return all(bool(size.isfinite()) for size in sizes)
+        """Return whether every trained weight is a finite number."""
+        for policy in self.trainable.values():
+            if not get_total_norm(list(policy.parameters())).isfinite():
+                return False
+        return True
+
+
+def _load_trainable(
+    model: str, names: Sequence[str], lora: tuple[Any, ...], unsloth: bool
+) -> Mapping[str, Policy]:
+    """Load one base model for several policies: one adapter each, or else one copy each."""
+    if unsloth:
+        return load_unsloth(model, names, lora)
+    if lora:
+        return attach(load_local(model, dtype=base_dtype()), names, lora, model)
+    return {name: load_local(model, name) for name in names}
+
+
+def _checkpoint_large_models(policies: Iterable[Policy]) -> None:
+    for policy in policies:
+        if policy.model.num_parameters() > CHECKPOINTING_MIN_PARAMETERS:
+            policy.checkpoint_activations()

@@ -7,7 +7,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from coevolve.engines.limits import VLLM_SHARE
 from coevolve.models.names import SERVERS, find
-from coevolve.models.policy_set import LARGE
+from coevolve.models.policy_set import CHECKPOINTING_MIN_PARAMETERS
 from coevolve.training.config import assign_models
 from coevolve.training.preflight import base_of
 
@@ -42,7 +42,8 @@ def estimate(run: "Run") -> float:
         total += 2 * count + 16 * adapter * len(learners) if run.lora else 16 * count * len(learners)
         inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
         layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner)
-        activations = max(activations, layer * (1 if count > LARGE else config.num_hidden_layers))
+        layers = 1 if count > CHECKPOINTING_MIN_PARAMETERS else config.num_hidden_layers
+        activations = max(activations, layer * layers)
     return (total + activations) / GIB
 
 
