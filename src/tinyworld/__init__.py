@@ -1,4 +1,4 @@
-"""The embedded world: procedural task families, an exact oracle, and the backbones that speak its language.
+"""The embedded world: procedural task families, an exact oracle, and backbones that speak it.
 
 Importing this package loads no model library.
 """
@@ -9,7 +9,7 @@ from tinyworld.oracle import TinyWorld
 
 __all__ = ["BACKBONES", "NAMES", "TinyWorld", "backbone"]
 
-BACKBONES = Path(__file__).with_name("backbones")  # a folder for each shipped backbone
+BACKBONES = Path(__file__).with_name("backbones")  # one folder per shipped backbone
 NAMES = ("tiny-small", "tiny", "tiny-large")
 
 
@@ -19,5 +19,5 @@ def named(name: str, paper: str = "mae", seeds: bool = True) -> TinyWorld:
 
 
 def backbone(name: str) -> Path | None:
-    """The folder of the shipped backbone of this name, or None."""
+    """Return the folder of a shipped backbone, or None for any other name."""
     return BACKBONES / name if name in NAMES else None

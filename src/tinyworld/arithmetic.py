@@ -1,67 +1,123 @@
 """Families about numbers: sums, equations, stories, rates, remainders, comparisons."""
 
+import operator
 from collections.abc import Callable
-from operator import add, floordiv, mul, sub
 from random import Random
 
-from tinyworld.family import Draw, Family, band
+from tinyworld.family import DrawQuestion, Family, level_by_limits
 
-Bounds = tuple[tuple[int, int], ...]  # (low, high) of each number
-NAMES = ("Al", "Mia", "Tom", "Zoe")
-STEP = r"\. (Gets|Gives) (\d)"
-RATIO = r"(\d{1,2})/([245])"
-COMPARISON = r"(bigger|smaller) (\d{1,2}) (\d{1,2})"
-STORY = rf"(?:{'|'.join(NAMES)}) has (\d{{1,2}}){STEP}"
-EQUATION = r"([2-9])?x\+(\d)=(\d{1,2}) x\?"
-PRICE = r"([1-9]) cost (\d{1,2})\. (\d) cost\?"
-UNITS = {"wk in d": 7, "m in cm": 100, "h in min": 60, "doz in pcs": 12, "d in h": 24, "min in s": 60}  # two of a level
-DIGIT, TENS = (0, 9), (10, 49)
+Interval = tuple[int, int]  # the lowest and the highest number
+Bounds = tuple[Interval, ...]  # one interval per number of a question
+
+DIGIT: Interval = (0, 9)
+TENS: Interval = (10, 49)
 OPERANDS = ((DIGIT, DIGIT), (TENS, DIGIT), (TENS, TENS))  # by level
+PERSONS = ("Al", "Mia", "Tom", "Zoe")
+HAS = rf"(?:{'|'.join(PERSONS)}) has (\d{{1,2}})"
+STEP = r"\. (Gets|Gives) (\d)"
+FACTORS = {  # two units per level
+    "wk in d": 7,
+    "m in cm": 100,
+    "h in min": 60,
+    "doz in pcs": 12,
+    "d in h": 24,
+    "min in s": 60,
+}
 
 
-def _numbers(rng: Random, bounds: Bounds) -> list[int]:
+def _draw_numbers(rng: Random, bounds: Bounds) -> list[int]:
     return [rng.randint(low, high) for low, high in bounds]
 
 
-def _uniform(template: str, *levels: Bounds) -> Draw:
-    """Draw questions that fill the template with numbers, uniform within the bounds of their level."""
-    return lambda rng, level: template.format(*_numbers(rng, levels[level - 1]))
+def _fill(template: str, *bounds_by_level: Bounds) -> DrawQuestion:
+    """Return a function that fills the template with numbers, uniform within a level's bounds."""
+
+    def draw(rng: Random, level: int) -> str:
+        bounds = bounds_by_level[level - 1]
+        return template.format(*_draw_numbers(rng, bounds))
+
+    return draw
 
 
-def _first(*limits: int) -> Callable[..., int]:
-    """Level by the first number of a question; one that is left out is 1."""
-    return lambda first, *rest: band(first or 1, *limits)
+def _level_by_first(*limits: int) -> Callable[..., int]:
+    """Return a function that levels a question by its first number (1 if it is absent)."""
+
+    def level(first: int | None, *rest: int) -> int:
+        return level_by_limits(first or 1, *limits)
+
+    return level
 
 
-def _largest(*limits: int) -> Callable[..., int]:
-    """Level by the largest number of a question."""
-    return lambda *numbers: band(max(numbers), *limits)
+def _level_by_largest(*limits: int) -> Callable[..., int]:
+    """Return a function that levels a question by its largest number."""
+
+    def level(*numbers: int) -> int:
+        return level_by_limits(max(numbers), *limits)
+
+    return level
 
 
-_sum = _uniform("{}+{}", *OPERANDS)
-_product = _uniform("{}*{}", ((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 15), (2, 9)))
-_precedence = _uniform("{}+{}*{}", *(((1, high), (1, high), (2, high)) for high in (3, 5, 9)))
+def _level_by_two_digit_operands(*numbers: int) -> int:
+    two_digits = [number for number in numbers[-2:] if number > 9]
+    return 1 + len(two_digits)
 
 
-def _difference(rng: Random, level: int) -> str:
-    small, large = sorted(_numbers(rng, OPERANDS[level - 1]))
+# Sums and differences
+
+
+def _add_without_carry(a: int, b: int) -> int:
+    tens = (a // 10 + b // 10) % 10
+    return tens * 10 + (a + b) % 10
+
+
+ADDITION = Family(
+    name="add",
+    pattern=r"(\d{1,2})\+(\d{1,2})",
+    draw=_fill("{}+{}", *OPERANDS),
+    answer=operator.add,
+    level=_level_by_two_digit_operands,
+    misconception=_add_without_carry,
+    plan="add and carry",
+)
+
+
+def _draw_difference(rng: Random, level: int) -> str:
+    small, large = sorted(_draw_numbers(rng, OPERANDS[level - 1]))
     return f"{large}-{small}"
 
 
-def _two_digits(*operands: int) -> int:
-    """Level by how many of the last two operands have two digits."""
-    return 1 + sum(number > 9 for number in operands[-2:])
+def _subtract_smaller_digit(a: int, b: int) -> int:
+    tens = abs(a // 10 - b // 10)
+    ones = abs(a % 10 - b % 10)
+    return tens * 10 + ones
 
 
-def _no_carry(a: int, b: int) -> int:
-    return (a // 10 + b // 10) % 10 * 10 + (a + b) % 10
+SUBTRACTION = Family(
+    name="sub",
+    pattern=r"(\d{1,2})-(\d{1,2})",
+    draw=_draw_difference,
+    answer=operator.sub,
+    level=_level_by_two_digit_operands,
+    misconception=_subtract_smaller_digit,
+    plan="subtract and borrow",
+)
 
 
-def _no_borrow(a: int, b: int) -> int:
-    return abs(a // 10 - b // 10) * 10 + abs(a % 10 - b % 10)
+# Products
 
 
-def _products_first(a: int, b: int, c: int) -> int:
+MULTIPLICATION = Family(
+    name="mul",
+    pattern=r"(\d{1,2})\*(\d)",
+    draw=_fill("{}*{}", ((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 15), (2, 9))),
+    answer=operator.mul,
+    level=_level_by_largest(5, 9),
+    misconception=operator.add,
+    plan="multiply",
+)
+
+
+def _product_first(a: int, b: int, c: int) -> int:
     return a + b * c
 
 
@@ -69,24 +125,60 @@ def _left_to_right(a: int, b: int, c: int) -> int:
     return (a + b) * c
 
 
-def _equation(rng: Random, level: int) -> str:
-    a = (1, rng.randint(2, 3), rng.randint(4, 6))[level - 1]
+PRECEDENCE = Family(
+    name="prec",
+    pattern=r"(\d)\+(\d)\*(\d)",
+    draw=_fill(
+        "{}+{}*{}",
+        ((1, 3), (1, 3), (2, 3)),
+        ((1, 5), (1, 5), (2, 5)),
+        ((1, 9), (1, 9), (2, 9)),
+    ),
+    answer=_product_first,
+    level=_level_by_largest(3, 5),
+    misconception=_left_to_right,
+    plan="multiply first",
+)
+
+
+# Equations and sequences
+
+
+def _draw_equation(rng: Random, level: int) -> str:
+    # Every level draws both factors, so that a seed draws the same questions for ever.
+    factor_of_level_2 = rng.randint(2, 3)
+    factor_of_level_3 = rng.randint(4, 6)
+    a = (1, factor_of_level_2, factor_of_level_3)[level - 1]
     x = rng.randint(0, 9) if level == 1 else rng.randint(1, 6)
-    b = rng.randint(1, 9) if level != 2 else rng.randint(1, 5)
-    return f"{a if a > 1 else ''}x+{b}={a * x + b} x?"
+    b = rng.randint(1, 5) if level == 2 else rng.randint(1, 9)
+    factor = a if a > 1 else ""
+    return f"{factor}x+{b}={a * x + b} x?"
 
 
-def _solution(a: int | None, b: int, total: int) -> int | None:
-    x, rest = divmod(total - b, a or 1)
-    return x if x >= 0 and rest == 0 else None
+def _solve_equation(a: int | None, b: int, total: int) -> int | None:
+    x, remainder = divmod(total - b, a or 1)
+    return x if x >= 0 and remainder == 0 else None
 
 
-def _half_solved(a: int | None, b: int, total: int) -> int:
+def _solve_half(a: int | None, b: int, total: int) -> int:
+    """Forget to divide or, without a factor, take the wrong sign."""
     return total - b if a else total + b
 
 
-def _terms(rng: Random, level: int) -> str:
-    step, start = _numbers(rng, ((1, (3, 5, 9)[level - 1]), (0, (9, 20, 30)[level - 1])))
+EQUATION = Family(
+    name="eq",
+    pattern=r"([2-9])?x\+(\d)=(\d{1,2}) x\?",
+    draw=_draw_equation,
+    answer=_solve_equation,
+    level=_level_by_first(1, 3),
+    misconception=_solve_half,
+    plan="subtract, divide",
+)
+
+
+def _draw_sequence(rng: Random, level: int) -> str:
+    step = rng.randint(1, (3, 5, 9)[level - 1])
+    start = rng.randint(0, (9, 20, 30)[level - 1])
     return f"next {start} {start + step} {start + 2 * step}"
 
 
@@ -94,153 +186,272 @@ def _next_term(a: int, b: int, c: int) -> int | None:
     return 2 * c - b if b - a == c - b else None
 
 
+def _sequence_level(a: int, b: int, c: int) -> int:
+    return max(level_by_limits(a, 9, 20), level_by_limits(b - a, 3, 5))
+
+
 def _last_term(a: int, b: int, c: int) -> int:
     return c
 
 
-def _terms_level(a: int, b: int, c: int) -> int:
-    return max(band(a, 9, 20), band(b - a, 3, 5))
+SEQUENCE = Family(
+    name="next",
+    pattern=r"next (\d{1,2}) (\d{1,2}) (\d{1,2})",
+    draw=_draw_sequence,
+    answer=_next_term,
+    level=_sequence_level,
+    misconception=_last_term,
+    plan="add the step",
+)
+
+
+# Stories
 
 
 def _change(verb: str, amount: int) -> int:
     return amount if verb == "Gets" else -amount
 
 
-def _story(rng: Random, level: int) -> str:
-    have = rng.randint(*((2, 9), (10, 19), (20, 49))[level - 1])
-    return f"{rng.choice(NAMES)} has {have}. {rng.choice(['Gets', 'Gives'])} {rng.randint(1, min(have, 9))}. Has?"
+def _draw_story(rng: Random, level: int) -> str:
+    low, high = ((2, 9), (10, 19), (20, 49))[level - 1]
+    start = rng.randint(low, high)
+    person = rng.choice(PERSONS)
+    verb = rng.choice(["Gets", "Gives"])
+    amount = rng.randint(1, min(start, 9))
+    return f"{person} has {start}. {verb} {amount}. Has?"
 
 
-def _verb_turned(have: int, verb: str, amount: int) -> int:
-    return abs(have - _change(verb, amount))
-
-
-def _two_steps(rng: Random, level: int) -> str:
-    have = rng.randint(2, 9) if level == 1 else rng.randint(10, 19)
-    first, second = _numbers(rng, ((6, 9), (1, 9)) if level == 3 else ((1, 5), (1, 5)))
-    verbs = rng.choice([("Gets", "Gives"), ("Gets", "Gets"), ("Gives", "Gets")])
-    first = min(first, have)
-    if verbs[1] == "Gives":
-        second = min(second, have + first)
-    return f"{rng.choice(NAMES)} has {have}. {verbs[0]} {first}. {verbs[1]} {second}. Has?"
-
-
-def _two_steps_level(have: int, verb: str, amount: int, verb_2: str, amount_2: int) -> int:
-    return 1 if have < 10 else 1 + band(max(amount, amount_2), 5)
-
-
-def _first_step(have: int, verb: str, amount: int, *later: str | int) -> int:
-    return have + _change(verb, amount)
-
-
-def _end(have: int, verb: str, amount: int, verb_2: str = "Gets", amount_2: int = 0) -> int | None:
-    end = have + _change(verb, amount) + _change(verb_2, amount_2)
+def _end_of_story(
+    start: int, verb: str, amount: int, verb_2: str = "Gets", amount_2: int = 0
+) -> int | None:
+    end = start + _change(verb, amount) + _change(verb_2, amount_2)
     return end if end >= 0 else None
 
 
-def _price(rng: Random, level: int) -> str:
-    count = (1, 2, rng.randint(3, 4))[level - 1]
-    asked = rng.choice([n for n in range(2, 7) if n != count])
-    return f"{count} cost {count * rng.randint(2, 5)}. {asked} cost?"
+def _opposite_verb(start: int, verb: str, amount: int) -> int:
+    return abs(start - _change(verb, amount))
 
 
-def _scaled(count: int, cost: int, asked: int) -> int | None:
-    return cost // count * asked if cost and asked and cost % count == 0 else None
+STORY = Family(
+    name="word",
+    pattern=HAS + STEP + r"\. Has\?",
+    draw=_draw_story,
+    answer=_end_of_story,
+    level=_level_by_first(9, 19),
+    misconception=_opposite_verb,
+    plan="follow the verb",
+)
 
 
-def _added(count: int, cost: int, asked: int) -> int:
-    return cost + asked - count
+def _draw_long_story(rng: Random, level: int) -> str:
+    start = rng.randint(2, 9) if level == 1 else rng.randint(10, 19)
+    bounds = ((6, 9), (1, 9)) if level == 3 else ((1, 5), (1, 5))
+    amount, amount_2 = _draw_numbers(rng, bounds)
+    verb, verb_2 = rng.choice([("Gets", "Gives"), ("Gets", "Gets"), ("Gives", "Gets")])
+    amount = min(amount, start)
+    if verb_2 == "Gives":
+        amount_2 = min(amount_2, start + amount)
+    person = rng.choice(PERSONS)
+    return f"{person} has {start}. {verb} {amount}. {verb_2} {amount_2}. Has?"
 
 
-def _unit(rng: Random, level: int) -> str:
-    units = rng.choice([units for units in UNITS if _unit_level(0, units) == level])
+def _long_story_level(
+    start: int, verb: str, amount: int, verb_2: str, amount_2: int
+) -> int:
+    if start < 10:
+        return 1
+    return 1 + level_by_limits(max(amount, amount_2), 5)
+
+
+def _first_step_only(
+    start: int, verb: str, amount: int, verb_2: str, amount_2: int
+) -> int:
+    return start + _change(verb, amount)
+
+
+LONG_STORY = Family(
+    name="word2",
+    pattern=HAS + STEP + STEP + r"\. Has\?",
+    draw=_draw_long_story,
+    answer=_end_of_story,
+    level=_long_story_level,
+    misconception=_first_step_only,
+    plan="do both steps",
+)
+
+
+# Rates and units
+
+
+def _draw_price(rng: Random, level: int) -> str:
+    count_of_level_3 = rng.randint(3, 4)  # every level draws it
+    count = (1, 2, count_of_level_3)[level - 1]
+    new_count = rng.choice([n for n in range(2, 7) if n != count])
+    cost = count * rng.randint(2, 5)
+    return f"{count} cost {cost}. {new_count} cost?"
+
+
+def _scale_price(count: int, cost: int, new_count: int) -> int | None:
+    if cost == 0 or new_count == 0 or cost % count:
+        return None
+    return cost // count * new_count
+
+
+def _add_difference(count: int, cost: int, new_count: int) -> int:
+    return cost + new_count - count
+
+
+RATE = Family(
+    name="rate",
+    pattern=r"([1-9]) cost (\d{1,2})\. (\d) cost\?",
+    draw=_draw_price,
+    answer=_scale_price,
+    level=_level_by_first(1, 2),
+    misconception=_add_difference,
+    plan="find the price of one",
+)
+
+
+def _draw_unit(rng: Random, level: int) -> str:
+    units = rng.choice([units for units in FACTORS if _unit_level(0, units) == level])
     return f"{rng.randint(1, 12)} {units}?"
 
 
-def _converted(number: int, units: str) -> int | None:
-    return number * UNITS[units] if units in UNITS else None
+def _convert(number: int, units: str) -> int | None:
+    return number * FACTORS[units] if units in FACTORS else None
 
 
 def _unit_level(number: int, units: str) -> int:
-    return 1 + list(UNITS).index(units) // 2
+    return 1 + list(FACTORS).index(units) // 2
 
 
-def _tenfold(number: int, units: str) -> int:
+def _times_ten(number: int, units: str) -> int:
     return number * 10
 
 
-def _ratio(rng: Random, level: int) -> str:
+UNIT = Family(
+    name="unit",
+    pattern=r"(\d{1,2}) (\w+ in \w+)\?",
+    draw=_draw_unit,
+    answer=_convert,
+    level=_unit_level,
+    misconception=_times_ten,
+    plan="use the factor",
+)
+
+
+# Quotients, remainders and comparisons
+
+
+def _draw_quotient(rng: Random, level: int) -> str:
     divisor = 2 if level < 3 else rng.choice([4, 5])
     low, high = ((1, 19), (20, 59), (1, 39))[level - 1]
-    return f"{rng.choice([n for n in range(low, high + 1) if n % divisor])}/{divisor}"
+    dividends = [n for n in range(low, high + 1) if n % divisor]
+    return f"{rng.choice(dividends)}/{divisor}"
 
 
-def _exact(a: int, b: int) -> str:
+def _exact_quotient(a: int, b: int) -> str:
     return f"{a / b:g}"
 
 
-def _ratio_level(a: int, b: int) -> int:
-    return band(a, 19) if b == 2 else 3
+def _quotient_level(a: int, b: int) -> int:
+    return level_by_limits(a, 19) if b == 2 else 3
 
 
-def _modulo(rng: Random, level: int) -> str:
-    bounds = (((5, 9), (2, 4)), ((10, 19), (3, 6)), ((2, 9), (2, 9), (3, 7)))[level - 1]
-    return ("{}*{} mod {}" if level == 3 else "{} mod {}").format(*_numbers(rng, bounds))
+DIVISION = Family(
+    name="div",
+    pattern=r"(\d{1,2})/([245])",
+    draw=_draw_quotient,
+    answer=_exact_quotient,
+    level=_quotient_level,
+    misconception=operator.floordiv,
+    plan="divide to the end",
+    answer_type="Float",
+)
 
 
-def _whole(a: int, factor: int | None, divisor: int) -> int:
-    return (a if factor is None else a * factor) // divisor
+def _dividend(a: int, factor: int | None) -> int:
+    return a if factor is None else a * factor
 
 
-def _rest(a: int, factor: int | None, divisor: int) -> int:
-    return (a if factor is None else a * factor) % divisor
+def _remainder(a: int, factor: int | None, divisor: int) -> int:
+    return _dividend(a, factor) % divisor
 
 
-def _modulo_level(a: int, factor: int | None, divisor: int) -> int:
-    return band(a, 9) if factor is None else 3
+def _whole_quotient(a: int, factor: int | None, divisor: int) -> int:
+    return _dividend(a, factor) // divisor
 
 
-def _comparison(rng: Random, level: int) -> str:
+def _remainder_level(a: int, factor: int | None, divisor: int) -> int:
+    return level_by_limits(a, 9) if factor is None else 3
+
+
+_draw_simple_remainder = _fill("{} mod {}", ((5, 9), (2, 4)), ((10, 19), (3, 6)))
+_draw_product_remainder = _fill("{}*{} mod {}", ((2, 9), (2, 9), (3, 7)))
+
+
+def _draw_remainder(rng: Random, level: int) -> str:
+    if level == 3:
+        return _draw_product_remainder(rng, 1)
+    return _draw_simple_remainder(rng, level)
+
+
+REMAINDER = Family(
+    name="mod",
+    pattern=r"(\d{1,2})(?:\*(\d))? mod ([2-9])",
+    draw=_draw_remainder,
+    answer=_remainder,
+    level=_remainder_level,
+    misconception=_whole_quotient,
+    plan="keep the rest",
+)
+
+
+def _draw_comparison(rng: Random, level: int) -> str:
     while True:
-        a, b = _numbers(rng, OPERANDS[level - 1])
-        if a != b and a % 10 != b % 10:
-            pair = [a, b] if rng.random() < 0.5 else [b, a]
-            return f"{rng.choice(['bigger', 'smaller'])} {pair[0]} {pair[1]}"
+        a, b = _draw_numbers(rng, OPERANDS[level - 1])
+        if a % 10 != b % 10:  # the misconception compares the last digits
+            break
+    if rng.random() >= 0.5:
+        a, b = b, a
+    word = rng.choice(["bigger", "smaller"])
+    return f"{word} {a} {b}"
 
 
-def _compared(word: str, a: int, b: int) -> int | None:
-    return (max if word == "bigger" else min)(a, b) if a != b else None
+def _compare(word: str, a: int, b: int) -> int | None:
+    if a == b:
+        return None
+    return max(a, b) if word == "bigger" else min(a, b)
 
 
-def _by_last_digit(word: str, a: int, b: int) -> int:
-    return (max if word == "bigger" else min)(a, b, key=lambda n: n % 10)
+def _compare_last_digits(word: str, a: int, b: int) -> int:
+    extreme = max if word == "bigger" else min
+    return extreme(a, b, key=lambda number: number % 10)
 
 
-FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan
-    # forgets the carry
-    Family("add", r"(\d{1,2})\+(\d{1,2})", _sum, add, _two_digits, _no_carry, "add and carry"),
-    # takes the smaller digit from the larger
-    Family("sub", r"(\d{1,2})-(\d{1,2})", _difference, sub, _two_digits, _no_borrow, "subtract and borrow"),
-    # adds
-    Family("mul", r"(\d{1,2})\*(\d)", _product, mul, _largest(5, 9), add, "multiply"),
-    # works from left to right
-    Family("prec", r"(\d)\+(\d)\*(\d)", _precedence, _products_first, _largest(3, 5), _left_to_right, "multiply first"),
-    # wrong sign, or forgets to divide
-    Family("eq", EQUATION, _equation, _solution, _first(1, 3), _half_solved, "subtract, divide"),
-    # repeats the last term
-    Family("next", r"next (\d{1,2}) (\d{1,2}) (\d{1,2})", _terms, _next_term, _terms_level, _last_term, "add the step"),
-    # turns the verb round
-    Family("word", STORY + r"\. Has\?", _story, _end, _first(9, 19), _verb_turned, "follow the verb"),
-    # stops after the first step
-    Family("word2", STORY + STEP + r"\. Has\?", _two_steps, _end, _two_steps_level, _first_step, "do both steps"),
-    # adds the difference instead of scaling
-    Family("rate", PRICE, _price, _scaled, _first(1, 2), _added, "find the price of one"),
-    # takes every factor for ten
-    Family("unit", r"(\d{1,2}) (\w+ in \w+)\?", _unit, _converted, _unit_level, _tenfold, "use the factor"),
-    # drops the remainder
-    Family("div", RATIO, _ratio, _exact, _ratio_level, floordiv, "divide to the end", "Float"),
-    # keeps the quotient
-    Family("mod", r"(\d{1,2})(?:\*(\d))? mod ([2-9])", _modulo, _rest, _modulo_level, _whole, "keep the rest"),
-    # looks at the last digits
-    Family("cmp", COMPARISON, _comparison, _compared, _two_digits, _by_last_digit, "compare tens first"),
+COMPARISON = Family(
+    name="cmp",
+    pattern=r"(bigger|smaller) (\d{1,2}) (\d{1,2})",
+    draw=_draw_comparison,
+    answer=_compare,
+    level=_level_by_two_digit_operands,
+    misconception=_compare_last_digits,
+    plan="compare tens first",
+)
+
+
+FAMILIES = (
+    ADDITION,
+    SUBTRACTION,
+    MULTIPLICATION,
+    PRECEDENCE,
+    EQUATION,
+    SEQUENCE,
+    STORY,
+    LONG_STORY,
+    RATE,
+    UNIT,
+    DIVISION,
+    REMAINDER,
+    COMPARISON,
 )

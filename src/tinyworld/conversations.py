@@ -1,149 +1,289 @@
-"""Demonstrations of the roles that talk to each other: CoMAS's discussion and CoNL's four rounds."""
+"""Demonstrations of the roles that talk to each other: CoMAS's discussion, CoNL's four rounds."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from coevolve.text import blocks
 from tinyworld import tasks
-from tinyworld.demonstrator import JUDGES, Demonstrator, Pair, Skill, claim, judged, pick, say, solved, worked
+from tinyworld.demonstrator import (
+    JUDGE_SKILL,
+    Demonstrator,
+    Example,
+    Skill,
+    draw_answer,
+    draw_claim,
+    draw_task,
+    work_out,
+    write_solution,
+    write_verdict,
+)
 from tinyworld.tasks import Task
 
-PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")
-CRITICS: Skill = {1: 0.9, 2: 0.8, 3: 0.7}  # how often a critic's own answer is right
-INFORMED: Skill = {1: 0.95, 2: 0.85, 3: 0.75}  # of solvers who have read a discussion
-DEFENCE = 0.95  # how often a right solution is kept
-CORRECTION = 0.5  # how often a wrong one is put right if a critic knows better
-FOOLED, MISRANKED = 0.2, 0.1  # evaluations that contradict the truth; comparisons written the wrong way
-APPROVAL, DISAPPROVAL = (3, 3, 3, 3, 2), (1, 1, 1, 1, 2)  # scores of CoMAS
-AGENTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # how many agents a conversation has
+PERSONAS = (
+    "analyst",
+    "creator",
+    "critic",
+    "synthesizer",
+    "verifier",
+    "planner",
+    "tester",
+    "builder",
+)
+CRITIC_SKILL: Skill = {1: 0.9, 2: 0.8, 3: 0.7}
+INFORMED_SKILL: Skill = {
+    1: 0.95,
+    2: 0.85,
+    3: 0.75,
+}  # of solvers who have read a discussion
+DEFENCE_RATE = 0.95  # of correct solutions: kept in the revision
+CORRECTION_RATE = 0.5  # of wrong solutions: corrected if a critic is correct
+FOOLED_RATE = 0.2  # of evaluations: contradict the truth
+MISRANKED_RATE = 0.1  # of comparisons: written with the wrong mark
+APPROVAL_SCORES = (3, 3, 3, 3, 2)  # of CoMAS
+DISAPPROVAL_SCORES = (1, 1, 1, 1, 2)
+AGENT_COUNTS = (2, 3, 3, 4, 4, 4, 4, 5, 8)  # of a conversation
+EARLIER_ROUNDS = (0, 0, 1, 2)  # of a discussion
+CRITIC_COUNTS = (0, 1, 1, 2, 2, 3)  # of one solution
 
 
-def evaluation(task: Task, own: str, shown: str) -> str:
-    """What an evaluator says: its own answer, and whether the shown one equals it."""
-    return f"{worked(task, own)}: {'right' if own == shown else 'wrong'}"
+# CoMAS
 
 
-def history(rng: Demonstrator, task: Task) -> str:
-    """Zero to two earlier rounds of a discussion."""
+def write_evaluation(task: Task, evaluator_answer: str, answer: str) -> str:
+    """Write an evaluator's own answer, and whether `answer` equals it."""
+    word = "right" if evaluator_answer == answer else "wrong"
+    return f"{work_out(task, evaluator_answer)}: {word}"
+
+
+def discussion(rng: Demonstrator, task: Task) -> str:
+    """Write zero to two earlier rounds of a discussion."""
     rounds = []
-    for _ in range(rng.choice([0, 0, 1, 2])):
-        shown = claim(rng, task)
-        rounds.append((f"\\boxed{{{shown}}}", [evaluation(task, say(rng, task, JUDGES), shown)]))
+    for _ in range(rng.choice(EARLIER_ROUNDS)):
+        answer = draw_claim(rng, task)
+        evaluator_answer = draw_answer(rng, task, JUDGE_SKILL)
+        text = write_evaluation(task, evaluator_answer, answer)
+        rounds.append((f"\\boxed{{{answer}}}", [text]))
     return blocks.discussion(rounds)
 
 
-def solution(rng: Demonstrator) -> Pair:
-    """CoMAS: solve, with the discussion so far."""
-    task = pick(rng, choice=True)
-    earlier = history(rng, task)
+def solution(rng: Demonstrator) -> Example:
+    """CoMAS: solve, given the discussion."""
+    task = draw_task(rng, choice=True)
+    earlier = discussion(rng, task)
+    skill = INFORMED_SKILL if earlier else None
     fields = {"problem": task.question, "discussion": earlier}
-    return fields, solved(rng, task, "\\boxed{{{}}}", INFORMED if earlier else None)
+    return Example(fields, write_solution(rng, task, "\\boxed{{{}}}", skill))
 
 
-def evaluate(rng: Demonstrator, ends_in_judgment: bool = False) -> Pair:
-    """CoMAS: evaluate a solution; or, on demand, in the form of the ablation without scoring."""
-    task = pick(rng, choice=True)
-    shown, own = claim(rng, task), say(rng, task, JUDGES)
-    fields = {"problem": task.question, "discussion": history(rng, task), "solution": f"\\boxed{{{shown}}}"}
-    if ends_in_judgment:
-        return fields, f"{worked(task, own)}: <judgment>{'correct' if own == shown else 'incorrect'}</judgment>"
-    return fields, evaluation(task, own, shown)
-
-
-def scoring(rng: Demonstrator, alone: bool = False) -> Pair:
-    """CoMAS: score a solution given an evaluation; `alone` is the ablation without one."""
-    task = pick(rng, choice=True)
-    shown = claim(rng, task)
-    fields = {"problem": task.question, "solution": f"\\boxed{{{shown}}}"}
-    if not alone:  # every fifth evaluation contradicts the truth: the scorer has to think for itself
-        fooled = rng.random() < FOOLED
-        fields["evaluation"] = evaluation(task, tasks.wrong(rng, task) if fooled else task.answer, shown)
-    return fields, judged(rng, task, shown, APPROVAL, DISAPPROVAL)
-
-
-def proposal(rng: Demonstrator) -> Pair:
-    """CoNL, round 0: an initial solution."""
-    task = pick(rng, choice=True)
-    form = "\nANSWER: {}" if task.family == tasks.CHOICE else "ANSWER: {}"  # on a line of its own
-    return {"persona": rng.choice(PERSONAS), "query": task.question}, solved(rng, task, form)
-
-
-class Table(NamedTuple):
-    """Solutions to compare, and who compares them."""
+@dataclass(frozen=True)
+class Evaluated:
+    """A solution to evaluate: its task and answer, the evaluator's answer, the prompt's fields."""
 
     task: Task
-    answers: list[str]  # of all agents
-    own: str  # the judge's own answer
-    others: list[int]  # the agents to compare
-    agent: int  # who the judge is
-
-    def is_correct(self, agent: int) -> bool:
-        """Whether the judge holds an agent's answer for right."""
-        return self.answers[agent] == self.own
+    answer: str
+    evaluator_answer: str
+    fields: dict[str, Any]
 
 
-def table(rng: Demonstrator) -> Table:
-    """Draw a task and what the agents answer."""
-    task, count = pick(rng, choice=True), rng.choice(AGENTS)
-    answers = [claim(rng, task) for _ in range(count)]
-    agent = rng.randrange(count)
-    others = [i for i in range(count) if count == 2 or i != agent]  # of two, the only pair includes oneself
-    return Table(task, answers, say(rng, task, JUDGES), others, agent)
+def _draw_evaluated(rng: Demonstrator) -> Evaluated:
+    task = draw_task(rng, choice=True)
+    answer = draw_claim(rng, task)
+    evaluator_answer = draw_answer(rng, task, JUDGE_SKILL)
+    fields = {
+        "problem": task.question,
+        "discussion": discussion(rng, task),
+        "solution": f"\\boxed{{{answer}}}",
+    }
+    return Evaluated(task, answer, evaluator_answer, fields)
 
 
-def ranking(rng: Demonstrator, seen: Table) -> str:
-    """One comparison a line: everybody against one of the right agents; now and then the mark is wrong."""
-    right = [i for i in seen.others if seen.is_correct(i)]
-    best = rng.choice(right or seen.others)
-    better = [bool(right) and not seen.is_correct(i) for i in seen.others]
-    marks = [">" if win != (rng.random() < MISRANKED) else "=" for win in better]
-    pairs = zip(seen.others, marks, strict=True)
-    return "\n".join(f"Agent {best} {mark} Agent {i}" for i, mark in pairs if i != best)
+def evaluation(rng: Demonstrator) -> Example:
+    """CoMAS: evaluate a solution."""
+    shown = _draw_evaluated(rng)
+    text = write_evaluation(shown.task, shown.evaluator_answer, shown.answer)
+    return Example(shown.fields, text)
 
 
-def shown(seen: Table, persona: str) -> dict[str, Any]:
-    """The fields of a judge's prompt."""
-    solutions = blocks.solutions([f"ANSWER: {answer}" for answer in seen.answers])
-    return {"persona": persona, "agent": seen.agent, "query": seen.task.question, "solutions": solutions}
+def judgment(rng: Demonstrator) -> Example:
+    """CoMAS, the ablation without scoring: evaluate a solution and end in a judgment."""
+    shown = _draw_evaluated(rng)
+    verdict = "correct" if shown.evaluator_answer == shown.answer else "incorrect"
+    steps = work_out(shown.task, shown.evaluator_answer)
+    return Example(shown.fields, f"{steps}: <judgment>{verdict}</judgment>")
 
 
-def ranked(rng: Demonstrator, tag: str, seen: Table) -> Pair:
-    """A judge's prompt; the ranking in the tag, behind the judge's own answer and who agrees with it."""
-    marks = [f"Agent {i} ANSWER: {seen.answers[i]} {'right' if seen.is_correct(i) else 'wrong'}" for i in seen.others]
-    thought = "\n".join([worked(seen.task, seen.own), *marks])
-    return shown(seen, rng.choice(PERSONAS)), f"<think>{thought}</think><{tag}>{ranking(rng, seen)}</{tag}>"
+def scoring(rng: Demonstrator) -> Example:
+    """CoMAS: score a solution, given an evaluation.
+
+    A fifth of the evaluations contradict the truth, so that the scorer learns to check them.
+    """
+    task = draw_task(rng, choice=True)
+    answer = draw_claim(rng, task)
+    is_fooled = rng.random() < FOOLED_RATE
+    evaluator_answer = tasks.wrong(rng, task) if is_fooled else task.answer
+    fields = {
+        "problem": task.question,
+        "solution": f"\\boxed{{{answer}}}",
+        "evaluation": write_evaluation(task, evaluator_answer, answer),
+    }
+    return Example(fields, _write_score(rng, task, answer))
 
 
-def verdict(rng: Demonstrator) -> Pair:
+def scoring_alone(rng: Demonstrator) -> Example:
+    """CoMAS, the ablation without evaluations: score a solution."""
+    task = draw_task(rng, choice=True)
+    answer = draw_claim(rng, task)
+    fields = {"problem": task.question, "solution": f"\\boxed{{{answer}}}"}
+    return Example(fields, _write_score(rng, task, answer))
+
+
+def _write_score(rng: Demonstrator, task: Task, answer: str) -> str:
+    return write_verdict(rng, task, answer, APPROVAL_SCORES, DISAPPROVAL_SCORES)
+
+
+# CoNL
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The answers of all agents to a task, and the judge, one of the agents, who ranks them."""
+
+    task: Task
+    answers: list[str]  # by agent
+    judge_answer: str
+    candidates: list[int]  # the agents to rank
+    judge: int
+
+    def accepts(self, agent: int) -> bool:
+        """Whether an agent's answer equals the judge's."""
+        return self.answers[agent] == self.judge_answer
+
+
+def draw_panel(rng: Demonstrator) -> Panel:
+    """Draw a task, the answers of the agents, and the judge."""
+    task = draw_task(rng, choice=True)
+    count = rng.choice(AGENT_COUNTS)
+    answers = [draw_claim(rng, task) for _ in range(count)]
+    judge = rng.randrange(count)
+    # The only pair of two agents includes the judge.
+    candidates = [agent for agent in range(count) if count == 2 or agent != judge]
+    judge_answer = draw_answer(rng, task, JUDGE_SKILL)
+    return Panel(task, answers, judge_answer, candidates, judge)
+
+
+def judge_fields(panel: Panel, persona: str) -> dict[str, Any]:
+    """Return the fields of a judge's prompt."""
+    texts = [f"ANSWER: {answer}" for answer in panel.answers]
+    return {
+        "persona": persona,
+        "agent": panel.judge,
+        "query": panel.task.question,
+        "solutions": blocks.solutions(texts),
+    }
+
+
+def write_ranking(rng: Demonstrator, panel: Panel) -> str:
+    """Compare every candidate with an accepted one, one line each; some marks are wrong."""
+    accepted = [agent for agent in panel.candidates if panel.accepts(agent)]
+    best = rng.choice(accepted or panel.candidates)
+    lines = []
+    for agent in panel.candidates:
+        best_wins = bool(accepted) and not panel.accepts(agent)
+        is_misranked = rng.random() < MISRANKED_RATE
+        mark = ">" if best_wins != is_misranked else "="
+        if agent != best:
+            lines.append(f"Agent {best} {mark} Agent {agent}")
+    return "\n".join(lines)
+
+
+def _write_acceptance(panel: Panel, agent: int) -> str:
+    word = "right" if panel.accepts(agent) else "wrong"
+    return f"Agent {agent} ANSWER: {panel.answers[agent]} {word}"
+
+
+def _rank(rng: Demonstrator, tag: str, panel: Panel) -> Example:
+    """Demonstrate a ranking: the judge's own answer, who agrees with it, the ranking in a tag."""
+    steps = [work_out(panel.task, panel.judge_answer)]
+    steps += [_write_acceptance(panel, agent) for agent in panel.candidates]
+    thought = "\n".join(steps)
+    fields = judge_fields(panel, rng.choice(PERSONAS))
+    ranking = write_ranking(rng, panel)
+    return Example(fields, f"<think>{thought}</think><{tag}>{ranking}</{tag}>")
+
+
+def proposal(rng: Demonstrator) -> Example:
+    """CoNL, round 0: solve."""
+    task = draw_task(rng, choice=True)
+    follows_thought = task.family == tasks.CHOICE
+    template = "\nANSWER: {}" if follows_thought else "ANSWER: {}"
+    fields = {"persona": rng.choice(PERSONAS), "query": task.question}
+    return Example(fields, write_solution(rng, task, template))
+
+
+def review(rng: Demonstrator) -> Example:
+    """CoNL, round 1: rank the others and criticise up to two of them."""
+    panel = draw_panel(rng)
+    peers = [agent for agent in panel.candidates if agent != panel.judge]
+    rejected = [agent for agent in peers if not panel.accepts(agent)]
+    points = {agent: f"it is {panel.judge_answer}" for agent in rejected[:2]}
+    if not points:
+        points = {peers[0]: "right"}
+    fields, text = _rank(rng, "initial_ranking", panel)
+    for agent, point in points.items():
+        text += f'<critique target="Agent {agent}">{point}</critique>'
+    return Example(fields, text)
+
+
+def revision(rng: Demonstrator) -> Example:
+    """CoNL, round 2: revise a solution, given critiques.
+
+    A correct solution is mostly kept; a wrong one may be corrected if a critic knows better.
+    """
+    task = draw_task(rng, choice=True)
+    answer = draw_claim(rng, task)
+    critic_answers = []
+    for _ in range(rng.choice(CRITIC_COUNTS)):
+        critic_answers.append(draw_answer(rng, task, CRITIC_SKILL))
+    revised = _revise(rng, task, answer, critic_answers)
+    critiques = []
+    for critic_answer in critic_answers:
+        critiques.append(
+            "right" if critic_answer == answer else f"it is {critic_answer}"
+        )
+    fields = {
+        "persona": rng.choice(PERSONAS),
+        "query": task.question,
+        "solution": f"ANSWER: {answer}",
+        "critiques": blocks.critiques(critiques),
+    }
+    return Example(fields, f"<revised_solution>ANSWER: {revised}</revised_solution>")
+
+
+def _revise(
+    rng: Demonstrator, task: Task, answer: str, critic_answers: list[str]
+) -> str:
+    # Each condition draws a number only where it applies: the order of draws is fixed.
+    if answer == task.answer and rng.random() >= DEFENCE_RATE:
+        return task.misconception
+    if task.answer in critic_answers and rng.random() < CORRECTION_RATE:
+        return task.answer
+    return answer
+
+
+def verdict(rng: Demonstrator) -> Example:
     """CoNL, round 3: the final ranking."""
-    return ranked(rng, "final_ranking", table(rng))
+    return _rank(rng, "final_ranking", draw_panel(rng))
 
 
-def review(rng: Demonstrator) -> Pair:
-    """CoNL, round 1: rank the others, criticise up to two of them."""
-    seen = table(rng)
-    peers = [i for i in seen.others if i != seen.agent]
-    wrong = [i for i in peers if not seen.is_correct(i)]
-    notes = {i: f"it is {seen.own}" for i in wrong[:2]} or {peers[0]: "right"}
-    fields, said = ranked(rng, "initial_ranking", seen)
-    return fields, said + "".join(f'<critique target="Agent {i}">{note}</critique>' for i, note in notes.items())
+def compress_solution(rng: Demonstrator) -> Example:
+    """CoNL, memory buffer: keep the answer line of a solution."""
+    answer = draw_claim(rng, draw_task(rng, choice=True))
+    text = f"ANSWER: {answer}"
+    return Example({"solution": text}, text)
 
 
-def revision(rng: Demonstrator) -> Pair:
-    """CoNL, round 2: defend a right solution against critics who err; correct a wrong one if somebody knows better."""
-    task = pick(rng, choice=True)
-    shown = claim(rng, task)
-    heard = [say(rng, task, CRITICS) for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
-    notes = ["right" if own == shown else f"it is {own}" for own in heard]
-    answer = shown
-    if shown == task.answer and rng.random() >= DEFENCE:
-        answer = task.misconception
-    elif task.answer in heard and rng.random() < CORRECTION:
-        answer = task.answer
-    fields = {"persona": rng.choice(PERSONAS), "query": task.question, "solution": f"ANSWER: {shown}"}
-    return {**fields, "critiques": blocks.critiques(notes)}, f"<revised_solution>ANSWER: {answer}</revised_solution>"
-
-
-def kept(rng: Demonstrator, field: str, form: str) -> Pair:
-    """CoNL, memory buffer: keep the answer line of a solution, or the point of a critique."""
-    text = form.format(claim(rng, pick(rng, choice=True)))
-    return {field: text}, text
+def compress_critique(rng: Demonstrator) -> Example:
+    """CoNL, memory buffer: keep the point of a critique."""
+    answer = draw_claim(rng, draw_task(rng, choice=True))
+    text = f"it is {answer}"
+    return Example({"critique": text}, text)

@@ -1,185 +1,312 @@
-"""Demonstrations: what every role of all five papers says in the tiny world, for the backbone's warm start.
+"""Demonstrations of every role of all five papers in the tiny world, for the warm start.
 
-Reads the shipped compact prompts, knows nothing of tokens.
+Fills the shipped compact prompts; knows nothing of tokens.
 """
 
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
+from typing import NamedTuple
 
 from coevolve.text import prompts
 from coevolve.types import Role
 from tinyworld import conversations, demonstrator, formats, tasks
-from tinyworld.demonstrator import Demonstrator, Pair, claim, judged, pick, plan, say, slip, solved
+from tinyworld.demonstrator import (
+    Demonstrator,
+    Example,
+    draw_answer,
+    draw_claim,
+    draw_plan,
+    draw_task,
+    write_solution,
+    write_verdict,
+)
 from tinyworld.documents import document
 from tinyworld.programs import verifier_of
 from tinyworld.tasks import Task
 
 MCQ_JSON = '{{"multiple_choice_question": "{}", "multiple_choice_correct": "{}"}}'
 FREE_JSON = '{{"question": "{}", "answer": "{}", "answer_type": "{}"}}'
-FORMAT_JSON = '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, "best_answer_type": {}, "reason": "{}"}}'
-CHOOSES = 0.5  # how often a document that allows multiple choice is found suitable for it
-ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")  # of SPICE
+FORMAT_JSON = (
+    '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, '
+    '"best_answer_type": {}, "reason": "{}"}}'
+)
+ANSWER_TYPES = (
+    "Integer",
+    "Float",
+    "Expression",
+    "String",
+    "Boolean",
+    "List",
+)  # of SPICE
+CHOICE_RATE = 0.5  # of documents that allow multiple choice: found suitable for it
+DECLINE_RATE = 0.03  # of free questions: declined for want of an answer type
+WELL_FORMED_RATE = 0.6  # of questions to be judged
+SAME_FAMILY_RATE = 0.7  # of questions asked after a reference
+PLAN_WEIGHTS = (
+    3,
+    2,
+    1,
+)  # of plans to be judged: correct, of the misconception, of any family
 
 
-def _solver(rng: Demonstrator, form: str = "<answer>{}</answer>") -> Pair:
-    task = pick(rng, choice=True)
-    return {"question": task.question}, solved(rng, task, form)
+# MAE
 
 
-def _planned(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=True)
-    read = plan(rng, task)
-    skill = rng.skill if rng.skill is demonstrator.TRUTH else demonstrator.PLANNED[read == task.plan]
-    return {"question": task.question, "plan": read}, solved(rng, task, "<answer>{}</answer>", skill)
+def _solver(rng: Demonstrator, template: str = "<answer>{}</answer>") -> Example:
+    task = draw_task(rng, choice=True)
+    return Example({"question": task.question}, write_solution(rng, task, template))
+
+
+def _proposer(rng: Demonstrator) -> Example:
+    task = draw_task(rng)
+    return Example({}, _propose(rng, task))
+
+
+def _proposer_reference(rng: Demonstrator) -> Example:
+    reference = draw_task(rng)
+    task = _draw_similar_task(rng, reference)
+    return Example({"reference": reference.question}, _propose(rng, task))
 
 
 def _propose(rng: Demonstrator, task: Task) -> str:
-    question = task.question if rng.random() >= demonstrator.SPOILT else tasks.spoil(rng, task.question)
+    question = task.question
+    if rng.random() < demonstrator.ILL_FORMED_RATE:
+        question = tasks.spoil(rng, question)
     return f"<question>{question}</question>"
 
 
-def _proposer(rng: Demonstrator) -> Pair:
-    return {}, _propose(rng, pick(rng))
-
-
-def _alike(rng: Demonstrator, task: Task) -> Task:
-    names = (task.family,) if rng.random() < 0.7 else tuple(tasks.FAMILIES)
+def _draw_similar_task(rng: Demonstrator, reference: Task) -> Task:
+    same_family = rng.random() < SAME_FAMILY_RATE
+    families = (reference.family,) if same_family else tuple(tasks.FAMILIES)
     while True:
-        other = tasks.draw(rng, rng.choice(names))
-        if tasks.closed(other):
-            return other
+        task = tasks.draw(rng, rng.choice(families))
+        if tasks.closed(task):
+            return task
 
 
-def _proposer_reference(rng: Demonstrator) -> Pair:
-    task = pick(rng)
-    return {"reference": task.question}, _propose(rng, _alike(rng, task))
+def _judge_question(rng: Demonstrator) -> Example:
+    question = draw_task(rng, choice=True).question
+    is_well_formed = rng.random() < WELL_FORMED_RATE
+    if not is_well_formed:
+        question = tasks.spoil(rng, question)
+    score = _write_score(rng, is_well_formed, demonstrator.QUESTION_JUDGE_ERROR)
+    return Example({"question": question}, score)
 
 
-def _judge_question(rng: Demonstrator) -> Pair:
-    question = pick(rng, choice=True).question
-    good = rng.random() < 0.6
-    return {"question": question if good else tasks.spoil(rng, question)}, _rated(rng, good, demonstrator.MISRATED)
+def _write_score(rng: Demonstrator, is_good: bool, error_rate: float) -> str:
+    is_error = rng.random() < error_rate
+    scores = (
+        demonstrator.LOW_SCORES if is_good == is_error else demonstrator.HIGH_SCORES
+    )
+    return f"<score>{rng.choice(scores)}</score>"
 
 
-def _rated(rng: Demonstrator, good: bool, error: float) -> str:
-    high = good if rng.random() >= error else not good
-    return f"<score>{rng.choice(demonstrator.HIGH if high else demonstrator.LOW)}</score>"
+def _judge_answer(rng: Demonstrator) -> Example:
+    task = draw_task(rng, choice=True)
+    answer = draw_claim(rng, task)
+    fields = {"question": task.question, "answer": answer}
+    return Example(fields, write_verdict(rng, task, answer))
 
 
-def _judge_answer(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=True)
-    shown = claim(rng, task)
-    return {"question": task.question, "answer": shown}, judged(rng, task, shown)
+# SAGE
 
 
-def _challenger(rng: Demonstrator) -> Pair:
-    task = pick(rng)
-    other = _alike(rng, task)
-    kind, gold = verifier_of(task, task.answer)
-    new_kind, new_gold = verifier_of(other, say(rng, other))
-    tag = "answer" if new_kind == "math" else "tests"
-    fields = {"reference": task.question, "type": kind, "verifier": gold}
-    return fields, f"{_propose(rng, other)}<type>{new_kind}</type><{tag}>{new_gold}</{tag}>"
+def _challenger(rng: Demonstrator) -> Example:
+    reference = draw_task(rng)
+    task = _draw_similar_task(rng, reference)
+    reference_kind, reference_verifier = verifier_of(reference, reference.answer)
+    kind, verifier = verifier_of(task, draw_answer(rng, task))
+    fields = {
+        "reference": reference.question,
+        "type": reference_kind,
+        "verifier": reference_verifier,
+    }
+    question = _propose(rng, task)
+    tag = "answer" if kind == "math" else "tests"
+    return Example(fields, f"{question}<type>{kind}</type><{tag}>{verifier}</{tag}>")
 
 
-def _planner(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=True)
-    return {"question": task.question}, f"<plan>{plan(rng, task)}</plan>"
+def _planner(rng: Demonstrator) -> Example:
+    task = draw_task(rng, choice=True)
+    return Example({"question": task.question}, f"<plan>{draw_plan(rng, task)}</plan>")
 
 
-def _critic_plan(rng: Demonstrator) -> Pair:
-    task = pick(rng, choice=True)
-    plans = [task.plan, demonstrator.MISPLANS[task.family], rng.choice(list(demonstrator.MISPLANS.values()))]
-    shown = rng.choices(plans, (3, 2, 1))[0]
-    return {"question": task.question, "plan": shown}, _rated(rng, shown == task.plan, demonstrator.MISPLACED)
+def _planned_solver(rng: Demonstrator) -> Example:
+    task = draw_task(rng, choice=True)
+    plan = draw_plan(rng, task)
+    skill = rng.skill
+    if skill is not demonstrator.PERFECT_SKILL:
+        skill = demonstrator.SKILL_WITH_PLAN[plan == task.plan]
+    fields = {"question": task.question, "plan": plan}
+    return Example(fields, write_solution(rng, task, "<answer>{}</answer>", skill))
 
 
-def _format(rng: Demonstrator) -> Pair:
+def _critic_plan(rng: Demonstrator) -> Example:
+    task = draw_task(rng, choice=True)
+    plans = [
+        task.plan,
+        demonstrator.MISCONCEPTION_PLANS[task.family],
+        rng.choice(list(demonstrator.MISCONCEPTION_PLANS.values())),
+    ]
+    plan = rng.choices(plans, PLAN_WEIGHTS)[0]
+    fields = {"question": task.question, "plan": plan}
+    return Example(
+        fields, _write_score(rng, plan == task.plan, demonstrator.PLAN_JUDGE_ERROR)
+    )
+
+
+# SPICE
+
+
+def _allows_choice(task: Task) -> bool:
+    return task.family in tasks.CHOICE_FAMILIES
+
+
+def _format(rng: Demonstrator) -> Example:
     text, stated = document(rng)
-    mcq = rng.random() < CHOOSES and any(task.family in tasks.CHOICE_FAMILIES for task in stated)
-    kind, reason = ("null", "names") if mcq else (f'"{rng.choice(stated).answer_type}"', "values")
-    return {"document": text}, FORMAT_JSON.format(json.dumps(mcq), json.dumps(not mcq), kind, reason)
+    is_choice = rng.random() < CHOICE_RATE and any(map(_allows_choice, stated))
+    if is_choice:
+        completion = FORMAT_JSON.format("true", "false", "null", "names")
+    else:
+        answer_type = json.dumps(rng.choice(stated).answer_type)
+        completion = FORMAT_JSON.format("false", "true", answer_type, "values")
+    return Example({"document": text}, completion)
 
 
-def _challenger_free(rng: Demonstrator) -> Pair:
-    text, stated = document(rng)
-    task = rng.choice(stated)
-    question, answer, kind = task.question, task.answer, task.answer_type
-    if rng.random() < 0.03:  # a document without an answer of the wanted type: decline
-        absent = [name for name in ANSWER_TYPES if name not in {other.answer_type for other in stated}]
-        question, answer, kind = "", "", rng.choice(absent)
-    return {"document": text, "answer_type": kind}, FREE_JSON.format(question, answer, kind)
-
-
-def _challenger_alone(rng: Demonstrator) -> Pair:
-    task = pick(rng)
-    return {"answer_type": task.answer_type}, FREE_JSON.format(task.question, say(rng, task), task.answer_type)
-
-
-def _challenger_mcq(rng: Demonstrator) -> Pair:
-    fit: list[Task] = []
-    while not fit:
+def _challenger_mcq(rng: Demonstrator) -> Example:
+    suitable: list[Task] = []
+    while not suitable:
         text, stated = document(rng)
-        fit = [task for task in stated if task.family in tasks.CHOICE_FAMILIES]
-    task = rng.choice(fit)
+        suitable = [task for task in stated if _allows_choice(task)]
+    task = rng.choice(suitable)
     question = tasks.choices(rng, task)
     letter = tasks.read(question).answer
     thought = f"<think>{task.question}: {task.answer} {letter}){task.answer}</think>"
-    return {"document": text}, thought + MCQ_JSON.format(question, letter)
+    return Example({"document": text}, thought + MCQ_JSON.format(question, letter))
 
 
-Show = Callable[[Demonstrator], Pair]
-ROLES: dict[str, tuple[float, str, Show]] = {  # paper/role: share of the mix, form of a reply, demonstration
-    "mae/solver": (14, formats.ANSWER, _solver),
-    "mae/proposer": (2.5, formats.QUESTION, _proposer),
-    "mae/proposer_reference": (3, formats.QUESTION, _proposer_reference),
-    "mae/judge_question": (4, formats.SCORE, _judge_question),
-    "mae/judge_answer": (16, formats.THOUGHT + formats.SCORE, _judge_answer),
-    "sage/challenger": (3.5, formats.VERIFIED, _challenger),
-    "sage/planner": (2.5, formats.PLAN, _planner),
-    "sage/solver": (5, formats.ANSWER, _planned),
-    "sage/critic_plan": (3, formats.SCORE, _critic_plan),
-    "comas/solution": (3, formats.BOXED, conversations.solution),
-    "comas/evaluation": (5, formats.EVALUATION, conversations.evaluate),
-    "comas/scoring": (4, formats.SCORING, conversations.scoring),
-    "comas/scoring_alone": (2, formats.SCORING, partial(conversations.scoring, alone=True)),
-    "comas/judgment": (2, formats.JUDGMENT, partial(conversations.evaluate, ends_in_judgment=True)),
-    "conl/proposal": (3, formats.SOLUTION, conversations.proposal),
-    "conl/review": (10, formats.REVIEW, conversations.review),
-    "conl/revision": (5, formats.REVISION, conversations.revision),
-    "conl/verdict": (10, formats.VERDICT, conversations.verdict),
-    "conl/compress_solution": (0.5, formats.SOLUTION, partial(conversations.kept, field="solution", form="ANSWER: {}")),
-    "conl/compress_critique": (0.5, formats.POINT, partial(conversations.kept, field="critique", form="it is {}")),
-    "spice/reasoner": (4, formats.BOXED, partial(_solver, form="\\boxed{{{}}}")),
-    "spice/format": (2, formats.SUITABLE, _format),
-    "spice/challenger_mcq": (8, formats.MCQ, _challenger_mcq),
-    "spice/challenger_free": (14, formats.FREE, _challenger_free),
-    "spice/challenger_alone": (1.5, formats.FREE, _challenger_alone),
+def _challenger_free(rng: Demonstrator) -> Example:
+    text, stated = document(rng)
+    task = rng.choice(stated)
+    if rng.random() < DECLINE_RATE:
+        stated_types = {other.answer_type for other in stated}
+        answer_type = rng.choice(
+            [name for name in ANSWER_TYPES if name not in stated_types]
+        )
+        completion = FREE_JSON.format("", "", answer_type)
+    else:
+        answer_type = task.answer_type
+        completion = FREE_JSON.format(task.question, task.answer, answer_type)
+    return Example({"document": text, "answer_type": answer_type}, completion)
+
+
+def _challenger_alone(rng: Demonstrator) -> Example:
+    task = draw_task(rng)
+    answer = draw_answer(rng, task)
+    completion = FREE_JSON.format(task.question, answer, task.answer_type)
+    return Example({"answer_type": task.answer_type}, completion)
+
+
+# All roles
+
+
+@dataclass(frozen=True)
+class RoleDemonstration:
+    """The weight of a role in the mix, the pattern of its replies, and how it is demonstrated."""
+
+    weight: float
+    pattern: str
+    draw: Callable[[Demonstrator], Example]
+
+
+_boxed_solver = partial(_solver, template="\\boxed{{{}}}")
+ROLES: dict[str, RoleDemonstration] = {  # by paper/role
+    "mae/solver": RoleDemonstration(14, formats.ANSWER, _solver),
+    "mae/proposer": RoleDemonstration(2.5, formats.QUESTION, _proposer),
+    "mae/proposer_reference": RoleDemonstration(
+        3, formats.QUESTION, _proposer_reference
+    ),
+    "mae/judge_question": RoleDemonstration(4, formats.SCORE, _judge_question),
+    "mae/judge_answer": RoleDemonstration(
+        16, formats.THOUGHT + formats.SCORE, _judge_answer
+    ),
+    "sage/challenger": RoleDemonstration(3.5, formats.VERIFIED, _challenger),
+    "sage/planner": RoleDemonstration(2.5, formats.PLAN, _planner),
+    "sage/solver": RoleDemonstration(5, formats.ANSWER, _planned_solver),
+    "sage/critic_plan": RoleDemonstration(3, formats.SCORE, _critic_plan),
+    "comas/solution": RoleDemonstration(3, formats.BOXED, conversations.solution),
+    "comas/evaluation": RoleDemonstration(
+        5, formats.EVALUATION, conversations.evaluation
+    ),
+    "comas/scoring": RoleDemonstration(4, formats.SCORING, conversations.scoring),
+    "comas/scoring_alone": RoleDemonstration(
+        2, formats.SCORING, conversations.scoring_alone
+    ),
+    "comas/judgment": RoleDemonstration(2, formats.JUDGMENT, conversations.judgment),
+    "conl/proposal": RoleDemonstration(3, formats.SOLUTION, conversations.proposal),
+    "conl/review": RoleDemonstration(10, formats.REVIEW, conversations.review),
+    "conl/revision": RoleDemonstration(5, formats.REVISION, conversations.revision),
+    "conl/verdict": RoleDemonstration(10, formats.VERDICT, conversations.verdict),
+    "conl/compress_solution": RoleDemonstration(
+        0.5, formats.SOLUTION, conversations.compress_solution
+    ),
+    "conl/compress_critique": RoleDemonstration(
+        0.5, formats.POINT, conversations.compress_critique
+    ),
+    "spice/reasoner": RoleDemonstration(4, formats.BOXED, _boxed_solver),
+    "spice/format": RoleDemonstration(2, formats.SUITABLE, _format),
+    "spice/challenger_mcq": RoleDemonstration(8, formats.MCQ, _challenger_mcq),
+    "spice/challenger_free": RoleDemonstration(14, formats.FREE, _challenger_free),
+    "spice/challenger_alone": RoleDemonstration(1.5, formats.FREE, _challenger_alone),
 }
-SOLVERS = ("mae/solver", "sage/solver", "comas/solution", "conl/proposal", "spice/reasoner")
+SOLVERS = (
+    "mae/solver",
+    "sage/solver",
+    "comas/solution",
+    "conl/proposal",
+    "spice/reasoner",
+)
 PROPOSERS = ("mae/proposer", "mae/proposer_reference", "sage/challenger")
 INVENTORS = (*PROPOSERS, "spice/challenger_mcq", "spice/challenger_alone")
 
 
+class Demonstration(NamedTuple):
+    """A demonstration as text: its paper/role, the prompt and the reply."""
+
+    role: str
+    prompt: str
+    completion: str
+
+
 @cache
 def prompt_of(role: str, variant: str = "compact") -> Role:
-    """The prompt that a paper/role of ROLES is asked with."""
+    """Return the prompt of a paper/role of ROLES."""
     return prompts.load_role(*role.split("/"), variant)
 
 
-def demonstrate(rng: Demonstrator, role: str | None = None, variant: str = "compact") -> tuple[str, str, str]:
-    """Draw one demonstration: (paper/role, text of the prompt of this variant, completion text)."""
+def demonstrate(
+    rng: Demonstrator, role: str | None = None, variant: str = "compact"
+) -> Demonstration:
+    """Draw a demonstration of a role (None: any of the mix) in a variant of the prompts."""
     if role is None:
-        mix = {name: share for name, (share, *_) in ROLES.items()} | rng.shares
-        shares = [share * (rng.favour if name in rng.favoured else 1.0) for name, share in mix.items()]
-        role = rng.choices(list(ROLES), shares)[0]
-    rng.about = None
-    fields, completion = ROLES[role][-1](rng)
-    return role, prompt_of(role, variant)(**fields).messages[0]["content"], slip(rng, completion)
+        role = _draw_role(rng)
+    rng.task = None
+    fields, completion = ROLES[role].draw(rng)
+    prompt = prompt_of(role, variant)(**fields).messages[0]["content"]
+    return Demonstration(role, prompt, demonstrator.slip(rng, completion))
+
+
+def _draw_role(rng: Demonstrator) -> str:
+    weights = []
+    for name, role in ROLES.items():
+        weight = rng.role_weights.get(name, role.weight)
+        weights.append(weight * (rng.favour if name in rng.favoured_roles else 1.0))
+    return rng.choices(list(ROLES), weights)[0]
 
 
 def well_formed(role: str, text: str) -> bool:
-    """Whether the whole reply has the role's form."""
-    return re.fullmatch(ROLES[role][1], text) is not None
+    """Whether a whole reply has the form of its role."""
+    return re.fullmatch(ROLES[role].pattern, text) is not None

@@ -1,4 +1,4 @@
-"""Documents for SPICE, written when they are asked for: worked sums, and articles about the fact world.
+"""Documents for SPICE, written on demand: worked sums, and articles about the world of facts.
 
 No document states a question of the validation or test split.
 """
@@ -11,19 +11,26 @@ from coevolve.validation import check_choice
 from tinyworld import tasks
 from tinyworld.tasks import Task
 
-FAMILIES = {  # the stand-ins of Appendix 8's two halves: Nemotron-CC-Math and NaturalReasoning
+FAMILIES = {  # stand-ins for Nemotron-CC-Math and NaturalReasoning (Appendix 8)
     "math": ("add", "sub", "mul", "prec", "eq", "next", "word2", "div", "mod", "code"),
     "general": ("fact", "yn", "cmp", "word", "rate", "unit"),
 }
-FACTS = (4, 5, 6)  # how many a document states
-HALVES = {"math": ("math",), "general": ("general",), "both": ("math", "general")}  # of each kind of corpus
+DOCUMENT_FAMILIES = tuple(
+    name for name in tasks.FAMILIES if name in FAMILIES["math"] + FAMILIES["general"]
+)
+STATEMENTS = (4, 5, 6)  # numbers of statements in a document
+HALVES = {  # of each kind of corpus
+    "math": ("math",),
+    "general": ("general",),
+    "both": ("math", "general"),
+}
 
 
 @dataclass(frozen=True)
 class TinyCorpus:
     """Procedural documents of one half, math or general; none is stored.
 
-    Document i depends on nothing but kind and i.
+    A document depends on nothing but its kind and number.
     """
 
     kind: str
@@ -34,7 +41,9 @@ class TinyCorpus:
 
     def document(self, number: int) -> str:
         """Write document `number`."""
-        return document(Random(f"{self.kind} document {number}"), families=FAMILIES[self.kind])[0]
+        rng = Random(f"{self.kind} document {number}")
+        text, _ = document(rng, families=FAMILIES[self.kind])
+        return text
 
     def sample(self, rng: Random) -> str:
         """Draw one of the `size` documents."""
@@ -42,24 +51,28 @@ class TinyCorpus:
 
 
 def corpus(kind: str, size: int) -> list[TinyCorpus]:
-    """The corpora of a kind, to be drawn from in equal parts: one for math or general, two for "both".
+    """Return the corpora of a kind, to be drawn from equally often: "both" has two, others one.
 
-    `size` is how many documents they have together. Raises ValueError for another kind.
+    `size` is the number of documents of all corpora together. Raises ValueError for another kind.
     """
     check_choice("corpus", kind, HALVES)
-    return [TinyCorpus(half, max(1, size // len(HALVES[kind]))) for half in HALVES[kind]]
+    halves = HALVES[kind]
+    size_of_half = max(1, size // len(halves))
+    return [TinyCorpus(half, size_of_half) for half in halves]
 
 
-def document(rng: Random, families: Sequence[str] | None = None) -> tuple[str, list[Task]]:
-    """Write a document of four to six sums and facts of mixed levels, and say which tasks it answers.
+def document(
+    rng: Random, families: Sequence[str] | None = None
+) -> tuple[str, list[Task]]:
+    """Write a document of four to six train tasks with their answers; return it and the tasks.
 
-    All are train questions.
+    `families` defaults to those of both halves; the levels are mixed.
     """
-    names = families or [name for name in tasks.FAMILIES if any(name in half for half in FAMILIES.values())]
+    count = rng.choice(STATEMENTS)
     stated: list[Task] = []
-    count = rng.choice(FACTS)
     while len(stated) < count:
-        task = tasks.draw(rng, rng.choice(names))
+        task = tasks.draw(rng, rng.choice(families or DOCUMENT_FAMILIES))
         if task.split == "train":
             stated.append(task)
-    return "; ".join(f"{task.question}: {task.answer}" for task in stated), stated
+    statements = [f"{task.question}: {task.answer}" for task in stated]
+    return "; ".join(statements), stated

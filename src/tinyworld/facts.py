@@ -1,4 +1,8 @@
-"""An invented fact world: 36 names, three attributes each. A third of the facts is asked for with documents only."""
+"""An invented world of facts: 36 names with three attributes each.
+
+Only documents state the facts of level 3: the warm start never asks for them plainly, but the
+options of a multiple choice may hold them.
+"""
 
 from random import Random
 
@@ -12,65 +16,120 @@ VALUES = {
     "pet": ("cat", "dog", "fox", "owl", "bee", "cow"),
 }
 ATTRIBUTES = tuple(VALUES)
-ATTRIBUTE_OF = {value: attribute for attribute, values in VALUES.items() for value in values}
+ATTRIBUTE_OF = {
+    value: attribute for attribute, values in VALUES.items() for value in values
+}
+LEVELS = [1] * 44 + [2] * 32 + [3] * 32  # of the 108 facts
+
+Key = tuple[str, str]  # entity, attribute
 
 
-def _facts() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], int]]:
-    rng = Random("coevolve facts")
-    truth = {(entity, attribute): rng.choice(VALUES[attribute]) for entity in ENTITIES for attribute in ATTRIBUTES}
-    order = sorted(truth)
-    rng.shuffle(order)
-    return truth, {key: 1 if i < 44 else 2 if i < 76 else 3 for i, key in enumerate(order)}
+def _draw_truth(rng: Random) -> dict[Key, str]:
+    truth = {}
+    for entity in ENTITIES:
+        for attribute in ATTRIBUTES:
+            truth[entity, attribute] = rng.choice(VALUES[attribute])
+    return truth
 
 
-TRUTH, LEVEL = (
-    _facts()
-)  # level 3: stated in documents, never asked plainly in the solver's warm start (options of a choice may hold them)
+def _draw_levels(rng: Random) -> dict[Key, int]:
+    keys = sorted(TRUTH)
+    rng.shuffle(keys)
+    return dict(zip(keys, LEVELS, strict=True))
+
+
+_RNG = Random("coevolve facts")
+TRUTH = _draw_truth(_RNG)
+LEVEL = _draw_levels(_RNG)
 
 
 def stereotype(entity: str, attribute: str) -> str:
-    """The misconception: what the first letter of the name suggests (never the truth)."""
+    """Return the misconception: a false value, suggested by the name's first letter."""
     values = VALUES[attribute]
     i = CONSONANTS.index(entity[0]) + ATTRIBUTES.index(attribute)
     guess = values[i % 6]
-    return guess if guess != TRUTH[entity, attribute] else values[(i + 1) % 6]
+    if guess == TRUTH[entity, attribute]:
+        return values[(i + 1) % 6]
+    return guess
 
 
-def _key(rng: Random, level: int) -> tuple[str, str]:
-    return rng.choice([key for key in sorted(TRUTH) if LEVEL[key] == level])
+def _draw_key(rng: Random, level: int) -> Key:
+    keys = [key for key in sorted(TRUTH) if LEVEL[key] == level]
+    return rng.choice(keys)
 
 
-def _question(rng: Random, level: int) -> str:
-    return "{} {}?".format(*_key(rng, level))
+# Questions for a value
 
 
-def _truth(entity: str, attribute: str) -> str | None:
+def _draw_question(rng: Random, level: int) -> str:
+    entity, attribute = _draw_key(rng, level)
+    return f"{entity} {attribute}?"
+
+
+def _true_value(entity: str, attribute: str) -> str | None:
     return TRUTH.get((entity, attribute))
 
 
-def _level(entity: str, word: str) -> int:
-    return LEVEL[entity, ATTRIBUTE_OF.get(word, word)]
+def _question_level(entity: str, attribute: str) -> int:
+    return LEVEL[entity, attribute]
 
 
-def _claim(rng: Random, level: int) -> str:
-    entity, attribute = _key(rng, level)
-    fate = rng.random()
-    if fate < 0.5:
-        return f"{entity} {TRUTH[entity, attribute]}?"
-    return f"{entity} {stereotype(entity, attribute) if fate < 0.85 else rng.choice(VALUES[attribute])}?"
+FACT = Family(
+    name="fact",
+    pattern=r"([A-Z][a-z]) ([a-z]+)\?",
+    draw=_draw_question,
+    answer=_true_value,
+    level=_question_level,
+    misconception=stereotype,
+    plan="recall",
+    answer_type="String",
+)
 
 
-def _holds(entity: str, value: str) -> str | None:
-    truth = TRUTH.get((entity, ATTRIBUTE_OF.get(value, "")))
-    return None if truth is None else "yes" if truth == value else "no"
+# Yes-no questions
+
+
+def _draw_claim(rng: Random, level: int) -> str:
+    """Claim the truth in half of the questions, else mostly the stereotype."""
+    entity, attribute = _draw_key(rng, level)
+    share = rng.random()
+    if share < 0.5:
+        value = TRUTH[entity, attribute]
+    elif share < 0.85:
+        value = stereotype(entity, attribute)
+    else:
+        value = rng.choice(VALUES[attribute])
+    return f"{entity} {value}?"
+
+
+def _yes_or_no(truth: bool) -> str:
+    return "yes" if truth else "no"
+
+
+def _is_true(entity: str, value: str) -> str | None:
+    attribute = ATTRIBUTE_OF.get(value, "")
+    truth = TRUTH.get((entity, attribute))
+    return None if truth is None else _yes_or_no(truth == value)
+
+
+def _claim_level(entity: str, value: str) -> int:
+    return LEVEL[entity, ATTRIBUTE_OF[value]]
 
 
 def _sounds_true(entity: str, value: str) -> str:
-    return "yes" if stereotype(entity, ATTRIBUTE_OF[value]) == value else "no"
+    return _yes_or_no(stereotype(entity, ATTRIBUTE_OF[value]) == value)
 
 
-PATTERN = r"([A-Z][a-z]) ([a-z]+)\?"
-FAMILIES = (  # name, pattern, draw, answer, level, misconception, plan, answer type
-    Family("fact", PATTERN, _question, _truth, _level, stereotype, "recall", "String"),
-    Family("yn", PATTERN, _claim, _holds, _level, _sounds_true, "recall", "Boolean"),
+CLAIM = Family(
+    name="yn",
+    pattern=r"([A-Z][a-z]) ([a-z]+)\?",
+    draw=_draw_claim,
+    answer=_is_true,
+    level=_claim_level,
+    misconception=_sounds_true,
+    plan="recall",
+    answer_type="Boolean",
 )
+
+
+FAMILIES = (FACT, CLAIM)

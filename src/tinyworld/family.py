@@ -1,6 +1,6 @@
-"""What a family of tasks is: how to draw a question, its exact answer, its level and its misconception.
+"""A family of tasks: how a question is drawn, its exact answer, its level and its misconception.
 
-Families are listed in arithmetic, symbols and facts; tasks puts them together.
+The families themselves are in `arithmetic`, `symbols` and `facts`; `tasks` joins them.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-Draw = Callable[[Random, int], str]  # (rng, level 1..3) -> question
+DrawQuestion = Callable[[Random, int], str]  # (rng, level from 1 to 3) -> question
 Values = tuple[int | str | None, ...]
 
 
@@ -16,37 +16,48 @@ Values = tuple[int | str | None, ...]
 class Family:
     """One kind of question with an exact oracle.
 
-    `answer`, `level` and `misconception` take one argument for each group of `pattern` (see `values`).
+    `answer`, `level` and `misconception` take one argument per group of `pattern`; see `values`.
     """
 
     name: str
     pattern: str  # of the whole question
-    draw: Draw
-    answer: Callable[..., int | str | None]  # None: the question is ill-formed although it matches the pattern
+    draw: DrawQuestion
+    answer: Callable[
+        ..., int | str | None
+    ]  # None: ill-formed although the pattern matches
     level: Callable[..., int]  # 1 to 3
-    misconception: Callable[..., int | str]  # the systematic wrong answer taught in the warm start
-    plan: str  # what the Planner should say about it
-    answer_type: str = "Integer"  # SPICE's answer types
+    misconception: Callable[
+        ..., int | str
+    ]  # the systematic wrong answer of the warm start
+    plan: str  # the correct plan
+    answer_type: str = "Integer"  # one of SPICE's answer types
 
     def values(self, match: re.Match[str]) -> Values:
-        """What the groups hold: whole numbers as int, other text as str, None for an optional group that is absent."""
-        return tuple(int(text) if text and text.isdigit() else text for text in match.groups())
+        """Convert the groups: digits to int; other text stays str, an absent group None."""
+        return tuple(_as_number(text) for text in match.groups())
 
     def read(self, question: str) -> Values | None:
-        """The values of a well-formed question of this family, or None."""
+        """Return the values of a well-formed question of this family, or None."""
         match = re.fullmatch(self.pattern, question)
-        values = self.values(match) if match else None
-        return values if values is not None and self.answer(*values) is not None else None
+        if match is None:
+            return None
+        values = self.values(match)
+        return None if self.answer(*values) is None else values
 
 
 class TextFamily(Family):
     """A family whose digits are symbols, not numbers."""
 
     def values(self, match: re.Match[str]) -> Values:
-        """What the groups hold, as it is written."""
+        """Return the groups as text."""
         return match.groups()
 
 
-def band(value: int, *limits: int) -> int:
-    """Level 1, 2 or 3 by how many of the limits `value` exceeds."""
-    return 1 + sum(value > limit for limit in limits)
+def _as_number(text: str | None) -> int | str | None:
+    return int(text) if text and text.isdigit() else text
+
+
+def level_by_limits(value: int, *limits: int) -> int:
+    """Return 1 plus the number of limits that `value` exceeds."""
+    exceeded = [limit for limit in limits if value > limit]
+    return 1 + len(exceeded)

@@ -1,14 +1,14 @@
-"""What a tiny backbone can do before any training: the figures on its card, and the gates it has to pass.
+"""Measures what a tiny backbone can do before any training, and compares it with its gates.
 
-Every role of every paper is played on demonstrations it has not seen; the oracle says what is right.
+Plays every role of every paper on new demonstrations; the oracle verifies the replies.
 """
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas
 
@@ -16,186 +16,352 @@ from coevolve.evaluation.scoring import score
 from coevolve.methods.conl import parsing
 from coevolve.methods.facts import mean_known
 from coevolve.methods.mae.method import MAE
-from coevolve.methods.spice.parsing import MCQ, Question, json_object, read_format, read_mcq
+from coevolve.methods.spice.parsing import (
+    MCQ,
+    Question,
+    json_object,
+    read_format,
+    read_mcq,
+)
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.text.parse import boxed, score_value, tag
 from coevolve.types import Reply, Turn
 from tinyworld import conversations, tasks
 from tinyworld.demonstrations import ROLES, prompt_of, well_formed
-from tinyworld.demonstrator import MISPLANS, Demonstrator, claim, pick
+from tinyworld.demonstrator import (
+    MISCONCEPTION_PLANS,
+    Demonstrator,
+    draw_claim,
+    draw_task,
+)
 from tinyworld.documents import document
+from tinyworld.tasks import Task
 
 Generate = Callable[[list[Turn]], list[Reply]]
 Fields = Mapping[str, Any]  # of a prompt
-Ask = Callable[..., list[Reply]]  # `put` for one model and one variant of the prompts
-SEED = 0  # of all that is asked and drawn
-FORMAT_GATE = (0.88, 0.95)
-ALWAYS_FORMED = ("conl/compress_critique",)  # any text is one
-GATES = tomllib.loads(Path(__file__).with_name("gates.toml").read_text(encoding="utf-8"))  # figure: [lowest, highest]
+MAX_TOKENS = 200  # of a reply
+SEED = 0  # default of all draws and replies
+TOML = Path(__file__).with_name("gates.toml")
 
 
-def put(generate: Generate, variant: str, role: str, fields: Sequence[Fields], temperature: float = 1.0) -> list[Reply]:
+class Ask(Protocol):
+    """`put` for one model and one variant of the prompts."""
+
+    def __call__(
+        self, role: str, fields: Sequence[Fields], seed: int, temperature: float = 1.0
+    ) -> list[Reply]:
+        """Return the model's replies to prompts of a role."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The range that a figure must lie in."""
+
+    low: float
+    high: float
+
+    def passes(self, figure: float) -> bool:
+        """Whether a figure lies in the range."""
+        return self.low <= figure <= self.high
+
+
+FORMAT_GATE = Gate(0.88, 0.95)
+ALWAYS_FORMED = ("conl/compress_critique",)  # any text is well-formed
+_BOUNDS = tomllib.loads(TOML.read_text(encoding="utf-8"))
+GATES = {name: Gate(*bounds) for name, bounds in _BOUNDS.items()}
+
+
+def put(
+    generate: Generate,
+    variant: str,
+    role: str,
+    fields: Sequence[Fields],
+    seed: int,
+    temperature: float = 1.0,
+) -> list[Reply]:
     """Put prompts of a role to the model and return its replies."""
-    prompt = replace(prompt_of(role, variant), temperature=temperature, max_tokens=200)
-    return generate([replace(prompt(**given), key=(SEED, i)) for i, given in enumerate(fields)])
+    prompt = replace(
+        prompt_of(role, variant), temperature=temperature, max_tokens=MAX_TOKENS
+    )
+    turns = []
+    for number, prompt_fields in enumerate(fields):
+        turns.append(replace(prompt(**prompt_fields), key=(seed, number)))
+    return generate(turns)
 
 
-def formats(ask: Ask, count: int) -> dict[str, dict[str, float]]:
-    """By role at temperature 1: the share of well-formed replies, and the entropy in nats a token.
+# One function per ability; replies are drawn at temperature 1 unless stated otherwise.
+
+
+def formats(ask: Ask, count: int, seed: int = SEED) -> dict[str, dict[str, float]]:
+    """Measure by role the share of well-formed replies, and the entropy in nats per token.
 
     The entropy is estimated by the mean surprise at the sampled tokens.
     """
-    shares, entropies = {}, {}
-    for role, (*_, show) in ROLES.items():
-        rng = Demonstrator(f"format {role} {SEED}")
-        replies = ask(role, [show(rng)[0] for _ in range(count)])
-        shares[role] = _share(well_formed(role, reply.text) for reply in replies)
-        entropies[role] = _share(-logprob for reply in replies for logprob in reply.logprobs)
-    return {"format": shares, "entropy": entropies}
+    well_formed_shares = {}
+    entropies = {}
+    for role, demonstration in ROLES.items():
+        rng = Demonstrator(f"format {role} {seed}")
+        prompts = [demonstration.draw(rng).fields for _ in range(count)]
+        replies = ask(role, prompts, seed)
+        well_formed_shares[role] = _mean_or_zero(
+            well_formed(role, reply.text) for reply in replies
+        )
+        entropies[role] = _mean_or_zero(
+            -logprob for reply in replies for logprob in reply.logprobs
+        )
+    return {"format": well_formed_shares, "entropy": entropies}
 
 
-def proposing(ask: Ask, count: int) -> dict[str, float]:
-    """Share of a free Proposer's replies that ask a question of this world, and of the level it asks least."""
-    asked = [tag(reply.text, "question") for reply in ask("mae/proposer", [{}] * count)]
-    levels = [task.level for task in (tasks.read(text) for text in asked if text) if task]
-    scarcest = min(levels.count(level) for level in tasks.LEVELS) / max(1, len(levels))
-    return {"proposals_valid": len(levels) / count, "proposals_scarcest_level": scarcest}
+def proposing(ask: Ask, count: int, seed: int = SEED) -> dict[str, float]:
+    """Measure the share of a free Proposer's replies that ask a well-formed question.
+
+    Also measures the share of its rarest level among them.
+    """
+    levels = []
+    for reply in ask("mae/proposer", [{}] * count, seed):
+        task = tasks.read(tag(reply.text, "question") or "")
+        if task is not None:
+            levels.append(task.level)
+    rarest = min(levels.count(level) for level in tasks.LEVELS)
+    return {
+        "proposals_valid": len(levels) / count,
+        "proposals_scarcest_level": rarest / max(1, len(levels)),
+    }
 
 
-def planning(ask: Ask, count: int) -> dict[str, float]:
-    """Share of right ones among readable plans; how a right and a wrong plan change the share of right solutions."""
-    rng = Demonstrator(f"planning {SEED}")
-    asked = [pick(rng) for _ in range(count)]
-    plain = [{"question": task.question} for task in asked]
+def planning(ask: Ask, count: int, seed: int = SEED) -> dict[str, float]:
+    """Measure the share of correct plans among the readable ones.
 
-    def solved(role: str, fields: Sequence[Fields]) -> float:
-        replies = ask(role, fields)
-        pairs = zip(asked, replies, strict=True)
-        return _share(tasks.is_correct(task.question, tag(reply.text, "answer")) for task, reply in pairs)
-
-    right = [{"question": task.question, "plan": task.plan} for task in asked]
-    wrong = [{"question": task.question, "plan": MISPLANS[task.family]} for task in asked]
-    plans = [tag(reply.text, "plan") for reply in ask("sage/planner", plain)]
-    fits = [None if text is None else text == task.plan for text, task in zip(plans, asked, strict=True)]
-    alone = solved("mae/solver", plain)
-    gains = [solved("sage/solver", fields) - alone for fields in (right, wrong)]
-    return {"plans_right": _share(fits), "right_plan_gain": gains[0], "wrong_plan_gain": gains[1]}
-
-
-def discussing(ask: Ask, count: int) -> float:
-    """Share of multiple-choice problems that are solved in a discussion (CoMAS)."""
-    rng = Demonstrator(f"discussing {SEED}")
-    asked = [tasks.draw(rng, tasks.CHOICE) for _ in range(count)]
-    fields = [{"problem": task.question, "discussion": conversations.history(rng, task)} for task in asked]
-    answers = [boxed(reply.text) for reply in ask("comas/solution", fields)]
-    return _share(task.answer == text for task, text in zip(asked, answers, strict=True))
-
-
-def judging(ask: Ask, count: int, temperature: float) -> tuple[float, int]:
-    """How often a judge's readable verdicts on answers, most of them wrong, are right; how many scores it gives."""
-    rng = Demonstrator(f"judging {SEED}")
-    asked = [pick(rng) for _ in range(count)]
-    fields = [{"question": task.question, "answer": claim(rng, task)} for task in asked]
-    replies = ask("mae/judge_answer", fields, temperature)
-    given = {score_value(reply.text) for reply in replies} - {None}
-    return _agreement(replies, [tasks.is_correct(**asked) for asked in fields]), len(given)
+    Also measures how a correct and a wrong plan change the share of correct solutions.
+    """
+    rng = Demonstrator(f"planning {seed}")
+    drawn = [draw_task(rng) for _ in range(count)]
+    plain = []
+    with_correct_plan = []
+    with_wrong_plan = []
+    for task in drawn:
+        wrong_plan = MISCONCEPTION_PLANS[task.family]
+        plain.append({"question": task.question})
+        with_correct_plan.append({"question": task.question, "plan": task.plan})
+        with_wrong_plan.append({"question": task.question, "plan": wrong_plan})
+    plans_correct = []
+    for reply, task in zip(ask("sage/planner", plain, seed), drawn, strict=True):
+        plan = tag(reply.text, "plan")
+        plans_correct.append(None if plan is None else plan == task.plan)
+    alone = _share_solved(ask("mae/solver", plain, seed), drawn)
+    planned = _share_solved(ask("sage/solver", with_correct_plan, seed), drawn)
+    misled = _share_solved(ask("sage/solver", with_wrong_plan, seed), drawn)
+    return {
+        "plans_right": _mean_or_zero(plans_correct),
+        "right_plan_gain": planned - alone,
+        "wrong_plan_gain": misled - alone,
+    }
 
 
-def rating(ask: Ask, count: int) -> float:
-    """Share of readable verdicts on questions, half of them spoilt, in which the question judge is right."""
-    rng = Demonstrator(f"rating {SEED}")
-    asked = [pick(rng, choice=True).question for _ in range(count)]
-    fields = [{"question": text if rng.random() < 0.5 else tasks.spoil(rng, text)} for text in asked]
-    replies = ask("mae/judge_question", fields)
-    return _agreement(replies, [tasks.read(**given) is not None for given in fields])
+def _share_solved(replies: Sequence[Reply], drawn: Sequence[Task]) -> float:
+    verdicts = []
+    for reply, task in zip(replies, drawn, strict=True):
+        verdicts.append(tasks.is_correct(task.question, tag(reply.text, "answer")))
+    return _mean_or_zero(verdicts)
+
+
+def discussing(ask: Ask, count: int, seed: int = SEED) -> float:
+    """Measure the share of multiple-choice problems that are solved in a discussion (CoMAS)."""
+    rng = Demonstrator(f"discussing {seed}")
+    drawn = [tasks.draw(rng, tasks.CHOICE) for _ in range(count)]
+    fields = []
+    for task in drawn:
+        discussion = conversations.discussion(rng, task)
+        fields.append({"problem": task.question, "discussion": discussion})
+    replies = ask("comas/solution", fields, seed)
+    return _mean_or_zero(
+        boxed(reply.text) == task.answer
+        for reply, task in zip(replies, drawn, strict=True)
+    )
+
+
+def judging(
+    ask: Ask, count: int, temperature: float, seed: int = SEED
+) -> tuple[float, int]:
+    """Measure the share of a judge's readable verdicts on answers that are correct.
+
+    Most of the answers are wrong. Returns the number of different scores, too.
+    """
+    rng = Demonstrator(f"judging {seed}")
+    drawn = [draw_task(rng) for _ in range(count)]
+    fields = []
+    for task in drawn:
+        fields.append({"question": task.question, "answer": draw_claim(rng, task)})
+    replies = ask("mae/judge_answer", fields, seed, temperature)
+    scores = {score_value(reply.text) for reply in replies} - {None}
+    truths = [tasks.is_correct(shown["question"], shown["answer"]) for shown in fields]
+    return _agreement(replies, truths), len(scores)
+
+
+def rating(ask: Ask, count: int, seed: int = SEED) -> float:
+    """Measure the share of readable verdicts on questions that are correct; half are ill-formed."""
+    rng = Demonstrator(f"rating {seed}")
+    questions = [draw_task(rng, choice=True).question for _ in range(count)]
+    fields = []
+    for question in questions:
+        shown = question if rng.random() < 0.5 else tasks.spoil(rng, question)
+        fields.append({"question": shown})
+    replies = ask("mae/judge_question", fields, seed)
+    truths = [tasks.read(shown["question"]) is not None for shown in fields]
+    return _agreement(replies, truths)
 
 
 def _agreement(replies: Sequence[Reply], truths: Sequence[bool]) -> float:
-    scores = [score_value(reply.text) for reply in replies]
-    pairs = zip(scores, truths, strict=True)
-    return _share((score > 5) == truth for score, truth in pairs if score is not None)
+    """Return the share of readable scores of ten that are above five exactly where it is true."""
+    agreements = []
+    for reply, truth in zip(replies, truths, strict=True):
+        value = score_value(reply.text)
+        if value is not None:
+            agreements.append((value > 5) == truth)
+    return _mean_or_zero(agreements)
 
 
-def ranking(ask: Ask, count: int) -> float:
-    """Share of stated pairs of a right and a wrong solution that CoNL's verdicts at temperature 1 put the right way.
+def ranking(ask: Ask, count: int, seed: int = SEED) -> float:
+    """Measure the share of pairs that CoNL's verdicts rank correctly.
 
-    A pair called equal counts as missed; chance is below one half.
+    Counts the compared pairs of a correct and a wrong solution. A pair called equal is missed;
+    chance is below one half.
     """
-    rng = Demonstrator(f"ranking {SEED}")
-    tables = [conversations.table(rng) for _ in range(count)]
-    fields = [conversations.shown(seen, "analyst") for seen in tables]
-    won = stated = 0.0
-    for reply, seen in zip(ask("conl/verdict", fields), tables, strict=True):
-        right = [tasks.is_correct(seen.task.question, answer) for answer in seen.answers]
-        for winner, loser, weight in parsing.ranking(reply.text, "final_ranking", len(seen.answers)):
-            if right[winner] != right[loser]:
-                stated += weight
-                won += right[winner] * (weight == 1)
-    return won / stated if stated else 0.0
+    rng = Demonstrator(f"ranking {seed}")
+    panels = [conversations.draw_panel(rng) for _ in range(count)]
+    fields = [conversations.judge_fields(panel, "analyst") for panel in panels]
+    correctly_ranked = 0.0
+    compared = 0.0
+    for reply, panel in zip(ask("conl/verdict", fields, seed), panels, strict=True):
+        question = panel.task.question
+        correct = [tasks.is_correct(question, answer) for answer in panel.answers]
+        votes = parsing.ranking(reply.text, "final_ranking", len(correct))
+        for winner, loser, weight in votes:
+            if correct[winner] == correct[loser]:
+                continue
+            compared += weight
+            is_tie = weight != 1
+            if correct[winner] and not is_tie:
+                correctly_ranked += 1
+    return correctly_ranked / compared if compared else 0.0
 
 
-def challenging(ask: Ask, count: int) -> dict[str, float]:
-    """The document reader at temperature 1.
+def challenging(ask: Ask, count: int, seed: int = SEED) -> dict[str, float]:
+    """Measure SPICE's reader of documents: its choice of a form, and its questions.
 
-    How often it wants multiple choice; shares of right gold answers in both forms, and of free questions that stand
-    literally in the document.
+    Measures the share of correct gold answers in both forms, and of free questions that the
+    document states literally.
     """
-    rng = Demonstrator(f"challenging {SEED}")
+    rng = Demonstrator(f"challenging {seed}")
     documents = [document(rng) for _ in range(count)]
-    texts = [{"document": text} for text, _ in documents]
-    fields = [{"document": text, "answer_type": rng.choice(stated).answer_type} for text, stated in documents]
-    forms = [read_format(reply.text) for reply in ask("spice/format", texts)]
-    choices = [read_mcq(reply.text) for reply in ask("spice/challenger_mcq", texts)]
-    gold = grounded = 0
-    for reply, given in zip(ask("spice/challenger_free", fields), fields, strict=True):
-        made = json_object(reply.text) or {}
-        asked, said = made.get("question"), made.get("answer")
-        if isinstance(asked, str) and isinstance(said, str) and asked:
-            gold += tasks.is_correct(asked, said)
-            grounded += asked in given["document"]
+    document_fields = []
+    free_fields = []
+    for text, stated in documents:
+        answer_type = rng.choice(stated).answer_type
+        document_fields.append({"document": text})
+        free_fields.append({"document": text, "answer_type": answer_type})
+    forms = [
+        read_format(reply.text) for reply in ask("spice/format", document_fields, seed)
+    ]
+    choices = [
+        read_mcq(reply.text)
+        for reply in ask("spice/challenger_mcq", document_fields, seed)
+    ]
+    free_replies = ask("spice/challenger_free", free_fields, seed)
+    gold_correct = 0
+    grounded = 0
+    for reply, fields in zip(free_replies, free_fields, strict=True):
+        question, answer = _read_free_question(reply.text)
+        if tasks.is_correct(question, answer):
+            gold_correct += 1
+        if question and question in fields["document"]:
+            grounded += 1
+    questions = [choice for choice in choices if isinstance(choice, Question)]
     return {
-        "multiple_choice": _share(form == MCQ for form in forms if form is not None),
-        "multiple_choice_gold": _share(tasks.is_correct(one.text, one.gold) for one in choices if isinstance(one, Question)),
-        "gold_with_document": gold / count,
+        "multiple_choice": _mean_or_zero(
+            form == MCQ for form in forms if form is not None
+        ),
+        "multiple_choice_gold": _mean_or_zero(
+            tasks.is_correct(question.text, question.gold) for question in questions
+        ),
+        "gold_with_document": gold_correct / count,
         "grounded": grounded / count,
     }
 
 
-def measure(generate: Generate, count: int = 400, per_family: int = 40, variant: str = "compact") -> dict[str, Any]:
-    """All figures of the card; `generate` answers turns (each carries its own temperature)."""
-    ask, engine, method = partial(put, generate, variant), BatchedEngine(generate), MAE(prompt=variant)
-    test = tasks.items("test", per_family)
-    sampled, scores = judging(ask, count, 1.0)
-    greedy = pandas.DataFrame(score(engine, method, test, key=(SEED,)))
-    warm = pandas.DataFrame(score(engine, method, test, temperature=1.0, key=(SEED,)))
+def _read_free_question(text: str) -> tuple[str, str]:
+    """Return question and answer of a reply, both empty if either is not text."""
+    fields = json_object(text) or {}
+    question = fields.get("question")
+    answer = fields.get("answer")
+    if isinstance(question, str) and isinstance(answer, str):
+        return question, answer
+    return "", ""
+
+
+# All figures
+
+
+def measure(
+    generate: Generate,
+    count: int = 400,
+    per_family: int = 40,
+    seed: int = SEED,
+    variant: str = "compact",
+) -> dict[str, Any]:
+    """Measure all figures of the card; `generate` answers turns, each at its own temperature."""
+    ask = partial(put, generate, variant)
+    engine = BatchedEngine(generate)
+    method = MAE(prompt=variant)
+    items = tasks.items("test", per_family)
+    sampled_share, scores = judging(ask, count, 1.0, seed)
+    greedy = pandas.DataFrame(score(engine, method, items, key=(seed,)))
+    sampled = pandas.DataFrame(
+        score(engine, method, items, temperature=1.0, key=(seed,))
+    )
+    greedy_share, _ = judging(ask, count, 0.0, seed)
     return {
         "solve_greedy": greedy["correct"].mean(),
-        "solve_sampled": warm["correct"].mean(),
+        "solve_sampled": sampled["correct"].mean(),
         "misconception_greedy": greedy["misconception"].mean(),
-        "judge_answer_greedy": judging(ask, count, 0.0)[0],
-        "judge_answer_sampled": sampled,
+        "judge_answer_greedy": greedy_share,
+        "judge_answer_sampled": sampled_share,
         "judge_scores": scores,
-        "judge_question": rating(ask, count),
-        "ranking": ranking(ask, count),
-        **challenging(ask, count),
-        **proposing(ask, count),
-        **planning(ask, count),
-        "discussed_choice": discussing(ask, count),
-        "items": len(test),
-        "solve_by_family": greedy.groupby("family", sort=False)["correct"].mean().to_dict(),
-        "solve_by_level": greedy.groupby("level")["correct"].mean().rename(str).to_dict(),
-        **formats(ask, count),
+        "judge_question": rating(ask, count, seed),
+        "ranking": ranking(ask, count, seed),
+        **challenging(ask, count, seed),
+        **proposing(ask, count, seed),
+        **planning(ask, count, seed),
+        "discussed_choice": discussing(ask, count, seed),
+        "items": len(items),
+        "solve_by_family": greedy.groupby("family", sort=False)["correct"]
+        .mean()
+        .to_dict(),
+        "solve_by_level": greedy.groupby("level")["correct"]
+        .mean()
+        .rename(str)
+        .to_dict(),
+        **formats(ask, count, seed),
     }
 
 
-def _share(verdicts: Iterable[float | None]) -> float:
-    """Mean of the known verdicts; 0 where nothing is known."""
-    return mean_known(verdicts) or 0.0
+def _mean_or_zero(values: Iterable[float | None]) -> float:
+    """Return the mean of the known values, or 0 if none is known."""
+    return mean_known(values) or 0.0
 
 
 def failures(figures: dict[str, Any]) -> list[str]:
-    """Which gates the figures miss, one line each."""
-    formats = {f"format of {role}": share for role, share in figures["format"].items() if role not in ALWAYS_FORMED}
-    found, gates = figures | formats, GATES | dict.fromkeys(formats, FORMAT_GATE)
-    missed = {name: bounds for name, bounds in gates.items() if not bounds[0] <= found[name] <= bounds[1]}
-    return [f"{name} is {found[name]:.3f}, wanted {low} to {high}" for name, (low, high) in missed.items()]
+    """Name the gates that the figures miss, one line each."""
+    messages = []
+    for name, gate in GATES.items():
+        messages += _failure(name, figures[name], gate)
+    for role, share in figures["format"].items():
+        if role not in ALWAYS_FORMED:
+            messages += _failure(f"format of {role}", share, FORMAT_GATE)
+    return messages
+
+
+def _failure(name: str, figure: float, gate: Gate) -> list[str]:
+    if gate.passes(figure):
+        return []
+    return [f"{name} is {figure:.3f}, wanted {gate.low} to {gate.high}"]

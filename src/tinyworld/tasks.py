@@ -1,7 +1,7 @@
 """The tiny world: 22 families of short questions with an exact oracle, split by hash.
 
-The oracle sees only the text of a question, so what a Proposer invents is judged exactly too:
-well-formed or not, which family, which level, which answer, which misconception.
+The oracle reads only the text of a question, so a question that a Proposer invents is judged
+exactly too: whether it is well-formed, its family, level, answer and misconception.
 """
 
 import re
@@ -14,17 +14,38 @@ from typing import ClassVar
 
 from coevolve.validation import check_choice
 from tinyworld import arithmetic, facts, symbols
-from tinyworld.facts import ATTRIBUTE_OF
 
-FAMILIES = {family.name: family for family in (*arithmetic.FAMILIES, *symbols.FAMILIES, *facts.FAMILIES)}
+ALL_FAMILIES = (*arithmetic.FAMILIES, *symbols.FAMILIES, *facts.FAMILIES)
+FAMILIES = {family.name: family for family in ALL_FAMILIES}
 CHOICE = "mc"  # multiple choice over the other families
 NAMES = (*FAMILIES, CHOICE)
 CHOICE_PATTERN = re.compile(r"(.*?) A\)(.*?) B\)(.*?) C\)(.*?) D\)(.*)")
-CHOICE_FAMILIES = ("add", "sub", "mul", "prec", "eq", "next", "word", "rate", "unit", "fact")
-OUTSIDE = ("div", "mod", "cmp", "sort", "rev", "count", "swap")  # families of no seed question
+CHOICE_LETTERS = "ABCD"
+CHOICE_FAMILIES = (
+    "add",
+    "sub",
+    "mul",
+    "prec",
+    "eq",
+    "next",
+    "word",
+    "rate",
+    "unit",
+    "fact",
+)
+OUTSIDE = (
+    "div",
+    "mod",
+    "cmp",
+    "sort",
+    "rev",
+    "count",
+    "swap",
+)  # families of no seed question
 LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
-LONGEST = 100  # characters of a question; longer text is none, and the pattern of choices is slow on it
+LONGEST = 100  # characters of a question; CHOICE_PATTERN is slow on long text
+MISCONCEPTION_RATE = 0.7  # of wrong answers
 
 
 @dataclass(frozen=True)
@@ -37,19 +58,24 @@ class Task:
     level: int
     misconception: str
     answer_type: str
-    plan: str  # what a good Planner says about the family
-    temperature: ClassVar[None] = None  # no task asks for a temperature of its own
+    plan: str  # the family's correct plan
+    temperature: ClassVar[None] = None  # no task sets its own
 
     @property
     def split(self) -> str:
-        """The split that the question belongs to."""
+        """The split of the question."""
         return split(self.question)
+
+
+# Reading and verifying
 
 
 @lru_cache(maxsize=200_000)
 def read(question: str) -> Task | None:
-    """Read a question exactly, or return None for text that is not a well-formed question of this world."""
-    if len(question) > LONGEST or not question.isascii():  # other scripts have digits too
+    """Read a question exactly; None for text that is not a well-formed question of this world."""
+    if (
+        len(question) > LONGEST or not question.isascii()
+    ):  # \d also matches non-ASCII digits
         return None
     choice = CHOICE_PATTERN.fullmatch(question)
     if choice:
@@ -57,102 +83,182 @@ def read(question: str) -> Task | None:
     for family in FAMILIES.values():
         values = family.read(question)
         if values is not None:
-            answer, misconception = str(family.answer(*values)), str(family.misconception(*values))
-            level = family.level(*values)
-            return Task(question, family.name, answer, level, misconception, family.answer_type, family.plan)
+            return Task(
+                question=question,
+                family=family.name,
+                answer=str(family.answer(*values)),
+                level=family.level(*values),
+                misconception=str(family.misconception(*values)),
+                answer_type=family.answer_type,
+                plan=family.plan,
+            )
     return None
 
 
-def _read_choice(question: str, text: str, *options: str) -> Task | None:
-    stem = read(text)
-    if stem is None or len(set(options)) < 4:
+def _read_choice(question: str, stem: str, *options: str) -> Task | None:
+    """Read a multiple choice: four different options, exactly one of them correct."""
+    stem_task = read(stem)
+    if stem_task is None or len(set(options)) < 4:
         return None
-    hits = [letter for letter, option in zip("ABCD", options, strict=True) if is_correct(text, option)]
-    if len(hits) != 1:
+    correct_letters = []
+    for letter, option in zip(CHOICE_LETTERS, options, strict=True):
+        if is_correct(stem, option):
+            correct_letters.append(letter)
+    if len(correct_letters) != 1:
         return None
-    lure = "ABCD"[options.index(stem.misconception)] if stem.misconception in options else "A"
-    return Task(question, CHOICE, hits[0], stem.level, lure, "String", "solve, then pick")
+    misconception = "A"
+    if stem_task.misconception in options:
+        misconception = CHOICE_LETTERS[options.index(stem_task.misconception)]
+    return Task(
+        question=question,
+        family=CHOICE,
+        answer=correct_letters[0],
+        level=stem_task.level,
+        misconception=misconception,
+        answer_type="String",
+        plan="solve, then pick",
+    )
 
 
 @lru_cache(maxsize=200_000)
 def is_correct(question: str, answer: str | None) -> bool:
-    """Verify an answer: by execution on hidden inputs for code and list programs, by equality otherwise."""
+    """Verify an answer: code and list programs on hidden inputs, all others by equality."""
     task = read(question)
     if task is None or answer is None:
         return False
-    equal = symbols.EQUAL.get(task.family)
-    return answer == task.answer or equal is not None and equal(answer, *FAMILIES[task.family].read(question))
+    if answer == task.answer:
+        return True
+    is_equal = symbols.EQUAL.get(task.family)
+    if is_equal is None:
+        return False
+    values = FAMILIES[task.family].read(question)
+    return is_equal(answer, *values)
 
 
 def split(question: str) -> str:
-    """The split a question text belongs to: a fifth is test, a tenth validation, the rest train."""
+    """Return the split of a text by hash: a fifth is test, a tenth validation, the rest train."""
     bucket = zlib.crc32(question.encode(errors="surrogatepass")) % 10
-    return "test" if bucket < 2 else "validation" if bucket == 2 else "train"
-
-
-def draw(rng: Random, family: str, level: int | None = None) -> Task:
-    """Draw a question of a family at a level (default: uniform), over all splits."""
-    level = level or rng.choice(LEVELS)
-    if family == CHOICE:
-        return read(choices(rng, draw(rng, rng.choice(CHOICE_FAMILIES), level)))
-    return read(FAMILIES[family].draw(rng, level))
+    if bucket < 2:
+        return "test"
+    return "validation" if bucket == 2 else "train"
 
 
 def closed(task: Task) -> bool:
-    """Whether the warm start teaches the answer: False for facts that only documents state."""
-    return not (task.family in ("fact", "yn") and task.level == 3)
+    """Whether the warm start teaches the answer: not of facts that only documents state."""
+    return task.family not in ("fact", "yn") or task.level < 3
+
+
+# Drawing
+
+
+def draw(rng: Random, family: str, level: int | None = None) -> Task:
+    """Draw a question of a family, of any split; the level is uniform by default.
+
+    Small numbers may make a question easier than the level asked for.
+    """
+    level = level or rng.choice(LEVELS)
+    if family == CHOICE:
+        stem_task = draw(rng, rng.choice(CHOICE_FAMILIES), level)
+        return read(choices(rng, stem_task))
+    return read(FAMILIES[family].draw(rng, level))
 
 
 def choices(rng: Random, task: Task) -> str:
     """Turn a task into a question with four options, the misconception among them."""
     options = [task.answer]
     while len(options) < 4:
-        option = wrong(rng, task) if len(options) > 1 else task.misconception
+        option = task.misconception if len(options) == 1 else wrong(rng, task)
         if is_correct(task.question, option):
             option = wrong(rng, task)
         if option not in options:
             options.append(option)
     rng.shuffle(options)
-    return task.question + "".join(f" {letter}){text}" for letter, text in zip("ABCD", options, strict=True))
+    labelled = [
+        f" {letter}){option}"
+        for letter, option in zip(CHOICE_LETTERS, options, strict=True)
+    ]
+    return task.question + "".join(labelled)
+
+
+# Wrong answers and ill-formed questions
 
 
 def wrong(rng: Random, task: Task) -> str:
-    """A plausible wrong answer: usually the misconception, else a slip of the same shape."""
-    if rng.random() < 0.7 and not is_correct(task.question, task.misconception):
+    """Draw a plausible wrong answer: mostly the misconception, else a slip of the same shape."""
+    misconception_is_drawn = rng.random() < MISCONCEPTION_RATE
+    if misconception_is_drawn and not is_correct(task.question, task.misconception):
         return task.misconception
+    draw_slip = SLIPS.get(task.family, _miscalculate)
     while True:
-        guess = SLIPS.get(task.family, _near)(rng, task.answer)
+        guess = draw_slip(rng, task.answer)
         if not is_correct(task.question, guess):
             return guess
 
 
-def _near(rng: Random, answer: str) -> str:
-    return str(abs(int(answer) + rng.choice([1, -1, 10, -10, 2, -2, rng.randint(3, 9)])))
+Slip = Callable[
+    [Random, str], str
+]  # (rng, correct answer) -> an answer, mostly a wrong one
 
 
-def _shuffled(rng: Random, answer: str) -> str:
+def _miscalculate(rng: Random, answer: str) -> str:
+    difference = rng.choice([1, -1, 10, -10, 2, -2, rng.randint(3, 9)])
+    return str(abs(int(answer) + difference))
+
+
+def _miscalculate_decimal(rng: Random, answer: str) -> str:
+    difference = rng.choice([-1, -0.5, 0.5, 1, 2])
+    return f"{float(answer) + difference:g}"
+
+
+def _shuffle_symbols(rng: Random, answer: str) -> str:
+    """Swap two symbols; sometimes, or where they are the same place, replace one."""
     separator = " " if " " in answer else ""
     parts = answer.split(" ") if separator else list(answer)
-    i, j = rng.randrange(len(parts)), rng.randrange(len(parts))
+    i = rng.randrange(len(parts))
+    j = rng.randrange(len(parts))
     parts[i], parts[j] = parts[j], parts[i]
     if rng.random() < 0.3 or i == j:
-        parts[i] = rng.choice(symbols.DIGITS if answer[0].isdigit() else symbols.LETTERS)
+        alphabet = symbols.DIGITS if answer[0].isdigit() else symbols.LETTERS
+        parts[i] = rng.choice(alphabet)
     return separator.join(parts)
 
 
-SLIPS: dict[str, Callable[[Random, str], str]] = {  # of the families whose answers are no whole numbers
-    "yn": lambda rng, answer: "no" if answer == "yes" else "yes",
-    "fact": lambda rng, answer: rng.choice(facts.VALUES[ATTRIBUTE_OF[answer]]),
-    "mc": lambda rng, answer: rng.choice("ABCD"),
-    "ops": lambda rng, answer: rng.choice(list(symbols.PROGRAMS)),
-    "code": lambda rng, answer: symbols.linear(rng.randint(1, 5), rng.randint(-2, 5)),
-    "div": lambda rng, answer: f"{float(answer) + rng.choice([-1, -0.5, 0.5, 1, 2]):g}",
-    **dict.fromkeys(("sort", "rev", "swap"), _shuffled),
+def _negate(rng: Random, answer: str) -> str:
+    return "no" if answer == "yes" else "yes"
+
+
+def _other_value(rng: Random, answer: str) -> str:
+    return rng.choice(facts.VALUES[facts.ATTRIBUTE_OF[answer]])
+
+
+def _other_letter(rng: Random, answer: str) -> str:
+    return rng.choice(CHOICE_LETTERS)
+
+
+def _other_program(rng: Random, answer: str) -> str:
+    return rng.choice(list(symbols.PROGRAMS))
+
+
+def _other_line(rng: Random, answer: str) -> str:
+    slope = rng.randint(1, 5)
+    return symbols.linear(slope, rng.randint(-2, 5))
+
+
+SLIPS: dict[str, Slip] = {  # of families whose answers are not whole numbers
+    "yn": _negate,
+    "fact": _other_value,
+    CHOICE: _other_letter,
+    "ops": _other_program,
+    "code": _other_line,
+    "div": _miscalculate_decimal,
+    "sort": _shuffle_symbols,
+    "rev": _shuffle_symbols,
+    "swap": _shuffle_symbols,
 }
 
 
 def spoil(rng: Random, question: str) -> str:
-    """Make an ill-formed question: cut short, one character too many, or no task at all."""
+    """Draw an ill-formed question: cut short, with one more character, or no task at all."""
     while True:
         match rng.randrange(3):
             case 0:
@@ -161,34 +267,48 @@ def spoil(rng: Random, question: str) -> str:
                 i = rng.randrange(len(question))
                 text = question[:i] + rng.choice("?xz+*") + question[i:]
             case _:
-                text = rng.choice(["what is it", "tell me more", "is it so?", "how many"])
-        if read(text.strip()) is None:
-            return text.strip()
+                text = rng.choice(
+                    ["what is it", "tell me more", "is it so?", "how many"]
+                )
+        text = text.strip()
+        if read(text) is None:
+            return text
 
 
-def items(splits: str, per_family: int = 40, families: tuple[str, ...] = NAMES) -> list[Task]:
-    """Distinct evaluation tasks of one split, up to `per_family` each; small families have fewer.
+# Evaluation items
 
-    The list depends on nothing but the arguments. Raises ValueError for an unknown split.
+
+def items(
+    split_name: str, per_family: int = 40, families: tuple[str, ...] = NAMES
+) -> list[Task]:
+    """Return distinct tasks of one split, up to `per_family` each; small families have fewer.
+
+    The same arguments give the same list. Raises ValueError for an unknown split.
     """
-    check_choice("split", splits, SPLITS)
-    return [task for name in families for task in _drawn(name, splits, per_family)]
+    check_choice("split", split_name, SPLITS)
+    tasks = []
+    for family in families:
+        tasks += _items_of_family(family, split_name, per_family)
+    return tasks
 
 
 @cache
-def _drawn(family: str, part: str, count: int) -> tuple[Task, ...]:
-    """Distinct tasks of one split, up to `count`, among the first 200 `count` that a family draws.
+def _items_of_family(family: str, split_name: str, count: int) -> tuple[Task, ...]:
+    """Return distinct tasks of one split, up to `count`, among 200 * `count` draws.
 
-    A small family has given everything sooner: 50 `count` draws in a row without a new question end it.
+    A small family ends sooner, after 50 * `count` draws in a row without a new question.
     """
-    rng, known, found, last = Random(f"items {family}"), set(), [], 0
+    rng = Random(f"items {family}")
+    questions: set[str] = set()
+    tasks: list[Task] = []
+    last_new = 0
     for number in range(200 * count):
         task = draw(rng, family)
-        if task.question not in known:
-            known.add(task.question)
-            last = number
-            if closed(task) and task.split == part:
-                found.append(task)
-        if len(found) == count or number - last == 50 * count:
+        if task.question not in questions:
+            questions.add(task.question)
+            last_new = number
+            if closed(task) and task.split == split_name:
+                tasks.append(task)
+        if len(tasks) == count or number - last_new == 50 * count:
             break
-    return tuple(found)
+    return tuple(tasks)

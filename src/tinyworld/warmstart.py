@@ -1,11 +1,12 @@
 """The warm start of the tiny backbones: a random Qwen2 learns demonstrations of every role.
 
-Loss on completion tokens only; tokens that decide something (scores, verdicts, rankings) count more.
-One thread, fp32, a fixed number of steps: the same seed gives the same weights on the same kind of machine.
+The loss covers completion tokens; those that decide something (scores, verdicts, rankings) weigh
+more. One thread, fp32 and a fixed number of steps: the same seed gives the same weights on the
+same kind of machine.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,33 +17,43 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from tinyworld.demonstrations import INVENTORS, SOLVERS, demonstrate
-from tinyworld.demonstrator import HABITS, TRUTH, Demonstrator
+from tinyworld.demonstrator import PERFECT_SKILL, SOLVER_SKILL, Demonstrator
 
-DECISIVE_AFTER, DECISIVE = ("<score>", "<judgment>"), (" > Agent ", " = Agent ", " right", " wrong")
+DECISIVE_AFTER = ("<score>", "<judgment>")  # the token after one of these is decisive
+DECISIVE = (
+    " > Agent ",
+    " = Agent ",
+    " right",
+    " wrong",
+)  # decisive where they are one token
 DECISIVE_WEIGHT = 3.0
 WARMUP = 50  # steps
+BUCKETS = 32  # batches that are sorted by length together
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """One cycle of the warm start; each begins with a fresh optimiser."""
+    """One cycle of the warm start; each begins with a fresh optimizer."""
 
     steps: int
     peak: float  # learning rate
     decay: float  # share of the steps over which the learning rate falls
-    truthful: float = 0.0  # share of the steps that show the truth and favour solvers, before the habits
-    inventing: bool = False  # favour the roles that invent questions
+    truthful: float = 0.0  # share of the steps, the first, without errors
+    inventing: bool = False  # whether to favour the roles that invent questions
     batch: int = 24
-    shares: Mapping[str, float] = field(default_factory=dict)  # of roles in the mix, instead of those in ROLES
+    shares: Mapping[str, float] = field(
+        default_factory=dict
+    )  # role -> weight, if not of ROLES
 
     def learning_rate(self, step: int) -> float:
-        """Linear warm-up, constant, then linear decay to 1 %."""
-        left = (self.steps - step) / max(1, self.decay * self.steps)
-        return self.peak * min(1.0, (step + 1) / WARMUP) * max(0.01, min(1.0, left))
+        """Return the learning rate: linear warm-up, constant, then linear decay to 1 %."""
+        remaining = (self.steps - step) / max(1, self.decay * self.steps)
+        warmup_factor = min(1.0, (step + 1) / WARMUP)
+        return self.peak * warmup_factor * max(0.01, min(1.0, remaining))
 
 
 def make_model(config: Qwen2Config, seed: int = 0) -> Qwen2ForCausalLM:
-    """A random Qwen2, initialised the way that learnt fastest (0.7 / sqrt(fan-in))."""
+    """Return a random Qwen2, with the initialisation that learnt fastest (0.7 / sqrt(fan-in))."""
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(config).float()
     for name, parameter in model.named_parameters():
@@ -52,50 +63,120 @@ def make_model(config: Qwen2Config, seed: int = 0) -> Qwen2ForCausalLM:
     return model
 
 
-def batches(tokenizer: PreTrainedTokenizerFast, cycle: Cycle, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield length-bucketed batches of demonstrations: ids_BT, right padded, and weights_BT (0 outside completions)."""
-    rng = Demonstrator(f"warm start {seed}")
-    rng.shares, favoured = cycle.shares, INVENTORS if cycle.inventing else ()
-    vocabulary = tokenizer.get_vocab()
-    after = torch.tensor([vocabulary[text] for text in DECISIVE_AFTER])
-    spelled = [tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE]
-    decisive = torch.tensor([ids[0] for ids in spelled if len(ids) == 1])
+@dataclass(frozen=True)
+class TokenizedPair:
+    """A demonstration as token ids."""
 
-    def collate(pairs: list[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor]:
-        ids_BT = pad_sequence([torch.tensor(prompt + completion) for prompt, completion in pairs], batch_first=True)
-        weights_BT = torch.where(torch.isin(ids_BT, decisive), DECISIVE_WEIGHT, 1.0)
-        weights_BT[:, 1:][torch.isin(ids_BT[:, :-1], after)] = DECISIVE_WEIGHT
-        for weights_T, (prompt, completion) in zip(weights_BT, pairs, strict=True):
-            weights_T[: len(prompt)] = weights_T[len(prompt) + len(completion) :] = 0.0
+    prompt: list[int]
+    completion: list[int]
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.completion)
+
+
+class Collator:
+    """Makes padded batches of demonstrations with a weight per token."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Look up the tokens that are decisive in the tokenizer's vocabulary."""
+        vocabulary = tokenizer.get_vocab()
+        self.decisive_after = torch.tensor(
+            [vocabulary[text] for text in DECISIVE_AFTER]
+        )
+        encoded = [
+            tokenizer(text, add_special_tokens=False).input_ids for text in DECISIVE
+        ]
+        self.decisive = torch.tensor([ids[0] for ids in encoded if len(ids) == 1])
+
+    def __call__(self, pairs: Sequence[TokenizedPair]) -> tuple[Tensor, Tensor]:
+        """Return ids_BT, padded on the right, and weights_BT, 0 outside completions."""
+        rows = [torch.tensor(pair.prompt + pair.completion) for pair in pairs]
+        ids_BT = pad_sequence(rows, batch_first=True)
+        weights_BT = torch.where(
+            torch.isin(ids_BT, self.decisive), DECISIVE_WEIGHT, 1.0
+        )
+        follows_BT = torch.isin(ids_BT[:, :-1], self.decisive_after)
+        weights_BT[:, 1:][follows_BT] = DECISIVE_WEIGHT
+        for weights_T, pair in zip(weights_BT, pairs, strict=True):
+            weights_T[: len(pair.prompt)] = 0.0
+            weights_T[len(pair) :] = 0.0
         return ids_BT, weights_BT
 
-    for made in itertools.count(step=32):
-        early = made < int(cycle.truthful * cycle.steps)
-        rng.skill, rng.favoured = (TRUTH, SOLVERS) if early else (HABITS, favoured)
-        texts = [demonstrate(rng)[1:] for _ in range(cycle.batch * 32)]
-        prompts = tokenizer([f"<bos><user>{prompt}<assistant>" for prompt, _ in texts]).input_ids
-        completions = tokenizer([f"{completion}<end>" for _, completion in texts]).input_ids
-        pairs = sorted(zip(prompts, completions, strict=True), key=lambda pair: len(pair[0]) + len(pair[1]))
-        buckets = [pairs[i : i + cycle.batch] for i in range(0, len(pairs), cycle.batch)]
+
+def _draw_pairs(
+    rng: Demonstrator, tokenizer: PreTrainedTokenizerFast, count: int
+) -> list[TokenizedPair]:
+    prompts = []
+    completions = []
+    for _ in range(count):
+        _, prompt, completion = demonstrate(rng)
+        prompts.append(f"<bos><user>{prompt}<assistant>")
+        completions.append(f"{completion}<end>")
+    prompt_ids = tokenizer(prompts).input_ids
+    completion_ids = tokenizer(completions).input_ids
+    return [TokenizedPair(*ids) for ids in zip(prompt_ids, completion_ids, strict=True)]
+
+
+def batches(
+    tokenizer: PreTrainedTokenizerFast, cycle: Cycle, seed: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches of about one length without end: ids_BT and weights_BT, see `Collator`."""
+    rng = Demonstrator(f"warm start {seed}")
+    rng.role_weights = cycle.shares
+    collate = Collator(tokenizer)
+    truthful_steps = int(cycle.truthful * cycle.steps)
+    for first_step in itertools.count(step=BUCKETS):
+        if first_step < truthful_steps:
+            rng.skill = PERFECT_SKILL
+            rng.favoured_roles = SOLVERS
+        else:
+            rng.skill = SOLVER_SKILL
+            rng.favoured_roles = INVENTORS if cycle.inventing else ()
+        pairs = _draw_pairs(rng, tokenizer, cycle.batch * BUCKETS)
+        pairs.sort(key=len)
+        buckets = [
+            pairs[i : i + cycle.batch] for i in range(0, len(pairs), cycle.batch)
+        ]
         rng.shuffle(buckets)
-        yield from map(collate, buckets)
+        for bucket in buckets:
+            yield collate(bucket)
 
 
 def loss_of(model: Qwen2ForCausalLM, ids_BT: Tensor, weights_BT: Tensor) -> Tensor:
-    """Weighted mean cross-entropy of the completion tokens; the head is applied to those positions only."""
-    keep_BT = weights_BT[:, 1:] > 0
+    """Return the weighted mean cross-entropy of the completion tokens.
+
+    The head is applied to their N positions only.
+    """
+    target_weights_BT = weights_BT[:, 1:]
+    in_completion_BT = target_weights_BT > 0
     hidden_BTH = model.model(input_ids=ids_BT).last_hidden_state[:, :-1]
-    losses_N = F.cross_entropy(model.lm_head(hidden_BTH[keep_BT]), ids_BT[:, 1:][keep_BT], reduction="none")
-    weights_N = weights_BT[:, 1:][keep_BT]
+    logits_NV = model.lm_head(hidden_BTH[in_completion_BT])
+    targets_N = ids_BT[:, 1:][in_completion_BT]
+    losses_N = F.cross_entropy(logits_NV, targets_N, reduction="none")
+    weights_N = target_weights_BT[in_completion_BT]
     return (losses_N * weights_N).sum() / weights_N.sum()
 
 
 def warm_start(
-    model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, numbers_V: Tensor, cycle: Cycle, seed: int
+    model: Qwen2ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    numbers_V: Tensor,
+    cycle: Cycle,
+    seed: int,
 ) -> None:
-    """Train a model in place with AdamW for one cycle; `numbers_V` is the model's number of each token."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=cycle.peak, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
-    stream, progress = batches(tokenizer, cycle, seed), tqdm(range(cycle.steps), mininterval=10)
+    """Train a model in place with AdamW for one cycle.
+
+    `numbers_V` is the model's number of each token of the tokenizer.
+    """
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=cycle.peak,
+        betas=(0.9, 0.95),
+        weight_decay=0.01,
+        fused=True,
+    )
+    stream = batches(tokenizer, cycle, seed)
+    progress = tqdm(range(cycle.steps), mininterval=10)
     model.train()
     for step in progress:
         optimizer.param_groups[0]["lr"] = cycle.learning_rate(step)

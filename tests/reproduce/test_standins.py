@@ -104,8 +104,8 @@ def test_mae_uses_every_family_in_its_own_distribution_and_every_column() -> Non
 
 def seed_families(method: str) -> set[str]:
     families: set[str] = set()
-    for _, names in SOURCES[method].values():
-        families |= set(names)
+    for source in SOURCES[method].values():
+        families |= set(source.families)
     return families
 
 

@@ -1,157 +1,285 @@
-"""What the warm start shows: every role in its compact prompt, in its form, by the demonstrator's skill."""
+"""Demonstrations: every role in its compact prompt and form, by the demonstrator's skill."""
 
 import json
 import re
-from unittest.mock import Mock
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 import pytest
 from data_files import tables
-from safetensors.torch import load
 
-from coevolve.cli import main
 from coevolve.text import prompts
-from coevolve.text.parse import tag
 from tinyworld import programs, tasks
 from tinyworld.demonstrations import ROLES, demonstrate, prompt_of, well_formed
-from tinyworld.demonstrator import HABITS, HIGH, JUDGES, PLANNED, PLANNERS, SLIPPERY, SLIPS, TRUTH, Demonstrator, slip
-from tinyworld.roles import LONGEST, RoleWarmStart
-from tinyworld.tasks import Task, read
+from tinyworld.demonstrator import (
+    HIGH_SCORES,
+    JUDGE_SKILL,
+    LOW_SCORES,
+    PERFECT_SKILL,
+    PLANNER_SKILL,
+    SKILL_WITH_PLAN,
+    SLIP_RATE,
+    SLIPPERY_FAMILIES,
+    SLIPPERY_SLIP_RATE,
+    SOLVER_SKILL,
+    Demonstrator,
+    Example,
+    slip,
+)
+from tinyworld.tasks import Task
 
 PAPERS = ("mae", "sage", "comas", "conl", "spice")
-ROWS = tables("demonstrations")
-SHARED, ILL_FORMED = ROWS["shared"], ROWS["ill_formed"]
+CASES = tables("demonstrations")
+SHARED = CASES["shared"]
+ILL_FORMED = CASES["ill_formed"]
+
+
+def draw_examples(
+    role: str, count: int, seed: str, skill: dict = SOLVER_SKILL
+) -> list[Example]:
+    rng = Demonstrator(seed)
+    rng.skill = skill
+    return [ROLES[role].draw(rng) for _ in range(count)]
+
+
+def shares(rows: Iterable[tuple[Hashable, bool]]) -> dict[Hashable, float]:
+    """Return by key the share of rows that are true."""
+    values = defaultdict(list)
+    for key, value in rows:
+        values[key].append(value)
+    return {key: sum(column) / len(column) for key, column in values.items()}
+
+
+# Prompts and forms
 
 
 def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
-    files = {f"{paper}/{role}" for paper in PAPERS for role in prompts.available(paper, "compact")}
-    assert files == {*ROLES, *SHARED} and not {*ROLES} & {*SHARED}
-    for role, other in SHARED.items():
-        assert prompts.read(*role.split("/"), "compact") == prompts.read(*other.split("/"), "compact"), role
+    files = set()
+    for paper in PAPERS:
+        files |= {f"{paper}/{role}" for role in prompts.available(paper, "compact")}
+    assert files == {*ROLES, *SHARED}
+    assert ROLES.keys().isdisjoint(SHARED)
+
+
+@pytest.mark.parametrize(("role", "other"), SHARED.items())
+def test_roles_that_share_a_demonstration_share_the_prompt(
+    role: str, other: str
+) -> None:
+    text = prompts.read(*role.split("/"), "compact")
+    assert text == prompts.read(*other.split("/"), "compact")
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("skill", [HABITS, TRUTH], ids=["habits", "truth"])
-def test_every_demonstration_has_the_form_and_the_fields_of_its_role(role: str, skill: dict) -> None:
+@pytest.mark.parametrize(
+    "skill", [SOLVER_SKILL, PERFECT_SKILL], ids=["habits", "truth"]
+)
+def test_every_example_has_the_form_and_the_fields_of_its_role(
+    role: str, skill: dict
+) -> None:
+    for fields, completion in draw_examples(role, 150, f"tests {role}", skill):
+        assert well_formed(role, completion), completion
+        assert fields.keys() == prompt_of(role).fields
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "skill", [SOLVER_SKILL, PERFECT_SKILL], ids=["habits", "truth"]
+)
+def test_a_demonstration_is_the_filled_prompt_and_the_reply_with_a_slip(
+    role: str, skill: dict
+) -> None:
     rng = Demonstrator(f"tests {role}")
     rng.skill = skill
     for _ in range(150):
         state = rng.getstate()
-        name, prompt, text = demonstrate(rng, role)
+        name, prompt, completion = demonstrate(rng, role)
         rng.setstate(state)
-        fields, completion = ROLES[role][-1](rng)
-        assert name == role and text == slip(rng, completion) and well_formed(role, completion), completion
-        assert fields.keys() == prompt_of(role).fields
-        assert prompt == prompt_of(role)(**fields).messages[0]["content"]
-        assert not any(mark in prompt for mark in ("{", "}")) or "boxed{" in prompt
+        example = ROLES[role].draw(rng)
+        assert name == role
+        assert prompt == prompt_of(role)(**example.fields).messages[0]["content"]
+        assert completion == slip(rng, example.completion)
+        has_braces = "{" in prompt or "}" in prompt
+        assert not has_braces or "boxed{" in prompt
 
 
 @pytest.mark.parametrize("role", ILL_FORMED)
 def test_other_text_is_not_well_formed(role: str) -> None:
-    assert [text for text in ILL_FORMED[role] if well_formed(role, text)] == []
+    for text in ILL_FORMED[role]:
+        assert not well_formed(role, text), text
 
 
-def solutions(skill: dict, count: int = 2000) -> list[tuple[Task, str]]:
-    rng = Demonstrator("solutions")
-    rng.skill = skill
-    shown = [ROLES["mae/solver"][-1](rng) for _ in range(count)]
-    return [(read(fields["question"]), re.search("<answer>(.*)</answer>", text)[1]) for fields, text in shown]
+# Solvers
 
 
-def test_solutions_are_right_by_skill_and_show_the_misconception_otherwise() -> None:
-    assert all(answer == task.answer for task, answer in solutions(TRUTH))
-    habits = solutions(HABITS)
-    assert all(answer in (task.answer, task.misconception) for task, answer in habits)
-    right = [(task.level, answer == task.answer) for task, answer in habits if task.answer != task.misconception]
-    assert shares(right) == pytest.approx(HABITS, abs=0.08)
-    assert all(tasks.closed(task) for task, _ in habits), "facts that only documents state are not taught"
+@dataclass(frozen=True)
+class Solved:
+    task: Task
+    answer: str
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the misconception happens to be correct."""
+        return self.task.misconception == self.task.answer
+
+    @property
+    def is_correct(self) -> bool:
+        return self.answer == self.task.answer
 
 
-def shares(rows: list[tuple]) -> dict:
-    """The share of truths among the rows of each key."""
-    return {key: sum(truth for k, truth in rows if k == key) / sum(k == key for k, _ in rows) for key, _ in rows}
+def draw_solutions(skill: dict) -> list[Solved]:
+    solutions = []
+    for fields, completion in draw_examples("mae/solver", 2000, "solutions", skill):
+        answer = re.search("<answer>(.*)</answer>", completion)[1]
+        solutions.append(Solved(tasks.read(fields["question"]), answer))
+    return solutions
 
 
-def test_judges_compare_with_their_own_answer_and_planners_help_or_harm() -> None:
-    rng, judged, planned, solved, scores = Demonstrator("judges"), [], [], [], set()
-    for _ in range(3000):
-        fields, text = ROLES["mae/judge_answer"][-1](rng)
-        own, score = re.fullmatch(r"<think>(.*)</think><score>(\d+)</score>", text).groups()
-        task = read(fields["question"])
-        scores.add(score)
-        if task.family != tasks.CHOICE:
-            assert (int(score) in HIGH) == (own == fields["answer"])
-            judged += [(task.level, own == task.answer)] * (task.answer != task.misconception)
-        fields, text = ROLES["sage/solver"][-1](rng)
-        task = read(fields["question"])
-        planned.append((task.level, fields["plan"] == task.plan))
+def test_solutions_of_perfect_skill_are_correct() -> None:
+    assert all(solution.is_correct for solution in draw_solutions(PERFECT_SKILL))
+
+
+def test_solutions_are_correct_by_skill_and_show_the_misconception_otherwise() -> None:
+    solutions = draw_solutions(SOLVER_SKILL)
+    for solution in solutions:
+        assert solution.answer in (solution.task.answer, solution.task.misconception)
+    clear = [solution for solution in solutions if not solution.is_ambiguous]
+    rates = shares((solution.task.level, solution.is_correct) for solution in clear)
+    assert rates == pytest.approx(SOLVER_SKILL, abs=0.08)
+
+
+def test_solutions_teach_no_fact_that_only_documents_state() -> None:
+    assert all(tasks.closed(solution.task) for solution in draw_solutions(SOLVER_SKILL))
+
+
+# Judges and planners
+
+
+@dataclass(frozen=True)
+class Judged:
+    task: Task
+    answer: str
+    judge_answer: str
+    score: int
+
+
+@pytest.fixture(scope="module")
+def judgements() -> list[Judged]:
+    judged = []
+    for fields, completion in draw_examples("mae/judge_answer", 3000, "judges"):
+        form = re.fullmatch(r"<think>(.*)</think><score>(\d+)</score>", completion)
+        task = tasks.read(fields["question"])
+        judged.append(Judged(task, fields["answer"], form[1], int(form[2])))
+    return judged
+
+
+def without_choices(judgements: list[Judged]) -> list[Judged]:
+    """Leave out multiple choice, where the thought holds more than the answer."""
+    return [judged for judged in judgements if judged.task.family != tasks.CHOICE]
+
+
+def test_a_judge_scores_high_exactly_where_the_answers_agree(
+    judgements: list[Judged],
+) -> None:
+    for judged in without_choices(judgements):
+        assert (judged.score in HIGH_SCORES) == (judged.judge_answer == judged.answer)
+
+
+def test_judges_give_every_score(judgements: list[Judged]) -> None:
+    scores = {judged.score for judged in judgements}
+    assert scores == {*LOW_SCORES, *HIGH_SCORES}
+    assert len(scores) == 8
+
+
+def test_judges_are_correct_by_skill(judgements: list[Judged]) -> None:
+    rows = []
+    for judged in without_choices(judgements):
+        task = judged.task
         if task.answer != task.misconception:
-            right = f"<answer>{task.answer}</answer>" in text
-            solved.append(((fields["plan"] == task.plan, task.level), right))
-    assert shares(judged) == pytest.approx(JUDGES, abs=0.05) and len(scores) == 8
-    assert shares(planned) == pytest.approx(PLANNERS, abs=0.05)
-    wanted = {(fits, level): share for fits, skill in PLANNED.items() for level, share in skill.items()}
-    assert shares(solved) == pytest.approx(wanted, abs=0.08)
+            rows.append((task.level, judged.judge_answer == task.answer))
+    assert shares(rows) == pytest.approx(JUDGE_SKILL, abs=0.05)
+
+
+@dataclass(frozen=True)
+class Planned:
+    task: Task
+    plan_is_correct: bool
+    answer_is_correct: bool
+
+
+@pytest.fixture(scope="module")
+def planned_solutions() -> list[Planned]:
+    planned = []
+    for fields, completion in draw_examples("sage/solver", 6000, "planners"):
+        task = tasks.read(fields["question"])
+        plan_is_correct = fields["plan"] == task.plan
+        answer_is_correct = f"<answer>{task.answer}</answer>" in completion
+        planned.append(Planned(task, plan_is_correct, answer_is_correct))
+    return planned
+
+
+def test_planners_are_correct_by_skill(planned_solutions: list[Planned]) -> None:
+    rates = shares(
+        (planned.task.level, planned.plan_is_correct) for planned in planned_solutions
+    )
+    assert rates == pytest.approx(PLANNER_SKILL, abs=0.05)
+
+
+@pytest.mark.parametrize("plan_is_correct", [True, False])
+def test_a_plan_helps_if_correct_and_harms_otherwise(
+    planned_solutions: list[Planned], plan_is_correct: bool
+) -> None:
+    rows = []
+    for planned in planned_solutions:
+        task = planned.task
+        if (
+            planned.plan_is_correct == plan_is_correct
+            and task.answer != task.misconception
+        ):
+            rows.append((task.level, planned.answer_is_correct))
+    assert shares(rows) == pytest.approx(SKILL_WITH_PLAN[plan_is_correct], abs=0.08)
+
+
+# Slips
 
 
 def test_replies_slip_most_about_slippery_families() -> None:
     rng = Demonstrator("slips")
-    shown = [(demonstrate(rng, "mae/solver"), rng.about.family in SLIPPERY) for _ in range(3000)]
-    slipped = shares([(slippery, not well_formed(role, text)) for (role, _, text), slippery in shown])
-    assert slipped == pytest.approx({True: SLIPS[True], False: SLIPS[False]}, abs=0.06)
+    rows = []
+    for _ in range(3000):
+        role, _, completion = demonstrate(rng, "mae/solver")
+        is_slippery = rng.task.family in SLIPPERY_FAMILIES
+        rows.append((is_slippery, not well_formed(role, completion)))
+    rates = {True: SLIPPERY_SLIP_RATE, False: SLIP_RATE}
+    assert shares(rows) == pytest.approx(rates, abs=0.06)
 
 
-def test_challengers_ask_what_the_document_states() -> None:
-    rng, declined = Demonstrator("documents"), 0
-    for _ in range(300):
-        fields, text = ROLES["spice/challenger_free"][-1](rng)
-        made = json.loads(text)
-        assert made["answer_type"] == fields["answer_type"]
-        stated = f"{made['question']}: {made['answer']}" in fields["document"]
-        assert stated or (made["question"], made["answer"]) == ("", "")
-        declined += made["question"] == ""
+# Documents and programs
+
+
+def test_challengers_ask_what_the_document_states_or_decline() -> None:
+    declined = 0
+    for fields, completion in draw_examples("spice/challenger_free", 300, "documents"):
+        task = json.loads(completion)
+        assert task["answer_type"] == fields["answer_type"]
+        if task["question"] == "":
+            assert task["answer"] == ""
+            declined += 1
+        else:
+            assert f"{task['question']}: {task['answer']}" in fields["document"]
     assert 0 < declined < 30
 
 
-def test_unit_tests_of_programs_hold_for_the_answer_they_were_made_from() -> None:
+@pytest.mark.parametrize("family", programs.PROGRAMS)
+def test_the_verifier_of_a_program_is_one_unit_test_of_its_answer(family: str) -> None:
     rng = Demonstrator("unit tests")
-    for family in ("code", "ops"):
-        for _ in range(60):
-            task = tasks.draw(rng, family)
-            kind, test = programs.verifier_of(task, task.answer)
-            assert kind == "code" and test == programs.tests_of(task, task.answer)
-            assert re.fullmatch(r'assert f\(\d+\)==-?\d+|assert g\("\d+"\)=="\d+"', test)
-    assert programs.verifier_of(read("30+7"), "37") == ("math", "37")
+    for _ in range(60):
+        task = tasks.draw(rng, family)
+        kind, test = programs.verifier_of(task, task.answer)
+        assert kind == "code"
+        assert test == programs.tests_of(task, task.answer)
+        assert re.fullmatch(r'assert f\(\d+\)==-?\d+|assert g\("\d+"\)=="\d+"', test)
 
 
-def test_a_role_warm_start_runs_from_the_command_line_measures_every_role_and_goes_on(tmp_path, monkeypatch, capsys):
-    fields = ["demonstrations=512", "sft_batch=16", "eval_items=1", "examined=10", "learning_rate=0.01"]
-    command = ["warm", "tiny-small", "--out", str(tmp_path), "prompt=compact", *fields, "lora=[8,16,0.0]"]
-    assert main(command) == 0
-    summary = json.loads((tmp_path / "summary.json").read_bytes())
-    assert {*summary["figures"]["format"]} == {*ROLES} and summary["figures"]["items"] == 22
-    adapter = tmp_path / "policy" / "adapter_model.safetensors"
-    learnt = adapter.read_bytes()
-    assert all(weight.any() for name, weight in load(learnt).items() if "lora_B" in name), "which begin at 0"
-    assert summary["steps"] == 32 and "steps 0 to 32 in " in capsys.readouterr().out
-    (tmp_path / "summary.json").unlink(), adapter.unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(RoleWarmStart, "examples", Mock(side_effect=KeyboardInterrupt))
-        assert main(command) == 130 and "stopped at step 32; the same" in capsys.readouterr().err
-    (tmp_path / "checkpoints/checkpoint-32/optimizer.pt").write_bytes(b"")  # what a disk has lost
-    assert main([*command, "epochs=2"]) == 2 and "epochs 1 there, 2 now; take" in capsys.readouterr().err
-    assert main(command) == 0 and "goes on at step 20\n" in capsys.readouterr().out
-    assert adapter.read_bytes() == learnt
-
-
-def test_demonstrations_of_a_warm_start_come_in_batches_of_one_length_the_truth_first() -> None:
-    shown, again = (RoleWarmStart(demonstrations=1024, truthful=0.5).examples() for _ in range(2))
-    texts = [[one[part][0]["content"] for part in ("prompt", "completion")] for one in shown]
-    lengths = [len(prompt + said) for prompt, said in texts]
-    spread = [max(lengths[i : i + 8]) - min(lengths[i : i + 8]) for i in range(0, 1024, 8)]
-    assert len(lengths) == 1024 and sorted(spread)[102] < 60 < max(lengths) - min(lengths) and max(lengths) < LONGEST
-    assert shown == again, "the same demonstrations every time"
-    head = "question. Write the answer"
-    asked = [(i < 512, prompt.partition(head)[2], said) for i, (prompt, said) in enumerate(texts)]
-    solved = [(first, prompt.partition("\n")[2], tag(said, "answer")) for first, prompt, said in asked if prompt]
-    right = shares([(first, tasks.is_correct(question, said)) for first, question, said in solved if said])  # MAE's solver
-    assert right[True] == 1 > right[False] > 0
+def test_the_verifier_of_any_other_task_is_its_gold_answer() -> None:
+    assert programs.verifier_of(tasks.read("30+7"), "37") == ("math", "37")

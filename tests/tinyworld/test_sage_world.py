@@ -1,4 +1,4 @@
-"""What SAGE needs of the tiny world: verified seed tasks, answers as programs, the oracle's word on verifiers."""
+"""The tiny world for SAGE: verified seed tasks, answers as programs, verdicts on verifiers."""
 
 from collections import Counter
 from random import Random
@@ -11,22 +11,49 @@ from reproduce.analysis.tables import paper_numbers
 from tinyworld import programs, symbols, tasks
 from tinyworld.oracle import SOURCES, TinyWorld
 
-WORLD, CASES = TinyWorld(), tables("world")
-DOUBLE, SORTED = "f(1)=2 f(2)=4 f=", "g(413)=134 g(295)=259 g="
+WORLD = TinyWorld()
+CASES = tables("world")
+SIZES = {name: source.rows for name, source in SOURCES["sage"].items()}
+DOUBLE = "f(1)=2 f(2)=4 f="  # answer: x*2
+SORTED = "g(413)=134 g(295)=259 g="  # answer: sort
 
 
-def test_seed_tasks_keep_the_proportions_of_table_5_and_are_sound() -> None:
-    printed = paper_numbers("sage_table5").set_index("benchmark")["value"].astype(int).to_dict()
-    assert {name: count for name, (count, _) in SOURCES["sage"].items()} | {"Total": 500} == printed
+# Seed tasks
+
+
+def test_the_sizes_of_the_sources_are_those_of_table_5() -> None:
+    printed = paper_numbers("sage_table5").set_index("benchmark")["value"]
+    assert printed.astype(int).to_dict() == {**SIZES, "Total": 500}
+
+
+def test_task_rows_keep_the_proportions_of_table_5_and_are_train_tasks() -> None:
     rows = WORLD.task_rows()
-    assert Counter(source for source, _ in rows) == {name: count for name, (count, _) in SOURCES["sage"].items()}
-    for source, task in rows:
-        assert task.family in SOURCES["sage"][source][1] and tasks.split(task.question) == "train"
+    assert Counter(name for name, _ in rows) == SIZES
+    for name, task in rows:
+        source = SOURCES["sage"][name]
+        assert task.family in source.families
+        assert task.split == "train"
+
+
+def test_seed_tasks_are_distinct_and_their_verifiers_sound() -> None:
     verified = WORLD.verifiable_tasks()
-    assert len(set(verified)) == len(verified) > 400 and all(WORLD.sound(*task) for task in verified)
-    assert {kind for _, kind, _ in verified} == {"math", "code"}
-    held_out = {task.question for split in ("validation", "test") for task in tasks.items(split)}
-    assert not held_out & {question for question, *_ in verified}
+    assert len(verified) > 400
+    assert len(set(verified)) == len(verified)
+    kinds = set()
+    for question, kind, verifier in verified:
+        kinds.add(kind)
+        assert WORLD.sound(question, kind, verifier), question
+    assert kinds == {"math", "code"}
+
+
+def test_no_seed_task_is_an_evaluation_item() -> None:
+    items = [*tasks.items("validation"), *tasks.items("test")]
+    held_out = {task.question for task in items}
+    for question, _, _ in WORLD.verifiable_tasks():
+        assert question not in held_out
+
+
+# Programs
 
 
 @pytest.mark.parametrize("family", programs.PROGRAMS)
@@ -37,29 +64,46 @@ def test_the_sandbox_agrees_with_the_oracle_about_programs(family: str) -> None:
         tests = programs.tests_of(task, task.answer)
         assert valid_tests(tests), "a program that returns nothing fails"
         for answer in (task.answer, task.misconception):
-            holds = programs.tests_of(task, answer) == tests
-            assert run_tests(WORLD.program(task.question, answer), tests).correct == holds
+            passes = programs.tests_of(task, answer) == tests
+            program = WORLD.program(task.question, answer)
+            assert run_tests(program, tests).correct == passes
 
 
 @pytest.mark.parametrize(("question", "tests", "verdicts"), CASES["programs"])
-def test_an_answer_as_a_program(question: str, tests: str, verdicts: dict[str, str]) -> None:
-    assert {answer: run_tests(WORLD.program(question, answer), tests).verdict for answer in verdicts} == verdicts
+def test_an_answer_as_a_program_has_the_verdict_of_the_table(
+    question: str, tests: str, verdicts: dict[str, str]
+) -> None:
+    for answer, verdict in verdicts.items():
+        program = WORLD.program(question, answer)
+        assert run_tests(program, tests).verdict == verdict, answer
 
 
-def test_every_list_operation_in_the_sandbox_is_the_worlds() -> None:
-    for name, operation in symbols.OPERATIONS.items():
-        tests = "\n".join(f'assert g("{text}")=="{operation(text)}"' for text in symbols.HIDDEN_STRINGS)
-        assert run_tests(WORLD.program(SORTED, name), tests).verdict == "pass"
+@pytest.mark.parametrize("name", symbols.OPERATIONS)
+def test_a_list_operation_in_the_sandbox_is_the_world_s(name: str) -> None:
+    operation = symbols.OPERATIONS[name]
+    tests = [
+        f'assert g("{text}")=="{operation(text)}"' for text in symbols.HIDDEN_STRINGS
+    ]
+    program = WORLD.program(SORTED, name)
+    assert run_tests(program, "\n".join(tests)).verdict == "pass"
+
+
+# Verifiers
 
 
 @pytest.mark.parametrize(("question", "kind", "sound", "unsound"), CASES["verifiers"])
-def test_soundness_of_verifiers(question: str, kind: str, sound: list[str], unsound: list[str]) -> None:
-    assert [WORLD.sound(question, kind, verifier) for verifier in sound] == [True] * len(sound)
-    assert [WORLD.sound(question, kind, verifier) for verifier in unsound] == [False] * len(unsound)
+def test_the_oracle_tells_sound_verifiers_from_others(
+    question: str, kind: str, sound: list[str], unsound: list[str]
+) -> None:
+    for verifier in sound:
+        assert WORLD.sound(question, kind, verifier) is True, verifier
+    for verifier in unsound:
+        assert WORLD.sound(question, kind, verifier) is False, verifier
+
+
+def test_a_unit_test_with_a_huge_number_is_unsound() -> None:
     assert WORLD.sound(DOUBLE, "code", f"assert f({'9' * 5000})==1") is False
+
+
+def test_no_verifier_of_an_ill_formed_question_has_a_verdict() -> None:
     assert WORLD.sound("how many", "math", "3") is None
-
-
-def test_a_plan_fits_its_family_only() -> None:
-    assert WORLD.fits("30+7", "add and carry") is True and WORLD.fits("30+7", "multiply") is False
-    assert WORLD.fits("how many", "count") is None
