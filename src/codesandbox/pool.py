@@ -1,6 +1,6 @@
-"""The caller's side of the sandbox: fork servers started on first use, one a core, and jobs handed to them.
+"""The caller's side of the sandbox: fork servers, started on first use, and the jobs they get.
 
-Safe to use from several threads; a forked process starts servers of its own.
+Safe to use from several threads; a forked process starts new servers.
 """
 
 import atexit
@@ -20,21 +20,34 @@ from pathlib import Path
 
 from codesandbox.guarded import folders, wire
 
-HERE = Path(__file__).parent
-START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from guarded.server import main; sys.path.pop(0); main()"
-FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8", "-c", START)
-MEMORY = "/scratch"  # where a server in namespaces has its own file system
-STARTUP = 60  # seconds
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+PACKAGE = Path(__file__).parent
+# The server imports `guarded` from this folder and sees nothing else of the package.
+BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from guarded.server import main; sys.path.pop(0); main()"
+)
+PYTHON_FLAGS = ("-s", "-P", "-B", "-S", "-X", "utf8", "-c", BOOTSTRAP)
+NAMESPACE_SCRATCH = (
+    "/scratch"  # where a server in namespaces has a file system in memory
+)
+NAMESPACE_SCRATCH_BYTES = 64 << 20
+STARTUP_SECONDS = 60
+MACHINE_FAULTS = ("lost", "starved", "orphan", "unguarded")
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+}
 
 
 class SandboxError(OSError):
-    """Programs cannot be run here; nothing was."""
+    """Programs cannot be run on this machine, and none was."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one job: CPU seconds and MiB of memory of each process, seconds of the whole."""
+    """Limits of one job: CPU seconds and MiB of memory per process, wall seconds of the whole."""
 
     cpu_seconds: float = 3.0
     wall_seconds: float = 4.0
@@ -42,35 +55,43 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What became of a job: why it was ended, which process was the reason, and the frames of each process."""
+class JobResult:
+    """The outcome of a job: why it was ended, by which process, and the frames of each process."""
 
-    why: str  # timeout, output, threads; a fault of the machine; empty: it ended by itself
+    why: str  # timeout, output, threads or one of MACHINE_FAULTS; empty: it ended by itself
     child: int
     frames: list[list[list]]
 
     @property
     def failed(self) -> bool:
         """Whether the machine failed, which says nothing about the job."""
-        return self.why in ("lost", "starved", "orphan", "unguarded")
+        return self.why in MACHINE_FAULTS
 
 
 def memory_file(data: bytes = b"") -> FileIO:
-    """A file in memory that holds the data, open at its start."""
-    file = open(os.memfd_create("codesandbox"), "w+b", buffering=0)
-    os.pwrite(file.fileno(), data, 0)
-    return file
+    """Return a file in memory that holds the data, open at its start."""
+    fd = os.memfd_create("codesandbox")
+    os.pwrite(fd, data, 0)
+    return open(fd, "w+b", buffering=0)
 
 
-def _namespaces() -> list[str]:
-    """Command line of bubblewrap: every namespace of its own, the system read-only, scratch in bounded memory."""
-    line = """bwrap --unshare-all --unshare-user --cap-drop ALL --uid 64123 --gid 64123 --hostname sandbox
-        --ro-bind /usr /usr --dev /dev --proc /proc --ro-bind-try /etc/ld.so.cache /etc/ld.so.cache""".split()
-    for path in map(Path, ("/bin", "/lib", "/lib64")):
-        line += ["--symlink", f"usr{path}", str(path)] if path.is_symlink() else ["--ro-bind-try", str(path), str(path)]
-    for folder in (sys.base_prefix, str(HERE / "guarded")):
-        line += [] if folder.startswith("/usr") else ["--ro-bind", folder, folder]
-    return [*line, "--size", str(64 << 20), "--tmpfs", MEMORY, "--chdir", MEMORY, "--"]
+def _namespace_command() -> list[str]:
+    """Return a bubblewrap command: new namespaces, a read-only system, scratch in memory."""
+    loader_cache = "/etc/ld.so.cache"
+    command = ["bwrap", "--unshare-all", "--unshare-user", "--cap-drop", "ALL"]
+    command += ["--uid", "64123", "--gid", "64123", "--hostname", "sandbox"]
+    command += ["--ro-bind", "/usr", "/usr", "--dev", "/dev", "--proc", "/proc"]
+    command += ["--ro-bind-try", loader_cache, loader_cache]
+    for path in (Path("/bin"), Path("/lib"), Path("/lib64")):
+        if path.is_symlink():
+            command += ["--symlink", f"usr{path}", str(path)]
+        else:
+            command += ["--ro-bind-try", str(path), str(path)]
+    for folder in (sys.base_prefix, str(PACKAGE / "guarded")):
+        if not folder.startswith("/usr"):
+            command += ["--ro-bind", folder, folder]
+    command += ["--size", str(NAMESPACE_SCRATCH_BYTES), "--tmpfs", NAMESPACE_SCRATCH]
+    return [*command, "--chdir", NAMESPACE_SCRATCH, "--"]
 
 
 class Server:
@@ -80,33 +101,59 @@ class Server:
         self.folder = None if level == 3 else tempfile.mkdtemp(prefix="codesandbox-")
         if self.folder and os.geteuid() == 0:
             os.chmod(self.folder, 0o711)  # for the user that programs run as
-        modules = [path for path in sys.path if os.path.isdir(path)] if function else []
-        options = {"level": level, "base": self.folder or MEMORY, "paths": modules, "function": function, "warm": warm}
-        self.socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        caller = os.pidfd_open(os.getpid())  # readable for the server when we are gone, however we went
-        line = [*(_namespaces() if level == 3 else []), os.path.realpath(sys.executable), *FLAGS, str(HERE)]
-        line += [str(there.fileno()), str(caller), json.dumps(options)]
-        apart = {"env": ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(modules)}, "cwd": "/", "start_new_session": True}
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        module_paths = (
+            [path for path in sys.path if os.path.isdir(path)] if function else []
+        )
+        options = {
+            "level": level,
+            "base": self.folder or NAMESPACE_SCRATCH,
+            "paths": module_paths,
+            "function": function,
+            "warm": warm,
+        }
+        self.socket, server_socket = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET
+        )
+        caller = os.pidfd_open(
+            os.getpid()
+        )  # readable for the server once this process has ended
+        command = _namespace_command() if level == 3 else []
+        command += [os.path.realpath(sys.executable), *PYTHON_FLAGS, str(PACKAGE)]
+        command += [str(server_socket.fileno()), str(caller), json.dumps(options)]
         try:
-            self.process = subprocess.Popen(line, pass_fds=(there.fileno(), caller), **apart, **pipes)
+            self.process = subprocess.Popen(
+                command,
+                pass_fds=(server_socket.fileno(), caller),
+                env=ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(module_paths)},
+                cwd="/",
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
         finally:
-            there.close()
+            server_socket.close()
             os.close(caller)
-        self.socket.settimeout(STARTUP)
-        ready = b""
+        self._await_start()
+
+    def _await_start(self) -> None:
+        self.socket.settimeout(STARTUP_SECONDS)
+        greeting = b""
         with contextlib.suppress(OSError):
-            ready = self.socket.recv(16)
-        if not ready:
+            greeting = self.socket.recv(16)
+        if not greeting:
             self.stop()
-            why = self.process.stderr.read(4096).decode(errors="replace").strip().rpartition("\n")[2]
-            raise SandboxError(f"the sandbox server did not start: {why or f'nothing heard in {STARTUP} s'}")
+            errors = self.process.stderr.read(4096).decode(errors="replace")
+            _, _, last_line = errors.strip().rpartition("\n")
+            reason = last_line or f"nothing heard in {STARTUP_SECONDS} s"
+            raise SandboxError(f"the sandbox server did not start: {reason}")
         self.process.stderr.close()
 
     def run(self, limits: Limits, children: int, files: list[int]) -> dict:
-        """Have one job done and return the server's report. Of two children each gets every second file."""
+        """Run one job and return the server's report. Two children get every second file each."""
         order = asdict(limits) | {"children": children}
-        self.socket.settimeout(60 + 20 * limits.wall_seconds)  # well after a server that lives has answered
+        # Well after the time by which a live server has answered.
+        self.socket.settimeout(60 + 20 * limits.wall_seconds)
         try:
             socket.send_fds(self.socket, [json.dumps(order).encode()], files)
             return json.loads(self.socket.recv(4096))
@@ -121,34 +168,45 @@ class Server:
         self.process.wait()
         self.socket.close()
         if self.folder:
-            folders.sweep(self.folder)
+            folders.remove(self.folder)
 
 
 class Pool:
-    """Servers of one level, at most one a core, started when needed; `function` is what they are warm with.
+    """Servers of one level, at most one per core, started when needed.
 
-    Raises SandboxError where there is no Linux.
+    `function` is the trusted function that they import and `warm` the arguments of calls that they
+    make first. Raises SandboxError on systems other than Linux.
     """
 
-    def __init__(self, level: int, function: str = "", warm: Sequence[tuple] = ()) -> None:
+    def __init__(
+        self, level: int, function: str = "", warm: Sequence[tuple] = ()
+    ) -> None:
         if not sys.platform.startswith("linux"):
-            raise SandboxError("guarded processes exist on Linux only: they are made of Landlock and seccomp")
-        self.level, self.function, self.warm = level, function, warm
+            raise SandboxError(
+                "guarded processes exist on Linux only: they are made of Landlock and seccomp"
+            )
+        self.level = level
+        self.function = function
+        self.warm = warm
         self.reported = level  # 4 where the operator vouches for the machine
-        self.size = max(2, len(os.sched_getaffinity(0)))  # processors that this process may use
-        self._renew()
+        self.size = max(
+            2, len(os.sched_getaffinity(0))
+        )  # processors that this process may use
+        self._reset()
         atexit.register(self.close)
 
-    def _renew(self) -> None:
-        self.owner = os.getpid()  # a forked process must not talk to its parent's servers
+    def _reset(self) -> None:
+        self.owner = (
+            os.getpid()
+        )  # a forked process must not talk to its parent's servers
         self.idle: list[Server] = []
         self.free = threading.Semaphore(self.size)
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[Server]:
-        """Borrow a server, waiting until one is free. One that has ended or is left in doubt is replaced."""
+        """Lend a server as soon as one is free, and replace one that has ended or is in doubt."""
         if self.owner != os.getpid():
-            self._renew()
+            self._reset()
         with self.free:
             server = self.idle.pop() if self.idle else None
             if server and server.process.poll() is not None:
@@ -163,20 +221,32 @@ class Pool:
             if server.process.returncode is None:
                 self.idle.append(server)
 
-    def run(self, limits: Limits, *jobs: list[list], files: tuple[FileIO, ...] = ()) -> Ran:
-        """Run one job to its end, in one process or in two that are linked: lists of frames, see `child.play`.
+    def run(
+        self, limits: Limits, *jobs: list[list], files: tuple[FileIO, ...] = ()
+    ) -> JobResult:
+        """Run one job to its end, in one process or in two that are linked.
 
-        `files` become the standard input and output of a script.
+        Each of `jobs` lists the frames for one process (see `child.run_job`); `files` become the
+        standard input and output of a script.
         """
         with contextlib.ExitStack() as stack:
-            given = [stack.enter_context(memory_file(b"".join(wire.line(*frame) for frame in job))) for job in jobs]
+            job_files = []
+            for job in jobs:
+                data = b"".join(wire.encode_frame(*frame) for frame in job)
+                job_files.append(stack.enter_context(memory_file(data)))
             results = [stack.enter_context(memory_file()) for _ in jobs]
             with self._server() as server:
-                report = server.run(limits, len(jobs), [file.fileno() for file in (*given, *results, *files)])
+                fds = [file.fileno() for file in (*job_files, *results, *files)]
+                report = server.run(limits, len(jobs), fds)
             sizes = [os.fstat(file.fileno()).st_size for file in results]
-            if max(sizes) > wire.LIMIT and not report["why"]:
-                report |= {"why": "output", "child": sizes.index(max(sizes))}
-            return Ran(**report, frames=[wire.frames(os.pread(file.fileno(), wire.LIMIT, 0)) for file in results])
+            largest = max(sizes)
+            if largest > wire.MAX_RESULT_BYTES and not report["why"]:
+                report |= {"why": "output", "child": sizes.index(largest)}
+            frames = []
+            for file in results:
+                data = os.pread(file.fileno(), wire.MAX_RESULT_BYTES, 0)
+                frames.append(wire.decode_frames(data))
+            return JobResult(**report, frames=frames)
 
     def close(self) -> None:
         """Stop the idle servers."""

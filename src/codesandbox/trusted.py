@@ -1,6 +1,6 @@
-"""A function of a trusted module, called with untrusted data: each call in a guarded process of its own.
+"""Trusted functions on untrusted data: each call runs in a new guarded process.
 
-For libraries that may take forever, or all memory, on what a stranger wrote: parsers, computer algebra.
+For libraries that may take forever, or all memory, on a stranger's text: parsers, computer algebra.
 """
 
 import threading
@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codesandbox.guarded import wire
-from codesandbox.pool import Limits, Pool, SandboxError
+from codesandbox.pool import JobResult, Limits, Pool, SandboxError
+
+GUARDED = 2  # the level of programs
+LIMITS_ONLY = 1
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call gave: `why` is empty and `value` what the function returned, or `why` says why there is none."""
+    """Result of a call: `why` is empty and `value` is the function's, or `why` says what failed."""
 
     value: bool | str | None = None
     why: str = ""  # timeout, memory, output, error; lost where the machine failed
@@ -21,16 +24,20 @@ class Answer:
 
 
 class Trusted:
-    """The function named `module:function`, in servers that have imported it and called it with `warm` once.
+    """The function named `module:function`, in servers that import it and call it once per `warm`.
 
-    The function takes plain data and returns a bool, a text or None. It may read whatever `sys.path` names. Where the
-    kernel can, a process is guarded as programs are at level 2, else by limits only. `limits` (see `Limits`) hold for
-    each call; a call that has no processor for long is `lost`. Raises SandboxError, at the first call, where nothing
-    can run.
+    The function takes plain data and returns a bool, a string or None. It may read every folder on
+    `sys.path`. Its processes are guarded as programs are at level 2, or by limits only where the
+    kernel cannot. `limits` (see `Limits`) hold for each call; a call that gets no processor for
+    long is `lost`. The first call raises SandboxError where nothing can run.
     """
 
-    def __init__(self, function: str, *, warm: Sequence[tuple] = (), **limits: float) -> None:
-        self.function, self.warm, self.limits = function, warm, Limits(**limits)
+    def __init__(
+        self, function: str, *, warm: Sequence[tuple] = (), **limits: float
+    ) -> None:
+        self.function = function
+        self.warm = warm
+        self.limits = Limits(**limits)
         self._pool: Pool | None = None
         self._lock = threading.Lock()
 
@@ -40,22 +47,33 @@ class Trusted:
             return self._pool
 
     def _choose(self) -> Pool:
-        for level in (2, 1):
+        """Start servers at the best level at which a process answers."""
+        for level in (GUARDED, LIMITS_ONLY):
             pool = Pool(level, self.function, self.warm)
+            # No arguments to unpack: the process answers with an error, without a call.
             if not pool.run(self.limits, [["trusted", None]]).failed:
                 return pool
-        raise SandboxError(f"{self.function}: the processes that call it start but give no answer")
+        raise SandboxError(
+            f"{self.function}: the processes that call it start but give no answer"
+        )
 
     def __call__(self, *args: object) -> Answer:
-        """Call the function in a process of its own. Raises TypeError where an argument is not plain data."""
-        ran = self._started().run(self.limits, [["trusted", wire.encode(args)]])
-        if ran.failed:
-            return Answer(why="lost", detail=ran.why)
-        if ran.why:
-            return Answer(why=ran.why if ran.why in ("timeout", "output") else "error", detail="over the limit")
-        match ran.frames[0]:
-            case [["v", bool() | str() | None as value], ["end"]]:
-                return Answer(value)
-            case [["x", str(name), str(text)]]:
-                return Answer(why="memory" if name == "MemoryError" else "error", detail=f"{name}: {text}")
-        return Answer(why="error", detail="no bool, text or None")
+        """Call the function in a new process. Raises TypeError if an argument is not plain data."""
+        return _answer(
+            self._started().run(self.limits, [["trusted", wire.encode(args)]])
+        )
+
+
+def _answer(result: JobResult) -> Answer:
+    if result.failed:
+        return Answer(why="lost", detail=result.why)
+    if result.why:
+        why = result.why if result.why in ("timeout", "output") else "error"
+        return Answer(why=why, detail="over the limit")
+    match result.frames[0]:
+        case [["v", bool() | str() | None as value], ["end"]]:
+            return Answer(value)
+        case [["x", str(name), str(text)]]:
+            why = "memory" if name == "MemoryError" else "error"
+            return Answer(why=why, detail=f"{name}: {text}")
+    return Answer(why="error", detail="no bool, text or None")

@@ -1,4 +1,4 @@
-"""The servers behind the sandbox: levels, faults, trusted calls, what a dying caller leaves, what messages are."""
+"""The servers of the sandbox: levels, faults, trusted calls, a dying caller, and messages."""
 
 import functools
 import json
@@ -10,149 +10,249 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import Mock
 
 import psutil
 import pytest
 from data_files import tables
 
-from codesandbox import SandboxError, Trusted, level, pool, run_calls
+from codesandbox import CodeResult, SandboxError, Trusted, level, pool, run_calls
 from codesandbox.guarded import wire
 
 CASES = tables("sandbox")
 SRC = Path(__file__).parents[2] / "src"
 pytestmark = pytest.mark.usefixtures("landlock")
+needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="no bubblewrap")
 
 
-def judged(program=CASES["SQUARE"], expected=9):
-    return run_calls(program, "f", [(3,)], [expected])
+def judge_square() -> CodeResult:
+    """Judge a correct program by one call."""
+    return run_calls(CASES["SQUARE"], "f", [(3,)], [9])
 
 
-def broken(why, frames):
-    """A pool whose processes all say the same."""
-    return Mock(level=2, reported=2, run=Mock(return_value=pool.Ran(why, 0, [frames])))
+def pool_that_answers(why: str, frames: list) -> Mock:
+    """Return a pool every job of which ends like this."""
+    result = pool.JobResult(why, 0, [frames])
+    return Mock(level=2, reported=2, run=Mock(return_value=result))
 
 
 @pytest.mark.parametrize("why", ["lost", "starved", "orphan", "unguarded"])
 def test_a_fault_of_the_machine_is_unscored(monkeypatch, why):
-    monkeypatch.setattr(level, "programs", lambda: broken(why, [["ready"], ["v", ["i", "0x9"]], ["end"]]))
-    said = judged()
-    assert (said.verdict, said.correct) == ("unscored", None) and why in said.detail
+    frames_of_a_pass = [["ready"], ["v", ["i", "0x9"]], ["end"]]
+    faulty = pool_that_answers(why, frames_of_a_pass)
+    monkeypatch.setattr(level, "programs", lambda: faulty)
+    result = judge_square()
+    assert (result.verdict, result.correct) == ("unscored", None)
+    assert why in result.detail
 
 
-def test_the_self_test_believes_nothing():
-    assert level.reached(broken("", [["ready"], ["v", "anything"], ["end"]])) == 0
-    bare = pool.Pool(1)
-    assert level.reached(bare) == 1
-    bare.level = 2  # claims more than its servers give
-    assert level.reached(bare) == 1
-    bare.close()
+def test_the_self_test_gives_level_0_to_servers_that_answer_nonsense():
+    nonsense = pool_that_answers("", [["ready"], ["v", "anything"], ["end"]])
+    assert level.measured_level(nonsense) == 0
 
 
-NAMESPACES = pytest.param("namespaces", 3, marks=pytest.mark.skipif(not shutil.which("bwrap"), reason="no bubblewrap"))
+def test_the_self_test_gives_level_1_to_servers_that_only_claim_level_2():
+    unguarded = pool.Pool(1)
+    assert level.measured_level(unguarded) == 1
+    unguarded.level = 2
+    assert level.measured_level(unguarded) == 1
+    unguarded.close()
 
 
-@pytest.mark.parametrize(("name", "reported"), [("process", 1), ("kernel", 2), NAMESPACES, ("external", 4)])
-def test_a_level_is_asked_for_by_name(monkeypatch, name, reported):
+@pytest.mark.parametrize(
+    ("name", "reported"),
+    [
+        ("process", 1),
+        ("kernel", 2),
+        pytest.param("namespaces", 3, marks=needs_bubblewrap),
+        ("external", 4),
+    ],
+)
+def test_a_level_is_selected_by_name(monkeypatch, name, reported):
     monkeypatch.setenv(level.VARIABLE, name)
-    assert (judged().verdict, judged().level) == ("pass", reported)
+    result = judge_square()
+    assert (result.verdict, result.level) == ("pass", reported)
 
 
 @pytest.mark.parametrize("name", ["refuse", "strong", "2"])
-def test_other_names_refuse_in_one_line(monkeypatch, name):
+def test_other_names_are_refused_with_one_line(monkeypatch, name):
     monkeypatch.setenv(level.VARIABLE, name)
-    with pytest.raises(SandboxError, match=f"{level.VARIABLE}='{name}'.*kernel") as raised:
-        judged()
+    message = f"{level.VARIABLE}='{name}'.*kernel"
+    with pytest.raises(SandboxError, match=message) as raised:
+        judge_square()
     assert "\n" not in str(raised.value)
 
 
-def test_where_nothing_can_be_guarded_nothing_runs_unasked(monkeypatch):
+def test_an_unguarded_machine_runs_no_program_by_default(monkeypatch):
     monkeypatch.delenv(level.VARIABLE, raising=False)
     monkeypatch.setattr(level, "_pools", {})
-    monkeypatch.setattr(level, "reached", lambda servers: 1)
+    monkeypatch.setattr(level, "measured_level", lambda pool: 1)
     with pytest.raises(SandboxError, match="reached level 1 of 2"):
-        judged()
+        judge_square()
+
+
+def test_other_systems_than_linux_run_nothing(monkeypatch):
+    monkeypatch.delenv(level.VARIABLE, raising=False)
+    monkeypatch.setattr(level, "_pools", {})
     monkeypatch.setattr(sys, "platform", "darwin")
-    for ask in (judged, Trusted("os.path:isabs")):
-        with pytest.raises(SandboxError, match="Linux only"):
-            ask("/")
+    with pytest.raises(SandboxError, match="Linux only"):
+        judge_square()
+    with pytest.raises(SandboxError, match="Linux only"):
+        Trusted("os.path:isabs")("/")
 
 
 def test_a_server_that_does_not_start_says_why():
-    with pytest.raises(SandboxError, match="did not start: ModuleNotFoundError: No module named 'nowhere'"):
+    message = "did not start: ModuleNotFoundError: No module named 'nowhere'"
+    with pytest.raises(SandboxError, match=message):
         Trusted("nowhere:function")()
 
 
-CALLS = [(("echo", "text"), "text", ""), (("echo", None), None, ""), (("echo", []), None, "error")]
-CALLS += [(("spin",), None, "timeout"), (("grow",), None, "memory"), (("leave",), None, "error")]
-CALLS += [(("write", "/tmp/pwned_trusted"), None, "error")]
+class TrustedCall(NamedTuple):
+    """A call of a function of the trusted module, and the answer that it must give."""
+
+    function: str
+    args: tuple
+    value: str | None
+    why: str
 
 
-@pytest.mark.parametrize(("call", "value", "why"), CALLS)
-def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call, value, why):
+TRUSTED_CALLS = [
+    TrustedCall("echo", ("text",), value="text", why=""),
+    TrustedCall("echo", (None,), value=None, why=""),
+    TrustedCall("echo", ([],), value=None, why="error"),
+    TrustedCall("spin", (), value=None, why="timeout"),
+    TrustedCall("grow", (), value=None, why="memory"),
+    TrustedCall("leave", (), value=None, why="error"),
+    TrustedCall("write", ("/tmp/pwned_trusted",), value=None, why="error"),
+]
+
+
+@pytest.mark.parametrize("call", TRUSTED_CALLS)
+def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call):
     (tmp_path / "trusted_module.py").write_text(CASES["TRUSTED"])
     monkeypatch.syspath_prepend(tmp_path)
     tmp_path.chmod(0o755)
-    name, *args = call
-    function = Trusted(f"trusted_module:{name}", cpu_seconds=0.5, wall_seconds=1.0, memory_mb=512)
-    said = function(*args)
-    assert (said.value, said.why) == (value, why), said
+    limits = {"cpu_seconds": 0.5, "wall_seconds": 1.0, "memory_mb": 512}
+    function = Trusted(f"trusted_module:{call.function}", **limits)
+    answer = function(*call.args)
+    assert (answer.value, answer.why) == (call.value, call.why), answer
     with pytest.raises(TypeError, match="only plain data"):
         function(object())
 
 
 def test_a_killed_server_is_replaced():
-    servers = level.programs()
-    judged()
-    os.killpg(servers.idle[-1].process.pid, signal.SIGKILL)
-    servers.idle[-1].process.wait()
-    assert judged().verdict == "pass"
+    judge_square()
+    server = level.programs().idle[-1]
+    os.killpg(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    assert judge_square().verdict == "pass"
 
 
-def test_a_forked_process_starts_servers_of_its_own():
-    judged()
-    with multiprocessing.get_context("fork").Pool(1) as other:
-        assert other.apply(judged).verdict == "pass"
-    assert judged().verdict == "pass"
+def test_a_forked_process_starts_its_own_servers():
+    judge_square()
+    with multiprocessing.get_context("fork").Pool(1) as other_process:
+        assert other_process.apply(judge_square).verdict == "pass"
+    assert judge_square().verdict == "pass"
 
 
-def processes() -> dict[int, int]:
-    """Parent of every process."""
-    return {process.pid: process.info["ppid"] for process in psutil.process_iter(["ppid"])}
+def parent_ids() -> dict[int, int]:
+    """Return the parent's id of every process."""
+    processes = psutil.process_iter(["ppid"])
+    return {process.pid: process.info["ppid"] for process in processes}
 
 
 def test_a_killed_caller_leaves_no_process_and_no_folder():
-    line = [sys.executable, "-c", CASES["CALLER"]]
-    with subprocess.Popen(line, env=os.environ | {"PYTHONPATH": str(SRC)}, stdout=subprocess.PIPE) as caller:
-        holder, servers, folders = json.loads(caller.stdout.readline())
+    command = [sys.executable, "-c", CASES["CALLER"]]
+    environment = os.environ | {"PYTHONPATH": str(SRC)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as caller:
+        holder, server_pids, folders = json.loads(caller.stdout.readline())
         caller.kill()
-    while set(servers) & processes().keys() or any(map(os.path.exists, filter(None, folders))):
+    servers = set(server_pids)
+    folders = [folder for folder in folders if folder]
+    while servers & parent_ids().keys() or any(map(os.path.exists, folders)):
         time.sleep(0.05)  # the test's own time limit ends this; the holder still lives
-    assert holder in processes() and not set(servers) & set(processes().values())
+    parents = parent_ids()
+    assert holder in parents
+    assert not servers & set(parents.values())
     os.kill(holder, signal.SIGKILL)
 
 
 def test_the_server_is_a_fresh_interpreter_without_the_package():
-    ours = "[name for name in sys.modules if name.startswith(('torch', 'coev', 'codes'))]"
-    assert judged(f"import sys\ndef f(x): return {ours}", []).verdict == "pass"
+    prefixes = ("torch", "coev", "codes")
+    loaded = f"[name for name in sys.modules if name.startswith({prefixes})]"
+    program = f"import sys\ndef f(x): return {loaded}"
+    assert run_calls(program, "f", [(3,)], [[]]).verdict == "pass"
 
 
-def test_lines_are_refused_unless_they_are_frames():
-    assert wire.frames(b'["v", ["a"]]\n["end"]\n') == [["v", ["a"]], ["end"]]
-    numbers = (b'["v", 1]', b'["v", 1.5]', b'["v", NaN]')
-    for bad in (*numbers, b"{}", b"[]", b"[1]", b"\xff", b"x", b'[["v"]]', b"[" * 10**5, b'["v"', b"\x00" * 9):
-        assert wire.frames(b'["v", "a"]\n' + bad + b'\n["end"]\n') == [["v", "a"], ["x", "garbled", ""]]
+def test_lines_of_frames_are_read():
+    data = b'["v", ["a"]]\n["end"]\n'
+    assert wire.decode_frames(data) == [["v", ["a"]], ["end"]]
 
 
-def test_values_cross_as_trees_of_bounded_size():
-    assert wire.encode({8, 0}) == wire.encode({0, 8}) != wire.encode(frozenset({0, 8}))  # they iterate differently
-    assert wire.encode([True, 1.0], loose=True) == wire.encode([1, 1]) and wire.encode(1.5, loose=True)[0] == "r"
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'["v", 1]',  # bare numbers: 1 would be equal to True
+        b'["v", 1.5]',
+        b'["v", NaN]',
+        b"{}",
+        b"[]",
+        b"[1]",
+        b"\xff",
+        b"x",
+        b'[["v"]]',
+        b"[" * 10**5,
+        b'["v"',
+        b"\x00" * 9,
+    ],
+)
+def test_a_line_that_is_no_frame_ends_the_answers_as_garbled(line):
+    data = b'["v", "a"]\n' + line + b'\n["end"]\n'
+    assert wire.decode_frames(data) == [["v", "a"], ["x", "garbled", ""]]
+
+
+def test_equal_sets_give_one_tree_and_frozensets_another():
+    iterated_one_way = {8, 0}
+    iterated_the_other_way = {0, 8}
+    tree = wire.encode(iterated_one_way)
+    assert tree == wire.encode(iterated_the_other_way)
+    assert tree != wire.encode(frozenset({0, 8}))
+
+
+def test_loose_trees_are_equal_where_python_calls_values_equal():
+    assert wire.encode([True, 1.0], loose=True) == wire.encode([1, 1])
+    assert wire.encode(1.5, loose=True)[0] == "r"
+
+
+def test_values_come_back_from_their_trees():
     value = {"k": [-1, (2.5, {3}), None, True], (1, frozenset({2})): b"z\x01"}
     assert wire.decode(wire.encode(value)) == value
-    for big in ("x" * 101, b"x" * 101, 1 << 404, [0] * 30, list("x" * 30), {i: i for i in range(30)}):
-        with pytest.raises(wire.TooLargeError):
-            wire.Encoder(room=100)(big)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 101,
+        b"x" * 101,
+        1 << 404,
+        [0] * 30,
+        list("x" * 30),
+        {i: i for i in range(30)},
+    ],
+)
+def test_a_value_larger_than_the_room_is_refused(value):
     with pytest.raises(wire.TooLargeError):
-        wire.encode(functools.reduce(lambda deep, _: [deep], range(70), []))
+        wire.Encoder(room=100)(value)
+
+
+def test_a_value_nested_too_deep_is_refused():
+    nested = functools.reduce(lambda inner, _: [inner], range(70), [])
+    with pytest.raises(wire.TooLargeError):
+        wire.encode(nested)
+
+
+def test_an_object_of_a_class_derived_from_a_plain_type_is_refused_by_its_name():
+    derived_class = type("Path", (int,), {})
     with pytest.raises(TypeError, match="not Path"):
-        wire.encode(type("Path", (int,), {})(3))
+        wire.encode(derived_class(3))

@@ -1,1 +1,1 @@
-"""What runs inside the guarded process: standard library only, importable by itself."""
+"""Code of the guarded processes: standard library only, importable without `codesandbox`."""

@@ -1,6 +1,6 @@
-"""The untrusted side: loads one program, calls it, writes down data. Runs guarded, in a process of its own.
+"""The untrusted side: load one program, call it, and write down data, in a guarded process.
 
-This is the only place where a model's text is executed.
+This is the only module that executes a model's text.
 """
 
 import atexit
@@ -9,46 +9,52 @@ import os
 import random
 import resource
 import sys
-from _thread import allocate_lock  # importing threading would make every fork dearer
+from _thread import allocate_lock  # importing threading would slow down every fork
 from collections.abc import Callable
 from types import ModuleType
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from . import wire
 
 MUTABLE = (list, dict, set, bytearray)
 
 
-def say(fd: int, *frame: object) -> None:
-    """Write one frame."""
-    data = memoryview(wire.line(*frame))
+def _open_to_the_end(fd: int, mode: str) -> IO:
+    """Open a file descriptor as a file that lasts as long as this process."""
+    return open(fd, mode, closefd=False)
+
+
+def write_frame(fd: int, *frame: object) -> None:
+    """Write one frame to a file descriptor."""
+    data = memoryview(wire.encode_frame(*frame))
     while data:
         data = data[os.write(fd, data) :]
 
 
-def fail(fd: int, error: BaseException) -> None:
+def write_failure(fd: int, error: BaseException) -> None:
     """Write the exception's name and the start of its message."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # a MemoryError must still fit into a message
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # room to report a MemoryError
     try:
         text = str(error)[:300]
     except BaseException:  # noqa: BLE001 a model's exception may do anything
         text = ""
-    say(fd, "x", type(error).__name__, text)
+    write_frame(fd, "x", type(error).__name__, text)
 
 
-def _load(program: str, name: str, names: dict[str, object]) -> dict[str, object]:
+def _load(program: str, name: str, namespace: dict[str, object]) -> dict[str, object]:
+    """Execute a program as a module of this name, and return the names that it then has."""
     module = ModuleType(name)
-    module.__dict__.update(names, __file__=f"{name}.py")
+    module.__dict__.update(namespace, __file__=f"{name}.py")
     sys.modules[name] = module  # dataclasses, typing and pickle look modules up
     exec(compile(program, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
-def _script(program: str, names: dict[str, object]) -> None:
-    """Run the text as a script to its end, with what the interpreter does then: threads, atexit functions, flush."""
+def _run_script(program: str, namespace: dict[str, object]) -> None:
+    """Run a script and shut down as the interpreter does: threads, atexit functions, flush."""
     try:
-        _load(program, "__main__", names)
+        _load(program, "__main__", namespace)
     except SystemExit as leave:
         if leave.code not in (None, 0):
             raise
@@ -56,105 +62,140 @@ def _script(program: str, names: dict[str, object]) -> None:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    sys.__stdout__.flush()  # the same file, unless the script put another one in its place
+    sys.__stdout__.flush()  # the same file, unless the script has replaced sys.stdout
 
 
-def _named(args: tuple, kwargs: dict) -> dict[str, object]:
+def _arguments_by_name(args: tuple, kwargs: dict) -> dict[str, object]:
     """Arguments of a call by name, or by position as text."""
     return {str(index): value for index, value in enumerate(args)} | kwargs
 
 
-def _calls(program: str, questions: BinaryIO, answers: int, results: int, encode: wire.Encoder) -> None:
-    """Load the program, then answer calls while there are any. A failing call does not stop the next one.
+def _mutable_arguments(args: tuple, kwargs: dict) -> dict[str, object]:
+    """Trees of the arguments that a call may have changed in place."""
+    trees = {}
+    for name, value in _arguments_by_name(args, kwargs).items():
+        if type(value) in MUTABLE:
+            trees[name] = wire.encode(value, carry=True)
+    return trees
 
-    Answers that are carried on, to tests, have the arguments with them that the call may have changed.
+
+def _answer_calls(
+    program: str,
+    questions: BinaryIO,
+    answer_fd: int,
+    result_fd: int,
+    encode: wire.Encoder,
+) -> None:
+    """Load the program and answer every call; a failing call does not stop the next one.
+
+    An answer for tests in another process (`encode.carry`) also returns the mutable arguments.
     """
-    names = _load(program, "candidate", {})
-    say(results, "ready")
-    for text in questions:
-        _, entry, sent = wire.frame(text)
+    functions = _load(program, "candidate", {})
+    write_frame(result_fd, "ready")
+    for question in questions:
+        _, entry, arguments = wire.decode_frame(question)
         try:
-            args, kwargs = wire.decode(sent)
-            answer = [encode(names[entry](*args, **kwargs))]
+            args, kwargs = wire.decode(arguments)
+            answer = [encode(functions[entry](*args, **kwargs))]
             if encode.carry:
-                mutable = {key: value for key, value in _named(args, kwargs).items() if type(value) in MUTABLE}
-                answer.append({key: wire.encode(value, carry=True) for key, value in mutable.items()})
-            say(answers, "v", *answer)
+                answer.append(_mutable_arguments(args, kwargs))
+            write_frame(answer_fd, "v", *answer)
         except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
-            fail(answers, error)
+            write_failure(answer_fd, error)
 
 
 def _restore(value: list | bytearray | dict | set, tree: object) -> None:
-    """Give an argument of the tests the content that the candidate left in its copy, if that is another."""
-    if wire.encode(value, carry=True) != tree:
-        value.clear()
-        fill = value.extend if isinstance(value, (list, bytearray)) else value.update
-        fill(wire.decode(tree))
+    """Give an argument of the tests the content of the candidate's copy, if that has changed."""
+    if wire.encode(value, carry=True) == tree:
+        return
+    value.clear()
+    fill = value.extend if isinstance(value, (list, bytearray)) else value.update
+    fill(wire.decode(tree))
 
 
 class _Candidate:
-    """The program that tests ask, which lives in another process; `results` learn that it was asked, or has fled."""
+    """The tests' view of the program, which lives in a process at the other end of `link_fd`.
 
-    def __init__(self, link: int, results: int) -> None:
-        self.link, self.results = link, results
-        self.answers = open(link, "rb", closefd=False)
-        self.asked = False
+    The results record the first question, and whether the candidate failed to answer one.
+    """
+
+    def __init__(self, link_fd: int, result_fd: int) -> None:
+        self.link_fd = link_fd
+        self.result_fd = result_fd
+        self.answers = _open_to_the_end(link_fd, "rb")
+        self.was_asked = False
         self.lock = allocate_lock()
 
-    def exchange(self, *question: object) -> list:
-        """Ask, and return the answer's frame. Ends this process where the answer is none."""
+    def ask(self, *question: object) -> list:
+        """Send a question and return the answer's frame; without a frame, end this process."""
         with self.lock:
-            if not self.asked:
-                say(self.results, "asked")
-            self.asked = True
+            if not self.was_asked:
+                write_frame(self.result_fd, "asked")
+            self.was_asked = True
             try:
-                say(self.link, *question)
-                return wire.frame(self.answers.readline(wire.INPUT))
+                write_frame(self.link_fd, *question)
+                return wire.decode_frame(self.answers.readline(wire.MAX_INPUT_BYTES))
             except (OSError, ValueError):
-                say(self.results, "fled")
+                write_frame(self.result_fd, "fled")
                 os._exit(0)
 
     def function(self, name: str) -> Callable:
-        """Return what stands in for the candidate's function of this name."""
+        """Return a stand-in for the candidate's function of this name."""
 
         def function(*args: object, **kwargs: object) -> object:
-            answer = self.exchange("call", name, wire.encode((args, kwargs), carry=True))
+            answer = self.ask("call", name, wire.encode((args, kwargs), carry=True))
             if answer[0] == "v":
                 for key, tree in answer[2].items():
-                    _restore(_named(args, kwargs)[key], tree)
+                    _restore(_arguments_by_name(args, kwargs)[key], tree)
                 return wire.decode(answer[1])
-            kind = getattr(builtins, answer[1], RuntimeError)
-            raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError)(answer[2])
+            raise _builtin_exception(answer[1])(answer[2])
 
         function.__name__ = name
         return function
 
 
-def play(trusted: Callable | None, job: int, results: int, link: int) -> None:
-    """Do one job, the first line of the file `job`, and write frames to `results`: in the end `end` or a failure.
+def _builtin_exception(name: str) -> type[Exception]:
+    """Return the builtin exception of this name, or RuntimeError if Python has none."""
+    kind = getattr(builtins, name, RuntimeError)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        return kind
+    return RuntimeError
 
-    ["calls", program, loose], with calls on further lines, or over `link` where there is one; ["tests", tests, names],
-    which asks over `link`; ["stdio", program], on files 0 and 1; ["trusted", arguments], for the function that the
-    server is warm with.
+
+def run_job(
+    trusted: Callable | None, job_fd: int, result_fd: int, link_fd: int
+) -> None:
+    """Do one job and write frames to `result_fd`; the last one is `end` or a failure.
+
+    The first line of `job_fd` is one of
+    ["calls", program, loose]: the calls follow on further lines, or over `link_fd` unless it is -1;
+    ["tests", tests, names]: the tests ask for these functions over `link_fd`;
+    ["stdio", program]: a script on files 0 and 1;
+    ["trusted", arguments]: a call of the function that the server has imported.
     """
     random.seed(0)
     builtins.exit = builtins.quit = sys.exit
     sys.argv = ["candidate.py"]
-    given = open(job, "rb")
-    kind, text, *rest = wire.frame(given.readline())
+    job_file = _open_to_the_end(job_fd, "rb")
+    kind, body, *options = wire.decode_frame(job_file.readline())
     try:
         if kind == "calls":
-            questions, answers = (given, results) if link < 0 else (open(link, "rb", closefd=False), link)
-            _calls(text, questions, answers, results, wire.Encoder(loose=rest[0], carry=link >= 0))
+            linked = link_fd >= 0
+            questions = _open_to_the_end(link_fd, "rb") if linked else job_file
+            answer_fd = link_fd if linked else result_fd
+            encode = wire.Encoder(loose=options[0], carry=linked)
+            _answer_calls(body, questions, answer_fd, result_fd, encode)
         elif kind == "tests":
-            candidate = _Candidate(link, results)
-            _script(text, {name: candidate.function(name) for name in rest[0]})
+            candidate = _Candidate(link_fd, result_fd)
+            _run_script(body, {name: candidate.function(name) for name in options[0]})
         elif kind == "stdio":
-            sys.stdin = sys.__stdin__ = open(0, closefd=False)  # files of this run; otherwise they are /dev/null
-            sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-            _script(text, {})
+            # The job's own files; in every other job 0 and 1 are /dev/null.
+            sys.stdin = sys.__stdin__ = _open_to_the_end(0, "r")
+            sys.stdout = sys.__stdout__ = _open_to_the_end(1, "w")
+            _run_script(body, {})
         else:
-            say(results, "v", wire.Encoder()(trusted(*wire.decode(text))))
-        say(results, "end")
+            answer = trusted(*wire.decode(body))
+            write_frame(result_fd, "v", wire.Encoder()(answer))
+        write_frame(result_fd, "end")
     except BaseException as error:  # noqa: BLE001 whatever the program raises is its answer
-        fail(results, error)
+        write_failure(result_fd, error)
