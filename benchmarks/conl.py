@@ -1,6 +1,7 @@
-"""Time CoNL on the embedded backbone: one step by phase for 2, 4 and 8 agents, a Bradley-Terry fit, segment credit.
+"""Time of CoNL on the embedded backbone: one step by phase, a Bradley-Terry fit, segment credit.
 
-Medians, with the seconds that a run of preset standard would take; printed, and written to conl.json.
+Every step is timed with 2, 4 and 8 agents. Prints medians and the estimated seconds of a run of
+preset standard, and writes them to conl.json.
 """
 
 import json
@@ -9,7 +10,6 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -23,40 +23,56 @@ from coevolve.training.trainer import Trainer
 ROUNDS = 7
 AGENTS = (2, 4, 8)
 FITS = 2000
-
-
-def timed(function: Callable[[], object]) -> tuple[float, object]:
-    """Wall seconds of one call, and what it returned."""
-    start = time.perf_counter()
-    value = function()
-    return time.perf_counter() - start, value
+AGENTS_AND_VOTES = ((4, 10), (8, 40))  # of the Bradley-Terry fits
 
 
 def step(agents: int) -> dict[str, float]:
-    """Median seconds of playing and learning one step of preset standard, and of its segment credit."""
+    """Return median seconds of playing, crediting and learning one step of preset standard."""
     with tempfile.TemporaryDirectory() as out:
-        trainer = Trainer(config.build("conl", "standard", out=out, overrides={"agents": agents}))
+        run = config.build("conl", "standard", out=out, overrides={"agents": agents})
+        trainer = Trainer(run)
         times: dict[str, list[float]] = {"play_s": [], "learn_s": [], "credit_s": []}
         for number in range(1, ROUNDS + 1):
-            played, outcomes = timed(lambda number=number: trainer.play(number))
+            start = time.perf_counter()
+            outcomes = trainer.play(number)
+            times["play_s"].append(time.perf_counter() - start)
             samples = [sample for outcome in outcomes for sample in outcome.samples]
-            credited, _ = timed(lambda samples=samples: segment_centred(EstimatorInputs(samples)))
-            learnt, _ = timed(lambda number=number, outcomes=outcomes: trainer.learn(number, outcomes))
-            for name, value in zip(times, (played, learnt, credited), strict=True):
-                times[name].append(value)
+            start = time.perf_counter()
+            segment_centred(EstimatorInputs(samples))
+            times["credit_s"].append(time.perf_counter() - start)
+            start = time.perf_counter()
+            trainer.learn(number, outcomes)
+            times["learn_s"].append(time.perf_counter() - start)
     medians = {name: statistics.median(values) for name, values in times.items()}
     steps = trainer.run.steps
-    return {"agents": agents, **medians, "steps": steps, "run_s": steps * (medians["play_s"] + medians["learn_s"])}
+    return {
+        "agents": agents,
+        **medians,
+        "steps": steps,
+        "run_s": steps * (medians["play_s"] + medians["learn_s"]),
+    }
+
+
+def vote(rng: random.Random, agents: int) -> tuple[int, int, float]:
+    """Return a random comparison of two agents: winner, loser, weight."""
+    winner, loser = rng.sample(range(agents), 2)
+    return winner, loser, 1.0
 
 
 def fits() -> dict[str, float]:
-    """Milliseconds of a Bradley-Terry fit of four and of eight agents with ten and forty votes."""
-    rng, found = random.Random(0), {}
-    for n, votes in ((4, 10), (8, 40)):
-        tables = [[(*rng.sample(range(n), 2), 1.0) for _ in range(votes)] for _ in range(FITS)]
-        seconds, _ = timed(lambda tables=tables, n=n: [bradley_terry(table, n) for table in tables])
-        found[f"{n} agents, {votes} votes"] = 1000 * seconds / FITS
-    return found
+    """Return milliseconds of a Bradley-Terry fit, by numbers of agents and of votes."""
+    rng = random.Random(0)
+    milliseconds = {}
+    for agents, votes in AGENTS_AND_VOTES:
+        tables = []
+        for _ in range(FITS):
+            tables.append([vote(rng, agents) for _ in range(votes)])
+        start = time.perf_counter()
+        for table in tables:
+            bradley_terry(table, agents)
+        seconds = time.perf_counter() - start
+        milliseconds[f"{agents} agents, {votes} votes"] = 1000 * seconds / FITS
+    return milliseconds
 
 
 def main() -> None:
@@ -71,11 +87,21 @@ def main() -> None:
         "bradley_terry_ms": fits(),
     }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    print("| agents | play, s | learn, s | segment credit, s | run without evaluation, s |\n|---|---|---|---|---|")
+    print(
+        "| agents | play, s | learn, s | segment credit, s | run without evaluation, s |"
+    )
+    print("|---|---|---|---|---|")
     for row in result["steps"]:
-        seconds = f"{row['play_s']:.2f} | {row['learn_s']:.2f} | {row['credit_s']:.3f}"
-        print(f"| {row['agents']} | {seconds} | {row['run_s']:.0f} ({row['steps']} steps) |")
-    print("\nBradley-Terry: " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in result["bradley_terry_ms"].items()))
+        cells = [
+            str(row["agents"]),
+            f"{row['play_s']:.2f}",
+            f"{row['learn_s']:.2f}",
+            f"{row['credit_s']:.3f}",
+            f"{row['run_s']:.0f} ({row['steps']} steps)",
+        ]
+        print(f"| {' | '.join(cells)} |")
+    times = [f"{name} {ms:.2f} ms" for name, ms in result["bradley_terry_ms"].items()]
+    print(f"\nBradley-Terry: {', '.join(times)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What may befall a run, for `benchmarks/kills.py`: each fault starts a run, or lets it go on, and disturbs it."""
+"""The faults of `benchmarks/kills.py`: each starts or resumes a run and disturbs it."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -19,15 +19,24 @@ from pathlib import Path
 from coevolve.cli import main as coevolve
 from coevolve.runs import checkpoint
 
-FIELDS = "model=tiny-small steps=4 save_every=1 keep_episodes=1000 eval_items=2".split()  # every sample is recorded
-CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}  # audit events, with a path as first argument
-DELAY = 0.02  # seconds at most between a file operation and the end: what follows it may be a write outside Python
+# Every sample is recorded, so that every sample can be compared.
+FIELDS = [
+    "model=tiny-small",
+    "steps=4",
+    "save_every=1",
+    "keep_episodes=1000",
+    "eval_items=2",
+]
+# Audit events of file operations; the first argument of each is a path.
+FILE_EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+# Longest delay in seconds from a file operation to the kill, so that it can hit native writes.
+MAX_DELAY = 0.02
 FORK = get_context("fork")
 
 
 @dataclass
 class Target:
-    """A run that can be started again and again, and what the undisturbed one has taken."""
+    """A run that can be started repeatedly, with the cost of the undisturbed one."""
 
     method: str
     out: Path
@@ -36,52 +45,84 @@ class Target:
 
     @property
     def log(self) -> Path:
-        """What the last start has said."""
+        """Path of the output of the last start."""
         return self.out.with_suffix(".log")
 
     @property
     def disk(self) -> Path:
-        """Folder of what a power cut leaves of each file: its bytes when they were last forced to the disk."""
+        """Folder with the contents that a power cut leaves: each file as of its last fsync."""
         return self.out.with_suffix(".disk")
 
-    def start(self, operation: int = 0, delay: float = 0.0, limit: int = 0, power: bool = True) -> ForkProcess:
-        """Start it or let it go on; see `child` for what ends it. Forked: to import torch takes longer than the run."""
-        process = FORK.Process(target=child, args=(self, operation, delay, limit, power))
+    def start(
+        self, operation: int = 0, delay: float = 0.0, limit: int = 0, power: bool = True
+    ) -> ForkProcess:
+        """Start or resume the run in a fork, which saves the import of torch; see `child`."""
+        process = FORK.Process(
+            target=child, args=(self, operation, delay, limit, power)
+        )
         process.start()
         return process
 
 
-def child(target: Target, operation: int, delay: float, limit: int, power: bool) -> None:
-    """Train by the command line, and log how many operations on files of the run there were, and the processor time.
+def redirect_output(descriptor: int) -> None:
+    """Send the output and the errors of this process to a file descriptor."""
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
 
-    It ends without notice `delay` seconds after one of them, or finds the disk full: no file may outgrow a limit.
-    Where the power may fail, what is forced to the disk is kept aside.
+
+def child(
+    target: Target, operation: int, delay: float, limit: int, power: bool
+) -> None:
+    """Train by the command line; print the number of file operations and the processor seconds.
+
+    The process is killed `delay` seconds after file operation number `operation` (0: never). No
+    file may grow beyond `limit` bytes (0: no limit). Without `power`, contents that are forced to
+    the disk are copied to `target.disk`.
     """
-    done = count(1)
+    operations = count(1)
 
     def watch(event: str, args: tuple[object, ...]) -> None:
-        if event in CHANGES and str(args[0]).startswith(str(target.out)) and next(done) == operation:
-            signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6))  # nobody receives it: the kernel kills
+        if event not in FILE_EVENTS or not str(args[0]).startswith(str(target.out)):
+            return
+        if next(operations) == operation:
+            signal.setitimer(
+                signal.ITIMER_REAL, max(delay, 1e-6)
+            )  # unhandled: the kernel kills
 
-    if not limit:  # which holds for the log as well: then the caller reads what is said, through a pipe
-        said = os.open(target.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(said, 1), os.dup2(said, 2)
+    if (
+        not limit
+    ):  # a limit would hold for the log as well; the caller reads a pipe then
+        redirect_output(
+            os.open(target.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        )
     if not power:
-        force = os.fsync
-        os.fsync = lambda file: (force(file), on_disk(target, Path(f"/proc/self/fd/{file}").resolve()))[0]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+        fsync = os.fsync
+
+        def fsync_and_copy(descriptor: int) -> None:
+            fsync(descriptor)
+            copy_to_disk(target, Path(f"/proc/self/fd/{descriptor}").resolve())
+
+        os.fsync = fsync_and_copy
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a background job ignores it
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sys.addaudithook(watch)
-    code = coevolve(["train", target.method, "--preset", "smoke", "--out", str(target.out), *FIELDS])
-    print(next(done) - 1, time.process_time(), flush=True)
+    arguments = ["train", target.method, "--preset", "smoke", "--out", str(target.out)]
+    code = coevolve([*arguments, *FIELDS])
+    print(next(operations) - 1, time.process_time(), flush=True)
     sys.exit(code)
 
 
 def by_clock(number: int, target: Target, rng: random.Random) -> bool:
-    """Send a signal at any moment of the run, by its processor time: a busy machine moves no moment."""
-    process, moment = target.start(), rng.uniform(0, target.seconds)
-    while process.is_alive() and spent(process.pid) < moment:
+    """Send a signal at a random moment of the run, measured in processor time.
+
+    Processor time makes the moment independent of the machine's load.
+    """
+    process = target.start()
+    moment = rng.uniform(0, target.seconds)
+    while process.is_alive() and processor_seconds(process.pid) < moment:
         process.join(0.02)
     if process.is_alive():
         os.kill(process.pid, number)
@@ -89,84 +130,115 @@ def by_clock(number: int, target: Target, rng: random.Random) -> bool:
     return process.exitcode != 0
 
 
-def spent(number: int) -> float:
-    """Processor seconds of a process so far."""
-    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def processor_seconds(pid: int) -> float:
+    """Return the processor seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user_ticks = int(fields[11])
+    system_ticks = int(fields[12])
+    return (user_ticks + system_ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def in_a_write(target: Target, rng: random.Random, power: bool = True) -> bool:
-    """Kill it at a file operation or within what follows: the native writes of weights and optimisers."""
-    process = target.start(rng.randint(1, target.operations), rng.choice([0.0, rng.uniform(0, DELAY)]), power=power)
+    """Kill the run at a file operation or shortly after, within native writes of weights."""
+    operation = rng.randint(1, target.operations)
+    delay = rng.choice([0.0, rng.uniform(0, MAX_DELAY)])
+    process = target.start(operation, delay, power=power)
     process.join()
     return process.exitcode == -signal.SIGALRM
 
 
-def on_disk(target: Target, file: Path) -> None:
-    """Keep what a file of the run holds as what a power cut leaves of it."""
+def copy_to_disk(target: Target, file: Path) -> None:
+    """Copy the contents of a file of the run to the folder that survives a power cut."""
     if file.is_file() and target.out in file.parents:
-        number = str(file.stat().st_ino)
+        inode = str(file.stat().st_ino)
         with contextlib.suppress(FileExistsError):
-            (target.disk / f"{number}.same").hardlink_to(file)  # while it has a name, no other file takes its number
-        shutil.copyfile(file, target.disk / number)
+            # The link keeps the inode number from being used for another file.
+            (target.disk / f"{inode}.same").hardlink_to(file)
+        shutil.copyfile(file, target.disk / inode)
 
 
 def power_cut(target: Target, rng: random.Random) -> bool:
-    """Kill it, and take from each file what was not forced to the disk: names are kept, contents are lost.
+    """Kill the run and reset each file to its contents at the last fsync; names are kept.
 
-    What was there before counts as written: the system does that within half a minute.
+    Files from before this start count as written: the system writes them within half a minute.
     """
     shutil.rmtree(target.disk, ignore_errors=True)
     target.disk.mkdir()
     for file in target.out.rglob("*"):
-        on_disk(target, file)
+        copy_to_disk(target, file)
     if not in_a_write(target, rng, power=False):
         return False
     for file in target.out.rglob("*"):
         if file.is_file():
-            left = target.disk / str(file.stat().st_ino)
-            file.write_bytes(left.read_bytes() if left.is_file() else b"")
+            copy = target.disk / str(file.stat().st_ino)
+            file.write_bytes(copy.read_bytes() if copy.is_file() else b"")
     return True
 
 
-def full_disk(target: Target, rng: random.Random) -> bool:
-    """Let every file end at a size: the write that would go on fails, as on a disk that is full, in one line."""
-    reader, writer = os.pipe()
-    kept = os.dup(1), os.dup(2)
-    os.dup2(writer, 1), os.dup2(writer, 2)
+@contextlib.contextmanager
+def output_to(descriptor: int) -> Iterator[None]:
+    """Redirect the output and errors of this process and its forks for a while."""
+    stdout = os.dup(1)
+    stderr = os.dup(2)
+    redirect_output(descriptor)
     try:
-        process = target.start(limit=int(10 ** rng.uniform(3, 6)))
+        yield
     finally:
-        os.dup2(kept[0], 1), os.dup2(kept[1], 2)
-        for number in (*kept, writer):
-            os.close(number)
-    with os.fdopen(reader, errors="replace") as said:
-        text = said.read()
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        os.close(stdout)
+        os.close(stderr)
+        os.close(descriptor)
+
+
+def full_disk(target: Target, rng: random.Random) -> bool:
+    """Limit the size of every file: the write beyond it fails as on a full disk.
+
+    Raises RuntimeError if the run reports that in more than one line.
+    """
+    reader, writer = os.pipe()
+    with output_to(writer):
+        process = target.start(limit=int(10 ** rng.uniform(3, 6)))
+    with os.fdopen(reader, errors="replace") as output:
+        text = output.read()
     process.join()
     if "Traceback" in text:
-        raise RuntimeError(f"a full disk ended {target.method} in more than one line: {text}")
+        raise RuntimeError(
+            f"a full disk ended {target.method} in more than one line: {text}"
+        )
     return process.exitcode != 0
 
 
-def damage(change: Callable[[bytearray, random.Random], bytes], target: Target, rng: random.Random) -> bool:
-    """Kill it, then spoil a file of its newest checkpoint; not where it has no older one, or was finished."""
+def damage(
+    change: Callable[[bytearray, random.Random], bytes],
+    target: Target,
+    rng: random.Random,
+) -> bool:
+    """Kill the run, then corrupt a file of its newest checkpoint.
+
+    Does nothing further if the run was finished or does not have two whole checkpoints.
+    """
     by_clock(signal.SIGKILL, target, rng)
-    folders = sorted(target.out.glob("checkpoints/step-*"))
-    if (target.out / "summary.json").exists() or [checkpoint.damage(path) for path in folders[-2:]] != [None, None]:
+    if (target.out / "summary.json").exists():
         return False
-    victim = rng.choice(sorted(path for path in folders[-1].rglob("*") if path.is_file()))
+    folders = sorted(target.out.glob("checkpoints/step-*"))
+    if [checkpoint.damage(folder) for folder in folders[-2:]] != [None, None]:
+        return False
+    victim = rng.choice(
+        sorted(path for path in folders[-1].rglob("*") if path.is_file())
+    )
     victim.write_bytes(change(bytearray(victim.read_bytes()), rng))
     return True
 
 
 def flipped(data: bytearray, rng: random.Random) -> bytes:
-    """One bit changes."""
+    """Return the data with one bit changed."""
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     return bytes(data)
 
 
 def truncated(data: bytearray, rng: random.Random) -> bytes:
-    """The end is missing."""
+    """Return the data without its end."""
     return bytes(data[: rng.randrange(len(data))])
 
 

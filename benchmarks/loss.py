@@ -1,7 +1,8 @@
-"""Time and memory of one policy-loss step (loss and gradient) beside the public alternatives, alternating.
+"""Time and memory of one policy-loss step (loss and gradient) beside public alternatives.
 
-Clipped PPO on packed tokens, on the CPU and, where there is one, on a CUDA device. Medians go to loss.json; `--table`
-prints that file again. What cannot run here is reported as not measured, with the reason.
+Clipped PPO on packed tokens, contenders alternating, on the CPU and on a CUDA device if there is
+one. Medians go to loss.json; `--table` prints that file again. A contender that cannot run is
+reported as not measured, with the reason.
 """
 
 import json
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -25,14 +26,23 @@ from coevolve.losses import TokenBatch, policy_loss, selective_logprobs
 JSON = Path(__file__).with_suffix(".json")
 CLIP = (0.2, 0.28)
 MIB = 2**20
-LENGTH = 128  # of a sequence: the alternatives want a rectangle and one advantage for each of its rows
-SIDE = {"cpu": 2048, "cuda": 8192}  # of the square product whose speed is the measure of the floor
+# Tokens of a sequence: the alternatives require a rectangle with one advantage for each row.
+LENGTH = 128
+# Side of the square matrix product whose speed defines the floor.
+SIDE = {"cpu": 2048, "cuda": 8192}
+MEASURED_PACKAGES = (
+    "torch",
+    "triton",
+    "trl",
+    "liger-kernel",
+    "unsloth-zoo",
+)
 Loss = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is computed: T tokens, width H, vocabulary V."""
+    """Sizes of a problem: T tokens, width H, vocabulary V."""
 
     device: str
     T: int
@@ -42,115 +52,203 @@ class Case:
     bonus: float = 0.0  # entropy coefficient
 
 
-CPU = [Case("cpu", 1024, H, 32_768, trained) for H in (64, 512) for trained in (False, True)]
-CPU += [Case("cpu", 1024, 512, 32_768, False, 0.01)]
-FLAT = [Case("cpu", T, 64, 32_768, False) for T in (512, 1024, 2048, 4096)]
-CUDA = [Case("cuda", T, 2_048, 151_936, trained) for T in (4_096, 32_768) for trained in (False, True)]
-CUDA += [Case("cuda", 32_768, 2_048, 151_936, False, 0.01)]
+CPU = [
+    Case("cpu", 1024, 64, 32_768, trained=False),
+    Case("cpu", 1024, 64, 32_768, trained=True),
+    Case("cpu", 1024, 512, 32_768, trained=False),
+    Case("cpu", 1024, 512, 32_768, trained=True),
+    Case("cpu", 1024, 512, 32_768, trained=False, bonus=0.01),
+]
+FLAT = [Case("cpu", T, 64, 32_768, trained=False) for T in (512, 1024, 2048, 4096)]
+CUDA = [
+    Case("cuda", 4_096, 2_048, 151_936, trained=False),
+    Case("cuda", 4_096, 2_048, 151_936, trained=True),
+    Case("cuda", 32_768, 2_048, 151_936, trained=False),
+    Case("cuda", 32_768, 2_048, 151_936, trained=True),
+    Case("cuda", 32_768, 2_048, 151_936, trained=False, bonus=0.01),
+]
 CASES = {"cpu": CPU, "cuda": CUDA}
 
 
 class Problem:
-    """The case with random numbers in it; gradients end up in hidden_TH.grad and head_VH.grad."""
+    """A case filled with random numbers; gradients go to hidden_TH.grad and head_VH.grad."""
 
     def __init__(self, case: Case):
-        self.case, kind = case, {"dtype": torch.bfloat16 if case.device == "cuda" else torch.float32}
-        draw, where = torch.Generator(case.device).manual_seed(0), {"device": case.device}
-        self.hidden_TH = torch.randn(case.T, case.H, generator=draw, **where, **kind).requires_grad_()
-        head_VH = torch.randn(case.V, case.H, generator=draw, **where, **kind) * (2 / math.sqrt(case.H))
+        self.case = case
+        device = case.device
+        dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        rng = torch.Generator(device).manual_seed(0)
+        hidden_TH = torch.randn(
+            case.T, case.H, generator=rng, device=device, dtype=dtype
+        )
+        head_VH = torch.randn(case.V, case.H, generator=rng, device=device, dtype=dtype)
+        head_VH = head_VH * (2 / math.sqrt(case.H))
+        self.hidden_TH = hidden_TH.requires_grad_()
         self.head_VH = head_VH.requires_grad_(case.trained)
-        self.targets_T = torch.randint(case.V, (case.T,), generator=draw, **where)
-        self.advantages_B = torch.randn(case.T // LENGTH, generator=draw, **where)
+        self.targets_T = torch.randint(case.V, (case.T,), generator=rng, device=device)
+        self.advantages_B = torch.randn(case.T // LENGTH, generator=rng, device=device)
         self.advantages_T = self.advantages_B.repeat_interleave(LENGTH)
-        now_T = selective_logprobs(self.hidden_TH, self.head_VH, self.targets_T)
-        self.old_T = now_T + 0.05 * torch.randn(case.T, generator=draw, **where)
-        self.given = self.hidden_TH, self.head_VH, self.targets_T, self.advantages_T, self.old_T
-        share_T = torch.full_like(self.old_T, 1 / case.T)
-        self.tokens = TokenBatch(*self.given[2:], share_T, clip=CLIP, entropy_coef=case.bonus)
+        logprobs_T = selective_logprobs(self.hidden_TH, self.head_VH, self.targets_T)
+        noise_T = torch.randn(case.T, generator=rng, device=device)
+        self.old_T = logprobs_T + 0.05 * noise_T
+        self.tokens = TokenBatch(
+            self.targets_T,
+            self.advantages_T,
+            self.old_T,
+            torch.full_like(self.old_T, 1 / case.T),
+            clip=CLIP,
+            entropy_coef=case.bonus,
+        )
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
-        """What every contender computes."""
+        """Return the loss that every contender computes."""
         return self.tokens.loss_and_stats(logprobs_T, entropy_T).loss
 
     def error(self) -> float:
-        """Distance of the first rows' gradient from float64, relative."""
-        first = self.hidden_TH[:LENGTH].detach().double().requires_grad_()
-        rows = self.tokens.part(slice(LENGTH))
-        policy_loss(first, self.head_VH.detach().double(), rows, path="reference").loss.backward()
-        return float((self.hidden_TH.grad[:LENGTH] - first.grad).norm() / first.grad.norm())
+        """Return the relative distance of the first rows' gradient from float64."""
+        first_TH = self.hidden_TH[:LENGTH].detach().double().requires_grad_()
+        head_VH = self.head_VH.detach().double()
+        tokens = self.tokens.part(slice(LENGTH))
+        policy_loss(first_TH, head_VH, tokens, path="reference").loss.backward()
+        difference_TH = self.hidden_TH.grad[:LENGTH] - first_TH.grad
+        return float(difference_TH.norm() / first_TH.grad.norm())
+
+    def clear_gradients(self) -> None:
+        """Drop the gradients of the previous step."""
+        self.hidden_TH.grad = None
+        self.head_VH.grad = None
 
 
 def by_row(x_T: Tensor) -> Tensor:
-    """The same numbers as (sequences, LENGTH)."""
+    """Return the same numbers as (sequences, LENGTH)."""
     return x_T.unflatten(0, (-1, LENGTH))
 
 
 def ours(path: str) -> Callable[[Problem], Loss]:
-    """Our loss along one path."""
-    return lambda p: lambda: policy_loss(p.hidden_TH, p.head_VH, p.tokens, path=path).loss
+    """Return coevolve's loss along one path."""
+
+    def build(p: Problem) -> Loss:
+        return lambda: policy_loss(p.hidden_TH, p.head_VH, p.tokens, path=path).loss
+
+    return build
 
 
 def naive(p: Problem) -> Loss:
-    """All logits at once; the entropy is only looked at unless it is paid for."""
+    """Return the loss over all logits at once; the entropy has a gradient only with a bonus."""
 
     def loss() -> Tensor:
-        logprobs_TV = (p.hidden_TH @ p.head_VH.T).float().log_softmax(-1)
+        logits_TV = p.hidden_TH @ p.head_VH.T
+        logprobs_TV = logits_TV.float().log_softmax(-1)
         with torch.set_grad_enabled(p.case.bonus != 0):
             entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
-        return p.objective(logprobs_TV.gather(-1, p.targets_T[:, None])[:, 0], entropy_T)
+        logprobs_T = logprobs_TV.gather(-1, p.targets_T[:, None])[:, 0]
+        return p.objective(logprobs_T, entropy_T)
 
     return loss
 
 
 def compiled(p: Problem) -> Loss:
-    """The same under torch.compile."""
+    """Return the naive loss under torch.compile."""
     torch._dynamo.reset()
     return torch.compile(naive(p))
 
 
 def trl(p: Problem) -> Loss:
-    """What TRL's GRPO trainer computes from hidden states: its fused head, or on a CPU its log-softmax on logits."""
+    """Return what TRL's GRPO trainer computes from hidden states.
+
+    On a GPU that is its fused head, on a CPU its log-softmax on logits.
+    """
     utils = import_module("trl.trainer.utils")
     if p.case.device == "cuda":
-        size = utils._CHUNKED_LOGPROB_CHUNK_SIZE
-        fixed = p.hidden_TH, p.head_VH, None, p.targets_T, 1.0, size, None, 1.0, ("log_probs", "entropy")
-        return lambda: p.objective(*import_module("trl.kernels").ChunkedLogProbFunction.apply(*fixed)[:2])
+        fused = import_module("trl.kernels").ChunkedLogProbFunction.apply
+        inputs = (
+            p.hidden_TH,
+            p.head_VH,
+            None,
+            p.targets_T,
+        )
+        chunk_size = utils._CHUNKED_LOGPROB_CHUNK_SIZE
+        settings = (1.0, chunk_size, None, 1.0, ("log_probs", "entropy"))
+        return lambda: p.objective(*fused(*inputs, *settings)[:2])
 
     def loss() -> Tensor:
-        logits = by_row(p.hidden_TH @ p.head_VH.T)
-        both = utils.selective_log_softmax_and_entropy(logits, by_row(p.targets_T), p.case.bonus != 0)
-        return p.objective(*(x.flatten() for x in both))
+        logits_BTV = by_row(p.hidden_TH @ p.head_VH.T)
+        with_bonus = p.case.bonus != 0
+        logprobs_BT, entropy_BT = utils.selective_log_softmax_and_entropy(
+            logits_BTV, by_row(p.targets_T), with_bonus
+        )
+        return p.objective(logprobs_BT.flatten(), entropy_BT.flatten())
 
     return loss
 
 
 def liger_linear(p: Problem) -> Loss:
-    """Liger's fused linear GRPO loss, a sequence at a time as it comes."""
+    """Return Liger's fused linear GRPO loss, one sequence at a time by default."""
     if p.case.bonus:
         raise ValueError("it has no entropy bonus")
     build = import_module("liger_kernel.chunked_loss").LigerFusedLinearGRPOLoss
-    loss = build(beta=0.0, use_ref_model=False, epsilon_low=CLIP[0], epsilon_high=CLIP[1], loss_type="bnpo")
-    targets, old = by_row(p.targets_T), by_row(p.old_T)
-    given = p.head_VH, targets, torch.ones_like(targets), p.advantages_B, None, None, old
-    return lambda: loss(by_row(p.hidden_TH), *given)[0]
+    loss = build(
+        beta=0.0,
+        use_ref_model=False,
+        epsilon_low=CLIP[0],
+        epsilon_high=CLIP[1],
+        loss_type="bnpo",
+    )
+    targets_BT = by_row(p.targets_T)
+    mask_BT = torch.ones_like(targets_BT)
+    old_BT = by_row(p.old_T)
+    inputs = (
+        p.head_VH,
+        targets_BT,
+        mask_BT,
+        p.advantages_B,
+        None,
+        None,
+        old_BT,
+    )
+    return lambda: loss(by_row(p.hidden_TH), *inputs)[0]
 
 
 def liger_triton(p: Problem) -> Loss:
-    """Liger's Triton GRPO kernel on logits, which want one more position in every sequence."""
-    if p.case.bonus or p.case.device != "cuda":
-        raise ValueError("it has no entropy bonus" if p.case.bonus else "it needs a CUDA device")
-    loss = import_module("liger_kernel.transformers.grpo_loss").triton_grpo_loss
-    targets, pad = by_row(p.targets_T), torch.nn.functional.pad
-    given = by_row(p.old_T), None, targets, p.advantages_B, torch.ones_like(targets), 1.0, 0.0, *CLIP, True, "bnpo"
-    return lambda: loss(pad(by_row(p.hidden_TH), (0, 0, 0, 1)) @ p.head_VH.T, *given, reduce=True)[0]
+    """Return Liger's Triton GRPO kernel, which requires one more position in every sequence."""
+    if p.case.bonus:
+        raise ValueError("it has no entropy bonus")
+    if p.case.device != "cuda":
+        raise ValueError("it needs a CUDA device")
+    grpo_loss = import_module("liger_kernel.transformers.grpo_loss").triton_grpo_loss
+    targets_BT = by_row(p.targets_T)
+    old_BT = by_row(p.old_T)
+    mask_BT = torch.ones_like(targets_BT)
+    inputs = (
+        old_BT,
+        None,
+        targets_BT,
+        p.advantages_B,
+        mask_BT,
+    )
+    settings = (1.0, 0.0, *CLIP, True, "bnpo")
+
+    def loss() -> Tensor:
+        padded_BTH = torch.nn.functional.pad(by_row(p.hidden_TH), (0, 0, 0, 1))
+        return grpo_loss(padded_BTH @ p.head_VH.T, *inputs, *settings, reduce=True)[0]
+
+    return loss
 
 
 def unsloth(p: Problem) -> Loss:
-    """Unsloth's fused head."""
-    os.environ.setdefault("UNSLOTH_IS_PRESENT", "1")  # its kernels without its patches to other packages
+    """Return the loss on Unsloth's fused head."""
+    # Its kernels without its patches to other packages.
+    os.environ.setdefault("UNSLOTH_IS_PRESENT", "1")
     fused = import_module("unsloth_zoo.fused_losses.fused_linear").fused_linear_logprobs
-    known, nothing = p.given[:3], torch.zeros(())
-    return lambda: p.objective(*(fused(*known, return_entropy=True) if p.case.bonus else (fused(*known), nothing)))
+    inputs = (p.hidden_TH, p.head_VH, p.targets_T)
+    no_entropy = torch.zeros(())
+
+    def loss() -> Tensor:
+        if p.case.bonus:
+            return p.objective(*fused(*inputs, return_entropy=True))
+        return p.objective(fused(*inputs), no_entropy)
+
+    return loss
 
 
 CONTENDERS: dict[str, Callable[[Problem], Loss]] = {
@@ -166,7 +264,7 @@ CONTENDERS: dict[str, Callable[[Problem], Loss]] = {
 
 
 def seconds(device: str, work: Callable[[], object]) -> float:
-    """Wall seconds of one call."""
+    """Return the wall seconds of one call."""
     finish = torch.cuda.synchronize if device == "cuda" else lambda: None
     finish()
     start = time.perf_counter()
@@ -177,40 +275,78 @@ def seconds(device: str, work: Callable[[], object]) -> float:
 
 def step(p: Problem, loss: Loss) -> float:
     """Take loss and gradient once; return seconds."""
-    p.hidden_TH.grad = p.head_VH.grad = None
+    p.clear_gradients()
     return seconds(p.case.device, lambda: loss().backward())
 
 
-def measure(case: Case, rounds: int) -> list[dict]:
-    """One row per contender: median seconds, times the first's, times the floor, extra memory, error."""
-    p, rows, running, side = Problem(case), [], {}, SIDE[case.device]
+@dataclass
+class Running:
+    """A contender that runs: its loss, its row of the report and the seconds of its steps."""
+
+    loss: Loss
+    row: dict
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """Median seconds of a step."""
+        return statistics.median(self.seconds)
+
+
+def first_line(reason: Exception) -> str:
+    """Return the first sentence of an error message, with single spaces."""
+    return " ".join(str(reason).split(". ")[0].split())
+
+
+def start_contenders(p: Problem) -> tuple[list[dict], dict[str, Running]]:
+    """Take one step of every contender; return a row for each, and those that run by name."""
+    rows = []
+    running = {}
     for name, contender in CONTENDERS.items():
         try:
-            step(p, loss := contender(p))
-            rows.append({"name": name, "error": p.error()})
-            running[name] = rows[-1], loss
-        except Exception as reason:  # noqa: BLE001 others' code may fail in its own way, and the rest is still measured
-            if name.startswith("ours") and not isinstance(reason, ValueError):  # what ours refuses, it refuses so
+            loss = contender(p)
+            step(p, loss)
+            row = {"name": name, "error": p.error()}
+            running[name] = Running(loss, row)
+        except Exception as reason:  # noqa: BLE001 third-party code may fail in any way
+            # coevolve's own paths refuse a case by ValueError; any other error is a fault.
+            if name.startswith("ours") and not isinstance(reason, ValueError):
                 raise
-            rows.append({"name": name, "not measured": " ".join(str(reason).split(". ")[0].split())})
+            row = {"name": name, "not measured": first_line(reason)}
+        rows.append(row)
+    return rows, running
+
+
+def measure(case: Case, rounds: int) -> list[dict]:
+    """Return a row for each contender: seconds, ratios to coevolve and floor, memory, error."""
+    p = Problem(case)
+    rows, running = start_contenders(p)
+    side = SIDE[case.device]
     square = torch.randn(side, side, device=case.device, dtype=p.hidden_TH.dtype)
-    times: dict[str, list[float]] = {name: [] for name in ("", *running)}
+    square_seconds = []  # how fast this machine multiplies
     for _ in range(rounds):
-        times[""].append(seconds(case.device, lambda: square @ square))  # how fast this machine multiplies
-        for name, (_, loss) in running.items():
-            times[name].append(step(p, loss))
-    # The least to do: the logits once, and each gradient once.
-    floor = (6 if case.trained else 4) * case.T * case.H * case.V / (2 * side**3) * statistics.median(times[""])
-    best = statistics.median(times["ours, Triton" if case.device == "cuda" else "ours, chunked"])
-    for name, (row, loss) in running.items():
-        row |= {"seconds": (took := statistics.median(times[name])), "ours": took / best, "floor": took / floor}
-        row["extra_mib"] = gpu_peak(p, loss) if case.device == "cuda" else cpu_peak(case, name)
+        square_seconds.append(seconds(case.device, lambda: square @ square))
+        for contender in running.values():
+            contender.seconds.append(step(p, contender.loss))
+    # The least work: the logits once, and each gradient once.
+    operations = (6 if case.trained else 4) * case.T * case.H * case.V
+    floor = operations / (2 * side**3) * statistics.median(square_seconds)
+    best = running["ours, Triton" if case.device == "cuda" else "ours, chunked"].median
+    for name, contender in running.items():
+        row = contender.row
+        row["seconds"] = contender.median
+        row["ours"] = contender.median / best
+        row["floor"] = contender.median / floor
+        if case.device == "cuda":
+            row["extra_mib"] = gpu_peak(p, contender.loss)
+        else:
+            row["extra_mib"] = cpu_peak(case, name)
     return rows
 
 
 def gpu_peak(p: Problem, loss: Loss) -> float:
-    """Most memory above what was there before, gradients included, in MiB."""
-    p.hidden_TH.grad = p.head_VH.grad = None
+    """Return the peak memory of a step above that before it, gradients included, in MiB."""
+    p.clear_gradients()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     step(p, loss)
@@ -218,77 +354,121 @@ def gpu_peak(p: Problem, loss: Loss) -> float:
 
 
 def cpu_peak(case: Case, name: str) -> float:
-    """The same on a CPU, in a process of its own."""
+    """Return the same on a CPU, measured in a separate process."""
     command = [sys.executable, __file__, "--peak", name, json.dumps(asdict(case))]
-    # What is freed goes back at once; else the inputs' leftovers would be reused, unseen.
+    # Freed memory returns to the system at once; otherwise the peak would not show its reuse.
     env = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(MIB // 8)}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env, check=True)
-    return float(done.stdout.split()[-1])
+    process = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, env=env, check=True
+    )
+    return float(process.stdout.split()[-1])
 
 
 def print_peak(name: str, case: Case) -> None:
-    """Print how far this process' resident memory rises above the inputs."""
+    """Print how far this process' resident memory rises above the inputs, in MiB."""
     torch.set_num_threads(1)
-    warm, p = Problem(replace(case, T=LENGTH)), Problem(case)
-    step(warm, CONTENDERS[name](warm))  # libraries, compilation
+    warm = Problem(replace(case, T=LENGTH))
+    p = Problem(case)
+    step(warm, CONTENDERS[name](warm))  # loads libraries, compiles
     loss = CONTENDERS[name](p)
-    Path("/proc/self/clear_refs").write_text("5")  # sets the high-water mark back
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    before = resident_pages * os.sysconf("SC_PAGE_SIZE")
     step(p, loss)
-    high = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
-    print((int(high) * 1024 - before) / MIB)
+    status = Path("/proc/self/status").read_text()
+    peak_kib = int(status.split("VmHWM:")[1].split()[0])
+    print((peak_kib * 1024 - before) / MIB)
+
+
+def installed_versions() -> dict[str, str | None]:
+    """Return the versions of the measured packages; None where one is not installed."""
+    versions = {}
+    for package in metadata.distributions():
+        versions[package.name.lower().replace("_", "-")] = package.version
+    return {name: versions.get(name) for name in MEASURED_PACKAGES}
 
 
 def section(device: str, rounds: int) -> dict | str:
-    """Everything measured on one device, or why nothing is."""
+    """Return all measurements on one device, or why there are none."""
     if device == "cuda" and not torch.cuda.is_available():
         return "not measured: there is no CUDA device"
     torch.set_num_threads(1)
-    installed = {found.name.lower().replace("_", "-"): found.version for found in metadata.distributions()}
+    machine = f"{platform.machine()}, 1 thread"
+    if device == "cuda":
+        machine = torch.cuda.get_device_name()
     result = {
-        "machine": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, 1 thread",
-        "versions": {name: installed.get(name) for name in ("torch", "triton", "trl", "liger-kernel", "unsloth-zoo")},
-        "cases": [{"case": asdict(case), "rows": measure(case, rounds)} for case in CASES[device]],
+        "machine": machine,
+        "versions": installed_versions(),
+        "cases": [],
     }
+    for case in CASES[device]:
+        result["cases"].append({"case": asdict(case), "rows": measure(case, rounds)})
     if device == "cpu":
-        flat = [(case, name) for case in FLAT for name in ("ours, chunked", "torch, naive")]
-        result["memory"] = [{"T": c.T, "name": name, "extra_mib": cpu_peak(c, name)} for c, name in flat]
+        result["memory"] = []
+        for case in FLAT:
+            for name in ("ours, chunked", "torch, naive"):
+                row = {"T": case.T, "name": name, "extra_mib": cpu_peak(case, name)}
+                result["memory"].append(row)
     return result
 
 
 def cell(row: dict) -> str:
-    """Time, times ours, memory."""
+    """Return time, ratio to coevolve's time, and memory."""
     if "seconds" not in row:
         return "not measured"
-    return f"{1000 * row['seconds']:,.0f} ms ({row['ours']:.2f}x), {row['extra_mib']:,.0f} MiB"
+    milliseconds = 1000 * row["seconds"]
+    return f"{milliseconds:,.0f} ms ({row['ours']:.2f}x), {row['extra_mib']:,.0f} MiB"
+
+
+def heading(case: Case) -> str:
+    """Return the heading of a case's column."""
+    head = "trained" if case.trained else "frozen"
+    text = f"T={case.T:,} H={case.H:,}, head {head}"
+    return f"{text}, entropy bonus" if case.bonus else text
 
 
 def table(result: dict, device: str) -> str:
-    """One device's measurements as Markdown, contenders down, cases across; one line where nothing was measured."""
+    """Return one device's measurements as Markdown, contenders down, cases across.
+
+    Where nothing was measured, that is one line. A contender that was never measured is named in
+    a note with the first reason.
+    """
     part = result[device]
     if not isinstance(part, dict):
         return f"V={CASES[device][0].V:,} on {device}: {part}"
     cases = [Case(**entry["case"]) for entry in part["cases"]]
-    entries = [row for entry in part["cases"] for row in entry["rows"]]
-    cells = {name: [cell(row) for row in entries if row["name"] == name] for name in CONTENDERS}
-    why = {row["name"]: row["not measured"] for row in reversed(entries) if "not measured" in row}
-    notes = [part["machine"], *(f"{name}: {reason}" for name, reason in why.items())]
-    heads = [f"T={c.T:,} H={c.H:,}, head {'trained' if c.trained else 'frozen'}" for c in cases]
-    heads = [head + ", entropy bonus" * bool(c.bonus) for head, c in zip(heads, cases, strict=True)]
-    rows = [[name, *row] for name, row in cells.items() if set(row) != {"not measured"}]  # the note says why
-    lines = [[f"V={cases[0].V:,}", *heads], ["---"] * (len(heads) + 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n" + "; ".join(notes)
+    cells: dict[str, list[str]] = {name: [] for name in CONTENDERS}
+    reasons: dict[str, str] = {}
+    for entry in reversed(part["cases"]):
+        for row in reversed(entry["rows"]):
+            if "not measured" in row:
+                reasons[row["name"]] = row["not measured"]
+    for entry in part["cases"]:
+        for row in entry["rows"]:
+            cells[row["name"]].append(cell(row))
+    header = [f"V={cases[0].V:,}", *map(heading, cases)]
+    lines = [header, ["---"] * len(header)]
+    for name, row in cells.items():
+        if set(row) != {"not measured"}:
+            lines.append([name, *row])
+    notes = [part["machine"]]
+    for name, reason in reasons.items():
+        notes.append(f"{name}: {reason}")
+    markdown = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown + "\n\n" + "; ".join(notes)
 
 
 def main() -> None:
-    """Measure every device there is, write JSON, print Markdown; what was measured elsewhere is kept."""
+    """Measure every available device, write JSON, print Markdown; keep other devices' results."""
     if "--peak" in sys.argv:
-        return print_peak(sys.argv[2], Case(**json.loads(sys.argv[3])))
+        print_peak(sys.argv[2], Case(**json.loads(sys.argv[3])))
+        return
     result = json.loads(JSON.read_text()) if JSON.exists() else {}
     if "--table" not in sys.argv:
         for device in CASES:
-            new = section(device, rounds=3)
-            result[device] = new if isinstance(new, dict) else result.get(device, new)
+            measurements = section(device, rounds=3)
+            if isinstance(measurements, dict) or device not in result:
+                result[device] = measurements
         JSON.write_text(json.dumps(result, indent=1) + "\n")
     for device in CASES:
         print(table(result, device), end="\n\n")

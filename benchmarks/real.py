@@ -1,7 +1,8 @@
-"""One MAE step of a random-weight model of a real shape with LoRA: seconds, tokens per second and peak memory by phase.
+"""One MAE step of a random-weight model of a real shape with LoRA: time and memory by phase.
 
-Weights are drawn here and the tokenizer is the embedded backbone's, so nothing comes from a hub. Random weights rarely
-end a reply or write a tag: replies are as long as they may be, and the Judge is asked less than by a trained model.
+Weights are random and the tokenizer is the embedded backbone's, so nothing is downloaded. Random
+weights rarely end a reply or write a tag: replies have full length, and the Judge gets fewer
+requests than from a trained model.
 """
 
 import argparse
@@ -40,38 +41,50 @@ SHAPES = {  # sizes over the embedded backbone's configuration, and the fields o
     ),
     "tiny": (
         {},
-        {"prompt": "compact", "max_tokens": 32, "micro_tokens": 1024, "batch_size": 4, "attempts": 2, "eval_items": 2},
+        {
+            "prompt": "compact",
+            "max_tokens": 32,
+            "micro_tokens": 1024,
+            "batch_size": 4,
+            "attempts": 2,
+            "eval_items": 2,
+        },
     ),
 }
 MIB = 2**20
 
 
 def shape(name: str) -> Qwen2Config:
-    """The configuration of a shape."""
-    return Qwen2Config(**{**AutoConfig.from_pretrained(find("tiny")).to_dict(), **SHAPES[name][0]})
+    """Return the configuration of a shape."""
+    embedded = AutoConfig.from_pretrained(find("tiny")).to_dict()
+    sizes, _ = SHAPES[name]
+    return Qwen2Config(**(embedded | sizes))
 
 
 def make(name: str, folder: Path) -> int:
-    """Write a random-weight model of a shape with the embedded tokenizer; return its number of parameters."""
-    wanted = shape(name)
+    """Write a random-weight model with the embedded tokenizer; return its parameter count."""
+    configuration = shape(name)
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = Qwen2ForCausalLM(wanted).to(wanted.dtype)
+        model = Qwen2ForCausalLM(configuration).to(configuration.dtype)
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(find("tiny")).save_pretrained(folder)
     return model.num_parameters()
 
 
 class Phases:
-    """What each phase took and reached; `said` counts the tokens that the engine sampled."""
+    """Seconds, tokens and peak memory of each phase."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
-        self.said = 0
+        self.sampled_tokens = 0  # by the engine so far
 
-    def __call__(self, name: str, function: Callable, *args: Any, tokens: Callable | None = None) -> Any:
+    def __call__(
+        self, name: str, function: Callable, *args: Any, tokens: Callable | None = None
+    ) -> Any:
         """Run a function as a phase; `tokens` reads its number of tokens from the result."""
-        on_gpu, before = torch.cuda.is_available(), self.said
+        on_gpu = torch.cuda.is_available()
+        before = self.sampled_tokens
         if on_gpu:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
@@ -80,8 +93,10 @@ class Phases:
         if on_gpu:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start
-        count = tokens(result) if tokens else self.said - before
-        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts KiB
+        count = tokens(result) if tokens else self.sampled_tokens - before
+        host = (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        )  # Linux counts KiB
         peak = torch.cuda.max_memory_allocated() / MIB if on_gpu else host
         self.rows.append(
             {
@@ -95,13 +110,13 @@ class Phases:
         return result
 
     def listen(self, engine: Any) -> None:
-        """Count what an engine says from now on."""
+        """Count the tokens that an engine samples from now on."""
         poll = engine.poll
 
         def counting() -> list:
-            done = poll()
-            self.said += sum(len(reply.completion_ids) for _, reply in done)
-            return done
+            finished = poll()
+            self.sampled_tokens += sum(len(reply.completion_ids) for _, reply in finished)
+            return finished
 
         engine.poll = counting
 
@@ -115,26 +130,36 @@ def measure(name: str, fields: dict[str, Any]) -> dict[str, Any]:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         fields = {"world": "tiny", **SHAPES[name][1], "model": str(folder), **fields}
-        # Of the preset gpu for its entropy bonus: replies without an advantage go through the model as well.
+        # The entropy bonus of preset gpu sends replies without an advantage through the model too.
         run = config.build("mae", "gpu", out=Path(scratch, "run"), overrides=fields)
         trainer = phases("load", Trainer, run)
         phases.listen(trainer.engine)
         try:
             outcomes = phases("play", trainer.play, 1)
-            phases("learn", trainer.learn, 1, outcomes, tokens=lambda metrics: metrics["tokens"])
+            phases(
+                "learn",
+                trainer.learn,
+                1,
+                outcomes,
+                tokens=lambda metrics: metrics["tokens"],
+            )
             phases("evaluate", trainer.score, "validation")
             phases("save", trainer.save, 1)
         finally:
             trainer.engine.close()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
-    kept = {key: getattr(run, key) for key in ("engine", "lora", "batch_size", "max_tokens", "micro_tokens")}
+    device = platform.processor() or platform.machine()
+    memory = "peak RSS so far"
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_name()
+        memory = "max_memory_allocated of the phase"
+    keys = ("engine", "lora", "batch_size", "max_tokens", "micro_tokens")
     return {
         "shape": name,
         "parameters": count,
         "device": device,
         "torch": torch.__version__,
-        **kept,
-        "memory": "max_memory_allocated of the phase" if torch.cuda.is_available() else "peak RSS so far",
+        **{key: getattr(run, key) for key in keys},
+        "memory": memory,
         "phases": phases.rows,
     }
 
@@ -142,13 +167,22 @@ def measure(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 def show(report: dict[str, Any]) -> None:
     """Print a report as Markdown."""
     print(
-        f"{report['shape']}: {report['parameters']:,} parameters on {report['device']}; engine {report['engine']}, "
-        f"lora {list(report['lora'])}, {report['batch_size']} episodes of at most {report['max_tokens']} tokens\n"
+        f"{report['shape']}: {report['parameters']:,} parameters on {report['device']}; "
+        f"engine {report['engine']}, lora {list(report['lora'])}, "
+        f"{report['batch_size']} episodes of at most {report['max_tokens']} tokens\n"
     )
-    print(f"| phase | seconds | tokens | tokens/s | MiB ({report['memory']}) |\n|---|---|---|---|---|")
+    print(f"| phase | seconds | tokens | tokens/s | MiB ({report['memory']}) |")
+    print("|---|---|---|---|---|")
     for row in report["phases"]:
         speed = "" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:,.0f}"
-        print(f"| {row['phase']} | {row['seconds']:.2f} | {row['tokens']:,} | {speed} | {row['peak_mib']:,.0f} |")
+        cells = [
+            row["phase"],
+            f"{row['seconds']:.2f}",
+            f"{row['tokens']:,}",
+            speed,
+            f"{row['peak_mib']:,.0f}",
+        ]
+        print(f"| {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -156,11 +190,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, default="3b")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
-    options, pairs = parser.parse_known_args()  # any field=value of a run, as `coevolve train` takes them
+    options, pairs = parser.parse_known_args()  # pairs: field=value of a run
     if options.shape != "tiny" and not torch.cuda.is_available():
         print("not measured: there is no CUDA device")
         return
-    report = measure(options.shape, {"lora": [64, 128, 0.0], **config.parse_overrides(pairs)})
+    report = measure(
+        options.shape, {"lora": [64, 128, 0.0], **config.parse_overrides(pairs)}
+    )
     show(report)
     options.out.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -1,6 +1,7 @@
-"""Time SAGE's steps on the embedded backbone beside MAE's, alternating in one process, and what verification costs.
+"""Time of SAGE's steps beside MAE's on the embedded backbone, and the cost of verification.
 
-Medians, their ratio, the sandbox runs of each step and milliseconds a program are printed and written to sage.json.
+The methods alternate in one process. Prints medians, their ratio, the sandbox runs of each step
+and milliseconds per program, and writes them to sage.json.
 """
 
 import json
@@ -22,11 +23,13 @@ PROGRAMS = 60
 
 
 def steps() -> dict[str, object]:
-    """Median seconds of whole steps (play and learn) of both methods, and programs run in SAGE's sandbox by step."""
+    """Return median seconds of whole steps of both methods, and SAGE's sandbox runs by step."""
     times: dict[str, list[float]] = {"mae": [], "sage": []}
     runs = []
     with tempfile.TemporaryDirectory() as out:
-        trainers = {name: Trainer(config.build(name, "quick", out=out)) for name in times}
+        trainers = {
+            name: Trainer(config.build(name, "quick", out=out)) for name in times
+        }
         for number in range(1, ROUNDS + 1):
             for name, trainer in trainers.items():
                 before = len(verifier.PASSED)
@@ -46,32 +49,37 @@ def steps() -> dict[str, object]:
 
 
 def verification() -> dict[str, float]:
-    """Median milliseconds of one program in the sandbox, and of one that was seen before."""
-    fresh, again = [], []
+    """Return median milliseconds of a new program in the sandbox, and of a cached one."""
+    fresh_seconds = []
+    cached_seconds = []
+    tests = "assert f(3)==9"
     for number in range(PROGRAMS):
-        program, tests = f"def f(x):\n    return x * 3 + {number}\n", "assert f(3)==9"
+        program = f"def f(x):\n    return x * 3 + {number}\n"
         start = time.perf_counter()
         run_tests(program, tests)
-        fresh.append(time.perf_counter() - start)
+        fresh_seconds.append(time.perf_counter() - start)
         verifier.tested(program, tests)
         start = time.perf_counter()
         verifier.tested(program, tests)
-        again.append(time.perf_counter() - start)
-    return {"sandbox_ms": 1000 * statistics.median(fresh), "seen_ms": 1000 * statistics.median(again)}
+        cached_seconds.append(time.perf_counter() - start)
+    return {
+        "sandbox_ms": 1000 * statistics.median(fresh_seconds),
+        "seen_ms": 1000 * statistics.median(cached_seconds),
+    }
 
 
 def main() -> None:
     """Measure, print, and write sage.json beside this file."""
     torch.set_num_threads(1)
     verification()  # the servers start on first use
-    found = {
+    result = {
         "machine": platform.machine(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         **steps(),
         **verification(),
     }
-    text = json.dumps(found, indent=1)
+    text = json.dumps(result, indent=1)
     Path(__file__).with_suffix(".json").write_text(text + "\n")
     print(text)
 

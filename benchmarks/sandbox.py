@@ -1,6 +1,7 @@
-"""Time the verifiers: programs a second at each level, formulas, and how long the hostile ones are allowed to last.
+"""Speed of the verifiers: programs per second at each level, formulas, and hostile inputs.
 
-Every level that this machine reaches is measured in a process of its own; results are printed and written to JSON.
+Every level that this machine reaches is measured in a separate process. Prints the results and
+writes them to sandbox.json.
 """
 
 import json
@@ -11,7 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +23,30 @@ import pandas as pd
 from codesandbox import level, run_calls, run_stdio, run_tests
 from coevolve.text.verify import math, verify
 
-ROUNDS, BATCH, BATCHES = 600, 250, 9
+ROUNDS = 600
+BATCH = 250
+BATCHES = 9
 LEVELS = ("process", "kernel", "namespaces")
 PROGRAM = "def f(x):\n    return x * x\n"
 TESTS = "assert f(3) == 9\nassert f(-4) == 16\nassert f(0) == 0"
 LOOP = "for i in range(5):\n    assert f(i) == i * i"
-FORMULAS = [("x^2-1", "(x-1)(x+1)"), (r"2\sqrt{3}", r"\sqrt{12}"), ("(1,2)", "(2,1)"), (r"\frac{\pi}{2}", r"\pi/2")]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An answer, the gold formula, and the expected verdict."""
+
+    answer: str
+    gold: str
+    is_correct: bool = True
+
+
+FORMULAS = [
+    Formula("(x-1)(x+1)", gold="x^2-1"),
+    Formula(r"\sqrt{12}", gold=r"2\sqrt{3}"),
+    Formula("(2,1)", gold="(1,2)"),
+    Formula(r"\pi/2", gold=r"\frac{\pi}{2}"),
+]
 BOMBS = [
     "(5^(5^(5^(5^5))-4)-5)/16",
     "9^{9^9}",
@@ -42,13 +63,14 @@ BOMBS = [
     "(" * 200 + "1" + ")" * 200,
 ]
 DATA = Path(__file__).parents[1] / "tests" / "data"
-CORPUS, STRINGS = DATA / "hostile_programs", DATA / "hostile_strings.jsonl"
+CORPUS = DATA / "hostile_programs"
+STRINGS = DATA / "hostile_strings.jsonl"
 CALLS = [([1, 2, 3],), ([],), ([-4],), ([10**6] * 3,), (list(range(100)),)]
 EXPECTED = [14, 0, 16, 3 * 10**12, 328350]
 
 
-def milliseconds(function, rounds: int) -> list[float]:
-    """Milliseconds of every call."""
+def milliseconds(function: Callable[[], object], rounds: int) -> list[float]:
+    """Return the milliseconds of every call."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -57,109 +79,148 @@ def milliseconds(function, rounds: int) -> list[float]:
     return times
 
 
-def median_ms(function, rounds: int) -> float:
-    """Median milliseconds of a call."""
+def median_ms(function: Callable[[], object], rounds: int) -> float:
+    """Return the median milliseconds of a call."""
     return round(statistics.median(milliseconds(function, rounds)), 2)
 
 
+def run_batch() -> tuple[float, int]:
+    """Run a batch of passing programs on all servers; return programs per second, and passes."""
+    start = time.perf_counter()
+    with ThreadPoolExecutor(level.programs().size) as threads:
+        results = list(
+            threads.map(lambda tests: run_tests(PROGRAM, tests), [TESTS] * BATCH)
+        )
+    rate = BATCH / (time.perf_counter() - start)
+    return rate, sum(result.verdict == "pass" for result in results)
+
+
 def programs() -> dict[str, float]:
-    """Start-up, one program, tests that need two processes, and many programs at once, at the level asked for."""
+    """Return the times of start-up, of one program, of two-process tests and of many programs."""
     start = time.perf_counter()
     reached = level.programs().reported
-    began = time.perf_counter() - start
+    start_seconds = time.perf_counter() - start
     single = milliseconds(lambda: run_tests(PROGRAM, TESTS), ROUNDS)
-    rates, passed = [], 0
+    rates = []
+    passed = 0
     for _ in range(BATCHES):
-        start = time.perf_counter()
-        with ThreadPoolExecutor(level.programs().size) as threads:
-            found = list(threads.map(lambda tests: run_tests(PROGRAM, tests), [TESTS] * BATCH))
-        rates.append(BATCH / (time.perf_counter() - start))
-        passed += sum(said.verdict == "pass" for said in found)
+        rate, passed_in_batch = run_batch()
+        rates.append(rate)
+        passed += passed_in_batch
     return {
         "level": reached,
-        "start_s": round(began, 2),
+        "start_s": round(start_seconds, 2),
         "median_ms": round(statistics.median(single), 2),
         "fastest_tenth_ms": round(statistics.quantiles(single, n=10)[0], 2),
         "programs_per_s": round(statistics.median(rates)),
         "fastest_batch_per_s": round(max(rates)),
-        "two_process_tests_ms": median_ms(lambda: run_tests(PROGRAM, LOOP), ROUNDS // 3),
+        "two_process_tests_ms": median_ms(
+            lambda: run_tests(PROGRAM, LOOP), ROUNDS // 3
+        ),
         "passed": passed / BATCH / BATCHES,
     }
 
 
 def corpus() -> dict[str, object]:
-    """Every hostile and honest program under the corpus' own limits: who got a verdict its first line allows."""
-    slowest, wrong, count = 0.0, [], 0
-    for path in sorted(CORPUS.rglob("*.py")):
+    """Run every hostile and honest program under the corpus' limits.
+
+    Returns the programs whose verdict their first line does not allow, and the slowest time.
+    """
+    slowest = 0.0
+    not_allowed = []
+    paths = sorted(CORPUS.rglob("*.py"))
+    for path in paths:
         text = path.read_text()
-        must = json.loads(text.partition("\n")[0].removeprefix("# MUST "))
+        first_line = text.partition("\n")[0]
+        must = json.loads(first_line.removeprefix("# MUST "))
         start = time.perf_counter()
         if must["kind"] == "call":
-            said = run_calls(text, "solve", CALLS, EXPECTED)
+            result = run_calls(text, "solve", CALLS, EXPECTED)
         else:
-            said = run_stdio(text, "1 2 3\n", "14")
-        slowest, count = max(slowest, time.perf_counter() - start), count + 1
-        wrong += [] if said.verdict in must["verdict"] else [f"{path.stem}: {said.verdict} ({said.detail})"]
+            result = run_stdio(text, "1 2 3\n", "14")
+        slowest = max(slowest, time.perf_counter() - start)
+        if result.verdict not in must["verdict"]:
+            not_allowed.append(f"{path.stem}: {result.verdict} ({result.detail})")
     level.programs().close()
     return {
         "level": level.programs().reported,
-        "programs": count,
-        "not_allowed": wrong,
+        "programs": len(paths),
+        "not_allowed": not_allowed,
         "slowest_s": round(slowest, 2),
         "peak_mib": peak_mib(),
     }
 
 
+def hostile_formulas() -> list[Formula]:
+    """Return the hostile pairs of the corpus of strings, and the formulas that explode."""
+    formulas = []
+    for row in map(json.loads, STRINGS.open()):
+        if row["kind"] == "math_equiv":
+            pair = json.loads(row["input"])
+            formulas.append(Formula(pair["pred"], pair["gold"], row["expected"]))
+    formulas += [Formula(bomb, gold="42", is_correct=False) for bomb in BOMBS]
+    return formulas
+
+
 def formulas(rounds: int = 40) -> dict[str, object]:
-    """Ordinary pairs, each `rounds` times; time and memory of the hostile ones, and which got a verdict not allowed."""
+    """Time ordinary formulas, each `rounds` times, and hostile ones.
+
+    Returns times, memory, and the hostile answers whose verdict is wrong.
+    """
     start = time.perf_counter()
     verify("math", "x+1", "1+x")
-    began = time.perf_counter() - start
-    times = [median_ms(partial(verify, "math", answer, gold), rounds) for gold, answer in FORMULAS]
-    math._equal()._pool.close()  # what has ended is counted: this is the memory that honest pairs want
-    honest = peak_mib()
-    rows = [row for row in map(json.loads, STRINGS.open()) if row["kind"] == "math_equiv"]
-    pairs = [json.loads(row["input"]) for row in rows]
-    asked = [(pair["pred"], pair["gold"], row["expected"]) for row, pair in zip(rows, pairs, strict=True)]
-    worst, wrong = 0.0, []
-    for answer, gold, right in [*asked, *((bomb, "42", False) for bomb in BOMBS)]:
+    start_seconds = time.perf_counter() - start
+    times = []
+    for formula in FORMULAS:
+        judge = partial(verify, "math", formula.answer, formula.gold)
+        times.append(median_ms(judge, rounds))
+    math._equal()._pool.close()  # only ended processes count: this is the memory of honest pairs
+    honest_peak_mib = peak_mib()
+    hostile = hostile_formulas()
+    slowest = 0.0
+    not_allowed = []
+    for formula in hostile:
         start = time.perf_counter()
-        said = verify("math", answer, gold)
-        worst = max(worst, time.perf_counter() - start)
-        wrong += [answer[:40]] if said.correct is not right else []
+        verdict = verify("math", formula.answer, formula.gold)
+        slowest = max(slowest, time.perf_counter() - start)
+        if verdict.correct is not formula.is_correct:
+            not_allowed.append(formula.answer[:40])
     math._equal()._pool.close()
     return {
-        "start_s": round(began, 2),
+        "start_s": round(start_seconds, 2),
         "median_ms": times,
-        "hostile": len(asked) + len(BOMBS),
-        "not_allowed": wrong,
-        "slowest_hostile_s": round(worst, 2),
-        "honest_peak_mib": honest,
+        "hostile": len(hostile),
+        "not_allowed": not_allowed,
+        "slowest_hostile_s": round(slowest, 2),
+        "honest_peak_mib": honest_peak_mib,
         "hostile_peak_mib": peak_mib(),
     }
 
 
 def peak_mib() -> int:
-    """Most resident memory, in MiB, of any process that was started here and has ended, and of theirs."""
+    """Return the peak resident memory in MiB of any ended descendant of this process."""
     return round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
 
 
 PARTS = {"programs": programs, "corpus": corpus, "formulas": formulas}
 
 
-def apart(part: str, environment: dict[str, str]) -> dict | None:
-    """Measure a part in a process of its own; None where it cannot run."""
-    run = [sys.executable, __file__, part]
-    done = subprocess.run(run, env=os.environ | environment, capture_output=True, text=True)
-    return json.loads(done.stdout) if done.returncode == 0 else None
+def measure_in_a_process(part: str, environment: dict[str, str]) -> dict | None:
+    """Measure a part in a separate process; return None where it cannot run."""
+    command = [sys.executable, __file__, part]
+    env = os.environ | environment
+    process = subprocess.run(command, env=env, capture_output=True, text=True)
+    return json.loads(process.stdout) if process.returncode == 0 else None
 
 
 def main() -> None:
-    """Measure, print Markdown, write JSON beside this file; with a part's name and numbers for it, that part only."""
+    """Measure, print Markdown, write JSON beside this file; or measure only the named part."""
     if len(sys.argv) > 1:
-        sys.stdout.write(json.dumps(PARTS[sys.argv[1]](*map(int, sys.argv[2:]))))
+        arguments = map(int, sys.argv[2:])
+        sys.stdout.write(json.dumps(PARTS[sys.argv[1]](*arguments)))
         return
-    rows = [row for name in LEVELS if (row := apart("programs", {level.VARIABLE: name}))]
+    rows = [measure_in_a_process("programs", {level.VARIABLE: name}) for name in LEVELS]
+    rows = [row for row in rows if row]
     result = {
         "machine": platform.processor() or platform.machine(),
         "python": platform.python_version(),
@@ -167,12 +228,13 @@ def main() -> None:
         "load": round(os.getloadavg()[0], 1),
         "user": "root" if os.geteuid() == 0 else "ordinary",
         "levels": rows,
-        "corpus": apart("corpus", {}),
-        "formulas": apart("formulas", {}),
+        "corpus": measure_in_a_process("corpus", {}),
+        "formulas": measure_in_a_process("formulas", {}),
     }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print(pd.DataFrame(rows).to_markdown(index=False))
-    print(f"\ncorpus: {json.dumps(result['corpus'])}\nformulas: {json.dumps(result['formulas'])}")
+    print(f"\ncorpus: {json.dumps(result['corpus'])}")
+    print(f"formulas: {json.dumps(result['formulas'])}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Time a whole training step against TRL's GRPOTrainer, where our own time goes, and the sampler against transformers.
+"""Time of a whole training step beside TRL's GRPOTrainer, by phase, and of the sampler.
 
-Both do equal work, alternating in one process: the embedded backbone, the same prompts, groups, reward, loss and
-optimiser. Medians are printed and written to step.json. TRL's Triton kernel, which needs a GPU, gives way to torch.
+Both trainers do equal work, alternating in one process: the embedded backbone, the same prompts,
+groups, reward, loss and optimiser. The sampler is compared with transformers. Medians are printed
+and written to step.json. TRL's Triton kernel, which needs a GPU, is replaced by plain torch.
 """
 
 import json
@@ -13,17 +14,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 import torch
+from coevolve.training.settings import Learning
 from datasets import Dataset
 from torch import Tensor
 from torch.optim import AdamW
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PrinterCallback, TrainerCallback
 
+from benchmarks.clock import REST, Clock, Products, Size
 from coevolve.engines.loading import load_policy
 from coevolve.methods.mae.method import MAE
 from coevolve.models import sampler
@@ -31,31 +34,57 @@ from coevolve.models.policy import Policy
 from coevolve.rollout.scheduler import play
 from coevolve.text.parse import tag
 from coevolve.training import update
-from coevolve.training.settings import Learning
 from coevolve.types import Episode, Outcome, Turn
 from tinyworld import tasks
 
-ROUNDS, ROWS, TOKENS = 15, (32, 128, 512), 32  # of the sampler
-GROUP, LONGEST, RATE = 8, 48, 3e-4  # replies to a prompt, tokens of a reply at most, learning rate
-CASES = ((16, False), (64, False), (16, True))  # prompts a step, and whether every reply goes on to LONGEST tokens
-STEPS, WARM = 12, 2  # of each case; steps that come before and are not counted
+SAMPLER_ROUNDS = 15
+SAMPLER_ROWS = (32, 128, 512)
+SAMPLER_TOKENS = 32
+GROUP = 8  # replies to a prompt
+LONGEST = 48  # tokens of a reply at most
+LEARNING_RATE = 3e-4
+STEPS = 12  # of each case
+WARM_UP_STEPS = 2  # taken before and not counted
 SOLVER = MAE().solver
-PHASES = (
-    (Policy, "render", "tokenise"),
-    (Policy, "reply", "tokenise"),
-    (sampler, "_prefill", "prefill"),
-    (sampler, "decode", "decode"),
-    (tasks, "is_correct", "verify"),
-    (Policy, "states", "forward and loss"),
-    (update, "policy_loss", "forward and loss"),
-    (Tensor, "backward", "backward"),
-    (update, "clip_grad_norm_", "optimiser"),
-    (AdamW, "step", "optimiser"),
+
+
+@dataclass(frozen=True)
+class Case:
+    """Prompts of a step, and whether every reply has LONGEST tokens."""
+
+    prompts: int
+    full: bool
+
+
+CASES = (Case(16, full=False), Case(64, full=False), Case(16, full=True))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A function whose time counts for a phase of the step."""
+
+    owner: object
+    name: str
+    phase: str
+
+
+TIMED = (
+    Timed(Policy, "render", "tokenise"),
+    Timed(Policy, "reply", "tokenise"),
+    Timed(sampler, "_prefill", "prefill"),
+    Timed(sampler, "decode", "decode"),
+    Timed(tasks, "is_correct", "verify"),
+    Timed(Policy, "hidden_states", "forward and loss"),
+    Timed(update, "policy_loss", "forward and loss"),
+    Timed(Tensor, "backward", "backward"),
+    Timed(update, "clip_grad_norm_", "optimiser"),
+    Timed(AdamW, "step", "optimiser"),
 )
-REST = "bookkeeping"  # everything else
-TRL = {  # the rest is TRL's default, as ours: AdamW, a clip at 0.2, a gradient of norm 1 at most
+PHASES = [*dict.fromkeys(timed.phase for timed in TIMED), REST]
+# TRL's other defaults equal ours: AdamW, a clip at 0.2, a gradient of norm 1 at most.
+TRL = {
     "max_completion_length": LONGEST,
-    "learning_rate": RATE,
+    "learning_rate": LEARNING_RATE,
     "lr_scheduler_type": "constant",
     "loss_type": "dr_grpo",
     "scale_rewards": "none",
@@ -68,216 +97,342 @@ TRL = {  # the rest is TRL's default, as ours: AdamW, a clip at 0.2, a gradient 
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Processor seconds of one call, which other jobs hardly stretch: all here has one thread and never waits."""
+    """Return the processor seconds of one call.
+
+    Other jobs hardly change them: everything measured has one thread and never waits.
+    """
     start = time.process_time()
     function()
     return time.process_time() - start
 
 
-def asked(count: int) -> list[str]:
+def draw_questions(count: int) -> list[str]:
+    """Return random questions of the tiny world, always the same."""
     rng = random.Random(0)
-    return [tasks.draw(rng, rng.choice(list(tasks.FAMILIES))).question for _ in range(count)]
+    families = list(tasks.FAMILIES)
+    return [tasks.draw(rng, rng.choice(families)).question for _ in range(count)]
 
 
-def earned(question: str, text: str) -> float:
+def reward(question: str, text: str) -> float:
+    """Return 1 if the tagged answer is correct, else 0."""
     return float(tasks.is_correct(question, tag(text, "answer")))
 
 
 class Ours:
-    """A policy that answers and learns, a step of so many questions after the other."""
+    """A policy that answers and learns, one step of `prompts` questions after the other."""
 
-    def __init__(self, questions: list[str], prompts: int, full: bool = False, group: int = GROUP, most: int = LONGEST):
-        self.questions, self.prompts, self.group, self.most = questions, prompts, group, most
+    def __init__(
+        self,
+        questions: list[str],
+        prompts: int,
+        full: bool = False,
+        group: int = GROUP,
+        max_tokens: int = LONGEST,
+    ):
+        self.questions = questions
+        self.prompts = prompts
+        self.group = group
+        self.max_tokens = max_tokens
         self.policy = load_policy("tiny")
-        self.policy.eos_token_ids = frozenset() if full else self.policy.eos_token_ids  # none: every reply goes on
-        self.optimizer = AdamW(self.policy.parameters(), lr=RATE, weight_decay=0.0, fused=True)
-        self.engine, self.lengths = self.policy.serve(1.0, most), []
-        shape = {"length_norm": "constant", "max_tokens": most, "micro_tokens": 1024}  # of the presets
-        self.settings = Learning(clip=(0.2, 0.2), entropy_coef=0.0, **shape)
+        if full:
+            self.policy.eos_token_ids = frozenset()  # no token ends a reply
+        self.optimizer = AdamW(
+            self.policy.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True
+        )
+        self.engine = self.policy.serve(1.0, max_tokens)
+        self.lengths: list[float] = []  # mean tokens of a reply, by step
+        self.settings = Learning(
+            clip=(0.2, 0.2),
+            entropy_coef=0.0,
+            length_norm="constant",
+            max_tokens=max_tokens,
+            micro_tokens=1024,  # as in the presets
+        )
 
     def episode(self, question: str) -> Episode:
-        """A group of answers, each paid if it is right."""
+        """Answer a question by a group of replies; each earns 1 if it is correct."""
         replies = yield [SOLVER(question=question)] * self.group
-        return Outcome([reply.earns(earned(question, reply.text), group_id=reply.group_id) for reply in replies])
+        samples = []
+        for reply in replies:
+            samples.append(
+                reply.earns(reward(question, reply.text), group_id=reply.group_id)
+            )
+        return Outcome(samples)
 
     def step(self, number: int) -> None:
         """Sample, reward and learn."""
-        part = self.questions[number * self.prompts : (number + 1) * self.prompts]
-        outcomes = play([self.episode(question) for question in part], self.engine, (0, number))
+        first = number * self.prompts
+        questions = self.questions[first : first + self.prompts]
+        episodes = [self.episode(question) for question in questions]
+        outcomes = play(episodes, self.engine, (0, number))
         samples = [sample for outcome in outcomes for sample in outcome.samples]
-        update.update_policy(self.policy, self.optimizer, samples, self.settings, estimator="group_mean")
-        self.lengths.append(statistics.fmean(len(sample.reply.completion_ids) for sample in samples))
+        update.update_policy(
+            self.policy, self.optimizer, samples, self.settings, estimator="group_mean"
+        )
+        self.lengths.append(
+            statistics.fmean(len(sample.reply.completion_ids) for sample in samples)
+        )
 
 
 class PlainHead:
-    """TRL's fused output layer in plain torch: log-probabilities of the targets, and the entropies that TRL reports."""
+    """TRL's fused output layer in plain torch: target log-probabilities and entropies."""
 
     @staticmethod
-    def apply(hidden_TH: Tensor, head_VH: Tensor, bias: None, targets_T: Tensor, heat: float, *_: object) -> tuple:
-        logprobs_TV = (torch.nn.functional.linear(hidden_TH, head_VH, bias) / heat).log_softmax(-1)
+    def apply(
+        hidden_TH: Tensor,
+        head_VH: Tensor,
+        bias: None,
+        targets_T: Tensor,
+        temperature: float,
+        *_: object,
+    ) -> tuple:
+        """Return log-probabilities and entropies of shape (T,), and three unused values."""
+        logits_TV = torch.nn.functional.linear(hidden_TH, head_VH, bias) / temperature
+        logprobs_TV = logits_TV.log_softmax(-1)
         with torch.no_grad():
             entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
-        return logprobs_TV.gather(-1, targets_T[:, None])[:, 0], entropy_T, None, None, None
+        logprobs_T = logprobs_TV.gather(-1, targets_T[:, None])[:, 0]
+        return logprobs_T, entropy_T, None, None, None
+
+
+class Alternate(TrainerCallback):
+    """Times TRL's steps, and takes and times one of ours after each of them."""
+
+    def __init__(self, ours: Ours):
+        self.ours = ours
+        self.start = 0.0
+        self.seconds: dict[str, list[float]] = {"ours": [], "TRL": []}
+
+    def on_step_begin(self, *_: object, **__: object) -> None:
+        """Note when TRL's step begins."""
+        self.start = time.process_time()
+
+    def on_step_end(self, _: object, state: object, *__: object, **___: object) -> None:
+        """Note the seconds of TRL's step, then take ours."""
+        self.seconds["TRL"].append(time.process_time() - self.start)
+        self.seconds["ours"].append(
+            seconds(lambda: self.ours.step(state.global_step - 1))
+        )
 
 
 def against_trl(prompts: int, full: bool, steps: int = STEPS) -> dict[str, float]:
-    """Median seconds of a whole step of both, which alternate, and how many tokens a reply had."""
+    """Return median seconds of alternating whole steps of both, and tokens of a reply."""
     from trl import GRPOConfig, GRPOTrainer
 
-    questions = asked(prompts * (steps + WARM))
-    ours, lengths, took = Ours(questions, prompts, full), [], {"ours": [], "TRL": []}
+    questions = draw_questions(prompts * (steps + WARM_UP_STEPS))
+    ours = Ours(questions, prompts, full)
+    alternate = Alternate(ours)
+    trl_lengths: list[float] = []
 
-    class Alternate(TrainerCallback):
-        def on_step_begin(self, *_: object, **__: object) -> None:
-            self.start = time.process_time()
-
-        def on_step_end(self, _: object, state: object, *__: object, **___: object) -> None:
-            took["TRL"].append(time.process_time() - self.start)
-            took["ours"].append(seconds(lambda: ours.step(state.global_step - 1)))
-
-    def reward(completions: list, question: list[str], completion_ids: list, **_: object) -> list[float]:
-        lengths.append(statistics.fmean(map(len, completion_ids)))
-        return [earned(q, said[0]["content"]) for q, said in zip(question, completions, strict=True)]
+    def rewards(
+        completions: list, question: list[str], completion_ids: list, **_: object
+    ) -> list[float]:
+        trl_lengths.append(statistics.fmean(map(len, completion_ids)))
+        pairs = zip(question, completions, strict=True)
+        return [reward(q, completion[0]["content"]) for q, completion in pairs]
 
     prompt = [list(SOLVER(question=question).messages) for question in questions]
-    given, shape = Dataset.from_dict({"prompt": prompt, "question": questions}), {"max_steps": steps + WARM}
-    shape["generation_kwargs"] = {"min_new_tokens": LONGEST} if full else None
-    theirs = load_policy("tiny")
-    with tempfile.TemporaryDirectory() as out, mock.patch("trl.trainer.utils._ChunkedLogProbFunction", PlainHead):
-        settings = GRPOConfig(output_dir=out, per_device_train_batch_size=prompts * GROUP, **TRL, **shape)
-        trainer = GRPOTrainer(theirs.model, reward, settings, given, None, theirs.tokenizer, callbacks=[Alternate()])
+    dataset = Dataset.from_dict({"prompt": prompt, "question": questions})
+    policy = load_policy("tiny")
+    plain_head = mock.patch("trl.trainer.utils._ChunkedLogProbFunction", PlainHead)
+    with tempfile.TemporaryDirectory() as out, plain_head:
+        settings = GRPOConfig(
+            output_dir=out,
+            per_device_train_batch_size=prompts * GROUP,
+            max_steps=steps + WARM_UP_STEPS,
+            generation_kwargs={"min_new_tokens": LONGEST} if full else None,
+            **TRL,
+        )
+        trainer = GRPOTrainer(
+            policy.model,
+            rewards,
+            settings,
+            dataset,
+            None,
+            policy.tokenizer,
+            callbacks=[alternate],
+        )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    medians = {name: statistics.median(values[WARM:]) for name, values in took.items()}
-    tokens = {"our_tokens": statistics.fmean(ours.lengths[WARM:]), "trl_tokens": statistics.fmean(lengths[WARM:])}
-    case = {"rows": prompts * GROUP, "full": full, "steps": steps}
-    return case | medians | tokens | {"ratio": medians["TRL"] / medians["ours"]}
+    medians = {}
+    for name, values in alternate.seconds.items():
+        medians[name] = statistics.median(values[WARM_UP_STEPS:])
+    return {
+        "rows": prompts * GROUP,
+        "full": full,
+        "steps": steps,
+        **medians,
+        "our_tokens": statistics.fmean(ours.lengths[WARM_UP_STEPS:]),
+        "trl_tokens": statistics.fmean(trl_lengths[WARM_UP_STEPS:]),
+        "ratio": medians["TRL"] / medians["ours"],
+    }
 
 
-class Clock:
-    """Seconds by phase, and the sizes of matrix products; what a phase does inside another counts for itself alone."""
-
-    def __init__(self) -> None:
-        self.spent, self.sizes, self.open = Counter(), Counter(), [[REST, 0.0]]
-
-    def timed(self, phase: str, function: Callable) -> Callable:
-        """The function, with its time noted."""
-
-        def call(*args: object, **kwargs: object) -> object:
-            self.open.append([phase, 0.0])
-            values = []
-            took = seconds(lambda: values.append(function(*args, **kwargs)))
-            self.spent[phase] += took - self.open.pop()[1]
-            self.open[-1][1] += took
-            return values[0]
-
-        return call
-
-
-class Products(TorchDispatchMode):
-    """Notes the size (batch, rows, inner, columns) of every matrix product for the phase that a clock is in."""
-
-    def __init__(self, clock: Clock):
-        super().__init__()
-        self.clock = clock
-
-    def __torch_dispatch__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
-        name = func._schema.name.removeprefix("aten::").rstrip("_")
-        if name in ("mm", "bmm", "addmm", "baddbmm"):
-            self.note(*(args[:2] if name in ("mm", "bmm") else args[1:3]))
-        elif name.startswith("_scaled_dot_product"):  # its gradient wants four products, of which three are as wide
-            backward = name.endswith("backward")
-            q, k = args[backward : backward + 2]
-            self.note(q, k.mT)
-            self.note(q @ k.mT, k, 3 if backward else 1)
-        return func(*args, **(kwargs or {}))
-
-    def note(self, a: Tensor, b: Tensor, count: int = 1) -> None:
-        self.clock.sizes[self.clock.open[-1][0], (a.shape[:-2].numel(), *a.shape[-2:], b.shape[-1])] += count
-
-
-def alone(size: tuple[int, int, int, int]) -> float:
-    """Median seconds of one matrix product and of nothing else."""
+def seconds_of_product(size: Size) -> float:
+    """Return the median seconds of one matrix product by itself."""
     batch, rows, inner, columns = size
-    a, b, out = torch.randn(batch, rows, inner), torch.randn(batch, inner, columns), torch.empty(batch, rows, columns)
-    product = (lambda: torch.bmm(a, b, out=out)) if batch > 1 else (lambda: torch.mm(a[0], b[0], out=out[0]))
-    return statistics.median([seconds(product) for _ in range(6)][1:])
+    a = torch.randn(batch, rows, inner)
+    b = torch.randn(batch, inner, columns)
+    out = torch.empty(batch, rows, columns)
+
+    def product() -> None:
+        if batch > 1:
+            torch.bmm(a, b, out=out)
+        else:
+            torch.mm(a[0], b[0], out=out[0])
+
+    times = [seconds(product) for _ in range(6)]
+    return statistics.median(times[1:])
+
+
+def run_steps(prompts: int, steps: int, count_products: bool) -> tuple[Clock, float]:
+    """Take steps under a clock; return it and the seconds of all steps after the warm-up."""
+    clock = Clock()
+    ours = Ours(draw_questions(prompts * (steps + WARM_UP_STEPS)), prompts)
+    with ExitStack() as stack:
+        for timed in TIMED:
+            function = clock.timed(timed.phase, getattr(timed.owner, timed.name))
+            stack.enter_context(mock.patch.object(timed.owner, timed.name, function))
+        for number in range(WARM_UP_STEPS):
+            ours.step(number)
+        clock.seconds.clear()
+        if count_products:
+            stack.enter_context(Products(clock))
+        start = time.process_time()
+        for number in range(WARM_UP_STEPS, WARM_UP_STEPS + steps):
+            ours.step(number)
+        return clock, time.process_time() - start
 
 
 def phases(prompts: int, steps: int = STEPS) -> dict:
-    """Milliseconds of our step by phase, each beside those that the matrix products in it take alone."""
-    questions = asked(prompts * (steps + WARM))
-
-    def run(watch: Callable[[Clock], AbstractContextManager]) -> tuple[Clock, float]:
-        clock, ours = Clock(), Ours(questions, prompts)
-        with ExitStack() as stack:
-            for owner, name, phase in PHASES:
-                stack.enter_context(mock.patch.object(owner, name, clock.timed(phase, getattr(owner, name))))
-            for number in range(WARM):
-                ours.step(number)
-            clock.spent.clear()
-            stack.enter_context(watch(clock))
-            return clock, seconds(lambda: [ours.step(number) for number in range(WARM, WARM + steps)])
-
-    clock, whole = run(lambda _: nullcontext())
-    sizes = run(Products)[0].sizes
-    clock.spent[REST] = whole - clock.spent.total()
-    times, products = {size: alone(size) for _, size in sizes}, Counter()
-    for (phase, size), count in sizes.items():
-        products[phase] += count * times[size]
-    names, scale = [*dict.fromkeys(phase for *_, phase in PHASES), REST], 1e3 / steps
-    rows = [{"phase": name, "ms": scale * clock.spent[name], "floor": scale * products[name]} for name in names]
-    operations = 2 * sum(count * math.prod(size) for (_, size), count in sizes.items()) / steps
-    return {"rows": prompts * GROUP, "gflop": operations / 1e9, "phases": rows}
+    """Return milliseconds of our step by phase, and those of its matrix products alone."""
+    clock, total_seconds = run_steps(prompts, steps, count_products=False)
+    counting_clock, _ = run_steps(prompts, steps, count_products=True)
+    clock.seconds[REST] = total_seconds - clock.seconds.total()
+    times: dict[Size, float] = {}
+    product_seconds: Counter[str] = Counter()
+    operations = 0
+    for (phase, size), count in counting_clock.products.items():
+        if size not in times:
+            times[size] = seconds_of_product(size)
+        product_seconds[phase] += count * times[size]
+        operations += 2 * count * math.prod(size)
+    to_ms = 1e3 / steps
+    rows = []
+    for name in PHASES:
+        row = {
+            "phase": name,
+            "ms": to_ms * clock.seconds[name],
+            "floor": to_ms * product_seconds[name],
+        }
+        rows.append(row)
+    return {"rows": prompts * GROUP, "gflop": operations / steps / 1e9, "phases": rows}
 
 
 def sampling() -> list[dict[str, float]]:
-    """Median tokens per second when every row runs to the end: ours, and transformers with its dynamic cache."""
-    policy, rows, questions = load_policy("tiny"), [], asked(ROWS[-1])
-    policy.eos_token_ids = frozenset()  # every row runs to the end
-    for count in ROWS:
-        messages = [SOLVER(question=question).messages for question in questions[:count]]
-        turns = [Turn("solver", m, max_tokens=TOKENS, key=(i,)) for i, m in enumerate(messages)]
-        batch = policy.tokenizer.pad({"input_ids": [policy.render(m) for m in messages]}, return_tensors="pt")
+    """Return median tokens per second of full-length replies: ours and transformers.
 
-        def theirs(batch=batch) -> None:
-            with torch.no_grad():
-                policy.model.generate(**batch, do_sample=True, max_new_tokens=TOKENS, min_new_tokens=TOKENS)
-
+    transformers uses its dynamic cache.
+    """
+    policy = load_policy("tiny")
+    policy.eos_token_ids = frozenset()  # no token ends a reply
+    questions = draw_questions(SAMPLER_ROWS[-1])
+    rows = []
+    for count in SAMPLER_ROWS:
+        messages = [
+            SOLVER(question=question).messages for question in questions[:count]
+        ]
+        turns = []
+        for i, message in enumerate(messages):
+            turns.append(Turn("solver", message, max_tokens=SAMPLER_TOKENS, key=(i,)))
+        prompts = {"input_ids": [policy.render(message) for message in messages]}
+        batch = policy.tokenizer.pad(prompts, return_tensors="pt")
+        limits = {"max_new_tokens": SAMPLER_TOKENS, "min_new_tokens": SAMPLER_TOKENS}
         times: dict[str, list[float]] = {"ours": [], "transformers": []}
-        for _ in range(ROUNDS):
-            times["ours"].append(seconds(lambda turns=turns: policy.generate(turns)))
-            times["transformers"].append(seconds(theirs))
-        speed = {name: count * TOKENS / statistics.median(values) for name, values in times.items()}
-        rows.append({"rows": count, **speed, "ratio": speed["ours"] / speed["transformers"]})
+        for _ in range(SAMPLER_ROUNDS):
+            start = time.process_time()
+            policy.generate(turns)
+            times["ours"].append(time.process_time() - start)
+            start = time.process_time()
+            with torch.no_grad():
+                policy.model.generate(**batch, do_sample=True, **limits)
+            times["transformers"].append(time.process_time() - start)
+        speeds = {}
+        for name, values in times.items():
+            speeds[name] = count * SAMPLER_TOKENS / statistics.median(values)
+        ratio = speeds["ours"] / speeds["transformers"]
+        rows.append({"rows": count, **speeds, "ratio": ratio})
     return rows
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table."""
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (head, ["---"] * len(head), *rows))
+    """Return a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def table_of_steps(rows: list[dict]) -> str:
+    """Return whole steps beside TRL's as Markdown."""
+    lines = []
+    for row in rows:
+        tokens = f"{row['our_tokens']:.1f} and {row['trl_tokens']:.1f}"
+        if row["full"]:
+            tokens = f"all of {LONGEST}"
+        cells = [
+            row["rows"],
+            tokens,
+            f"{1e3 * row['ours']:.0f}",
+            f"{1e3 * row['TRL']:.0f}",
+            f"{row['ratio']:.2f}",
+        ]
+        lines.append(cells)
+    head = (
+        "rows",
+        "tokens a reply, ours and TRL's",
+        "ours, ms a step",
+        "TRL",
+        "TRL over ours",
+    )
+    return markdown(head, lines)
+
+
+def table_of_phases(parts: list[dict]) -> str:
+    """Return the phases of our steps as Markdown."""
+    heads = ["phase"]
+    columns = [[*(row["phase"] for row in parts[0]["phases"]), "all"]]
+    for part in parts:
+        heads.append(f"{part['rows']} rows, ms a step")
+        heads.append(f"{part['rows']} rows, products alone")
+        times = [row["ms"] for row in part["phases"]]
+        floors = [row["floor"] for row in part["phases"]]
+        total = sum(times)
+        columns.append(
+            [f"{ms:.1f} ({100 * ms / total:.0f} %)" for ms in (*times, total)]
+        )
+        columns.append([f"{ms:.1f}" for ms in (*floors, sum(floors))])
+    return markdown(heads, zip(*columns, strict=True))
+
+
+def table_of_sampling(rows: list[dict]) -> str:
+    """Return the speeds of the samplers as Markdown."""
+    lines = []
+    for row in rows:
+        cells = [
+            row["rows"],
+            f"{row['ours']:,.0f}",
+            f"{row['transformers']:,.0f}",
+            f"{row['ratio']:.2f}",
+        ]
+        lines.append(cells)
+    return markdown(("rows", "ours, tokens/s", "transformers", "ratio"), lines)
 
 
 def table(result: dict) -> str:
-    """Whole steps, phases and the sampler as Markdown."""
-    steps, sampled = [], []
-    for row in result["trl"]:
-        replies = f"all of {LONGEST}" if row["full"] else f"{row['our_tokens']:.1f} and {row['trl_tokens']:.1f}"
-        times = [f"{1e3 * row[name]:.0f}" for name in ("ours", "TRL")]
-        steps.append((row["rows"], replies, *times, f"{row['ratio']:.2f}"))
-    columns = [[*(row["phase"] for row in result["phases"][0]["phases"]), "all"]]
-    for part in result["phases"]:
-        pairs = [(row["ms"], row["floor"]) for row in part["phases"]]
-        pairs.append(tuple(map(sum, zip(*pairs, strict=True))))
-        columns.append([f"{ms:.1f} ({100 * ms / pairs[-1][0]:.0f} %)" for ms, _ in pairs])
-        columns.append([f"{floor:.1f}" for _, floor in pairs])
-    for row in result["sampling"]:
-        sampled.append((row["rows"], f"{row['ours']:,.0f}", f"{row['transformers']:,.0f}", f"{row['ratio']:.2f}"))
-    heads = [f"{part['rows']} rows, {name}" for part in result["phases"] for name in ("ms a step", "products alone")]
+    """Return whole steps, phases and the sampler as Markdown."""
     tables = [
-        markdown(("rows", "tokens a reply, ours and TRL's", "ours, ms a step", "TRL", "TRL over ours"), steps),
-        markdown(("phase", *heads), zip(*columns, strict=True)),
-        markdown(("rows", "ours, tokens/s", "transformers", "ratio"), sampled),
+        table_of_steps(result["trl"]),
+        table_of_phases(result["phases"]),
+        table_of_sampling(result["sampling"]),
     ]
     return "\n\n".join(tables)
 
@@ -288,13 +443,15 @@ def main() -> None:
     result = {
         "machine": platform.processor() or platform.machine(),
         "torch": torch.__version__,
-        "trl": [against_trl(*case) for case in CASES],
-        "phases": [phases(prompts) for prompts, full in CASES if not full],
+        "trl": [against_trl(case.prompts, case.full) for case in CASES],
+        "phases": [phases(case.prompts) for case in CASES if not case.full],
         "sampling": sampling(),
     }
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    print(table(result), "", "TRL's median over ours, the smaller of those of 128 and 512 rows:", sep="\n")
-    print(f"ratio {min(row['ratio'] for row in result['trl'] if not row['full']):.2f}")
+    ratios = [row["ratio"] for row in result["trl"] if not row["full"]]
+    print(table(result), end="\n\n")
+    print("TRL's median over ours, the smaller of those of 128 and 512 rows:")
+    print(f"ratio {min(ratios):.2f}")
 
 
 if __name__ == "__main__":

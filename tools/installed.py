@@ -1,9 +1,8 @@
-"""Compare what is installed with the tested set, by content: `python -m tools.installed`, or `make setup LOCK=1`.
+"""Compare installed packages with the tested set by content: `python -m tools.installed`.
 
-hashes.txt has a hash of each package's files as they lie on the disk. It does not depend on the index that a wheel came
-from, on how it was packed, or on what pip writes beside it; it was taken on Python 3.11, Linux, x86_64. Exit code 1 and
-a line for each package that differs; those that hashes.txt does not know are named. `--write` takes it anew from this
-environment.
+hashes.txt has a hash of each package's files, independent of the index, of the wheel's packing and
+of pip's records, taken on Python 3.11, Linux, x86_64. Exit code 1 and a line for each package that
+differs; unknown packages are named. `--write` takes hashes.txt from this environment.
 """
 
 import hashlib
@@ -16,101 +15,125 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[1]
 HASHES = ROOT / "hashes.txt"
 MACHINE = "Python 3.11, Linux, x86_64"
+HEADER = (
+    f"# SHA-256 of what constraints.txt installs, by content ({MACHINE}); "
+    "`python -m tools.installed` compares."
+)
 
 
 def belongs(name: str) -> bool:
-    """Whether a file is the package's own: not compiled here, no start script, nothing that describes the wheel."""
+    """Return whether a file is the package's: no bytecode, start script or record of the wheel."""
     path = PurePosixPath(name)
-    described = any(part.endswith(".dist-info") for part in path.parts) and path.name != "entry_points.txt"
-    start_script = path.parts[0] == ".." and path.parent.name == "bin"
-    return not (described or start_script or "__pycache__" in path.parts)
+    if "__pycache__" in path.parts:
+        return False
+    if path.parts[0] == ".." and path.parent.name == "bin":  # a start script
+        return False
+    in_dist_info = any(part.endswith(".dist-info") for part in path.parts)
+    return not in_dist_info or path.name == "entry_points.txt"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file; "missing" where there is none."""
+    if not path.is_file():
+        return "missing"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content(package: metadata.Distribution) -> str:
-    """Hash the paths and contents of a package's own files; one that is missing is a hash of its own."""
+    """Return a hash of the paths and contents of a package's files, missing ones included."""
     total = hashlib.sha256()
     for file in sorted(package.files or (), key=str):
-        if belongs(file.as_posix()):
-            path, digest = Path(str(file.locate())), "missing"
-            if path.is_file():
-                with path.open("rb") as opened:
-                    digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            total.update(f"{file.as_posix()} {digest}\n".encode())
+        name = file.as_posix()
+        if belongs(name):
+            digest = file_digest(Path(str(file.locate())))
+            total.update(f"{name} {digest}\n".encode())
     return total.hexdigest()
 
 
 def built_here(package: metadata.Distribution) -> bool:
-    """Whether a compiler of this machine made it: its tag names no platform that wheels are shared for."""
+    """Return whether this machine compiled the package: its tag is no platform of shared wheels."""
     return "-linux_" in (package.read_text("WHEEL") or "")
 
 
 def present(names: list[str]) -> dict[str, metadata.Distribution]:
-    """Those of the packages that are installed."""
-    found = {}
+    """Return the installed ones of some packages."""
+    packages = {}
     for name in names:
         try:
-            found[name] = metadata.distribution(name)
+            packages[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return packages
 
 
 def known() -> dict[str, tuple[str, str]]:
-    """Version and hash of each package, as hashes.txt has them."""
-    lines = [line.split() for line in HASHES.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return {pin.split("==")[0]: (pin.split("==")[1], digest) for pin, digest in lines}
+    """Return version and hash of each package of hashes.txt."""
+    packages = {}
+    for line in HASHES.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            pin, digest = line.split()
+            name, version = pin.split("==")
+            packages[name] = (version, digest)
+    return packages
 
 
 def faults() -> list[str]:
-    """A line for each installed package of the tested set that is not what hashes.txt says."""
-    locked, found = known(), []
-    for name, package in present([*locked]).items():
-        version, digest = locked[name]
-        if package.version != version:
-            found.append(f"{name}=={package.version}: hashes.txt has {version}, another build or version")
+    """Return a line for each installed package of the tested set that differs from hashes.txt."""
+    tested = known()
+    lines = []
+    for name, package in present([*tested]).items():
+        version, digest = tested[name]
+        installed = package.version
+        if installed != version:
+            lines.append(
+                f"{name}=={installed}: hashes.txt has {version}, another build or version"
+            )
         elif content(package) != digest:
-            found.append(f"{name}=={version}: its files are not those of hashes.txt")
-    return found
+            lines.append(f"{name}=={version}: its files are not those of hashes.txt")
+    return lines
 
 
 def unknown() -> list[str]:
-    """Names of packages that hashes.txt says nothing about, such as your own; what was compiled here it cannot know."""
-    locked, found = {*known(), "coevolve", "pip"}, []
+    """Return the names of packages that are not in hashes.txt, except those compiled here."""
+    tested = {*known(), "coevolve", "pip"}
+    names = []
     for package in metadata.distributions():
         name = re.sub(r"[-_.]+", "-", package.name).lower()
-        if name not in locked and not built_here(package):
-            found.append(name)
-    return sorted(found)
+        if name not in tested and not built_here(package):
+            names.append(name)
+    return sorted(names)
 
 
 def write() -> None:
-    """Take hashes.txt anew."""
-    from tools.make_environment import pins  # only here: it needs a package
+    """Write hashes.txt from this environment."""
+    from tools.make_environment import pins  # requires the package packaging
 
-    names = [*pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))]
-    lines = [
-        f"# SHA-256 of what constraints.txt installs, by content ({MACHINE}); `python -m tools.installed` compares."
-    ]
-    for name, package in sorted(present(names).items()):
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    lines = [HEADER]
+    for name, package in sorted(present([*pins(constraints)]).items()):
         if not built_here(package):
             lines.append(f"{name}=={package.version} {content(package)}")
     HASHES.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main() -> int:
-    """Compare, or write."""
-    here = f"Python {'.'.join(platform.python_version_tuple()[:2])}, {platform.system()}, {platform.machine()}"
-    if here != MACHINE:
-        print(f"hashes.txt is for {MACHINE}, and this is {here}", file=sys.stderr)
+    """Compare, or write hashes.txt."""
+    major, minor, _ = platform.python_version_tuple()
+    machine = f"Python {major}.{minor}, {platform.system()}, {platform.machine()}"
+    if machine != MACHINE:
+        print(f"hashes.txt is for {MACHINE}, and this is {machine}", file=sys.stderr)
         return 2
     if "--write" in sys.argv:
         write()
         return 0
     different = faults()
-    print(*different, sep="\n", end="\n" if different else "")
+    for line in different:
+        print(line)
     print(f"{len(different)} packages differ from hashes.txt")
-    if more := unknown():
-        print("not in hashes.txt, so not compared:", ", ".join(more))
+    not_compared = unknown()
+    if not_compared:
+        print("not in hashes.txt, so not compared:", ", ".join(not_compared))
     return 1 if different else 0
 
 

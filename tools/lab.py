@@ -1,9 +1,8 @@
-"""Run notebooks in a live JupyterLab and photograph them: `python -m tools.lab OUT notebooks/start_here.ipynb ...`.
+"""Run notebooks in a live JupyterLab and take screenshots: `python -m tools.lab OUT NOTEBOOK ...`.
 
-JupyterLab runs on a copy of notebooks/ and results/, so nothing here changes. Chromium opens each notebook without a
-window, runs all its cells and writes OUT/NAME-LOOK.png. Looks: light, dark, phone, projector; `--look phone` asks for
-one. The exit code counts the notebooks in which a cell failed. Needs Chromium (`apt-get install chromium`, or name it
-with `--chromium`).
+JupyterLab runs on a copy of notebooks/ and results/. Headless Chromium (`apt-get install
+chromium`, or `--chromium`) runs all cells of each notebook and writes OUT/NAME-LOOK.png for the
+looks light, dark, phone and projector, or those of `--look`. Exit code: notebooks that failed.
 """
 
 import argparse
@@ -19,175 +18,260 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import websocket
 
 ROOT = Path(__file__).resolve().parents[1]
-LOOKS = {  # name: width in CSS pixels, device pixels a CSS pixel, JupyterLab's theme
-    "light": (1280, 1.0, "Light"),
-    "dark": (1280, 1.0, "Dark"),
-    "phone": (400, 2.0, "Light"),
-    "projector": (1024, 1.0, "Light"),
+
+
+@dataclass(frozen=True)
+class Look:
+    """Width of the page in CSS pixels, device pixels of a CSS pixel, and JupyterLab's theme."""
+
+    width: int
+    scale: float
+    theme: str
+
+
+LOOKS = {
+    "light": Look(1280, 1.0, "Light"),
+    "dark": Look(1280, 1.0, "Dark"),
+    "phone": Look(400, 2.0, "Light"),
+    "projector": Look(1024, 1.0, "Light"),
 }
-HEIGHT = 900  # of the page while a notebook runs
+WIDTH = 1280  # CSS pixels of the page while a notebook runs
+HEIGHT = 900
 TOKEN = secrets.token_hex(16)
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-TALLEST = 16_000  # device pixels: what Chromium paints in one picture
+TALLEST = 16_000  # device pixels of the tallest picture that Chromium paints
 STATE = """(() => {
-    const shell = window.jupyterapp?.shell, panel = shell && [...shell.widgets('main')].find(one => one.context);
+    const shell = window.jupyterapp?.shell;
+    const panel = shell && [...shell.widgets('main')].find(widget => widget.context);
     const cells = panel?.content?.model?.cells;
     if (!cells || !panel.context.isReady) return {ready: false};
     shell.activateById(panel.id);
-    const code = [...cells].filter(cell => cell.type === 'code' && cell.sharedModel.source.trim());
+    const code = [...cells].filter(
+        cell => cell.type === 'code' && cell.sharedModel.source.trim());
     const outputs = code.flatMap(cell => cell.toJSON().outputs);
-    return {ready: true, kernel: panel.sessionContext.session?.kernel?.status ?? '', code: code.length,
+    const errors = outputs.filter(output => output.output_type === 'error');
+    return {ready: true,
+            kernel: panel.sessionContext.session?.kernel?.status ?? '',
+            code: code.length,
             run: code.filter(cell => cell.executionCount).length,
-            errors: outputs.filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`)};
+            errors: errors.map(error => `${error.ename}: ${error.evalue}`)};
 })()"""
 SCROLLED = "document.querySelector('.jp-NotebookPanel .jp-WindowedPanel-outer')"
 
 
 class Page:
-    """A tab of Chromium, told what to do over its DevTools socket."""
+    """A tab of Chromium, controlled through its DevTools socket."""
 
     def __init__(self, port: int) -> None:
         tabs = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
-        address = next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page")
-        self.socket = websocket.create_connection(address, timeout=120, suppress_origin=True)
+        pages = [tab for tab in tabs if tab["type"] == "page"]
+        address = pages[0]["webSocketDebuggerUrl"]
+        self.socket = websocket.create_connection(
+            address, timeout=120, suppress_origin=True
+        )
         self.number = 0
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def call(self, method: str, **params: object) -> dict:
-        """Send one command and return its result."""
+        """Send one command and return its result; raise RuntimeError if it fails."""
         self.number += 1
-        self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
+        command = {"id": self.number, "method": method, "params": params}
+        self.socket.send(json.dumps(command))
         while True:
-            said = json.loads(self.socket.recv())
-            if said.get("id") == self.number:
-                if "error" in said:
-                    raise RuntimeError(f"{method}: {said['error']['message']}")
-                return said["result"]
+            message = json.loads(self.socket.recv())
+            if message.get("id") != self.number:  # an event
+                continue
+            if "error" in message:
+                raise RuntimeError(f"{method}: {message['error']['message']}")
+            return message["result"]
 
     def value(self, script: str) -> object:
-        """Evaluate JavaScript, a promise awaited."""
-        said = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in said:
-            raise RuntimeError(said["exceptionDetails"].get("exception", {}).get("description", script))
-        return said["result"].get("value")
+        """Evaluate JavaScript and await a promise; raise RuntimeError if it throws."""
+        result = self.call(
+            "Runtime.evaluate",
+            expression=script,
+            returnByValue=True,
+            awaitPromise=True,
+        )
+        if "exceptionDetails" in result:
+            exception = result["exceptionDetails"].get("exception", {})
+            raise RuntimeError(exception.get("description", script))
+        return result["result"].get("value")
 
-    def size(self, width: int, height: int, scale: float) -> None:
-        """Give the page a size in CSS pixels."""
-        params = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **params)
+    def state(self) -> dict:
+        """Return whether the notebook is ready, its kernel, and how many cells ran or failed."""
+        return self.value(STATE)
+
+    def resize(self, width: int, height: int, scale: float) -> None:
+        """Set the size of the page in CSS pixels."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=scale,
+            mobile=False,
+        )
 
 
 def wait(ready: Callable, seconds: float, what: str) -> object:
-    """Poll until `ready` says something true, and return it; a RuntimeError after that many seconds."""
+    """Poll until `ready` returns something true, and return it; raise RuntimeError after a time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := ready():
-            return found
+        value = ready()
+        if value:
+            return value
         time.sleep(0.5)
     raise RuntimeError(f"{what}: nothing after {seconds:.0f} seconds")
 
 
-def copied(folder: Path) -> None:
-    """Copy the notebooks, and results that they may write over, into a folder; what they only read is linked."""
+def copy_notebooks(folder: Path) -> None:
+    """Copy notebooks and results, which notebooks may overwrite; link the folders they read."""
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     for name in ("docs", "reproduce", "benchmarks", "src"):
         (folder / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("runs", "scratch"))
+    ignore = shutil.ignore_patterns("runs", "scratch")
+    shutil.copytree(ROOT / "results", folder / "results", ignore=ignore)
 
 
-def settled(folder: Path) -> None:
-    """Let JupyterLab paint every cell, not only those in view, and ask for no news."""
-    said = {
+def write_settings(folder: Path) -> None:
+    """Make JupyterLab paint all cells, not only the visible ones, and fetch no news."""
+    settings = {
         "notebook-extension/tracker": {"windowingMode": "none"},
         "apputils-extension/notification": {"fetchNews": "false"},
     }
-    for name, values in said.items():
+    for name, values in settings.items():
         file = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf-8")
 
 
-def started(stack: ExitStack, folder: Path, chromium: str) -> tuple[int, Page]:
-    """Start JupyterLab and Chromium until the stack closes; its port, and a page."""
-    home = {"JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"), "JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
-    # One thread, as `make lab` gives.
-    home["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
-    lab = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}"]
-    lab += ["--LabApp.expose_app_in_browser=True", "--ServerApp.port=0", f"--ServerApp.root_dir={folder}"]
-    browser = [chromium, "--headless=new", "--no-sandbox", "--hide-scrollbars", "--remote-debugging-port=0"]
-    browser += [f"--user-data-dir={folder / 'browser'}", "about:blank"]
+def start(stack: ExitStack, folder: Path, chromium: str) -> tuple[int, Page]:
+    """Start JupyterLab and Chromium until the stack closes; return JupyterLab's port and a page."""
+    env = os.environ | {
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+    }
+    env.setdefault("OMP_NUM_THREADS", "1")  # as in `make lab`
+    lab = [
+        *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"),
+        f"--IdentityProvider.token={TOKEN}",
+        "--LabApp.expose_app_in_browser=True",
+        "--ServerApp.port=0",
+        f"--ServerApp.root_dir={folder}",
+    ]
+    browser = [
+        *(chromium, "--headless=new", "--no-sandbox", "--hide-scrollbars"),
+        "--remote-debugging-port=0",
+        f"--user-data-dir={folder / 'browser'}",
+        "about:blank",
+    ]
     with (folder / "log").open("w") as log:
         for command in (lab, browser):
-            child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **home})
-            stack.callback(child.wait)
-            stack.callback(child.terminate)
-    served = wait(lambda: list((folder / "runtime").glob("jpserver-*.json")), 120, "JupyterLab")
-    opened = wait(lambda: list((folder / "browser").glob("DevToolsActivePort")), 60, "Chromium")
-    time.sleep(1)  # both files are written in one go, but not atomically
-    return json.loads(served[0].read_text())["port"], Page(int(opened[0].read_text().split()[0]))
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+    servers = wait(
+        lambda: list((folder / "runtime").glob("jpserver-*.json")), 120, "JupyterLab"
+    )
+    ports = wait(
+        lambda: list((folder / "browser").glob("DevToolsActivePort")), 60, "Chromium"
+    )
+    time.sleep(1)  # both files are written at once, but not atomically
+    lab_port = json.loads(servers[0].read_text())["port"]
+    chromium_port = int(ports[0].read_text().split()[0])
+    return lab_port, Page(chromium_port)
+
+
+def finished(page: Page) -> dict | None:
+    """Return the state of the notebook if all its cells ran or one failed."""
+    state = page.state()
+    all_ran = state["run"] == state["code"]
+    if state["kernel"] == "idle" and (state["errors"] or all_ran):
+        return state
+    return None
 
 
 def run(page: Page, address: str, minutes: float) -> dict:
-    """Open a notebook, run all its cells and wait for the last; what came of them."""
-    page.size(1280, HEIGHT, 1.0)
+    """Open a notebook, run all its cells, and return its state after the last one."""
+    page.resize(WIDTH, HEIGHT, 1.0)
     page.call("Page.navigate", url=address)
-    wait(lambda: page.value(STATE)["ready"], 120, "the notebook")
-    wait(lambda: page.value(STATE)["kernel"] == "idle", 120, "the kernel")
+    wait(lambda: page.state()["ready"], 120, "the notebook")
+    wait(lambda: page.state()["kernel"] == "idle", 120, "the kernel")
     page.value("window.jupyterapp.commands.execute('notebook:run-all-cells'), true")
-    said = wait(
-        lambda: (now := page.value(STATE))["kernel"] == "idle" and (now["errors"] or now["run"] == now["code"]) and now,
-        60 * minutes,
-        "a cell that runs",
-    )
+    state = wait(lambda: finished(page), 60 * minutes, "a cell that runs")
     time.sleep(2)  # mathematics and pictures
-    return said
+    return state
 
 
-def photograph(page: Page, look: str, file: Path) -> None:
-    """Write the whole notebook as one picture, cut where Chromium would stop painting."""
-    width, scale, theme = LOOKS[look]
-    page.value(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+def photograph(page: Page, look: Look, file: Path) -> None:
+    """Write a screenshot of the whole notebook, cut where Chromium stops painting."""
+    theme = f"{{theme: 'JupyterLab {look.theme}'}}"
+    page.value(f"window.jupyterapp.commands.execute('apputils:change-theme', {theme})")
     page.value("window.jupyterapp.shell.collapseLeft()")
-    page.size(width, HEIGHT, scale)
+    page.resize(look.width, HEIGHT, look.scale)
     time.sleep(1)
-    page.size(width, min(int(page.value(SCROLLED + ".scrollHeight")) + 200, int(TALLEST / scale)), scale)
+    height = int(page.value(SCROLLED + ".scrollHeight")) + 200
+    page.resize(look.width, min(height, int(TALLEST / look.scale)), look.scale)
     page.value(SCROLLED + ".scrollTop = 0")
-    time.sleep(5)  # cells that were never in view are painted now
-    file.write_bytes(base64.b64decode(page.call("Page.captureScreenshot", format="png")["data"]))
+    time.sleep(5)  # cells that were never visible are painted now
+    picture = page.call("Page.captureScreenshot", format="png")
+    file.write_bytes(base64.b64decode(picture["data"]))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run every notebook once and photograph it in every look; the number of those that failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("notebooks", type=Path, nargs="+")
     parser.add_argument("--look", choices=LOOKS, action="append")
-    parser.add_argument("--minutes", type=float, default=20.0, help="how long one notebook may take")
+    parser.add_argument(
+        "--minutes", type=float, default=20.0, help="limit of one notebook"
+    )
     parser.add_argument("--chromium", default=CHROMIUM)
-    given = parser.parse_args(arguments)
-    if given.chromium is None:
+    options = parser.parse_args(arguments)
+    if options.chromium is None:
         parser.error("Chromium is not on the PATH: name it with --chromium")
-    given.out.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, ExitStack() as stack:
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run every notebook once, take its screenshots; return how many notebooks failed."""
+    options = parse_arguments(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    failures = 0
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
+        ExitStack() as stack,
+    ):
         folder = Path(home)
-        copied(folder)
-        settled(folder)
-        port, page = started(stack, folder, given.chromium)
-        for notebook in given.notebooks:
+        copy_notebooks(folder)
+        write_settings(folder)
+        port, page = start(stack, folder, options.chromium)
+        for notebook in options.notebooks:
             began = time.monotonic()
             name = notebook.resolve().relative_to(ROOT)
-            said = run(page, f"http://127.0.0.1:{port}/lab/tree/{name}?reset&token={TOKEN}", given.minutes)
-            failed += bool(said["errors"])
-            print(f"{name}: {said['run']} of {said['code']} cells, {time.monotonic() - began:.0f} s", *said["errors"])
-            for look in given.look or LOOKS:
-                photograph(page, look, given.out / f"{notebook.stem}-{look}.png")
-    return failed
+            address = f"http://127.0.0.1:{port}/lab/tree/{name}?reset&token={TOKEN}"
+            state = run(page, address, options.minutes)
+            if state["errors"]:
+                failures += 1
+            seconds = time.monotonic() - began
+            print(
+                f"{name}: {state['run']} of {state['code']} cells, {seconds:.0f} s",
+                *state["errors"],
+            )
+            for look in options.look or LOOKS:
+                photograph(
+                    page, LOOKS[look], options.out / f"{notebook.stem}-{look}.png"
+                )
+    return failures
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
-"""Write the tables of README.md and docs/ from results/readme.csv and benchmarks/*.json: no number is typed.
+"""Write the tables of README.md and docs/ from results/readme.csv and benchmarks/*.json.
 
-`python -m tools.readme_numbers` rewrites the blocks between the marks and `--print` only shows them. With `--write` it
-first takes results/readme.csv anew from results/standard, which another processor's `make reproduce` may have changed.
+`python -m tools.readme_numbers` rewrites the blocks between the marks, `--print` only shows them.
+`--write` first takes results/readme.csv from results/standard, which `make reproduce` on another
+processor may have changed.
 """
 
 import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -17,94 +21,169 @@ from tinyworld import tasks
 from tools import reliability
 
 ROOT = Path(__file__).resolve().parent.parent
-MAIN = {  # paper: its claims against the untrained model and against the baseline that is best in print
-    "mae": ("mae_half_over_base", "mae_zero_over_azr"),
-    "sage": ("sage_over_base_3b", "sage_over_rival_3b"),
-    "spice": ("spice_over_base", "spice_over_strong"),
-    "comas": ("comas_over_base_vanilla", "comas_over_rival_vanilla"),
-    "conl": ("conl_over_base", "conl_over_srt_m"),
-}
-NAMES = {"mae": "MAE", "sage": "SAGE", "spice": "SPICE", "comas": "CoMAS", "conl": "CoNL"}
-VERDICTS = ("found", "opposite", "other size", "undecided", "idle", "one seed", "not run", "cannot be tested here")
 SNAPSHOT = Path("results") / "readme.csv"
+VERDICTS = (
+    "found",
+    "opposite",
+    "other size",
+    "undecided",
+    "idle",
+    "one seed",
+    "not run",
+    "cannot be tested here",
+)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper with its two main claims.
+
+    They compare it with the untrained model and with the best published baseline.
+    """
+
+    key: str
+    name: str
+    over_untrained: str
+    over_baseline: str
+
+
+PAPERS = (
+    Paper("mae", "MAE", "mae_half_over_base", "mae_zero_over_azr"),
+    Paper("sage", "SAGE", "sage_over_base_3b", "sage_over_rival_3b"),
+    Paper("spice", "SPICE", "spice_over_base", "spice_over_strong"),
+    Paper("comas", "CoMAS", "comas_over_base_vanilla", "comas_over_rival_vanilla"),
+    Paper("conl", "CoNL", "conl_over_base", "conl_over_srt_m"),
+)
+
+
+def markdown(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table."""
+    rule = "|---" * len(head) + "|"
+    return "\n".join([line(head), rule, *map(line, rows)])
+
+
+def line(cells: Iterable[object]) -> str:
+    """Return a line of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def result_of(name: str, root: Path) -> dict[str, Any]:
+    """Return what a benchmark wrote to its JSON file."""
+    path = root / "benchmarks" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def gain(row: pd.Series) -> str:
-    """A claim's effect here with its interval, the printed one, and the verdict."""
-    limits = "" if pd.isna(row["low"]) else f" [{row['low']:+.1f}, {row['high']:+.1f}]"
-    printed = "" if pd.isna(row["paper_effect"]) else f", printed {row['paper_effect']:+.1f}"
-    return f"{row['effect']:+.1f}{limits}{printed}: {row['verdict']}"
+    """Return a claim's effect with its interval, the printed effect, and the verdict."""
+    text = f"{row['effect']:+.1f}"
+    if not pd.isna(row["low"]):
+        text += f" [{row['low']:+.1f}, {row['high']:+.1f}]"
+    if not pd.isna(row["paper_effect"]):
+        text += f", printed {row['paper_effect']:+.1f}"
+    return f"{text}: {row['verdict']}"
 
 
 def take(root: Path = ROOT) -> pd.DataFrame:
-    """A row per paper: its two main gains, and how many of its claims have which verdict."""
+    """Return a row for each paper: its two main gains, and its claims by verdict."""
     ledger = pd.read_csv(root / "results/standard/claims/ledger.csv").set_index("claim")
     rows = []
-    for paper, (base, rival) in MAIN.items():
-        counts = ledger[ledger["paper"] == paper]["verdict"].value_counts()
-        verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts)
-        rows.append((NAMES[paper], gain(ledger.loc[base]), gain(ledger.loc[rival]), verdicts))
-    return pd.DataFrame(
-        rows, columns=["paper", "over the untrained model", "over the baseline best in print", "all its claims"]
-    )
+    for paper in PAPERS:
+        claims = ledger[ledger["paper"] == paper.key]
+        counts = claims["verdict"].value_counts()
+        verdicts = [
+            f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts
+        ]
+        row = {
+            "paper": paper.name,
+            "over the untrained model": gain(ledger.loc[paper.over_untrained]),
+            "over the baseline best in print": gain(ledger.loc[paper.over_baseline]),
+            "all its claims": ", ".join(verdicts),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def numbers(root: Path = ROOT) -> str:
-    """The papers' main gains and verdicts as they were taken last."""
+    """Return the papers' main gains and verdicts as of the last snapshot."""
     frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
     rule = ["---"] * len(frame.columns)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (frame.columns, rule, *frame.to_numpy()))
+    return "\n".join(map(line, [frame.columns, rule, *frame.to_numpy()]))
 
 
 def loss(root: Path = ROOT) -> str:
-    """The policy loss beside the public alternatives, as the benchmark prints it from its own file."""
+    """Return the policy loss beside public alternatives, as its benchmark prints it."""
     command = [sys.executable, "benchmarks/loss.py", "--table"]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    process = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=True
+    )
+    return process.stdout.strip()
 
 
 def step(root: Path = ROOT) -> str:
-    """Whole steps beside TRL's, our time by phase, and the sampler beside transformers."""
+    """Return whole steps beside TRL's, our time by phase, and the sampler's speed."""
     from benchmarks.step import table
 
-    return table(json.loads((root / "benchmarks" / "step.json").read_text(encoding="utf-8")))
+    return table(result_of("step", root))
 
 
 def growth(root: Path = ROOT) -> str:
-    """What grows with what, its goal and what was measured."""
+    """Return the scaling of each part, its goal and its measurement."""
     from benchmarks.growth import table
 
-    return table(json.loads((root / "benchmarks" / "growth.json").read_text(encoding="utf-8")))
+    return table(result_of("growth", root))
 
 
 def kernels(root: Path = ROOT) -> str:
-    """What our Triton kernels and others' ask of a GPU, counted without one."""
+    """Return the work of our and others' Triton kernels on a GPU, counted without one."""
     from benchmarks.kernels import table
 
-    return table(json.loads((root / "benchmarks" / "kernels.json").read_text(encoding="utf-8")))
+    return table(result_of("kernels", root))
 
 
 def sampler(root: Path = ROOT) -> str:
-    """Tokens per second on SmolLM2: ours, transformers and vLLM on a CPU."""
-    found = json.loads((root / "benchmarks" / "sampler.json").read_text(encoding="utf-8"))
-    lines = [
-        "| replies | prompts | at most | ours, tokens/s | transformers | vLLM | ours : transformers | ours : vLLM |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in found["rows"]:
-        speeds = " | ".join(f"{row[name]:,.0f}" for name in ("ours", "transformers", "vllm"))
-        ratios = " | ".join(f"{row['ours'] / row[name]:.2f}" for name in ("transformers", "vllm"))
-        lines.append(f"| {row['replies']} | {row['prompts']} | {row['limit']} | {speeds} | {ratios} |")
-    how = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    how = f"Processor time, {found['threads']} thread, float32, medians of {found['rounds']} rounds ({how})."
-    same = [found["greedy_as_ours"][name] for name in ("transformers", "vllm")]
-    greedy = f"Of {found['greedy_replies']} greedy replies {same[0]} of transformers and {same[1]} of vLLM equal ours."
-    return "\n".join([*lines, "", f"{how} {greedy}"])
+    """Return tokens per second on SmolLM2: ours, transformers and vLLM on a CPU."""
+    result = result_of("sampler", root)
+    head = (
+        "replies",
+        "prompts",
+        "at most",
+        "ours, tokens/s",
+        "transformers",
+        "vLLM",
+        "ours : transformers",
+        "ours : vLLM",
+    )
+    rows = []
+    for row in result["rows"]:
+        cells = [
+            row["replies"],
+            row["prompts"],
+            row["limit"],
+            f"{row['ours']:,.0f}",
+            f"{row['transformers']:,.0f}",
+            f"{row['vllm']:,.0f}",
+            f"{row['ours'] / row['transformers']:.2f}",
+            f"{row['ours'] / row['vllm']:.2f}",
+        ]
+        rows.append(cells)
+    versions = ", ".join(
+        f"{name} {version}" for name, version in result["versions"].items()
+    )
+    equal = result["greedy_as_ours"]
+    settings = (
+        f"Processor time, {result['threads']} thread, float32, "
+        f"medians of {result['rounds']} rounds ({versions})."
+    )
+    greedy = (
+        f"Of {result['greedy_replies']} greedy replies {equal['transformers']} of transformers "
+        f"and {equal['vllm']} of vLLM equal ours."
+    )
+    return f"{markdown(head, rows)}\n\n{settings} {greedy}"
 
 
 def runs(root: Path = ROOT) -> str:
-    """Whole runs of preset standard on one core, by phase."""
-    found = json.loads((root / "benchmarks" / "runs.json").read_text(encoding="utf-8"))["runs"]
-    heads = (
+    """Return the seconds of whole runs of preset standard on one core, by phase."""
+    head = (
         "method",
         "steps",
         "seconds",
@@ -118,45 +197,67 @@ def runs(root: Path = ROOT) -> str:
         "peak MiB",
         "held-out",
     )
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for run in found:
-        spent = [run[name] for name in ("play", "learn", "evaluate", "held_out")] + [run["setups"] + run["examined"]]
-        rounds = ", ".join(f"{seconds:.0f}" for seconds in run["rounds"])
-        phases = " | ".join(f"{seconds:.0f}" for seconds in (*spent, run["seconds"] - sum(spent)))
-        held_out = f"{run['before']} -> {run['after']}"
-        whole = f"{run['method']} | {run['steps']:.0f} | {run['seconds']:.0f} | {rounds}"
-        lines.append(f"| {whole} | {phases} | {run['peak_mib']:,.0f} | {held_out} |")
-    return "\n".join(lines)
+    rows = []
+    for run in result_of("runs", root)["runs"]:
+        phases = [
+            run["play"],
+            run["learn"],
+            run["evaluate"],
+            run["held_out"],
+            run["setups"] + run["examined"],
+        ]
+        rest = run["seconds"] - sum(phases)
+        cells = [
+            run["method"],
+            f"{run['steps']:.0f}",
+            f"{run['seconds']:.0f}",
+            ", ".join(f"{seconds:.0f}" for seconds in run["rounds"]),
+            *(f"{seconds:.0f}" for seconds in phases),
+            f"{rest:.0f}",
+            f"{run['peak_mib']:,.0f}",
+            f"{run['before']} -> {run['after']}",
+        ]
+        rows.append(cells)
+    return markdown(head, rows)
 
 
 def attacks(root: Path = ROOT) -> str:
-    """What each attack earns of each verifier."""
+    """Return the reward of each attack with each verifier."""
     from benchmarks.attacks import table
 
-    return table(json.loads((root / "benchmarks" / "attacks.json").read_text(encoding="utf-8")))
+    return table(result_of("attacks", root))
 
 
 def verdicts(root: Path = ROOT) -> str:
-    """What a second backbone changes in the ledger."""
+    """Return what a second backbone changes in the ledger."""
     from benchmarks.verdicts import table
 
-    return table(json.loads((root / "benchmarks" / "verdicts.json").read_text(encoding="utf-8")))
+    return table(result_of("verdicts", root))
 
 
 def dictionary() -> str:
-    """All families of the tiny world, with an example of each."""
+    """Return all families of the tiny world, with an example of each."""
     rng = random.Random("dictionary")
-    lines = ["| family | question | answer | misconception | level | plan |", "|---|---|---|---|---|---|"]
+    head = ("family", "question", "answer", "misconception", "level", "plan")
+    rows = []
     for name in tasks.NAMES:
         task = tasks.draw(rng, name, 2)
         while tasks.is_correct(task.question, task.misconception):
             task = tasks.draw(rng, name, 2)
-        cells = (name, f"`{task.question}`", f"`{task.answer}`", f"`{task.misconception}`", task.level, task.plan)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+        cells = [
+            name,
+            f"`{task.question}`",
+            f"`{task.answer}`",
+            f"`{task.misconception}`",
+            task.level,
+            task.plan,
+        ]
+        rows.append(cells)
+    return markdown(head, rows)
 
 
-BLOCKS = {  # name: the page that holds it, and what makes it
+# Name of each block: the page that holds it, and the function that makes it.
+BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "numbers": ("README.md", numbers),
     "dictionary": ("src/tinyworld/README.md", dictionary),
     "step": ("docs/speed.md", step),
@@ -171,19 +272,25 @@ BLOCKS = {  # name: the page that holds it, and what makes it
 }
 
 
+def rewrite(page: Path, name: str, block: str) -> None:
+    """Replace the block of a page between its marks."""
+    begin = f"<!-- {name}: tools/readme_numbers.py -->"
+    end = f"<!-- end of {name} -->"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    after = rest.split(end)[1]
+    page.write_text(f"{before}{begin}\n{block}\n{end}{after}", encoding="utf-8")
+
+
 def main() -> None:
     """Rewrite the blocks, or print them."""
     if "--write" in sys.argv:
         take().to_csv(ROOT / SNAPSHOT, index=False, lineterminator="\n")
-    for name, (page, block) in BLOCKS.items():
+    for name, (page, make_block) in BLOCKS.items():
+        block = make_block()
         if "--print" in sys.argv:
-            print(block(), end="\n\n")
-            continue
-        text = (ROOT / page).read_text(encoding="utf-8")
-        head, rest = text.split(f"<!-- {name}: tools/readme_numbers.py -->")
-        end = f"<!-- end of {name} -->"
-        text = f"{head}<!-- {name}: tools/readme_numbers.py -->\n{block()}\n{end}{rest.split(end)[1]}"
-        (ROOT / page).write_text(text, encoding="utf-8")
+            print(block, end="\n\n")
+        else:
+            rewrite(ROOT / page, name, block)
 
 
 if __name__ == "__main__":

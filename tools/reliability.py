@@ -1,164 +1,287 @@
-"""The table of docs/reliability.md, from benchmarks/*.json and the corpora; tools/readme_numbers.py puts it there.
+"""The table of docs/reliability.md, from benchmarks/*.json and the corpora of the tests.
 
-A figure that nobody has measured says so.
+tools/readme_numbers.py writes it into the page. A figure without a measurement is marked as such.
 """
 
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-UNKNOWN = "not measured"
+NOT_MEASURED = "not measured"
 EXACT = ("math", "choice", "exact", "float", "tests", "oracle")
-Row = tuple[str, str, str]  # what, how much, and the command that measures it
+Result = dict[str, Any]  # what a benchmark wrote to its JSON file
 
 
-def measured(root: Path, name: str, says: Callable[[Any], str]) -> str:
-    """What a benchmark's file says, where there is one."""
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: what was measured, its value, and the command that measures it."""
+
+    what: str
+    value: str
+    command: str
+
+    def markdown(self) -> str:
+        """Return the line as Markdown."""
+        return f"| {self.what} | {self.value} | {self.command} |"
+
+
+def measured(root: Path, name: str, describe: Callable[[Result], str]) -> str:
+    """Return the description of a benchmark's result, if there is one."""
     path = root / "benchmarks" / f"{name}.json"
-    return says(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else UNKNOWN
+    if not path.is_file():
+        return NOT_MEASURED
+    return describe(json.loads(path.read_text(encoding="utf-8")))
 
 
-def injected(found: dict) -> str:
-    """How many faults of each kind."""
-    return ", ".join(f"{name} {count}" for name, count in found["injected"].items())
+def benchmark(name: str) -> str:
+    """Return the command of a benchmark as Markdown."""
+    return f"`python -m benchmarks.{name}`"
+
+
+def injected(result: Result) -> str:
+    """Return the number of faults of each kind."""
+    return ", ".join(f"{name} {count}" for name, count in result["injected"].items())
+
+
+def survived(result: Result) -> str:
+    """Return how many runs survived their faults."""
+    runs = f"{result['survived']} of {result['runs']}"
+    return f"{runs}, of {len(result['methods'])} methods, in {result['seconds']} s"
+
+
+def lost(result: Result) -> str:
+    """Return how many runs lost something."""
+    return str(len(result["lost"]))
 
 
 def faults(root: Path) -> list[Row]:
-    """What training survives."""
-    kills = measured(root, "kills", lambda found: f"`python -m benchmarks.kills {found['runs']}`")
-    soak = measured(root, "soak", lambda found: f"`make soak MINUTES={round(found['seconds'] / 60)}`")
-
-    def survived(found: dict) -> str:
-        return f"{found['survived']} of {found['runs']}, of {len(found['methods'])} methods, in {found['seconds']} s"
-
+    """Return what training survives."""
+    kills = measured(
+        root, "kills", lambda r: f"`python -m benchmarks.kills {r['runs']}`"
+    )
+    soak = measured(
+        root, "soak", lambda r: f"`make soak MINUTES={round(r['seconds'] / 60)}`"
+    )
     return [
-        (
+        Row(
             "runs killed at a random moment that ended bit for bit as if undisturbed",
             measured(root, "kills", survived),
             kills,
         ),
-        (
+        Row(
             "of these, runs that were killed inside a write",
-            measured(root, "kills", lambda f: str(f["in_a_write"])),
+            measured(root, "kills", lambda r: str(r["in_a_write"])),
             kills,
         ),
-        (
+        Row(
             "of these, runs that lost what was not yet on the disk, as in a power cut",
-            measured(root, "kills", lambda f: str(f["injected"]["power cut"])),
+            measured(root, "kills", lambda r: str(r["injected"]["power cut"])),
             kills,
         ),
-        ("runs that lost or changed a sample, weight, pool or score", measured(root, "kills", lost), kills),
-        ("runs that survived one to three faults in a row", measured(root, "soak", survived), soak),
-        ("the faults", measured(root, "soak", injected), soak),
-        ("runs that lost or changed anything", measured(root, "soak", lost), soak),
+        Row(
+            "runs that lost or changed a sample, weight, pool or score",
+            measured(root, "kills", lost),
+            kills,
+        ),
+        Row(
+            "runs that survived one to three faults in a row",
+            measured(root, "soak", survived),
+            soak,
+        ),
+        Row("the faults", measured(root, "soak", injected), soak),
+        Row("runs that lost or changed anything", measured(root, "soak", lost), soak),
     ]
 
 
-def lost(found: dict) -> str:
-    """How many runs lost something."""
-    return str(len(found["lost"]))
+def programs(result: Result) -> str:
+    """Return how many hostile and honest programs got an allowed verdict."""
+    corpus = result["corpus"]
+    total = corpus["programs"]
+    allowed = total - len(corpus["not_allowed"])
+    slowest = corpus["slowest_s"]
+    return (
+        f"{allowed} of {total} at level {corpus['level']}, the slowest in {slowest} s"
+    )
+
+
+def formulas(result: Result) -> str:
+    """Return how many hostile formulas got the correct verdict."""
+    part = result["formulas"]
+    total = part["hostile"]
+    correct = total - len(part["not_allowed"])
+    return f"{correct} of {total}, the slowest in {part['slowest_hostile_s']} s"
+
+
+def rewarded_attacks(result: Result) -> str:
+    """Return the pairs of exact verifier and attack in which the attack earns a reward."""
+    pairs = 0
+    rewarded = []
+    _, *attacks = result["rows"]  # without the control
+    for row in attacks:
+        for name in row:
+            if name in EXACT:
+                pairs += 1
+                reward = row[name]["earned"]
+                if reward:
+                    rewarded.append(f"{name}: {row['attack']} {reward:g}")
+    return f"0 in {pairs - len(rewarded)} of {pairs} pairs; {', '.join(rewarded)}"
+
+
+def judge_rewards(result: Result) -> str:
+    """Return the highest reward of an attack on the Judge, and that of the gold answer."""
+    rewards = {row["attack"]: row["MAE's Judge"]["earned"] for row in result["rows"]}
+    control, *attacks = rewards
+    best = max(attacks, key=lambda attack: rewards[attack])
+    return f"at most {rewards[best]:.2f} ({best}); {control} {rewards[control]:.2f}"
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file."""
+    return len(path.read_bytes().splitlines())
 
 
 def hostile(root: Path) -> list[Row]:
-    """What hostile text and hostile programs do."""
-    counts = []
-    for name in ("hostile_strings", "reader_cases"):
-        counts.append(len((root / "tests" / "data" / f"{name}.jsonl").read_bytes().splitlines()))
-    test, bench = '`make test ARGS="-k test_hostile"`', "`python -m benchmarks.sandbox`"
-    attacks = "`python -m benchmarks.attacks`"
-
-    def programs(found: dict) -> str:
-        corpus = found["corpus"]
-        held = corpus["programs"] - len(corpus["not_allowed"])
-        return f"{held} of {corpus['programs']} at level {corpus['level']}, the slowest in {corpus['slowest_s']} s"
-
-    def formulas(found: dict) -> str:
-        asked = found["formulas"]
-        right = asked["hostile"] - len(asked["not_allowed"])
-        return f"{right} of {asked['hostile']}, the slowest in {asked['slowest_hostile_s']} s"
-
-    def paid(found: dict) -> str:
-        cells = [
-            (name, row["attack"], row[name]["earned"]) for row in found["rows"][1:] for name in row if name in EXACT
-        ]
-        some = [f"{name}: {attack} {earned:g}" for name, attack, earned in cells if earned]
-        return f"0 in {len(cells) - len(some)} of {len(cells)} pairs; {', '.join(some)}"
-
-    def judged(found: dict) -> str:
-        control, *rows = ((row["attack"], row["MAE's Judge"]["earned"]) for row in found["rows"])
-        attack, most = max(rows, key=lambda pair: pair[1])
-        return f"at most {most:.2f} ({attack}); {control[0]} {control[1]:.2f}"
-
+    """Return what hostile text and hostile programs do."""
+    data = root / "tests" / "data"
+    strings = count_lines(data / "hostile_strings.jsonl")
+    cases = count_lines(data / "reader_cases.jsonl")
     return [
-        ("hostile texts with the outcome that is expected", f"all of {counts[0]} and of {counts[1]} of ours", test),
-        ("hostile and honest programs with a verdict that is allowed", measured(root, "sandbox", programs), bench),
-        ("hostile formulas with the right verdict", measured(root, "sandbox", formulas), bench),
-        ("what an attack earns of an exact verifier", measured(root, "attacks", paid), attacks),
-        ("what an attack earns of the embedded Judge", measured(root, "attacks", judged), attacks),
+        Row(
+            "hostile texts with the outcome that is expected",
+            f"all of {strings} and of {cases} of ours",
+            '`make test ARGS="-k test_hostile"`',
+        ),
+        Row(
+            "hostile and honest programs with a verdict that is allowed",
+            measured(root, "sandbox", programs),
+            benchmark("sandbox"),
+        ),
+        Row(
+            "hostile formulas with the right verdict",
+            measured(root, "sandbox", formulas),
+            benchmark("sandbox"),
+        ),
+        Row(
+            "what an attack earns of an exact verifier",
+            measured(root, "attacks", rewarded_attacks),
+            benchmark("attacks"),
+        ),
+        Row(
+            "what an attack earns of the embedded Judge",
+            measured(root, "attacks", judge_rewards),
+            benchmark("attacks"),
+        ),
     ]
 
 
-def firm(root: Path) -> list[Row]:
-    """What another backbone does to the ledger."""
+def changed_verdicts(result: Result) -> str:
+    """Return how many verdicts differ between the backbones."""
+    rows = result["rows"]
+    changed = sum(row["verdict"] != row["verdict_second"] for row in rows)
+    return f"{changed} of {len(rows)}"
 
-    def changed(found: dict) -> str:
-        rows = found["rows"]
-        return f"{sum(row['verdict'] != row['verdict_second'] for row in rows)} of {len(rows)}"
 
-    bench = "`python -m benchmarks.verdicts`"
-    return [("verdicts of the ledger that a second backbone changes", measured(root, "verdicts", changed), bench)]
+def robustness(root: Path) -> list[Row]:
+    """Return what a second backbone changes in the ledger."""
+    what = "verdicts of the ledger that a second backbone changes"
+    return [
+        Row(what, measured(root, "verdicts", changed_verdicts), benchmark("verdicts"))
+    ]
+
+
+def minutes(root: Path, command: str) -> Row:
+    """Return the minutes of a make target, as README.md states them."""
+    page = (root / "README.md").read_text(encoding="utf-8")
+    match = re.search(rf"`make {command}` took\s+(\w+)\s+minutes", page)
+    value = match[1] if match else NOT_MEASURED
+    return Row(f"minutes of `make {command}`, two cores", value, f"`make {command}`")
+
+
+def seconds_of_runs(result: Result) -> str:
+    """Return the seconds of a whole run of each method."""
+    return ", ".join(f"{run['method']} {run['seconds']:.0f}" for run in result["runs"])
+
+
+def sampling_ratios(result: Result) -> str:
+    """Return how much faster our sampler is than transformers."""
+    return ", ".join(
+        f"{row['ratio']:.2f} with {row['rows']} rows" for row in result["sampling"]
+    )
+
+
+def step_ratios(result: Result) -> str:
+    """Return how much faster our step is than TRL's."""
+    rows = [row for row in result["trl"] if not row["full"]]
+    return ", ".join(f"{row['ratio']:.1f} with {row['rows']}" for row in rows)
+
+
+def panel_values(*names: str) -> Callable[[Result], str]:
+    """Return a description of panels of the benchmark growth: their values."""
+    return lambda result: ", ".join(f"{result[name]['value']:.2g}" for name in names)
+
+
+def program_rates(result: Result) -> str:
+    """Return the programs judged per second, by level of the sandbox."""
+    rates = []
+    for row in result["levels"]:
+        rates.append(f"{row['programs_per_s']} at level {row['level']}")
+    return ", ".join(rates)
 
 
 def speed(root: Path) -> list[Row]:
-    """Minutes and ratios."""
-    page = (root / "README.md").read_text(encoding="utf-8")
-    rows = []
-    for command in ("reproduce", "test"):
-        said = re.search(rf"`make {command}` took\s+(\w+)\s+minutes", page)
-        rows.append((f"minutes of `make {command}`, two cores", said[1] if said else UNKNOWN, f"`make {command}`"))
-
-    def seconds(found: dict) -> str:
-        return ", ".join(f"{run['method']} {run['seconds']:.0f}" for run in found["runs"])
-
-    def ratios(found: dict) -> str:
-        return ", ".join(f"{row['ratio']:.2f} with {row['rows']} rows" for row in found["sampling"])
-
-    def whole(found: dict) -> str:
-        return ", ".join(f"{row['ratio']:.1f} with {row['rows']}" for row in found["trl"] if not row["full"])
-
-    def grown(*names: str) -> Callable[[dict], str]:
-        return lambda found: ", ".join(f"{found[name]['value']:.2g}" for name in names)
-
-    def rate(found: dict) -> str:
-        return ", ".join(f"{row['programs_per_s']} at level {row['level']}" for row in found["levels"])
-
-    runs, step, box, sage = (f"`python -m benchmarks.{name}`" for name in ("runs", "step", "sandbox", "sage"))
-    growth = "`python -m benchmarks.growth`"
+    """Return minutes and ratios."""
     return [
-        *rows,
-        (
+        minutes(root, "reproduce"),
+        minutes(root, "test"),
+        Row(
             "seconds of a run of preset standard, one core, with the backbone before",
-            measured(root, "runs", seconds),
-            runs,
+            measured(root, "runs", seconds_of_runs),
+            benchmark("runs"),
         ),
-        ("tokens a second over transformers' generate", measured(root, "step", ratios), step),
-        ("seconds of TRL's whole step over ours, by replies in it", measured(root, "step", whole), step),
-        (
+        Row(
+            "tokens a second over transformers' generate",
+            measured(root, "step", sampling_ratios),
+            benchmark("step"),
+        ),
+        Row(
+            "seconds of TRL's whole step over ours, by replies in it",
+            measured(root, "step", step_ratios),
+            benchmark("step"),
+        ),
+        Row(
             "a draw from a pool and from a corpus of a million over one of a thousand",
-            measured(root, "growth", grown("pool", "corpus")),
-            growth,
+            measured(root, "growth", panel_values("pool", "corpus")),
+            benchmark("growth"),
         ),
-        ("µs a turn of the driver, at most, 1 to 10,000 episodes", measured(root, "growth", grown("driver")), growth),
-        ("% of the throughput where 1 % of programs hang", measured(root, "growth", grown("hanging")), growth),
-        ("seconds of a step of SAGE over one of MAE", measured(root, "sage", lambda f: f"{f['ratio']:.2f}"), sage),
-        ("programs judged a second", measured(root, "sandbox", rate), box),
+        Row(
+            "µs a turn of the driver, at most, 1 to 10,000 episodes",
+            measured(root, "growth", panel_values("driver")),
+            benchmark("growth"),
+        ),
+        Row(
+            "% of the throughput where 1 % of programs hang",
+            measured(root, "growth", panel_values("hanging")),
+            benchmark("growth"),
+        ),
+        Row(
+            "seconds of a step of SAGE over one of MAE",
+            measured(root, "sage", lambda result: f"{result['ratio']:.2f}"),
+            benchmark("sage"),
+        ),
+        Row(
+            "programs judged a second",
+            measured(root, "sandbox", program_rates),
+            benchmark("sandbox"),
+        ),
     ]
 
 
 def table(root: Path) -> str:
-    """All rows as Markdown."""
+    """Return all rows as Markdown."""
+    rows = [*faults(root), *hostile(root), *robustness(root), *speed(root)]
     lines = ["| what | measured | by |", "|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in (*faults(root), *hostile(root), *firm(root), *speed(root))]
+    lines += [row.markdown() for row in rows]
     return "\n".join(lines)

@@ -1,12 +1,14 @@
-"""Make a finished role warm start what the package ships: `python -m tools.ship_adapter RUN FOLDER`.
+"""Turn a finished role warm start into package data: `python -m tools.ship_adapter RUN FOLDER`.
 
-Writes the adapter in bfloat16 (half the bytes), its model card, the measured figures and the checksums.
+Writes the adapter in bfloat16 (half the bytes), its model card, the measured figures and the
+checksums.
 """
 
 import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -18,32 +20,58 @@ from tools.backbones import SUMS, digests
 ADAPTER = "adapter_model.safetensors"
 
 
-def ship(run: Path, folder: Path) -> None:
-    """Copy a run's adapter into a folder, and describe it there by the run's own figures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = load_file(run / "policy" / ADAPTER)
-    save_file({name: weight.to(torch.bfloat16) for name, weight in weights.items()}, folder / ADAPTER)
-    shutil.copy(run / "policy" / "adapter_config.json", folder)
-    config, summary = (json.loads((run / f"{name}.json").read_bytes()) for name in ("config", "summary"))
-    protocol, figures = config["protocol"], summary["figures"]
-    recipe = {
+def copy_in_bfloat16(source: Path, target: Path) -> None:
+    """Copy the weights of a safetensors file in bfloat16."""
+    weights = {}
+    for name, weight in load_file(source).items():
+        weights[name] = weight.to(torch.bfloat16)
+    save_file(weights, target)
+
+
+def recipe_of(config: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return the recipe of a role warm start, as its card states it."""
+    protocol = config["protocol"]
+    demonstrations = protocol["demonstrations"]
+    batch = protocol["sft_batch"]
+    return {
         "lora": config["lora"],
         "rate": config["learning_rate"],
         "seed": config["seed"],
-        "demonstrations": protocol["demonstrations"],
+        "demonstrations": demonstrations,
         "truthful": protocol["truthful"],
-        "batch": protocol["sft_batch"],
+        "batch": batch,
         "asked": protocol["examined"],
-        "steps": -(-protocol["demonstrations"] // protocol["sft_batch"]),
-        "minutes": round(summary["seconds"] / 60),
+        "steps": -(-demonstrations // batch),  # rounded up
+        "minutes": round(seconds / 60),
     }
-    (folder / "card.json").write_text(json.dumps({"recipe": recipe, "figures": figures}, indent=1) + "\n", "utf-8")
-    places = FileSystemLoader([Path(__file__).parent, BACKBONES])
-    card = Environment(undefined=StrictUndefined, keep_trailing_newline=True, loader=places)
-    text = card.get_template("adapter_card.md").render(**recipe, figures=figures, missed=gates.failures(figures))
-    (folder / "README.md").write_text(text, "utf-8")
+
+
+def card(recipe: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Return the model card as Markdown."""
+    environment = Environment(
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        loader=FileSystemLoader([Path(__file__).parent, BACKBONES]),
+    )
+    template = environment.get_template("adapter_card.md")
+    missed = gates.failures(figures)
+    return template.render(**recipe, figures=figures, missed=missed)
+
+
+def ship(run: Path, folder: Path) -> None:
+    """Copy a run's adapter into a folder, with a card of the run's figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copy_in_bfloat16(run / "policy" / ADAPTER, folder / ADAPTER)
+    shutil.copy(run / "policy" / "adapter_config.json", folder)
+    config = json.loads((run / "config.json").read_bytes())
+    summary = json.loads((run / "summary.json").read_bytes())
+    recipe = recipe_of(config, summary["seconds"])
+    figures = summary["figures"]
+    text = json.dumps({"recipe": recipe, "figures": figures}, indent=1) + "\n"
+    (folder / "card.json").write_text(text, "utf-8")
+    (folder / "README.md").write_text(card(recipe, figures), "utf-8")
     (folder / SUMS).write_text("\n".join(digests(folder)) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    ship(*map(Path, sys.argv[1:3]))
+    ship(Path(sys.argv[1]), Path(sys.argv[2]))

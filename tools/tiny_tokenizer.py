@@ -1,14 +1,22 @@
-"""Make the tokenizer of the tiny backbones again: `python tools/tiny_tokenizer.py FOLDER`.
+"""Remake the tokenizer of the tiny backbones: `python tools/tiny_tokenizer.py FOLDER`.
 
-Byte-level BPE trained on demonstrations, with tags and phrases as single tokens. Writes the tokenizer that the
-backbones ship, and numbers.json: the number that each of its tokens had when the backbones were trained.
+Byte-level BPE trained on demonstrations, with tags and phrases as single tokens. Writes the
+shipped tokenizer, and numbers.json: the id of each token when the backbones were trained.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
@@ -17,21 +25,66 @@ from tinyworld.demonstrator import Demonstrator
 
 SPECIAL = ("<pad>", "<bos>", "<user>", "<assistant>", "<end>")
 TAGS = (
-    "question answer think score plan doc ref type tests solution evaluation judgment "
-    "initial_ranking final_ranking critique revised_solution"
-).split()
+    "question",
+    "answer",
+    "think",
+    "score",
+    "plan",
+    "doc",
+    "ref",
+    "type",
+    "tests",
+    "solution",
+    "evaluation",
+    "judgment",
+    "initial_ranking",
+    "final_ranking",
+    "critique",
+    "revised_solution",
+)
 PHRASES = (
-    "\\boxed{", "}", "ANSWER: ", "Agent ", " > Agent ", " = Agent ", '<critique target="Agent ', '">',
-    '{"question": "', '", "answer": "', '", "answer_type": "', '"}',
-    '{"multiple_choice_question": "', '", "multiple_choice_correct": "',
-    '{"suitable_for_mcq": ', ', "suitable_for_free_form": ', ', "best_answer_type": ', ', "reason": "',
-    "assert f(", 'assert g("', ")==", '")=="',
-)  # fmt: skip
-MARKS = [mark for tag in TAGS for mark in (f"<{tag}>", f"</{tag}>")] + list(PHRASES)
-WORDS = Regex(r" [A-D]\)| ?[A-Za-z]+|\d|[fg]\(|\)=| ?[^\sA-Za-z\d]|\s")  # digits stay single
+    "\\boxed{",
+    "}",
+    "ANSWER: ",
+    "Agent ",
+    " > Agent ",
+    " = Agent ",
+    '<critique target="Agent ',
+    '">',
+    '{"question": "',
+    '", "answer": "',
+    '", "answer_type": "',
+    '"}',
+    '{"multiple_choice_question": "',
+    '", "multiple_choice_correct": "',
+    '{"suitable_for_mcq": ',
+    ', "suitable_for_free_form": ',
+    ', "best_answer_type": ',
+    ', "reason": "',
+    "assert f(",
+    'assert g("',
+    ")==",
+    '")=="',
+)
+
+
+def _marks() -> list[str]:
+    """Return the texts that are single tokens."""
+    marks = []
+    for tag in TAGS:
+        marks += [f"<{tag}>", f"</{tag}>"]
+    return [*marks, *PHRASES]
+
+
+MARKS = _marks()
+WORDS = Regex(
+    r" [A-D]\)| ?[A-Za-z]+|\d|[fg]\(|\)=| ?[^\sA-Za-z\d]|\s"
+)  # digits stay single
 TEMPLATE = (
-    "<bos>{% for message in messages %}{% if message['role'] == 'assistant' %}"
-    "<assistant>{{ message['content'] }}<end>{% else %}<user>{{ message['content'] }}{% endif %}{% endfor %}"
+    "<bos>{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}<assistant>{{ message['content'] }}<end>"
+    "{% else %}<user>{{ message['content'] }}{% endif %}"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 SIZE = 512
@@ -39,13 +92,14 @@ CONTEXT = 1024
 
 
 def train(seed: int = 0, transcripts: int = 8000) -> PreTrainedTokenizerFast:
-    """Train the tokenizer; every string encodes."""
+    """Train the tokenizer on demonstrations; every string encodes."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(WORDS, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
+    split_words = pre_tokenizers.Split(WORDS, "isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split_words, to_bytes])
     tokenizer.decoder = decoders.ByteLevel()
-    rng, texts = Demonstrator(f"tokenizer {seed}"), []
+    rng = Demonstrator(f"tokenizer {seed}")
+    texts = []
     for _ in range(transcripts):
         _, prompt, completion = demonstrate(rng)
         text = prompt + completion
@@ -63,7 +117,9 @@ def train(seed: int = 0, transcripts: int = 8000) -> PreTrainedTokenizerFast:
 
 
 def _fast(tokenizer: Tokenizer, added: list[str]) -> PreTrainedTokenizerFast:
-    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in added])
+    tokenizer.add_tokens(
+        [AddedToken(text, special=False, normalized=False) for text in added]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<pad>",
@@ -78,29 +134,47 @@ def _fast(tokenizer: Tokenizer, added: list[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def portable(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedTokenizerFast, list[int]]:
-    """Rebuild the tokenizer so that `AutoTokenizer` reads it alike, and say which old id each new id had.
+def portable(
+    tokenizer: PreTrainedTokenizerFast,
+) -> tuple[PreTrainedTokenizerFast, list[int]]:
+    """Rebuild the tokenizer for `AutoTokenizer`; return it and the old id of each new id.
 
-    transformers gives every Qwen2 checkpoint Qwen2's own way of splitting text. Tokens that cross its borders
-    become added tokens, which are matched before any splitting; that moves them to the end of the vocabulary.
+    transformers splits text for every Qwen2 checkpoint in Qwen2's way. Tokens across its borders
+    become added tokens, which are matched before any splitting; that moves them to the end of the
+    vocabulary.
     """
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    split, spell = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), "isolated"), decoders.ByteLevel()
-    marks = [token["content"] for token in state["added_tokens"] if token["content"] not in SPECIAL]
-    learnt = [token for token in state["model"]["vocab"] if token not in (*SPECIAL, *marks)]
-    crossing = [token for token in learnt if len(split.pre_tokenize_str(spell.decode([token]))) > 1]
+    model = state["model"]
+    added = state["added_tokens"]
+    split = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), "isolated")
+    decoder = decoders.ByteLevel()
+
+    def crosses_a_border(token: str) -> bool:
+        return len(split.pre_tokenize_str(decoder.decode([token]))) > 1
+
+    marks = [token["content"] for token in added if token["content"] not in SPECIAL]
+    learnt = [token for token in model["vocab"] if token not in (*SPECIAL, *marks)]
+    crossing = [token for token in learnt if crosses_a_border(token)]
     order = [*SPECIAL, *(token for token in learnt if token not in crossing)]
-    state["model"]["vocab"] = {token: i for i, token in enumerate(order)}
-    state["model"]["merges"] = [pair for pair in state["model"]["merges"] if "".join(pair) not in crossing]
-    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in SPECIAL]
-    state["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = PRETOKENIZE_REGEX
-    rebuilt = _fast(Tokenizer.from_str(json.dumps(state)), marks + [spell.decode([token]) for token in crossing])
-    old = tokenizer.get_vocab()
-    return rebuilt, [old[token] for token in (*order, *marks, *crossing)]
+    model["vocab"] = {token: i for i, token in enumerate(order)}
+    model["merges"] = [
+        pair for pair in model["merges"] if "".join(pair) not in crossing
+    ]
+    state["added_tokens"] = [token for token in added if token["content"] in SPECIAL]
+    first_step = state["pre_tokenizer"]["pretokenizers"][0]
+    first_step["pattern"]["Regex"] = PRETOKENIZE_REGEX
+    crossing_texts = [decoder.decode([token]) for token in crossing]
+    rebuilt = _fast(Tokenizer.from_str(json.dumps(state)), marks + crossing_texts)
+    old_ids = tokenizer.get_vocab()
+    return rebuilt, [old_ids[token] for token in (*order, *marks, *crossing)]
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+def main(folder: Path) -> None:
+    """Write the tokenizer and numbers.json into a folder."""
     shipped, numbers = portable(train())
     shipped.save_pretrained(folder)
     (folder / "numbers.json").write_text(json.dumps(numbers) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
