@@ -137,7 +137,8 @@ class TestSeeds:
         assert counts == {"math": 156, "gsm8k": 148, "humaneval": 2, "mbpp": 109}
 
     def test_comas_names_its_domains(self) -> None:
-        domains = {domain for domain, _ in DataWorld("comas").training()}
+        world = DataWorld("comas")
+        domains = {domain for domain, _ in world.training()}
         assert domains == {"MATH", "KodCode", "WebInstruct"}
 
     def test_comas_restricts_levels_and_subjects(self) -> None:
