@@ -65,7 +65,7 @@ class Paper:
     forced: Sequence[str] = ()
     # Samples per item of a benchmark, which are averaged.
     repeats: Mapping[str, int] = field(default_factory=dict)
-    # The sampling temperature of a benchmark, and of all others (None: the strategy's own).
+    # The sampling temperature of a benchmark, and of all others (None: that of the run).
     temperatures: Mapping[str, float] = field(default_factory=dict)
     temperature: float | None = None
     # The paper's name of a benchmark.
