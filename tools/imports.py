@@ -46,10 +46,9 @@ def git(*arguments: str) -> str:
 
 def module_name(path: Path) -> str:
     """Return the dotted name of a file; a package goes by its folder."""
-    parts = path.with_suffix("").parts
-    if parts[-1] == "__init__":
-        parts = parts[:-1]
-    return ".".join(parts)
+    if path.stem == "__init__":
+        path = path.parent
+    return ".".join(path.with_suffix("").parts)
 
 
 def imported_names(text: str) -> Iterator[str]:
@@ -86,8 +85,9 @@ def module_graph(modules: Mapping[str, str]) -> nx.DiGraph:
 
 def room_of(module: str) -> str:
     """Return the folder or single file of the core that a module stands in."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    inside = module.removeprefix(f"{CORE}.")
+    room, _, _ = inside.partition(".")
+    return room
 
 
 def room_graph(graph: nx.DiGraph) -> nx.DiGraph:
