@@ -11,6 +11,7 @@ from pytest import approx
 
 from coevolve.methods.spice.method import SPICE, subsample
 from coevolve.methods.spice.parsing import ANSWER_TYPES, FAULTS, Question
+from coevolve.methods.spice.records import Attempt
 from coevolve.text.verify import Verdict
 from coevolve.types import Reply, Turn
 from tinyworld import tasks as tiny
@@ -113,12 +114,12 @@ KEPT = [  # valid ones among so many attempts, how many are drawn, how many vali
 @pytest.mark.parametrize(("valid", "count", "size", "kept"), KEPT)
 def test_subsampling_keeps_the_ratio_and_one_valid(valid: int, count: int, size: int, kept: int) -> None:
     replies = [Reply(Turn("challenger", ()), str(i)) for i in range(count)]
-    attempts = [(r, Question("Q", "1", "Integer") if i < valid else "json") for i, r in enumerate(replies)]
+    attempts = [Attempt(r, Question("Q", "1", "Integer") if i < valid else None) for i, r in enumerate(replies)]
     seen = set()
     for seed in range(20):
         taken = subsample(attempts, size, Random(seed))
-        assert len(taken) == min(size, count) and sum(isinstance(task, Question) for _, task in taken) == kept
-        numbers = [int(reply.text) for reply, _ in taken]
+        assert len(taken) == min(size, count) and sum(attempt.task is not None for attempt in taken) == kept
+        numbers = [int(attempt.reply.text) for attempt in taken]
         assert numbers == sorted(set(numbers)), "no attempt twice, and their order kept"
         seen.add(tuple(numbers))
     assert len(seen) == 1 if count <= size else len(seen) > 1
