@@ -145,7 +145,10 @@ class SPICE(Method):
         return Outcome(samples, trace=trace)
 
     def challenge(self, document: str | None, rng: Random) -> Dialogue[Challenge]:
-        """Line 6: choose a kind of task, then attempt G at a time until one is valid, N at most."""
+        """Choose a kind of task and make G attempts at a time until one is valid (line 6).
+
+        Stops after N attempts.
+        """
         kind, unreadable = yield from self.choose_kind(document, rng)
         turn = self.challenger_turn(document, kind)
         attempts: list[Attempt] = []
@@ -176,9 +179,8 @@ class SPICE(Method):
         if kind is None:
             kind = MCQ if rng.random() < 0.5 else rng.choice(ANSWER_TYPES)
         if kind == MCQ and "mcq" not in self.task_types:
-            kind = (
-                "String"  # documents that suit multiple choice hold names, not numbers
-            )
+            # Documents that suit multiple choice hold names rather than numbers.
+            kind = "String"
         return kind, unreadable
 
     def challenger_turn(self, document: str | None, kind: str) -> Turn:
@@ -203,7 +205,7 @@ class SPICE(Method):
         return parsing.read_free(text, kind, self.booleans)
 
     def answer(self, tasks: Sequence[Question]) -> Dialogue[list[AnsweredTask]]:
-        """Line 9: ask the Reasoner each task G times, without the document.
+        """Ask the Reasoner each task G times, without the document (line 9).
 
         With `reuse`, equal tasks are asked once and share their answers.
         """
@@ -248,7 +250,7 @@ class SPICE(Method):
     def challenger_samples(
         self, kept: Sequence[Attempt], answered: Sequence[AnsweredTask]
     ) -> list[Sample]:
-        """Lines 10 to 13: reward every attempt by its task's pass rate.
+        """Reward every attempt by its task's pass rate (lines 10 to 13, Equation 1).
 
         `answered` holds the valid tasks among `kept`, in their order. A task without any verdict is
         left out rather than rewarded with 0.
@@ -270,15 +272,16 @@ class SPICE(Method):
     def choose_task(
         self, answered: Sequence[AnsweredTask], rng: Random
     ) -> AnsweredTask | None:
-        """Line 16: draw the task that trains the Reasoner; None if no task may."""
+        """Draw the task that trains the Reasoner (line 16); None if no task may."""
         candidates = []
-        for task in answered:
-            if task.pass_rate is not None and not self.held_out(task.task):
-                candidates.append(task)
+        for candidate in answered:
+            scored = candidate.pass_rate is not None
+            if scored and not self.held_out(candidate.task):
+                candidates.append(candidate)
         return rng.choice(candidates) if candidates else None
 
     def reasoner_samples(self, chosen: AnsweredTask) -> list[Sample]:
-        """Lines 17 to 20: reward the answers of line 9 with 1 if correct, else 0.
+        """Reward the answers of line 9 with 1 if correct, else 0 (lines 17 to 20).
 
         An answer without a verdict is left out.
         """
@@ -295,9 +298,9 @@ class SPICE(Method):
         Such a task may measure a Challenger, but never trains a Reasoner.
         """
         for question in (task.text, stem(task)):
-            # Ill-formed questions (False) are in no split; None: the world cannot tell.
-            may_be_well_formed = self.world.valid(question) is not False
-            if may_be_well_formed and self.world.held_out(question):
+            # An ill-formed question is in no split. None, "cannot tell", does not rule it out.
+            ill_formed = self.world.valid(question) is False
+            if not ill_formed and self.world.held_out(question):
                 return True
         return False
 
@@ -314,7 +317,7 @@ class SPICE(Method):
         Raises ValueError if it is not.
         """
         if self.source is not None:
-            len(self.source)
+            len(self.source)  # counts the documents, which it must fetch first
 
     def after_step(self, step: int, keep: Callable[[str], None]) -> None:
         """Save the policies after the steps in `snapshots`."""
