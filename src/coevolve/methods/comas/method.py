@@ -213,12 +213,10 @@ class CoMAS(Discussion):
             return reward_agreement(solution, evaluations)
         scores = [rewards.extract_score(reply.text) for reply in scorings]
         neutral = self.unreadable == "neutral"
-        evaluation_rewards: list[float | None] = []
-        if self.without != "evaluation":
-            evaluation_rewards += [
-                rewards.evaluation_reward(t, neutral) for t in scores
-            ]
+        evaluation_rewards = [rewards.evaluation_reward(t, neutral) for t in scores]
         scoring_rewards = [rewards.scoring_reward(t) for t in scores]
+        if self.without == "evaluation":  # the score is of the solution alone
+            evaluation_rewards = []
         return Round(
             solution=RewardedReply(solution, rewards.solution_reward(scores, neutral)),
             evaluations=rewarded(evaluations, evaluation_rewards),
