@@ -152,6 +152,17 @@ def test_the_facts_of_an_episode(outcome: Outcome) -> None:
     }
 
 
+def test_the_first_and_the_last_round_are_measured_apart() -> None:
+    def improve(turn: Turn) -> str:
+        if turn.role == "solution" and turn.key[-1] == 0:
+            return r"\boxed{3}"
+        return approve(turn)
+
+    outcome, _ = discuss(improve)
+    assert outcome.facts["right_first"] == 0.0
+    assert outcome.facts["right_last"] == 1.0
+
+
 def test_several_evaluations_are_averaged_and_do_not_see_each_other() -> None:
     def score_by_turn(turn: Turn) -> str:
         if turn.role == "scoring":
