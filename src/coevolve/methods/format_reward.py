@@ -11,15 +11,15 @@ from coevolve.text import parse
 VERIFIER_TAGS = {"math": "answer", "code": "tests"}
 
 
-def read_kind(content: str) -> str | None:
-    """Return the tag of the verifier of a kind of task; None if there is no such kind."""
-    return VERIFIER_TAGS.get(content.strip())
+def verifier_tag(kind: str) -> str | None:
+    """Return the tag that holds the verifier of a kind of task; None if there is no such kind."""
+    return VERIFIER_TAGS.get(kind.strip())
 
 
-# The readers of tags that must hold more than some text; None: such content is not valid.
+# Readers of tags that must hold more than some text. They return None for invalid content.
 READERS: dict[str, Callable[[str], object]] = {
     "score": parse.number,
-    "type": read_kind,
+    "type": verifier_tag,
 }
 
 

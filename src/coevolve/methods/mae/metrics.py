@@ -14,7 +14,7 @@ Metrics = dict[str, Any]
 def episode_metrics(trace: EpisodeTrace, world: World, quality_filter: bool) -> Metrics:
     """Return the facts of one episode, see `Method.observe`.
 
-    `quality_filter` says whether the run has one.
+    `quality_filter` says whether the run filters proposed questions by quality.
     """
     assessment = trace.assessment
     accepted = float(assessment.accepted)
@@ -70,5 +70,5 @@ def _solution_metrics(solutions: Sequence[JudgedAnswer], world: World) -> Metric
 
 
 def _with_answer(answers: Sequence[JudgedAnswer]) -> list[JudgedAnswer]:
-    """Return those that hold an answer; only these did the Judge read."""
+    """Return those that hold an answer; the Judge scores no others."""
     return [judged for judged in answers if judged.answer is not None]
