@@ -7,43 +7,48 @@ import counts: at module level, inside a function, and under TYPE_CHECKING.
 import ast
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import networkx as nx
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
 CORE = "coevolve"
-NEIGHBOURS = ("tinyworld", "published", "reproduce")  # codesandbox is a library: it imports none of us
-
-Graph = dict[str, set[str]]
+# The core names none of these. The sandbox is a library: it imports none of us.
+NEIGHBOURS = ("tinyworld", "published", "reproduce")
+# Public names, imported on first use, and the entry point.
+DOORS = (CORE, "__main__")
 
 
 def sources(revision: str | None = None) -> dict[str, str]:
     """Return the text of every module below src/coevolve by dotted name."""
+    texts = {}
     if revision is None:
-        files = sorted((SRC / CORE).rglob("*.py"))
-        return {module_name(file.relative_to(SRC)): file.read_text("utf-8") for file in files}
-    listing = git("ls-tree", "-r", "--name-only", revision, "src/coevolve").splitlines()
-    paths = [path for path in listing if path.endswith(".py")]
-    return {
-        module_name(Path(path).relative_to("src")): git("show", f"{revision}:{path}")
-        for path in paths
-    }
+        for file in sorted((SRC / CORE).rglob("*.py")):
+            name = module_name(file.relative_to(SRC))
+            texts[name] = file.read_text("utf-8")
+        return texts
+    listing = git("ls-tree", "-r", "--name-only", revision, "src/coevolve")
+    for path in listing.splitlines():
+        if path.endswith(".py"):
+            name = module_name(Path(path).relative_to("src"))
+            texts[name] = git("show", f"{revision}:{path}")
+    return texts
 
 
 def git(*arguments: str) -> str:
     """Return what git prints."""
     command = ["git", *arguments]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout
 
 
 def module_name(path: Path) -> str:
     """Return the dotted name of a file; a package goes by its folder."""
-    parts = path.with_suffix("").parts
-    if parts[-1] == "__init__":
-        parts = parts[:-1]
-    return ".".join(parts)
+    if path.stem == "__init__":
+        path = path.parent
+    return ".".join(path.with_suffix("").parts)
 
 
 def imported_names(text: str) -> Iterator[str]:
@@ -59,91 +64,64 @@ def imported_names(text: str) -> Iterator[str]:
 
 def resolve(name: str, modules: Mapping[str, str]) -> str | None:
     """Return the module that a dotted name belongs to; None if it is not one of these."""
-    parts = name.split(".")
-    for size in range(len(parts), 0, -1):
-        candidate = ".".join(parts[:size])
-        if candidate in modules:
-            return candidate
+    while name:
+        if name in modules:
+            return name
+        name, _, _ = name.rpartition(".")
     return None
 
 
-def module_graph(modules: Mapping[str, str]) -> Graph:
-    """Return {module: modules it imports}, for the modules of the core."""
-    graph: Graph = {}
+def module_graph(modules: Mapping[str, str]) -> nx.DiGraph:
+    """Return a graph with an arrow from every module of the core to each that it imports."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(modules)
     for module, text in modules.items():
-        targets = {resolve(name, modules) for name in imported_names(text)}
-        graph[module] = {target for target in targets if target not in (None, module, CORE)}
+        for name in imported_names(text):
+            target = resolve(name, modules)
+            if target not in (None, module, CORE):
+                graph.add_edge(module, target)
     return graph
 
 
 def room_of(module: str) -> str:
     """Return the folder or single file of the core that a module stands in."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    inside = module.removeprefix(f"{CORE}.")
+    room, _, _ = inside.partition(".")
+    return room
 
 
-def room_graph(graph: Graph) -> Graph:
-    """Return {room: other rooms that its modules import}."""
-    rooms: Graph = defaultdict(set)
-    for module, targets in graph.items():
+def room_graph(graph: nx.DiGraph) -> nx.DiGraph:
+    """Return the graph of the rooms: an arrow where a module of one imports one of the other."""
+    rooms = nx.DiGraph()
+    rooms.add_nodes_from(map(room_of, graph))
+    for module, target in graph.edges:
         room = room_of(module)
-        if room in (CORE, "__main__"):  # public names, imported on first use, and the entry point
-            continue
-        rooms[room] |= {room_of(target) for target in targets} - {room}
-    return dict(rooms)
+        target_room = room_of(target)
+        if room != target_room:
+            rooms.add_edge(room, target_room)
+    rooms.remove_nodes_from(DOORS)
+    return rooms
 
 
-def circles(graph: Graph) -> list[list[str]]:
-    """Return the groups of nodes that reach each other (Tarjan's strongly connected components)."""
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    groups: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        order[node] = lowest[node] = len(order)
-        stack.append(node)
-        for target in sorted(graph.get(node, ())):
-            if target not in order:
-                visit(target)
-                lowest[node] = min(lowest[node], lowest[target])
-            elif target in stack:
-                lowest[node] = min(lowest[node], order[target])
-        if lowest[node] == order[node]:
-            start = stack.index(node)
-            group = stack[start:]
-            del stack[start:]
-            if len(group) > 1:
-                groups.append(sorted(group))
-
-    for node in sorted(graph):
-        if node not in order:
-            visit(node)
-    return groups
+def circles(graph: nx.DiGraph) -> list[list[str]]:
+    """Return the groups of nodes that reach each other."""
+    groups = nx.strongly_connected_components(graph)
+    return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
-def floors(rooms: Graph) -> list[list[str]]:
-    """Return the rooms by floor: each stands above all that it imports, circles counted as one."""
-    together = {room: group[0] for group in circles(rooms) for room in group}
-    level: dict[str, int] = {}
+def floors(rooms: nx.DiGraph) -> list[list[str]]:
+    """Return the rooms by floor, lowest first: each stands above all that it imports.
 
-    def height(room: str, path: tuple[str, ...] = ()) -> int:
-        if room not in level:
-            home = together.get(room, room)
-            below = [
-                target
-                for target in rooms.get(room, ())
-                if together.get(target, target) != home and target not in path
-            ]
-            level[room] = 1 + max((height(target, (*path, room)) for target in below), default=-1)
-        return level[room]
-
-    for room in rooms:
-        height(room)
-    grouped: dict[int, list[str]] = defaultdict(list)
-    for room, number in level.items():
-        grouped[number].append(room)
-    return [sorted(grouped[number]) for number in sorted(grouped)]
+    A circle counts as one room.
+    """
+    groups = nx.condensation(rooms)
+    stories = []
+    for generation in nx.topological_generations(groups.reverse()):
+        story: set[str] = set()
+        for group in generation:
+            story |= groups.nodes[group]["members"]
+        stories.append(sorted(story))
+    return stories
 
 
 def neighbours_named(modules: Mapping[str, str]) -> list[str]:
@@ -151,24 +129,26 @@ def neighbours_named(modules: Mapping[str, str]) -> list[str]:
     lines = []
     for module, text in modules.items():
         for name in imported_names(text):
-            if name.split(".")[0] in NEIGHBOURS:
+            package, _, _ = name.partition(".")
+            if package in NEIGHBOURS:
                 lines.append(f"{module} -> {name}")
     return sorted(lines)
 
 
 def main(arguments: list[str]) -> None:
     """Print rooms, floors, arrows, circles and neighbours."""
-    modules = sources(arguments[0] if arguments else None)
+    revision = arguments[0] if arguments else None
+    modules = sources(revision)
     graph = module_graph(modules)
     rooms = room_graph(graph)
-    arrows = sum(len(targets) for targets in rooms.values())
     stories = floors(rooms)
-    print(f"{len(rooms)} rooms on {len(stories)} floors, {arrows} arrows")
-    for number, names in reversed(list(enumerate(stories))):
-        print(f"  floor {number}: {', '.join(names)}")
-    print(f"circles of rooms: {circles(rooms) or 'none'}")
-    print(f"circles of modules: {circles(graph) or 'none'}")
-    print(f"neighbours named by the core: {', '.join(neighbours_named(modules)) or 'none'}")
+    arrows = rooms.number_of_edges()
+    print(len(rooms), "rooms on", len(stories), "floors,", arrows, "arrows")
+    for number, names in reversed([*enumerate(stories)]):
+        print("  floor", number, *names)
+    print("circles of rooms:", circles(rooms) or "none")
+    print("circles of modules:", circles(graph) or "none")
+    print("neighbours named by the core:", *neighbours_named(modules) or ["none"])
 
 
 if __name__ == "__main__":

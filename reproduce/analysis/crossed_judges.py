@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coevolve.methods.comas.method import Round
 from coevolve.methods.mae.rewards import neutral
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
@@ -36,22 +35,24 @@ Score = float | None
 Models = Mapping[str, str]  # policy: its model or folder
 
 
-def mae_score(protocol: Any, question: str, answer: str, rng: Random) -> Iterator[Score]:
+def mae_score(
+    protocol: Any, question: str, answer: str, rng: Random
+) -> Iterator[Score]:
     """Play MAE's Judge on one answer; return its score in [0, 1], or None if it is unreadable."""
     (score,) = yield from protocol.score([(question, answer)])
     return neutral(score)
 
 
-def comas_score(protocol: Any, question: str, answer: str, rng: Random) -> Iterator[Score]:
+def comas_score(
+    protocol: Any, question: str, answer: str, rng: Random
+) -> Iterator[Score]:
     """Play CoMAS's evaluation and scoring of one answer; return the solution's reward."""
     solution = Reply(Turn("solution", ()), f"\\boxed{{{answer}}}")
     history = [protocol.recent([])]
     evaluations = yield from protocol.evaluate(rng, question, history, [solution])
     scorings = yield from protocol.score(rng, question, [solution], evaluations)
-    discussion = Round(solution, evaluations[0], scorings[0])
-    amounts = protocol.amounts(discussion)
-    _, solution_reward = amounts[0]
-    return solution_reward
+    rewarded = protocol.reward_round(solution, evaluations[0], scorings[0])
+    return rewarded.solution.reward
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def judged(
 
     Columns: pays (the judge's score), right (the verifier's), method, seed, judge, answers.
     """
-    untrained, _ = config.assign(run.protocol, run.model)
+    untrained, _ = config.assign_models(run.protocol, run.model)
     frames = []
     for seed in seeds:
         home = folder / f"{judging.run}-s{seed}"
@@ -162,7 +163,9 @@ def drift_table(shares: pd.DataFrame) -> pd.DataFrame:
     for measure in DRIFTING:
         moved = _drift(shares[measure].unstack(["judge", "answers"]))
         by_method = moved.groupby("method", sort=False)
-        table = by_method.agg(lambda values: with_limits(values.to_numpy(), signed=True))
+        table = by_method.agg(
+            lambda values: with_limits(values.to_numpy(), signed=True)
+        )
         title = MEASURES[measure].removesuffix(", %")
         table = table.reset_index()
         table.insert(1, "what", f"{title}, points")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from coevolve.methods.spice import SPICE
-from coevolve.methods.spice.method import Answer, Attempt
 from coevolve.methods.spice.parsing import Question
+from coevolve.methods.spice.records import AnsweredTask, Attempt
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.types import Dialogue, Episode, Outcome, T
@@ -64,19 +64,13 @@ def alone(part: Dialogue[T]) -> Episode:
 def posed(
     engine: Engine, protocol: SPICE, texts: Sequence[str], seed: int = 0
 ) -> list[list[Attempt]]:
-    """Return a Challenger's attempts on each document (line 6 of Algorithm 1).
-
-    An attempt is a reply and its task, or the rule that it breaks.
-    """
+    """Return a Challenger's attempts on each document (line 6 of Algorithm 1)."""
     episodes = []
     for number, text in enumerate(texts):
         rng = Random(f"{seed}/{number}")
         episodes.append(alone(protocol.challenge(text, rng)))
-    attempts_by_document = []
-    for outcome in play(episodes, engine, (seed, POSING)):
-        *_, attempts = outcome.trace
-        attempts_by_document.append(attempts)
-    return attempts_by_document
+    outcomes = play(episodes, engine, (seed, POSING))
+    return [outcome.trace.attempts for outcome in outcomes]
 
 
 def answered(
@@ -84,8 +78,8 @@ def answered(
     protocol: SPICE,
     tasks: Sequence[Sequence[Question]],
     seed: int = 0,
-) -> list[list[list[Answer]]]:
-    """Return a Reasoner's answers (line 9), by document and task, as (reply, verdict) pairs."""
+) -> list[list[AnsweredTask]]:
+    """Return each document's tasks with a Reasoner's answers (line 9)."""
     episodes = [alone(protocol.answer(questions)) for questions in tasks]
     outcomes = play(episodes, engine, (seed, ANSWERING))
     return [outcome.trace for outcome in outcomes]
@@ -158,7 +152,7 @@ def rates_at_first(
 
 def valid_tasks(attempts: Sequence[Attempt]) -> list[Question]:
     """Return the tasks of the attempts that break no rule."""
-    return [task for _, task in attempts if isinstance(task, Question)]
+    return [attempt.task for attempt in attempts if attempt.task is not None]
 
 
 def _attempt_rows(
@@ -185,22 +179,19 @@ def _answer_rows(
     """Return a row per answer of one Reasoner to all Challengers' tasks."""
     rows = []
     for challenger, tasks_by_document in tasks.items():
-        answers_by_document = answered(engine, protocol, tasks_by_document, seed)
-        for document, answers_by_task in enumerate(answers_by_document):
-            numbered = enumerate(answers_by_task)
-            for (number, answers), task in zip(
-                numbered, tasks_by_document[document], strict=True
-            ):
-                for reply, verdict in answers:
+        answered_by_document = answered(engine, protocol, tasks_by_document, seed)
+        for document, answered_tasks in enumerate(answered_by_document):
+            for number, one in enumerate(answered_tasks):
+                for answer in one.answers:
                     row = {
                         "challenger": challenger,
                         "document": document,
-                        "question": task.text,
-                        "gold": task.gold,
+                        "question": one.task.text,
+                        "gold": one.task.gold,
                         "reasoner": reasoner,
                         "task": number,
-                        "answer": reply.text,
-                        "right": verdict,
+                        "answer": answer.reply.text,
+                        "right": answer.correct,
                     }
                     rows.append(row)
     return rows

@@ -1,49 +1,112 @@
-"""The penalty of CoMAS's advantage (Eqs. 9 and 10): the log-ratios that learning hands to it."""
+"""The KL penalty of CoMAS's advantages (Eqs. 9 and 10) and the log-ratios that it is made of."""
 
 import copy
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from tensors import Keep, batch_of, learn, policy_of, teacher_forced
+from transformers import PreTrainedModel
 
 from coevolve.models.lora import attach
+from coevolve.models.policy import Policy
+from coevolve.types import Sample
+
+KL_COEF = 0.5  # beta of Eq. 9
 
 
-def test_the_reference_of_an_adapter_is_its_base():
+def test_the_reference_of_an_adapter_is_its_base() -> None:
     base = policy_of()
-    said = batch_of(base, 1)[0].reply
-    policy = attach(base, ["agent_1", "agent_2"], (4, 8, 0.0), "x")["agent_1"]
+    reply = batch_of(base, 1)[0].reply
+    adapters = attach(base, ["agent_1", "agent_2"], (4, 8, 0.0), "x")
+    policy = adapters["agent_1"]
     reference = policy.reference()
     assert reference.model is policy.model, "no copy is made"
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter += 0.5
-    assert reference.logprobs([said]).tolist() == pytest.approx(said.logprobs, abs=1e-4)
-    assert policy.logprobs([said]).tolist() != pytest.approx(said.logprobs, abs=1e-2), "the adapter speaks again"
+    of_base = pytest.approx(reply.logprobs, abs=1e-4)
+    assert reference.logprobs([reply]).tolist() == of_base
+    different = pytest.approx(reply.logprobs, abs=1e-2)
+    assert policy.logprobs([reply]).tolist() != different, "the adapter is on again"
 
 
-def test_learning_penalises_by_the_ratio_of_the_sampler_over_the_frozen_copy():
-    policy = policy_of()
-    reference, start = policy.reference(), copy.deepcopy(policy.model)
-    assert not any(parameter.requires_grad for parameter in reference.model.parameters())
+def add_noise(policy: Policy) -> None:
+    """Move the weights of a policy away from their start."""
     with torch.no_grad():
         for parameter in policy.parameters():
-            noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(7))
+            generator = torch.Generator().manual_seed(7)
+            noise = torch.randn(parameter.shape, generator=generator)
             parameter += 0.3 * noise * parameter.std()
-    drawn, tokens = batch_of(policy, 9, heats=(1.0, 0.7, 0.0)), []
-    told = [tuple(p - 0.1 * (t % 3) for t, p in enumerate(one.reply.logprobs)) for one in drawn]
-    samples = [replace(one.reply, logprobs=p).earns(one.reward) for one, p in zip(drawn, told, strict=True)]
-    for one in samples:
-        said = one.reply.prompt_ids, list(one.reply.completion_ids), one.reply.temperature
-        now, then = (teacher_forced(model, *said) for model in (policy.model, start))
-        sampled = torch.tensor(one.reply.logprobs)
-        ratios, weights = (sampled - then).tolist(), (now - sampled).exp().tolist()
-        tokens += [(one.reward - 0.5 * sum(ratios[t:]), weights[t]) for t in range(len(ratios))]
-    mean = sum(value for value, _ in tokens) / len(tokens)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value, _ in tokens) / len(tokens))
-    expected = -sum((value - mean) / deviation * weight for value, weight in tokens) / len(tokens)
-    settings = {"estimator": "reinforce_pp", "loss": "importance", "reference": reference, "kl_coef": 0.5}
-    metrics = learn(policy, Keep(policy.parameters(), lr=1.0), samples, **settings, micro_tokens=60)
-    assert metrics["loss"] == pytest.approx(expected, abs=1e-4) and metrics["kl"] > 0.1
+
+
+def with_other_logprobs(sample: Sample) -> Sample:
+    """Return a sample whose sampler claims less probability for two tokens of three."""
+    logprobs = []
+    for t, logprob in enumerate(sample.reply.logprobs):
+        logprobs.append(logprob - 0.1 * (t % 3))
+    reply = replace(sample.reply, logprobs=tuple(logprobs))
+    return reply.earns(sample.reward)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token's return by Eq. 9, and its importance weight."""
+
+    value: float
+    weight: float
+
+
+def tokens_of(
+    sample: Sample, model: PreTrainedModel, reference: PreTrainedModel
+) -> list[Token]:
+    """Compute the tokens of a sample with one forward pass of each model."""
+    reply = sample.reply
+    inputs = (reply.prompt_ids, list(reply.completion_ids), reply.temperature)
+    sampled_T = torch.tensor(reply.logprobs)
+    ratios = (sampled_T - teacher_forced(reference, *inputs)).tolist()
+    weights = (teacher_forced(model, *inputs) - sampled_T).exp().tolist()
+    tokens = []
+    for t, weight in enumerate(weights):
+        kl_to_end = sum(ratios[t:])
+        tokens.append(Token(sample.reward - KL_COEF * kl_to_end, weight))
+    return tokens
+
+
+def expected_loss(tokens: list[Token]) -> float:
+    """Standardise the returns over all tokens (Eq. 10), and average the weighted advantages."""
+    count = len(tokens)
+    mean = sum(token.value for token in tokens) / count
+    variance = sum((token.value - mean) ** 2 for token in tokens) / count
+    deviation = math.sqrt(variance)
+    total = 0.0
+    for token in tokens:
+        total += (token.value - mean) / deviation * token.weight
+    return -total / count
+
+
+def test_learning_penalises_by_the_ratio_of_the_sampler_over_the_frozen_copy() -> None:
+    policy = policy_of()
+    reference = policy.reference()
+    start = copy.deepcopy(policy.model)
+    for parameter in reference.model.parameters():
+        assert not parameter.requires_grad
+    add_noise(policy)
+    drawn = batch_of(policy, 9, heats=(1.0, 0.7, 0.0))
+    samples = [with_other_logprobs(sample) for sample in drawn]
+    tokens = []
+    for sample in samples:
+        tokens += tokens_of(sample, policy.model, start)
+    metrics = learn(
+        policy,
+        Keep(policy.parameters(), lr=1.0),
+        samples,
+        estimator="reinforce_pp",
+        loss="importance",
+        reference=reference,
+        kl_coef=KL_COEF,
+        micro_tokens=60,
+    )
+    assert metrics["loss"] == pytest.approx(expected_loss(tokens), abs=1e-4)
+    assert metrics["kl"] > 0.1

@@ -1,256 +1,368 @@
-"""SPICE against the paper, by hand: Algorithm 1, Equations 1 to 5, the ablations, and who reads what."""
+"""SPICE's Algorithm 1 by hand: attempts, pass rates, rewards, verdicts, and what trains whom."""
 
-import math
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
-from core.conftest import boxes, by_hand, earned, free, mcq, prompts, scripted, text
+from core.conftest import boxes, by_hand, earned, free, mcq, prompts, text
+from core.spice_cases import (
+    DOCUMENT,
+    FREE_FORM,
+    INVALID,
+    MULTIPLE_CHOICE,
+    REWARD_AT_A_QUARTER,
+    REWARD_AT_ZERO,
+    make_spice,
+    solver_prompt,
+    write_corpus,
+)
 from pytest import approx
 
 from coevolve.methods.spice.method import SPICE, subsample
-from coevolve.methods.spice.parsing import ANSWER_TYPES, FAULTS, Question
+from coevolve.methods.spice.parsing import FAULTS, Question
+from coevolve.methods.spice.records import Attempt
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.text.verify import Verdict
-from coevolve.types import Reply, Turn
+from coevolve.types import Outcome, Reply, Turn
 from tinyworld import tasks as tiny
 
-QUARTER = math.exp(-0.1953125)  # Equation 1 at p = 1/4 and 3/4: (3/16 - 1/4)^2 / 0.02
-NEVER = math.exp(-3.125)  # at p = 0 and 1: (1/4)^2 / 0.02
-FREE = '{"suitable_for_mcq": false, "suitable_for_free_form": true, "best_answer_type": "Integer", "reason": "x"}'
-CHOICE = '{"suitable_for_mcq": true, "suitable_for_free_form": false, "best_answer_type": null, "reason": "x"}'
-DOCUMENT = "Mars has two small moons and a thin sky."
+MARS = "Moons of Mars?"
+EARTH = "Moons of Earth?"
+GOLDS = {MARS: "2", EARTH: "1"}
+ATTEMPTS = [
+    free(MARS, 2),
+    "no json",
+    free(EARTH, "1"),
+    free("Is it?", 3, "Boolean"),
+]
+# Of four answers two solve the first task (2.0 is 2, a bare 2 is no answer), one the second.
+ANSWERS = [
+    *boxes(2, "2.0", 3),
+    "2",
+    *boxes(1, 2, 0),
+    "none",
+]
+REASONER_REWARDS = {MARS: [1, 1, 0, 0], EARTH: [1, 0, 0, 0]}
 
 
 @pytest.fixture
-def mars(tmp_path: Path) -> str:
+def corpus(tmp_path: Path) -> str:
     """A corpus of one document."""
-    (tmp_path / "only.txt").write_text(DOCUMENT, "utf-8")
-    return str(tmp_path)
+    return write_corpus(tmp_path)
 
 
-def spice(corpus: str = "both", **fields) -> SPICE:
-    return SPICE(corpus=corpus, **({"verifier": "exact", "group": 4, "attempts": 8} | fields))
+@pytest.fixture
+def outcome(corpus: str) -> Outcome:
+    """A whole episode: two valid tasks of four attempts."""
+    spice = make_spice(corpus)
+    episode = by_hand(spice, [FREE_FORM], ATTEMPTS, ANSWERS, key=(7, 3))
+    return episode.outcome
 
 
-def always(turn: Turn) -> str:
-    """A Challenger that asks a new sum each time, and a Reasoner that is right half the time."""
-    if turn.role != "reasoner":
-        return FREE if turn.role == "format" else free(f"{turn.key[-1]} and {turn.key[-1]}?", 2 * turn.key[-1])
-    number = int(text(turn).removeprefix("solve box<question>").split(" ")[0])
-    return boxes(2 * number if turn.key[-1] % 2 else 0)[0]
+def test_the_challenger_reads_the_document_and_the_reasoner_the_questions(
+    corpus: str,
+) -> None:
+    episode = by_hand(make_spice(corpus), key=(7, 3))
+    assert prompts(episode.pending_turns) == [f"<doc>{DOCUMENT}</doc>format"]
+    episode.answer([FREE_FORM])  # line 6
+    turns = episode.pending_turns
+    assert prompts(turns) == [f"<doc>{DOCUMENT}</doc>ask Integer"] * 4
+    keys = {turn.key for turn in turns}
+    assert len(keys) == 4, "four different samples"
+    episode.answer(ATTEMPTS)  # lines 7 to 9
+    expected = [solver_prompt(MARS)] * 4 + [solver_prompt(EARTH)] * 4
+    assert prompts(episode.pending_turns) == expected
 
 
-def test_a_whole_episode_by_hand(mars: str) -> None:
-    steps = by_hand(spice(mars), key=(7, 3))
-    assert prompts(steps.pending_turns) == [f"<doc>{DOCUMENT}</doc>format"]
-    steps.answer([FREE])
-    assert prompts(steps.pending_turns) == [f"<doc>{DOCUMENT}</doc>ask Integer"] * 4  # 6
-    assert len({turn.key for turn in steps.pending_turns}) == 4, "four different samples"
-    wrong = free("Is it?", 3, "Boolean")
-    steps.answer([free("Moons of Mars?", 2), "no json", free("Moons of Earth?", "1"), wrong])  # 7
-    asked = ["Moons of Mars?"] * 4 + ["Moons of Earth?"] * 4
-    assert prompts(steps.pending_turns) == [f"solve box<question>{question}</question>" for question in asked]  # 9
-    steps.answer([*boxes(2, "2.0", 3), "2", *boxes(1, 2, 0), "none"])
-    outcome, facts = steps.outcome, steps.outcome.facts
-    # the first task is solved twice of four (2.0 is 2, a bare 2 is no answer), the second once
-    assert earned(outcome, "challenger") == [1.0, -0.1, approx(QUARTER), -0.1]  # 10-13
-    chosen = facts["question"]  # 16
-    paid = {"Moons of Mars?": [1, 1, 0, 0], "Moons of Earth?": [1, 0, 0, 0]}[chosen]
-    assert earned(outcome, "reasoner") == paid
-    taught = {text(sample.reply.turn) for sample in outcome.samples if sample.role == "reasoner"}
-    assert taught == {f"solve box<question>{chosen}</question>"}
-    assert {sample.group_id for sample in outcome.samples} == {(7, 3, 0)}, "a baseline per document (and role)"
-    assert facts == {f"fault/{name}": 0.0 for name in FAULTS} | {
-        "format_unreadable": 0.0, "mcq": 0.0, "attempts": 4, "valid": 0.5, "fault/json": 0.25, "fault/type": 0.25,
-        "pass_rate": approx(3 / 8), "unscored": 0.0, "distinct": 1.0, "gold_right": None, "level": None, "grounded": 0.0,
-        "document": DOCUMENT, "questions": ["Moons of Mars?", "Moons of Earth?"], "golds": ["2", "1"],
-        "question": chosen, "gold": {"Moons of Mars?": "2", "Moons of Earth?": "1"}[chosen], "right": None,
-    }  # fmt: skip
+def test_the_challenger_earns_by_the_pass_rate_of_its_task(outcome: Outcome) -> None:
+    rewards = [1.0, INVALID, approx(REWARD_AT_A_QUARTER), INVALID]
+    assert earned(outcome, "challenger") == rewards  # lines 10 to 13
 
 
-def test_right_is_by_the_oracle_and_the_pass_rate_by_the_gold(mars: str) -> None:
-    facts = by_hand(spice(mars), [FREE], [free("2+3", 6), "x", "x", "x"], boxes(6, 6, 6, 5)).outcome.facts
-    assert (facts["pass_rate"], facts["right"], facts["gold_right"]) == (0.75, 0.25, 0.0)
+def test_the_reasoner_learns_from_one_task(outcome: Outcome) -> None:
+    chosen = outcome.facts["question"]  # line 16
+    assert earned(outcome, "reasoner") == REASONER_REWARDS[chosen]
+    reasoner = [sample for sample in outcome.samples if sample.role == "reasoner"]
+    questions = {text(sample.reply.turn) for sample in reasoner}
+    assert questions == {solver_prompt(chosen)}
 
 
-def test_the_task_for_the_reasoner_is_any_valid_one(mars: str) -> None:
-    waves = [FREE], [free("A?", 1), "x", free("B?", 1), free("C?", 1)], boxes(*[1] * 12)
-    chosen = Counter(by_hand(spice(mars), *waves, seed=seed).outcome.facts["question"] for seed in range(60))
-    assert set(chosen) == {"A?", "B?", "C?"} and min(chosen.values()) > 8
+def test_a_document_and_role_have_one_baseline(outcome: Outcome) -> None:
+    assert {sample.group_id for sample in outcome.samples} == {(7, 3, 0)}
 
 
-def test_multiple_choice_by_hand(mars: str) -> None:
-    steps = by_hand(spice(mars), [CHOICE])
-    assert prompts(steps.pending_turns) == [f"<doc>{DOCUMENT}</doc>ask mcq"] * 4
+def test_the_facts_of_an_episode(outcome: Outcome) -> None:
+    chosen = outcome.facts["question"]
+    expected = {f"fault/{name}": 0.0 for name in FAULTS}
+    expected |= {
+        "format_unreadable": 0.0,
+        "mcq": 0.0,
+        "attempts": 4,
+        "valid": 0.5,
+        "fault/json": 0.25,
+        "fault/type": 0.25,
+        "pass_rate": approx(3 / 8),
+        "unscored": 0.0,
+        "distinct": 1.0,
+        "gold_right": None,
+        "level": None,
+        "grounded": 0.0,
+        "document": DOCUMENT,
+        "questions": [MARS, EARTH],
+        "golds": ["2", "1"],
+        "question": chosen,
+        "gold": GOLDS[chosen],
+        "right": None,
+    }
+    assert outcome.facts == expected
+
+
+def test_right_is_by_the_oracle_and_the_pass_rate_by_the_gold(corpus: str) -> None:
+    attempts = [free("2+3", 6), "x", "x", "x"]
+    answers = boxes(6, 6, 6, 5)
+    episode = by_hand(make_spice(corpus), [FREE_FORM], attempts, answers)
+    facts = episode.outcome.facts
+    assert facts["pass_rate"] == 0.75
+    assert facts["right"] == 0.25
+    assert facts["gold_right"] == 0.0
+
+
+def test_the_task_for_the_reasoner_is_any_valid_one(corpus: str) -> None:
+    attempts = [free("A?", 1), "x", free("B?", 1), free("C?", 1)]
+    answers = boxes(*[1] * 12)
+    chosen = Counter()
+    for seed in range(60):
+        spice = make_spice(corpus)
+        episode = by_hand(spice, [FREE_FORM], attempts, answers, seed=seed)
+        chosen[episode.outcome.facts["question"]] += 1
+    assert set(chosen) == {"A?", "B?", "C?"}
+    assert min(chosen.values()) > 8
+
+
+def test_multiple_choice_by_hand(corpus: str) -> None:
+    episode = by_hand(make_spice(corpus), [MULTIPLE_CHOICE])
+    assert prompts(episode.pending_turns) == [f"<doc>{DOCUMENT}</doc>ask mcq"] * 4
     question = "Moons? A) 1 B) 2 C) 3 D) 4"
-    steps.answer([mcq(question, "B"), mcq(question, "E"), mcq("Moons? A) 1 B) 1 C) 3 D) 4", "B"), ""])
-    assert prompts(steps.pending_turns) == [f"solve box<question>{question}</question>"] * 4
-    steps.answer(boxes("B", "2", "(b)", "C"))
-    assert earned(steps.outcome, "challenger") == [1.0, -0.1, -0.1, -0.1], "the letter counts, not the option"
-    assert earned(steps.outcome, "reasoner") == [1.0, 0.0, 1.0, 0.0] and steps.outcome.facts["mcq"] == 1.0
+    equal_options = "Moons? A) 1 B) 1 C) 3 D) 4"
+    episode.answer(
+        [
+            mcq(question, "B"),
+            mcq(question, "E"),
+            mcq(equal_options, "B"),
+            "",
+        ]
+    )
+    assert prompts(episode.pending_turns) == [solver_prompt(question)] * 4
+    episode.answer(boxes("B", "2", "(b)", "C"))
+    outcome = episode.outcome
+    assert earned(outcome, "challenger") == [1.0, INVALID, INVALID, INVALID]
+    assert earned(outcome, "reasoner") == [1.0, 0.0, 1.0, 0.0], "the letter counts"
+    assert outcome.facts["mcq"] == 1.0
 
 
-def test_attempts_come_in_chunks_until_one_is_valid_or_none_is_left(mars: str) -> None:
-    steps = by_hand(spice(mars, attempts=10), [FREE], ["x"] * 4, ["y"] * 4)
-    assert len(steps.pending_turns) == 2, "N is reached"
-    steps.answer(["z", free("Moons?", 2)])
-    steps.answer(boxes(2, 2, 3, 3))
-    # 1 of 10 valid: 0.4 of four rounds to none, and at least one is kept
-    assert sorted(earned(steps.outcome, "challenger")) == [-0.1, -0.1, -0.1, 1.0]
-    assert steps.outcome.facts["attempts"] == 10 and steps.outcome.facts["valid"] == approx(0.1)
-    outcome = by_hand(spice(mars), [FREE], ["x"] * 4, ["x"] * 4).outcome
-    assert earned(outcome) == [("challenger", -0.1)] * 4, "no valid task, no Reasoner group"
-    assert "question" not in outcome.facts and outcome.facts["pass_rate"] is None
+def test_attempts_come_in_chunks_until_one_is_valid(corpus: str) -> None:
+    spice = make_spice(corpus, attempts=10)
+    episode = by_hand(spice, [FREE_FORM], ["x"] * 4, ["y"] * 4)
+    assert len(episode.pending_turns) == 2, "N is reached"
+    episode.answer(["z", free("Moons?", 2)])
+    episode.answer(boxes(2, 2, 3, 3))
+    outcome = episode.outcome
+    # 1 of 10 is valid: 0.4 of four, which rounds to none, but at least one is kept.
+    assert sorted(earned(outcome, "challenger")) == [INVALID, INVALID, INVALID, 1.0]
+    assert outcome.facts["attempts"] == 10
+    assert outcome.facts["valid"] == approx(0.1)
 
 
-KEPT = [  # valid ones among so many attempts, how many are drawn, how many valid ones are kept
-    (1, 8, 8, 1), (8, 8, 8, 8), (0, 8, 8, 0), (1, 16, 8, 1), (3, 16, 8, 2), (8, 16, 8, 4), (1, 1024, 8, 1), (5, 24, 8, 2),
-    (0, 32, 8, 0), (2, 3, 8, 2), (4, 8, 4, 2), (7, 9, 8, 6), (8, 9, 8, 7),
-]  # fmt: skip
+def test_without_a_valid_task_the_reasoner_learns_nothing(corpus: str) -> None:
+    invalid = ["x"] * 4
+    spice = make_spice(corpus)
+    outcome = by_hand(spice, [FREE_FORM], invalid, invalid).outcome
+    assert earned(outcome) == [("challenger", INVALID)] * 4
+    assert "question" not in outcome.facts
+    assert outcome.facts["pass_rate"] is None
 
 
-@pytest.mark.parametrize(("valid", "count", "size", "kept"), KEPT)
-def test_subsampling_keeps_the_ratio_and_one_valid(valid: int, count: int, size: int, kept: int) -> None:
-    replies = [Reply(Turn("challenger", ()), str(i)) for i in range(count)]
-    attempts = [(r, Question("Q", "1", "Integer") if i < valid else "json") for i, r in enumerate(replies)]
-    seen = set()
+@dataclass(frozen=True)
+class Draw:
+    """How many of the attempts are valid, how many are drawn, and how many of those are valid."""
+
+    valid: int
+    attempts: int
+    size: int
+    kept_valid: int
+
+
+DRAWS = [
+    Draw(valid=1, attempts=8, size=8, kept_valid=1),
+    Draw(valid=8, attempts=8, size=8, kept_valid=8),
+    Draw(valid=0, attempts=8, size=8, kept_valid=0),
+    Draw(valid=1, attempts=16, size=8, kept_valid=1),
+    Draw(valid=3, attempts=16, size=8, kept_valid=2),
+    Draw(valid=8, attempts=16, size=8, kept_valid=4),
+    Draw(valid=1, attempts=1024, size=8, kept_valid=1),
+    Draw(valid=5, attempts=24, size=8, kept_valid=2),
+    Draw(valid=0, attempts=32, size=8, kept_valid=0),
+    Draw(valid=2, attempts=3, size=8, kept_valid=2),
+    Draw(valid=4, attempts=8, size=4, kept_valid=2),
+    Draw(valid=7, attempts=9, size=8, kept_valid=6),
+    Draw(valid=8, attempts=9, size=8, kept_valid=7),
+]
+
+
+def numbered_attempts(draw: Draw) -> list[Attempt]:
+    """Return attempts whose replies are their numbers, the valid ones first."""
+    task = Question("Q", "1", "Integer")
+    attempts = []
+    for number in range(draw.attempts):
+        reply = Reply(Turn("challenger", ()), str(number))
+        if number < draw.valid:
+            attempts.append(Attempt(reply, task))
+        else:
+            attempts.append(Attempt(reply, None, fault="json"))
+    return attempts
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=str)
+def test_subsampling_keeps_the_ratio_and_one_valid(draw: Draw) -> None:
+    attempts = numbered_attempts(draw)
+    subsets = set()
     for seed in range(20):
-        taken = subsample(attempts, size, Random(seed))
-        assert len(taken) == min(size, count) and sum(isinstance(task, Question) for _, task in taken) == kept
-        numbers = [int(reply.text) for reply, _ in taken]
-        assert numbers == sorted(set(numbers)), "no attempt twice, and their order kept"
-        seen.add(tuple(numbers))
-    assert len(seen) == 1 if count <= size else len(seen) > 1
+        kept = subsample(attempts, draw.size, Random(seed))
+        assert len(kept) == min(draw.size, draw.attempts)
+        assert sum(one.task is not None for one in kept) == draw.kept_valid
+        numbers = [int(one.reply.text) for one in kept]
+        assert numbers == sorted(set(numbers)), "none twice, and in their order"
+        subsets.add(tuple(numbers))
+    if draw.attempts <= draw.size:
+        assert len(subsets) == 1
+    else:
+        assert len(subsets) > 1
 
 
-def test_an_unreadable_choice_of_the_form_is_random_and_counted(mars: str) -> None:
-    outcomes, asked = scripted(spice(mars), lambda turn: "hm", range(300))
-    forms = Counter(text(turn).rpartition("ask ")[2] for turn in asked if turn.key[1] == 1)
-    assert set(forms) == {"mcq", *ANSWER_TYPES} and 110 < forms["mcq"] < 190 and min(forms.values()) > 8
-    assert all(outcome.facts["format_unreadable"] == 1.0 for outcome in outcomes)
+def two_equal_tasks(corpus: str, reuse: bool) -> EpisodeStepper:
+    """Play an episode up to the answers: the third task equals the first."""
+    attempts = [free("A?", 1), free("B?", 1), free("A?", 1), "x"]
+    return by_hand(make_spice(corpus, reuse=reuse), [FREE_FORM], attempts)
 
 
-ASKED = [
-    (("free",), FREE, "Integer"), (("free",), CHOICE, "String"), (("mcq", "free"), CHOICE, "mcq"),
-    (("mcq", "free"), FREE.replace('"Integer"', "null"), "String"),
-]  # fmt: skip
+def test_equal_tasks_have_their_own_answers(corpus: str) -> None:
+    episode = two_equal_tasks(corpus, reuse=False)
+    assert len(episode.pending_turns) == 12
+    episode.answer(boxes(1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0))
+    rewards = [REWARD_AT_A_QUARTER, REWARD_AT_ZERO, 1.0, INVALID]
+    assert earned(episode.outcome, "challenger") == approx(rewards)
 
 
-@pytest.mark.parametrize(("types", "reply", "asked"), ASKED)
-def test_the_task_types_of_table_3(mars: str, types: tuple[str, ...], reply: str, asked: str) -> None:
-    steps = by_hand(spice(mars, task_types=types), [reply])
-    assert text(steps.pending_turns[0]).endswith(f"ask {asked}")
-    assert by_hand(spice(mars, task_types=("mcq",))).pending_turns[0].role == "challenger", "there is nothing to select"
+def test_reused_answers_are_shared_and_save_turns(corpus: str) -> None:
+    episode = two_equal_tasks(corpus, reuse=True)
+    assert len(episode.pending_turns) == 8
+    episode.answer(boxes(1, 0, 0, 0, 1, 1, 1, 1))
+    rewards = [REWARD_AT_A_QUARTER, REWARD_AT_ZERO, REWARD_AT_A_QUARTER, INVALID]
+    assert earned(episode.outcome, "challenger") == approx(rewards)
 
 
-TABLE_4 = {"variance": (QUARTER, NEVER), "absolute_zero": (0.75, 0.0), "threshold": (1.0, 0.0), "rzero": (0.5, 0.0)}
+@pytest.fixture
+def verdicts_by_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the answer alone decide the verdict."""
+    verdicts = {
+        "1": Verdict("pass"),
+        "2": Verdict("wrong"),
+        "3": Verdict("timeout"),
+        "?": Verdict("unscored"),
+    }
+
+    def verify(kind: str, answer: str, gold: str) -> Verdict:
+        return verdicts[answer]
+
+    monkeypatch.setattr("coevolve.methods.spice.method.verify", verify)
 
 
-@pytest.mark.parametrize(("kind", "paid"), TABLE_4.items())
-def test_the_rewards_of_table_4_change_what_the_challenger_earns(mars: str, kind: str, paid: tuple) -> None:
-    waves = [FREE], [free("A?", 1), free("B?", 1), "x", "x"], boxes(1, 0, 0, 0, 0, 0, 0, 0)
-    outcome = by_hand(spice(mars, reward=kind, penalty=-0.5), *waves).outcome
-    assert earned(outcome, "challenger") == approx([*paid, -0.5, -0.5])
-
-
-def test_an_untrained_or_fixed_challenger_earns_nothing_and_the_reasoner_the_same() -> None:
-    full, asked = scripted(spice(), always, range(6))
-    for kind, speaks in (("untrained", "shared"), ("fixed", "challenger")):
-        method = spice(challenger=kind)
-        less, same = scripted(method, always, range(6))
-        for whole, part in zip(full, less, strict=True):
-            assert earned(part) == [("reasoner", reward) for reward in earned(whole, "reasoner")] != earned(whole)
-            assert part.facts == whole.facts
-        assert prompts(asked) == prompts(same)
-        assert {turn.policy for turn in same if turn.role != "reasoner"} == {speaks}
-        assert {sample.policy for outcome in less for sample in outcome.samples} == {"shared"}
-        assert method.policies == ("shared", *method.frozen)
-    assert method.frozen == ("challenger",) and spice().frozen == ()
-
-
-def test_the_corpora_of_table_2_change_what_is_read() -> None:
-    for kind in ("math", "general"):
-        method = spice(kind)
-        _, asked = scripted(method, always, range(20))
-        read = {text(t).split("</doc>")[0].removeprefix("<doc>") for t in asked if t.role == "format"}
-        assert read <= {method.source.document(i) for i in range(20_000)} and len(read) > 15
-    outcomes, asked = scripted(spice("none"), always, range(40))
-    assert {text(turn) for turn in asked if turn.role == "challenger"} == {f"ask {kind}" for kind in ANSWER_TYPES}
-    assert not [turn for turn in asked if turn.role == "format"] and spice("none").measure() == {}
-    assert all(outcome.facts["document"] is None and outcome.facts["grounded"] is None for outcome in outcomes)
-
-
-def test_reused_answers_are_shared_and_save_turns(mars: str) -> None:
-    for reuse, turns in ((False, 12), (True, 8)):
-        steps = by_hand(spice(mars, reuse=reuse), [FREE], [free("A?", 1), free("B?", 1), free("A?", 1), "x"])
-        assert len(steps.pending_turns) == turns
-        steps.answer(boxes(1, 0, 0, 0, 1, 1, 1, 1, *[1, 1, 0, 0][: turns - 8]))
-        assert earned(steps.outcome, "challenger") == approx([QUARTER, NEVER, QUARTER if reuse else 1.0, -0.1])
-
-
-def test_what_could_not_be_scored_is_masked_and_never_paid_nothing(mars: str, monkeypatch) -> None:
-    verdicts = {"1": Verdict("pass"), "2": Verdict("wrong"), "3": Verdict("timeout"), "?": Verdict("unscored")}
-    monkeypatch.setattr("coevolve.methods.spice.method.verify", lambda kind, answer, gold: verdicts[answer])
-    said = [free("A?", 1), free("B?", 1), "x", "x"]
-    outcome = by_hand(spice(mars), [FREE], said, boxes("?", "?", "?", "?", 1, 2, "?", "?")).outcome
-    assert earned(outcome, "challenger") == [1.0, -0.1, -0.1], "the task without a verdict earns nothing at all"
-    assert outcome.facts["question"] == "B?" and earned(outcome, "reasoner") == [1.0, 0.0]
+@pytest.mark.usefixtures("verdicts_by_answer")
+def test_what_could_not_be_scored_is_masked(corpus: str) -> None:
+    attempts = [free("A?", 1), free("B?", 1), "x", "x"]
+    answers = boxes("?", "?", "?", "?", 1, 2, "?", "?")
+    outcome = by_hand(make_spice(corpus), [FREE_FORM], attempts, answers).outcome
+    rewards = earned(outcome, "challenger")
+    assert rewards == [1.0, INVALID, INVALID], "no sample of the task without a verdict"
+    assert outcome.facts["question"] == "B?"
+    assert earned(outcome, "reasoner") == [1.0, 0.0]
     assert outcome.facts["unscored"] == approx(6 / 8)
-    outcome = by_hand(spice(mars), [FREE], [free("A?", 1), "x", "x", "x"], boxes(1, 3, 3, 3)).outcome
-    assert earned(outcome, "reasoner") == [1.0, 0.0, 0.0, 0.0], "a time-out of the answer is wrong"
 
 
-VERIFIED = [
-    ("Integer", "42", "42.0", "24"), ("Float", "3.14", "3.14", "3.2"), ("Expression", "x^2-1", "(x-1)(x+1)", "x^2+1"),
-    ("String", "Cat", "cat", "a cat"), ("Boolean", "yes", "Yes", "no"), ("List", "a, b", "a,b", "b, a"),
-]  # fmt: skip
+@pytest.mark.usefixtures("verdicts_by_answer")
+def test_an_answer_that_times_out_the_verifier_is_wrong(corpus: str) -> None:
+    attempts = [free("A?", 1), "x", "x", "x"]
+    answers = boxes(1, 3, 3, 3)
+    outcome = by_hand(make_spice(corpus), [FREE_FORM], attempts, answers).outcome
+    assert earned(outcome, "reasoner") == [1.0, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("kind", "gold", "right", "wrong"), VERIFIED)
-def test_each_answer_type_has_its_verifier(kind: str, gold: str, right: str, wrong: str) -> None:
-    pairs = [(Question("Q?", gold, kind), answer) for answer in (right, wrong, None)]
-    assert SPICE().verify(pairs) == [True, False, False]
-    assert kind == "Expression" or spice().verify(pairs) == [True, False, False]
+@dataclass(frozen=True)
+class Spelling:
+    """A gold answer of a type, an answer that equals it, and one that does not."""
+
+    kind: str
+    gold: str
+    correct: str
+    wrong: str
 
 
-def test_a_held_out_task_measures_its_challenger_and_trains_no_reasoner(mars: str) -> None:
-    held = [item.question for item in tiny.items("test", 3, ("add",))]
-    taught = next(q for q in ("30+7", "31+7", "32+7", "33+7") if tiny.split(q) == "train")
-    for said, trained in ((held[:2], None), ([held[0], taught], taught), (["what is it?"], "what is it?")):
-        tasks = [free(question, 1) for question in said] + ["x"] * (4 - len(said))
-        outcome = by_hand(spice(mars), [FREE], tasks, boxes(*[1, 0] * (2 * len(said)))).outcome
-        assert earned(outcome, "challenger")[: len(said)] == [1.0] * len(said)
-        assert outcome.facts.get("question") == trained
-    mixed = mcq(f"{held[0]} A)1 B)2 C)3 D){tiny.read(held[0]).answer}", "D")
-    outcome = by_hand(spice(mars, task_types=("mcq",)), [mixed] * 4, boxes(*"DDAA" * 4)).outcome
+SPELLINGS = [
+    Spelling("Integer", gold="42", correct="42.0", wrong="24"),
+    Spelling("Float", gold="3.14", correct="3.14", wrong="3.2"),
+    Spelling("Expression", gold="x^2-1", correct="(x-1)(x+1)", wrong="x^2+1"),
+    Spelling("String", gold="Cat", correct="cat", wrong="a cat"),
+    Spelling("Boolean", gold="yes", correct="Yes", wrong="no"),
+    Spelling("List", gold="a, b", correct="a,b", wrong="b, a"),
+]
+
+
+def verdicts(spice: SPICE, spelling: Spelling) -> list[bool | None]:
+    """Return the verdicts on the correct answer, the wrong one, and none."""
+    task = Question("Q?", spelling.gold, spelling.kind)
+    answers = (spelling.correct, spelling.wrong, None)
+    return spice.verify([(task, answer) for answer in answers])
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda spelling: spelling.kind)
+def test_each_answer_type_has_its_verifier(spelling: Spelling) -> None:
+    expected = [True, False, False]
+    assert verdicts(SPICE(), spelling) == expected
+    if spelling.kind != "Expression":  # exact verification compares no formulas
+        assert verdicts(make_spice(), spelling) == expected
+
+
+HELD_OUT = [item.question for item in tiny.items("test", 3, ("add",))]
+CANDIDATES = ("30+7", "31+7", "32+7", "33+7")
+TRAINABLE = next(question for question in CANDIDATES if tiny.split(question) == "train")
+
+
+@pytest.mark.parametrize(
+    ("questions", "trained"),
+    [
+        (HELD_OUT[:2], None),
+        ([HELD_OUT[0], TRAINABLE], TRAINABLE),
+        (["what is it?"], "what is it?"),
+    ],
+)
+def test_a_held_out_task_measures_its_challenger_and_trains_no_reasoner(
+    corpus: str, questions: list[str], trained: str | None
+) -> None:
+    count = len(questions)
+    attempts = [free(question, 1) for question in questions]
+    attempts += ["x"] * (4 - count)
+    answers = boxes(*[1, 0] * (2 * count))
+    outcome = by_hand(make_spice(corpus), [FREE_FORM], attempts, answers).outcome
+    assert earned(outcome, "challenger")[:count] == [1.0] * count
+    assert outcome.facts.get("question") == trained
+
+
+def test_a_held_out_question_with_options_is_held_out(corpus: str) -> None:
+    question = HELD_OUT[0]
+    answer = tiny.read(question).answer
+    attempt = mcq(f"{question} A)1 B)2 C)3 D){answer}", "D")
+    spice = make_spice(corpus, task_types=("mcq",))
+    outcome = by_hand(spice, [attempt] * 4, boxes(*"DDAA" * 4)).outcome
     assert earned(outcome) == [("challenger", 1.0)] * 4
-
-
-@pytest.mark.parametrize("form", ["compact", "full"])
-def test_who_reads_what_by_script(form: str) -> None:
-    said = {"format": "SECRET 77"}
-    method = spice(prompt=form)
-    outcomes, asked = scripted(method, lambda turn: said.get(turn.role, free("QUESTION?", 77)), range(20))
-    documents = {outcome.facts["document"] for outcome in outcomes}
-    for turn in asked:
-        if turn.role == "reasoner":
-            assert text(turn) == method.solver.prompt.replace("{question}", "QUESTION?"), "and nothing else"
-            assert "77" not in text(turn) and not any(document in text(turn) for document in documents)
-        else:  # the template, the document and the answer type: nothing that anybody has said
-            assert "SECRET" not in text(turn) and "QUESTION?" not in text(turn)
-            assert any(document in text(turn) for document in documents)
-
-
-def test_templates_and_the_limits_of_documents(tmp_path: Path) -> None:
-    chat, talk = SPICE(prompt="full"), SPICE(prompt="full", template="conversation")
-    assert chat.solver.prompt != talk.solver.prompt and talk.solver.prompt.endswith("Assistant:")
-    assert chat.solver.name == talk.solver.name == "reasoner" and chat.read_answer("a \\boxed{1} b \\boxed{2}") == "2"
-    (tmp_path / "long.txt").write_text("word " * 10_000, "utf-8")
-    cut = spice(str(tmp_path), document_tokens=10, bytes_per_token=2.5)
-    assert all(0 < len(cut.source.sample(Random(seed))) <= 25 for seed in range(20))
-    assert spice(str(tmp_path)).source.limit == 5992 * 3
-    kept = []
-    for step in range(1, 5):
-        spice(snapshots=(2, 4)).after_step(step, kept.append)
-    assert kept == ["snapshots/2", "snapshots/4"]

@@ -138,9 +138,9 @@ def test_a_challenger_reads_the_document_and_a_reasoner_does_not() -> None:
 
     reasoner = speaker(9)
     tasks = [crossplay.valid_tasks(attempts) for attempts in attempts_by_document]
-    answers_by_document = crossplay.answered(reasoner, spice, tasks)
-    for answers_by_task in answers_by_document:
-        assert [len(answers) for answers in answers_by_task] == [4, 4]
+    answered_by_document = crossplay.answered(reasoner, spice, tasks)
+    for answered_tasks in answered_by_document:
+        assert [len(task.answers) for task in answered_tasks] == [4, 4]
     assert {turn.role for turn in reasoner.asked} == {"reasoner"}
     seen = "\n".join(prompts(reasoner.asked))
     for document in documents:

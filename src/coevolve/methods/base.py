@@ -9,7 +9,16 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    cast,
+)
 
 from pydantic import (
     ConfigDict,
@@ -32,7 +41,6 @@ if TYPE_CHECKING:
     from coevolve.models.policy import Policy
     from coevolve.rollout.engine import Engine
     from coevolve.runs.record import Recorder
-    from coevolve.training.config import Run
 
 
 Setup = Literal[
@@ -58,6 +66,19 @@ def paper_table(paper: str, table: str = "run") -> Mapping[str, Any]:
         field: tuple(value) if isinstance(value, list) else value
         for field, value in values.items()
     }
+
+
+class FitSettings(Protocol):
+    """What `Method.fit` reads of a run: the folder, the seed, and numbers for another trainer."""
+
+    out: Path
+    seed: int
+    temperature: float
+    max_tokens: int
+    learning_rate: float
+    weight_decay: float
+    grad_clip: float
+    save_every: int
 
 
 class Method(Settings):
@@ -241,7 +262,7 @@ class Method(Settings):
         Raises ValueError in one line when something is missing.
         """
 
-    def fit(self, policy: "Policy", run: "Run") -> int | None:
+    def fit(self, policy: "Policy", run: FitSettings) -> int | None:
         """Train the policy with another trainer and return the steps; None: the loop trains."""
         return None
 

@@ -1,12 +1,11 @@
-"""CoMAS: agents discuss a question; solver and evaluator play a zero-sum game that a scorer decides (section 3).
+"""CoMAS: agents discuss a question, and a scorer decides a zero-sum game between them (section 3).
 
-One episode is one question, discussed `reuse` times side by side. Straight-line text code: reads replies, never
-tokens; which models the agents are is not its business.
+One episode is one question, discussed `reuse` times side by side. The code reads replies, never
+tokens, and does not depend on the models behind the agents.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -16,28 +15,26 @@ from pydantic import NonNegativeInt, PositiveInt
 from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method, Setup, paper_table
 from coevolve.methods.comas import rewards
+from coevolve.methods.comas.metrics import (
+    SCORE_METRICS,
+    VERDICT_METRICS,
+    episode_metrics,
+)
+from coevolve.methods.comas.records import EpisodeTrace, RewardedReply, Round
 from coevolve.methods.facts import mean_known
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
-from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Turn
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample, Turn
 from coevolve.worlds import World
 
-BLOCK = re.compile(r"<(/?(?:question|solution|evaluation|score|judgment)>)")  # of these two what MARK's removal makes
-Replies = list[list[Reply]]  # to each solution
-MARK = re.compile(r"</?(?:score|judgment)>")
-
-
-@dataclass(frozen=True)
-class Round:
-    """A solution, its evaluations, and their scorings."""
-
-    solution: Reply
-    evaluations: list[Reply]
-    scorings: list[Reply]
+VERDICT_TAG = re.compile(r"</?(?:score|judgment)>")
+# Removing verdict tags can join pieces into new ones, so these are escaped, too.
+BLOCK_TAG = re.compile(r"<(/?(?:question|solution|evaluation|score|judgment)>)")
+RepliesBySolution = list[list[Reply]]
 
 
 class Table1(Method):
-    """What the trained methods of CoMAS's Table 1 share: questions, configuration, set-ups and how answers are read."""
+    """The fields, questions and answer format of the trained methods in CoMAS's Table 1."""
 
     paper_name: ClassVar[str] = "comas"
     read_answer = staticmethod(boxed)
@@ -52,12 +49,12 @@ class Table1(Method):
 
     @cached_property
     def training_questions(self) -> list[tuple[str, str]]:
-        """The training questions with their domains."""
+        """The training questions as (domain, question) pairs."""
         return self.world.training_questions()
 
 
 class Discussion(Table1):
-    """Several agents, each with weights of its own."""
+    """Several agents, each with its own weights."""
 
     agents: PositiveInt = 4
     """l, the number of agents (section 4.1.1)."""
@@ -69,7 +66,10 @@ class Discussion(Table1):
 
 
 class CoMAS(Discussion):
-    """Co-evolving multi-agent systems. The defaults are the paper's numbers; each ablation is an argument."""
+    """Co-evolving multi-agent systems.
+
+    The defaults are the paper's numbers, and each ablation is an argument.
+    """
 
     PAPER: ClassVar[Mapping[str, Any]] = paper_table("comas", "printed")
 
@@ -80,7 +80,7 @@ class CoMAS(Discussion):
     """n, evaluations per solution; None: 1, and 2 without scoring (Appendix J)."""
 
     horizon: NonNegativeInt = 2
-    """kappa, how many earlier rounds are shown."""
+    """kappa, the number of earlier rounds that are shown."""
 
     reuse: PositiveInt = 4
     """Discussions per question (prompt reuse in Table 2)."""
@@ -93,13 +93,16 @@ class CoMAS(Discussion):
 
     def define_roles(self) -> None:
         """Count rounds and evaluations, and make the roles of a discussion."""
-        fewest = 2 if self.without == "scoring" else 1
-        if self.evaluations is not None and self.evaluations < fewest:
+        min_evaluations = 2 if self.without == "scoring" else 1
+        if self.evaluations is not None and self.evaluations < min_evaluations:
             raise ValueError(
-                f"evaluations must be at least {fewest} without scoring, got {self.evaluations}"
+                f"evaluations must be at least {min_evaluations} without scoring, "
+                f"got {self.evaluations}"
             )
         self.m = self.rounds_per_agent * self.agents
-        self.n = 0 if self.without == "evaluation" else self.evaluations or fewest
+        self.n = self.evaluations or min_evaluations
+        if self.without == "evaluation":
+            self.n = 0
         evaluation_prompt = "judgment" if self.without == "scoring" else "evaluation"
         scoring_prompt = "scoring_alone" if self.without == "evaluation" else "scoring"
         self.solver = self.role("solver")
@@ -107,95 +110,169 @@ class CoMAS(Discussion):
         self.evaluation = self.role(evaluation_prompt, "evaluation")
         self.scoring = self.role(scoring_prompt, "scoring")
 
+    # The discussion (section 3.1).
+
     def episode(self, rng: Random) -> Episode:
-        """Discuss one question `reuse` times, m rounds each, and pay everybody (sections 3.1 and 3.2)."""
+        """Discuss a question `reuse` times, m rounds each, and reward every reply (section 3)."""
         _, q = rng.choice(self.training_questions)
-        histories: list[list[Round]] = [[] for _ in range(self.reuse)]  # h_q of each discussion
+        discussions: list[list[Round]] = [[] for _ in range(self.reuse)]
         rounds: list[Round] = []
         for _ in range(self.m):
-            seen = [self.recent(history) for history in histories]
-            solutions = yield [self.ask(rng, self.solution, problem=q, discussion=h) for h in seen]  # Eq. 3
-            evaluations = yield from self.evaluate(rng, q, seen, solutions)  # Eq. 4
-            scorings = yield from self.score(rng, q, solutions, evaluations)  # Eq. 5
-            played = [Round(*said) for said in zip(solutions, evaluations, scorings, strict=True)]
-            for history, round_ in zip(histories, played, strict=True):
-                history.append(round_)
-            rounds += played
-        earned = [pair for round_ in rounds for pair in self.amounts(round_)]  # Eqs. 7 and 8
-        return Outcome([reply.earns(r) for reply, r in earned if r is not None], trace=(q, rounds))
+            histories = [self.recent(discussion) for discussion in discussions]  # h_q
+            solutions = yield from self.solve(rng, q, histories)  # Eq. 3
+            # Eqs. 4 and 5
+            evaluations = yield from self.evaluate(rng, q, histories, solutions)
+            scorings = yield from self.score(rng, q, solutions, evaluations)
+            for i, discussion in enumerate(discussions):
+                # Eqs. 6 to 8
+                round_ = self.reward_round(solutions[i], evaluations[i], scorings[i])
+                discussion.append(round_)
+                rounds.append(round_)
+        samples: list[Sample] = []
+        for round_ in rounds:
+            samples += samples_of(round_)
+        return Outcome(samples, trace=EpisodeTrace(q, rounds, self.reuse))
 
-    def recent(self, history: Sequence[Round]) -> str:
-        """The last kappa rounds as the next speaker reads them; scorings add nothing to the discussion."""
-        last = history[max(0, len(history) - self.horizon) :]
-        return blocks.discussion((quoted(one.solution), [quoted(reply) for reply in one.evaluations]) for one in last)
+    def recent(self, discussion: Sequence[Round]) -> str:
+        """Return the last kappa rounds as the next speaker reads them, without scorings."""
+        first = max(0, len(discussion) - self.horizon)
+        shown = []
+        for round_ in discussion[first:]:
+            evaluations = [quoted(one.reply) for one in round_.evaluations]
+            shown.append((quoted(round_.solution.reply), evaluations))
+        return blocks.discussion(shown)
 
     def ask(self, rng: Random, role: Role, **fields: str) -> Turn:
-        """Have any agent play a role: u_k ~ Uniform(U), oneself not excluded."""
+        """Let any agent play a role: u_k ~ Uniform(U), the author of the solution included."""
         return role(policy=rng.choice(self.policies), **fields)
 
-    def evaluate(self, rng: Random, q: str, seen: list[str], solutions: list[Reply]) -> Dialogue[Replies]:
-        """Return n evaluations per solution, written without sight of each other (Eq. 4)."""
-        read = [(h, quoted(s)) for h, s in zip(seen, solutions, strict=True) for _ in range(self.n)]
-        replies = yield [self.ask(rng, self.evaluation, problem=q, discussion=h, solution=s) for h, s in read]
-        return [replies[i * self.n : (i + 1) * self.n] for i in range(len(solutions))]
+    def solve(
+        self, rng: Random, q: str, histories: Sequence[str]
+    ) -> Dialogue[list[Reply]]:
+        """Return a solution per discussion (Eq. 3)."""
+        turns = []
+        for history in histories:
+            turn = self.ask(rng, self.solution, problem=q, discussion=history)
+            turns.append(turn)
+        solutions: list[Reply] = yield turns
+        return solutions
 
-    def score(self, rng: Random, q: str, solutions: list[Reply], evaluations: Replies) -> Dialogue[Replies]:
-        """Return one scoring per evaluation, or per solution without evaluations; none without scoring (Eq. 5)."""
+    def evaluate(
+        self,
+        rng: Random,
+        q: str,
+        histories: Sequence[str],
+        solutions: Sequence[Reply],
+    ) -> Dialogue[RepliesBySolution]:
+        """Return n evaluations per solution, none of which sees another (Eq. 4)."""
+        turns = []
+        for history, solution in zip(histories, solutions, strict=True):
+            fields = {
+                "problem": q,
+                "discussion": history,
+                "solution": quoted(solution),
+            }
+            turns += [self.ask(rng, self.evaluation, **fields) for _ in range(self.n)]
+        evaluations = yield turns
+        return split_evenly(evaluations, len(solutions))
+
+    def score(
+        self,
+        rng: Random,
+        q: str,
+        solutions: Sequence[Reply],
+        evaluations: RepliesBySolution,
+    ) -> Dialogue[RepliesBySolution]:
+        """Return a scoring per evaluation, or per solution without evaluations (Eq. 5).
+
+        Empty lists without scoring.
+        """
         if self.without == "scoring":
             return [[] for _ in solutions]
-        turns: list[list[Turn]] = []
-        for s, written in zip(solutions, evaluations, strict=True):
-            seen = [{"evaluation": quoted(e)} for e in written] or [{}]
-            turns.append([self.ask(rng, self.scoring, problem=q, solution=quoted(s), **more) for more in seen])
-        replies = iter((yield [turn for asked in turns for turn in asked]))
-        return [[next(replies) for _ in asked] for asked in turns]
+        turns = []
+        for solution, evaluations_of_it in zip(solutions, evaluations, strict=True):
+            fields = {"problem": q, "solution": quoted(solution)}
+            if self.without == "evaluation":
+                turns.append(self.ask(rng, self.scoring, **fields))
+            for evaluation in evaluations_of_it:
+                text = quoted(evaluation)
+                turns.append(self.ask(rng, self.scoring, evaluation=text, **fields))
+        scorings = yield turns
+        return split_evenly(scorings, len(solutions))
 
-    def read_scores(self, round_: Round) -> list[Any]:
-        """The scores of a round, or the verdicts of its evaluations without scoring; None where unreadable."""
-        if self.without == "scoring":
-            return [rewards.extract_verdict(reply.text) for reply in round_.evaluations]
-        return [rewards.extract_score(reply.text) for reply in round_.scorings]
+    # Rewards (section 3.2) and the ablations (section 4.3.1).
 
-    def amounts(self, round_: Round) -> list[tuple[Reply, float | None]]:
-        """What every reply of a round earns by Eqs. 7 and 8, or the ablation; None: it is not trained on."""
-        scores = self.read_scores(round_)
+    def reward_round(
+        self,
+        solution: Reply,
+        evaluations: Sequence[Reply],
+        scorings: Sequence[Reply],
+    ) -> Round:
+        """Read the scores of a round (Eq. 6) and reward its replies (Eqs. 7 and 8)."""
         if self.without == "scoring":
-            agreed = [rewards.agreement(scores, j) for j in range(len(scores))]
-            return [(round_.solution, mean_known(scores)), *zip(round_.evaluations, agreed, strict=True)]
+            return reward_agreement(solution, evaluations)
+        scores = [rewards.extract_score(reply.text) for reply in scorings]
         neutral = self.unreadable == "neutral"
-        paid = [rewards.evaluation_reward(score, neutral) for score in scores]
-        return [
-            (round_.solution, rewards.solution_reward(scores, neutral)),
-            *zip(round_.evaluations, paid, strict=False),  # without evaluations there is a scoring all the same
-            *((reply, rewards.scoring_reward(t)) for reply, t in zip(round_.scorings, scores, strict=True)),
-        ]
+        evaluation_rewards = [rewards.evaluation_reward(t, neutral) for t in scores]
+        scoring_rewards = [rewards.scoring_reward(t) for t in scores]
+        if self.without == "evaluation":  # the score is of the solution alone
+            evaluation_rewards = []
+        return Round(
+            solution=RewardedReply(solution, rewards.solution_reward(scores, neutral)),
+            evaluations=rewarded(evaluations, evaluation_rewards),
+            scorings=rewarded(scorings, scoring_rewards),
+            scores=scores,
+        )
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """The oracle's view of the discussion, every agent's reward, and what it cost."""
-        q, rounds = outcome.trace
-        solved = [self.amounts(round_)[0][1] for round_ in rounds]
-        truths = [world.is_correct(q, boxed(round_.solution.text)) for round_ in rounds]
-        paid = [(reply, amount) for round_ in rounds for reply, amount in self.amounts(round_)]
-        game = [pair for pair in paid if pair[0].turn.role != "scoring"]  # scorings earn 0 or -1 by Eq. 8
-        scores = [score for round_ in rounds for score in self.read_scores(round_)]
-        known = [score for score in scores if score is not None]
-        marks = {"judged_correct": True} if self.without == "scoring" else {f"score_{mark}": mark for mark in (1, 2, 3)}
-        return {
-            "question": q,
-            "right": mean_known(truths),
-            "right_first": mean_known(truths[: self.reuse]),
-            "right_last": mean_known(truths[-self.reuse :]),
-            "normalised": mean_known([amount for _, amount in game]),
-            "unreadable": mean_known([score is None for score in scores]),
-            "interactions": len(paid),
-            "tokens_in": sum(len(reply.prompt_ids) for reply, _ in paid),
-            "tokens_out": sum(len(reply.completion_ids) for reply, _ in paid),
-            **rewards.confusion(solved, truths),
-            **{f"normalised/{u}": mean_known([x for reply, x in game if reply.turn.policy == u]) for u in self.policies},
-            **{name: mean_known([score == mark for score in known]) for name, mark in marks.items()},
-        }
+        """Return the oracle's view of the discussion, every agent's reward, and costs."""
+        without_scoring = self.without == "scoring"
+        score_metrics = VERDICT_METRICS if without_scoring else SCORE_METRICS
+        return episode_metrics(outcome.trace, world, self.policies, score_metrics)
+
+
+def reward_agreement(solution: Reply, evaluations: Sequence[Reply]) -> Round:
+    """Reward a round without scoring: each evaluation for its agreement with the others.
+
+    The solution's reward is the fraction of the verdicts that call it correct.
+    """
+    verdicts = [rewards.extract_verdict(reply.text) for reply in evaluations]
+    agreements = [rewards.agreement(verdicts, j) for j in range(len(verdicts))]
+    return Round(
+        solution=RewardedReply(solution, mean_known(verdicts)),
+        evaluations=rewarded(evaluations, agreements),
+        scorings=[],
+        scores=verdicts,
+    )
+
+
+def rewarded(
+    replies: Sequence[Reply], reply_rewards: Sequence[float | None]
+) -> list[RewardedReply]:
+    """Return the replies with their rewards."""
+    pairs = zip(replies, reply_rewards, strict=True)
+    return [RewardedReply(reply, reward) for reply, reward in pairs]
+
+
+def samples_of(round_: Round) -> list[Sample]:
+    """Return the replies of a round that are trained on."""
+    samples = []
+    for one in round_.replies:
+        if one.reward is not None:
+            samples.append(one.reply.earns(one.reward))
+    return samples
+
+
+def split_evenly(replies: Sequence[Reply], groups: int) -> RepliesBySolution:
+    """Split replies into groups of equal size, in their order."""
+    size = len(replies) // groups
+    return [list(replies[i * size : (i + 1) * size]) for i in range(groups)]
 
 
 def quoted(reply: Reply) -> str:
-    """A reply as another agent reads it: it cannot close its own block, and a verdict in it is only words."""
-    return BLOCK.sub(r"&lt;\1", MARK.sub("", reply.text))
+    """Return a reply as other agents read it.
+
+    It cannot close the block that it stands in, and verdict tags in it are removed.
+    """
+    text = VERDICT_TAG.sub("", reply.text)
+    return BLOCK_TAG.sub(r"&lt;\1", text)

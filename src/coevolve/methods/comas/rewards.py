@@ -1,69 +1,98 @@
 """Rewards of CoMAS (section 3.2) and of its two ablations (section 4.3.1), as total functions.
 
-A score of None is a scoring that cannot be read. A reward of None means masked: the reply is not trained on.
+A score of None is a scoring that cannot be read. A reward of None masks a reply: it is not trained
+on.
 """
 
 from collections.abc import Sequence
 
-from coevolve.methods.facts import complement, mean_known
+from coevolve.methods.facts import mean_known
 from coevolve.text import parse
 
 SCORES = {"1": 1, "2": 2, "3": 3}
 VERDICTS = {"correct": True, "incorrect": False}
-BLANKS = " \t\r\n"
+WHITESPACE = " \t\r\n"
 NEUTRAL = 0.5
 PENALTY = -1.0
+# (whether the reward predicts a correct solution, whether it is correct): cell of the table
+CONFUSION_CELLS = {
+    (True, True): "tp",
+    (True, False): "fp",
+    (False, True): "fn",
+    (False, False): "tn",
+}
 
 
 def extract_score(text: str) -> int | None:
-    """Return the score of a scoring (Eq. 6): 1, 2 or 3 inside its one <score> pair, else None."""
-    return SCORES.get(parse.only(text, "score").strip(BLANKS))
+    """Return the score of a scoring (Eq. 6): 1, 2 or 3 in its one <score> pair, else None."""
+    content = parse.only(text, "score").strip(WHITESPACE)
+    return SCORES.get(content)
 
 
 def extract_verdict(text: str) -> bool | None:
-    """Return whether an evaluation of the ablation without scoring ends in <judgment>correct</judgment>.
+    """Return whether an evaluation calls its solution correct, in the ablation without scoring.
 
-    None without exactly one pair that holds "correct" or "incorrect" (in any case of letters).
+    None unless exactly one <judgment> pair holds "correct" or "incorrect", in any case of letters.
     """
-    return VERDICTS.get(parse.only(text, "judgment").strip(BLANKS).lower())
+    content = parse.only(text, "judgment").strip(WHITESPACE)
+    return VERDICTS.get(content.lower())
 
 
-def solution_reward(scores: Sequence[int | None], neutral: bool = False) -> float | None:
-    """Return r(s) of Eq. 7, (score - 1) / 2, averaged over the solution's evaluations.
+def solution_reward(
+    scores: Sequence[int | None], neutral: bool = False
+) -> float | None:
+    """Return r(s) of Eq. 7: the mean of (score - 1) / 2 over the solution's evaluations.
 
-    Unreadable scores are left out, or count as 0.5 when `neutral`; None when nothing is left.
+    Unreadable scores are left out, or count as 0.5 if `neutral`; None if no score is left.
     """
-    return mean_known(NEUTRAL if score is None else (score - 1) / 2 for score in scores if neutral or score is not None)
+    terms = []
+    for score in scores:
+        if score is not None:
+            terms.append((score - 1) / 2)
+        elif neutral:
+            terms.append(NEUTRAL)
+    return mean_known(terms)
 
 
 def evaluation_reward(score: int | None, neutral: bool = False) -> float | None:
-    """Return r(e) of Eq. 7, (3 - score) / 2: what the solution loses. Unreadable: None, or 0.5 when `neutral`."""
-    return complement(solution_reward([score], neutral))
+    """Return r(e) of Eq. 7: (3 - score) / 2, which is what the solution loses.
+
+    For an unreadable score None, or 0.5 if `neutral`.
+    """
+    if score is None:
+        return NEUTRAL if neutral else None
+    return (3 - score) / 2
 
 
 def scoring_reward(score: int | None) -> float:
-    """Return Eq. 8: 0 for a readable score, whatever it is, and -1 otherwise."""
+    """Return Eq. 8: 0 for any readable score, else -1."""
     return PENALTY if score is None else 0.0
 
 
 def agreement(verdicts: Sequence[bool | None], index: int) -> float | None:
-    """Return the share of the other readable verdicts that equal verdict `index`.
+    """Return the fraction of the other readable verdicts that equal verdict `index`.
 
-    0 when that one is unreadable, since it agrees with nobody; None when no other is readable.
+    0 if that one is unreadable, because it agrees with no other; None if no other is readable.
     """
-    if verdicts[index] is None:
+    verdict = verdicts[index]
+    if verdict is None:
         return 0.0
-    others = [verdict for i, verdict in enumerate(verdicts) if i != index and verdict is not None]
-    return mean_known([verdict == verdicts[index] for verdict in others])
+    others = [*verdicts[:index], *verdicts[index + 1 :]]
+    return mean_known(other == verdict for other in others if other is not None)
 
 
-def confusion(rewards: Sequence[float | None], truths: Sequence[bool | None]) -> dict[str, float]:
-    """Count rewards against the verifier (Table 6): a reward above 0.5 predicts that the solution is right.
+def confusion(
+    rewards: Sequence[float | None], truths: Sequence[bool | None]
+) -> dict[str, float]:
+    """Count how the rewards of solutions compare with the verifier (Table 6).
 
-    Pairs with a None on either side do not count. Precision is tp / (tp + fp), recall tp / (tp + fn).
+    A reward above 0.5 predicts a correct solution. Pairs with a None do not count. Precision is
+    tp / (tp + fp), recall tp / (tp + fn).
     """
     counts = {"tp": 0.0, "fp": 0.0, "fn": 0.0, "tn": 0.0}
-    for reward, truth in zip(rewards, truths, strict=True):
-        if reward is not None and truth is not None:
-            counts[("t" if (reward > NEUTRAL) == truth else "f") + ("p" if reward > NEUTRAL else "n")] += 1
+    for reward, correct in zip(rewards, truths, strict=True):
+        if reward is not None and correct is not None:
+            predicted = reward > NEUTRAL
+            cell = CONFUSION_CELLS[predicted, correct]
+            counts[cell] += 1
     return counts

@@ -1,10 +1,10 @@
-"""SPICE: a Challenger reads a document and asks, a Reasoner without the document answers (Algorithm 1).
+"""SPICE: a Challenger asks about a document, a Reasoner answers without it (Algorithm 1).
 
-One episode is one document: lines 5 to 20. Reads replies, never tokens; gold answers go to the verifier only.
+One episode is one document: lines 5 to 20. The code reads replies, never tokens. Gold answers go to
+the verifier only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,48 +14,49 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from coevolve import plugins
 from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method, paper_table
-from coevolve.methods.facts import as_float, mean_known
 from coevolve.methods.spice import parsing, rewards
+from coevolve.methods.spice.metrics import episode_metrics
 from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, MCQ, Question, stem
+from coevolve.methods.spice.records import (
+    Answer,
+    AnsweredTask,
+    Attempt,
+    Challenge,
+    EpisodeTrace,
+)
 from coevolve.text.parse import boxed
 from coevolve.text.verify import verify, verify_many
-from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Sample, Turn
 from coevolve.validation import Allowed, Operational
 from coevolve.worlds import World
 
 Verifier = Literal["math", "exact"]
-# Section 2.5; "exact" is for worlds that write each answer in one way only.
+# Answer type: kind of verifier; answers of the other types are compared as text (section 2.5).
 VERIFIERS: dict[Verifier, dict[str, str]] = {
     "math": dict.fromkeys(("Integer", "Float", "Expression"), "math"),
+    # For worlds in which every answer has only one spelling.
     "exact": dict.fromkeys(("Integer", "Float"), "float"),
 }
 Template = Literal["chat", "conversation"]
 # The Reasoner's prompt files (Figure 8).
-TEMPLATES: dict[Template, str] = {"chat": "reasoner", "conversation": "reasoner_conversation"}
-Attempt = tuple[Reply, Question | str]  # what was said, and the task or the name of its fault
-Answer = tuple[Reply, bool | None]  # what was said, and the verdict (None: could not be scored)
-
-
-@dataclass(frozen=True)
-class Played:
-    """One document, for `SPICE.observe`."""
-
-    document: str | None
-    kind: str  # of task: MCQ or an answer type
-    unreadable: bool | None  # whether the choice of the kind could not be read; None: nobody was asked
-    attempts: list[Attempt]
-    tasks: list[Question]  # the valid ones among the attempts that were kept
-    answers: list[list[Answer]]  # to each task
-    rates: list[float | None]  # the pass rate of each task
-    chosen: int | None  # the task that the Reasoner learns from
+TEMPLATES: dict[Template, str] = {
+    "chat": "reasoner",
+    "conversation": "reasoner_conversation",
+}
 
 
 class SPICE(Method):
-    """Self-play in corpus environments. The defaults are the paper's numbers; each ablation is an argument."""
+    """Self-play in corpus environments.
+
+    The defaults are the paper's numbers, and each ablation is an argument.
+    """
 
     paper_name: ClassVar[str] = "spice"
     read_answer = staticmethod(boxed)
-    gates: ClassVar[Mapping[str, str]] = {"multiple choice": "mcq", "rules of validity": "valid"}
+    gates: ClassVar[Mapping[str, str]] = {
+        "multiple choice": "mcq",
+        "rules of validity": "valid",
+    }
     seeded: ClassVar[bool] = False
 
     TRAINING: ClassVar[Mapping[str, Any]] = paper_table("spice")
@@ -66,7 +67,7 @@ class SPICE(Method):
     """math, general, both or none; a folder or file; owner/name of the hub."""
 
     documents: PositiveInt = 20_000
-    """|D| of the tiny world and of data sets (section 3.1); a folder gives all it has."""
+    """|D| for the tiny world and data sets (section 3.1); a folder gives all its documents."""
 
     document_tokens: PositiveInt = 5992
     """Longest segment of a document (section 3.1)."""
@@ -106,17 +107,18 @@ class SPICE(Method):
     """conversation: the prompt of Figure 8, for models that continue texts."""
 
     snapshots: Annotated[tuple[PositiveInt, ...], Operational()] = ()
-    """Steps after which the policies are kept (Figures 3, 5 and 6)."""
+    """Steps after which the policies are saved (Figures 3, 5 and 6)."""
 
     estimator: Estimator = "group_mean"
     """Equations 3 and 4: DrGRPO."""
 
     def define_roles(self) -> None:
-        """Find the corpus and make the Reasoner and the Challenger's prompts."""
+        """Find the corpus, and make the Reasoner and the Challenger's prompts."""
         if isinstance(self.corpus, Path):
             self.corpus = str(self.corpus)
-        limit = max(1, int(self.document_tokens * self.bytes_per_token))
-        self.source = plugins.load(plugins.CORPORA, "find")(self.corpus, self.documents, limit)
+        find_corpus = plugins.load(plugins.CORPORA, "find")
+        max_bytes = max(1, int(self.document_tokens * self.bytes_per_token))
+        self.source = find_corpus(self.corpus, self.documents, max_bytes)
         self.solver = self.role(TEMPLATES[self.template], "reasoner")
         policy = "challenger" if self.challenger == "fixed" else "shared"
         self.select = self.role("format", policy=policy)
@@ -126,156 +128,222 @@ class SPICE(Method):
         # The tiny backbone knows only yes and no.
         self.booleans = BOOLEANS if self.prompt == "full" else ("yes", "no")
 
+    # Algorithm 1.
+
     def episode(self, rng: Random) -> Episode:
         """Play lines 5 to 20 of Algorithm 1 for one document."""
         document = self.source.sample(rng) if self.source else None  # 5
-        kind, unreadable, attempts = yield from self.challenge(document, rng)  # 6
-        taken = subsample(attempts, self.group, rng)  # 7
-        tasks = [task for _, task in taken if isinstance(task, Question)]  # 8
-        answers = yield from self.answer(tasks)  # 9
-        rates = [pass_rate(group) for group in answers]
-        samples = self.challenger_samples(taken, rates)  # 10-13
-        teaching = [i for i, rate in enumerate(rates) if rate is not None and not self.held_out(tasks[i])]
-        chosen = rng.choice(teaching) if teaching else None  # 16; all invalid: no Reasoner group
-        if chosen is not None:  # 17-20: the answers of line 9 are the Reasoner's group; right ones earn 1, wrong ones 0
-            known = [(reply, right) for reply, right in answers[chosen] if right is not None]
-            samples += [reply.earns(float(right), reply.group_id) for reply, right in known]
-        return Outcome(samples, trace=Played(document, kind, unreadable, attempts, tasks, answers, rates, chosen))
+        challenge = yield from self.challenge(document, rng)  # 6
+        kept = subsample(challenge.attempts, self.group, rng)  # 7
+        tasks = [attempt.task for attempt in kept if attempt.task is not None]  # 8
+        answered = yield from self.answer(tasks)  # 9
+        samples = self.challenger_samples(kept, answered)  # 10-13
+        chosen = self.choose_task(answered, rng)  # 16
+        if chosen is not None:
+            samples += self.reasoner_samples(chosen)  # 17-20
+        trace = EpisodeTrace(document, challenge, answered, chosen)
+        return Outcome(samples, trace=trace)
 
-    def challenger_samples(self, taken: Sequence[Attempt], rates: Sequence[float | None]) -> list[Any]:
-        """Lines 10 to 13: pay every attempt by its task's pass rate; a task that nothing could score earns nothing."""
-        if self.challenger != "trained":
-            return []
-        samples, left = [], iter(rates)
-        for reply, task in taken:
-            rate = next(left) if isinstance(task, Question) else None
-            if rate is not None or not isinstance(task, Question):
-                reward = rewards.challenger_reward(self.reward, rate, self.penalty)
-                samples.append(reply.earns(reward, reply.group_id))
-        return samples
+    def challenge(self, document: str | None, rng: Random) -> Dialogue[Challenge]:
+        """Choose a kind of task and make G attempts at a time until one is valid (line 6).
 
-    def choose_kind(self, document: str | None, rng: Random) -> Dialogue[tuple[str, bool | None]]:
-        """Choose the kind of task, MCQ or an answer type (Appendix 11), and say whether the choice was unreadable.
+        Stops after N attempts.
+        """
+        kind, unreadable = yield from self.choose_kind(document, rng)
+        turn = self.challenger_turn(document, kind)
+        attempts: list[Attempt] = []
+        any_valid = False
+        while not any_valid and len(attempts) < self.attempts:
+            count = min(self.group, self.attempts - len(attempts))
+            replies = yield [turn] * count
+            attempts += [self.read_attempt(reply, kind) for reply in replies]
+            any_valid = any(attempt.task is not None for attempt in attempts)
+        return Challenge(kind, unreadable, attempts)
 
-        An unreadable choice is drawn. Without a document the answer type is random; nobody is asked (None).
+    def choose_kind(
+        self, document: str | None, rng: Random
+    ) -> Dialogue[tuple[str, bool | None]]:
+        """Choose MCQ or an answer type (Appendix 11).
+
+        Returns the kind and whether the Challenger's choice was unreadable, in which case the kind
+        is random. The second value is None if the Challenger is not asked; without a document the
+        answer type is random, too.
         """
         if document is None:
             return rng.choice(ANSWER_TYPES), None
         if "free" not in self.task_types:
             return MCQ, None
         reply = yield self.select(document=document)
-        chosen = parsing.read_format(reply.text)
-        kind = chosen or (MCQ if rng.random() < 0.5 else rng.choice(ANSWER_TYPES))
+        kind = parsing.read_format(reply.text)
+        unreadable = kind is None
+        if kind is None:
+            kind = MCQ if rng.random() < 0.5 else rng.choice(ANSWER_TYPES)
         if kind == MCQ and "mcq" not in self.task_types:
-            kind = "String"  # what suits multiple choice holds names, not numbers
-        return kind, chosen is None
-
-    def challenge(self, document: str | None, rng: Random) -> Dialogue[tuple[str, bool | None, list[Attempt]]]:
-        """Line 6: choose a kind of task, then attempt G at a time until one is valid or N is reached."""
-        kind, unreadable = yield from self.choose_kind(document, rng)
-        turn = self.challenger_turn(document, kind)
-        attempts: list[Attempt] = []
-        while len(attempts) < self.attempts and not any(isinstance(task, Question) for _, task in attempts):
-            replies = yield [turn] * min(self.group, self.attempts - len(attempts))
-            attempts += [(reply, self.read_task(reply.text, kind)) for reply in replies]
-        return kind, unreadable, attempts
+            # Documents that suit multiple choice hold names rather than numbers.
+            kind = "String"
+        return kind, unreadable
 
     def challenger_turn(self, document: str | None, kind: str) -> Turn:
-        """What the Challenger is asked."""
+        """Return the Challenger's request for a task of this kind."""
         if document is None:
             return self.ask_alone(answer_type=kind)
         if kind == MCQ:
             return self.ask_mcq(document=document)
         return self.ask_free(document=document, answer_type=kind)
 
+    def read_attempt(self, reply: Reply, kind: str) -> Attempt:
+        """Read a reply of the Challenger."""
+        task = self.read_task(reply.text, kind)
+        if isinstance(task, Question):
+            return Attempt(reply, task)
+        return Attempt(reply, None, fault=task)
+
     def read_task(self, text: str, kind: str) -> Question | str:
         """Read a task, or return the name of the rule that it breaks."""
-        return parsing.read_mcq(text) if kind == MCQ else parsing.read_free(text, kind, self.booleans)
+        if kind == MCQ:
+            return parsing.read_mcq(text)
+        return parsing.read_free(text, kind, self.booleans)
 
-    def answer(self, tasks: Sequence[Question]) -> Dialogue[list[list[Answer]]]:
-        """Line 9: ask the Reasoner each task G times, without the document; return the answers of each task.
+    def answer(self, tasks: Sequence[Question]) -> Dialogue[list[AnsweredTask]]:
+        """Ask the Reasoner each task G times, without the document (line 9).
 
-        With `reuse` equal tasks are asked once and share their answers.
+        With `reuse`, equal tasks are asked once and share their answers.
         """
-        asked = list(dict.fromkeys(tasks)) if self.reuse else list(tasks)
-        repeated = [task for task in asked for _ in range(self.group)]
+        distinct = list(dict.fromkeys(tasks)) if self.reuse else list(tasks)
+        repeated = [task for task in distinct for _ in range(self.group)]
         replies = yield [self.solver(question=task.text) for task in repeated]
-        verdicts = self.verify([(task, boxed(reply.text)) for task, reply in zip(repeated, replies, strict=True)])
-        scored = list(zip(replies, verdicts, strict=True))
-        groups = [scored[i : i + self.group] for i in range(0, len(scored), self.group)]
-        return [groups[asked.index(task)] for task in tasks] if self.reuse else groups
+        pairs = []
+        for task, reply in zip(repeated, replies, strict=True):
+            pairs.append((task, boxed(reply.text)))
+        answers = []
+        for reply, correct in zip(replies, self.verify(pairs), strict=True):
+            answers.append(Answer(reply, correct))
+        answered = []
+        for i, task in enumerate(distinct):
+            start = i * self.group
+            answered.append(AnsweredTask(task, answers[start : start + self.group]))
+        if not self.reuse:
+            return answered
+        by_task = {one.task: one for one in answered}
+        return [by_task[task] for task in tasks]
 
     def verify(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
-        """Verdicts on answers to tasks (section 2.5); equal pairs are verified once."""
-        kinds = {MCQ: "choice", **VERIFIERS[self.verifier]}
-        wanted = [(kinds.get(task.kind, "exact"), answer, task.gold) for task, answer in pairs]
-        distinct = list(dict.fromkeys(wanted))
-        verdicts = verify_many(distinct) if self.verifier == "math" else [verify(*item) for item in distinct]
-        known = {item: verdict.correct for item, verdict in zip(distinct, verdicts, strict=True)}
-        return [known[item] for item in wanted]
+        """Return the verdict on each (task, answer) pair (section 2.5).
+
+        Equal pairs are verified once. None: the verifier could not tell.
+        """
+        verifier_kinds = {MCQ: "choice", **VERIFIERS[self.verifier]}
+        checks = []
+        for task, answer in pairs:
+            verifier_kind = verifier_kinds.get(task.kind, "exact")
+            checks.append((verifier_kind, answer, task.gold))
+        distinct = list(dict.fromkeys(checks))
+        if self.verifier == "math":
+            verdicts = verify_many(distinct)
+        else:
+            verdicts = [verify(*check) for check in distinct]
+        correct_of = {}
+        for check, verdict in zip(distinct, verdicts, strict=True):
+            correct_of[check] = verdict.correct
+        return [correct_of[check] for check in checks]
+
+    def challenger_samples(
+        self, kept: Sequence[Attempt], answered: Sequence[AnsweredTask]
+    ) -> list[Sample]:
+        """Reward every attempt by its task's pass rate (lines 10 to 13, Equation 1).
+
+        `answered` holds the valid tasks among `kept`, in their order. A task without any verdict is
+        left out rather than rewarded with 0.
+        """
+        if self.challenger != "trained":
+            return []
+        samples = []
+        pass_rates = iter([task.pass_rate for task in answered])
+        for attempt in kept:
+            p = None  # an invalid task
+            if attempt.task is not None:
+                p = next(pass_rates)
+                if p is None:
+                    continue
+            reward = rewards.challenger_reward(self.reward, p, self.penalty)
+            samples.append(attempt.reply.earns(reward, attempt.reply.group_id))
+        return samples
+
+    def choose_task(
+        self, answered: Sequence[AnsweredTask], rng: Random
+    ) -> AnsweredTask | None:
+        """Draw the task that trains the Reasoner (line 16); None if no task may."""
+        candidates = []
+        for candidate in answered:
+            scored = candidate.pass_rate is not None
+            if scored and not self.held_out(candidate.task):
+                candidates.append(candidate)
+        return rng.choice(candidates) if candidates else None
+
+    def reasoner_samples(self, chosen: AnsweredTask) -> list[Sample]:
+        """Reward the answers of line 9 with 1 if correct, else 0 (lines 17 to 20).
+
+        An answer without a verdict is left out.
+        """
+        samples = []
+        for answer in chosen.answers:
+            if answer.correct is not None:
+                reward = float(answer.correct)
+                samples.append(answer.reply.earns(reward, answer.reply.group_id))
+        return samples
 
     def held_out(self, task: Question) -> bool:
-        """Whether a task is a validation or test question: it may measure a Challenger, never train a Reasoner."""
-        asked = {text for text in (task.text, stem(task)) if self.world.valid(text) is not False}  # None: nobody knows
-        return any(map(self.world.held_out, asked))
+        """Return whether a task is a validation or test question.
+
+        Such a task may measure a Challenger, but never trains a Reasoner.
+        """
+        for question in (task.text, stem(task)):
+            # An ill-formed question is in no split. None, "cannot tell", does not rule it out.
+            ill_formed = self.world.valid(question) is False
+            if not ill_formed and self.world.held_out(question):
+                return True
+        return False
+
+    # Around the episodes of a run.
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The policy that asks and is not trained."""
+        """The Challenger's policy, if it is fixed."""
         return ("challenger",) if self.challenger == "fixed" else ()
 
     def before_run(self) -> None:
-        """Make sure that the corpus is here, streaming it if it is on the hub; ValueError when it cannot be had."""
-        len(self.source or ())
+        """Make sure that the corpus is available, streaming it if it is on the hub.
+
+        Raises ValueError if it is not.
+        """
+        if self.source is not None:
+            len(self.source)  # counts the documents, which it must fetch first
 
     def after_step(self, step: int, keep: Callable[[str], None]) -> None:
-        """Keep the policies of the steps in `snapshots`."""
+        """Save the policies after the steps in `snapshots`."""
         if step in self.snapshots:
             keep(f"snapshots/{step}")
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How asking and answering went, and what the oracle says about the tasks."""
-        played: Played = outcome.trace
-        tasks, attempts, document = played.tasks, played.attempts, played.document
-        faults = [task for _, task in attempts if isinstance(task, str)]
-        verdicts = [correct for group in played.answers for _, correct in group]
-        facts: dict[str, Any] = {
-            "format_unreadable": as_float(played.unreadable),
-            "mcq": None if document is None else float(played.kind == MCQ),
-            "attempts": len(attempts),
-            "valid": 1 - len(faults) / len(attempts),
-            **{f"fault/{name}": faults.count(name) / len(attempts) for name in parsing.FAULTS},
-            "pass_rate": mean_known(played.rates),
-            "unscored": mean_known([correct is None for correct in verdicts]),
-            "distinct": len({*tasks}) / len(tasks) if tasks else None,
-            "gold_right": mean_known([world.is_correct(task.text, task.gold) for task in tasks]),
-            "level": mean_known([world.level(task.text) for task in tasks]),
-            "grounded": mean_known([stem(task) in document for task in tasks]) if document else None,
-            "document": document,
-            "questions": [task.text for task in tasks],
-            "golds": [task.gold for task in tasks],
-        }
-        if played.chosen is not None:
-            chosen = tasks[played.chosen]
-            truths = [world.is_correct(chosen.text, self.read_answer(r.text)) for r, _ in played.answers[played.chosen]]
-            facts |= {"question": chosen.text, "gold": chosen.gold, "right": mean_known(truths)}
-        return facts
+        """Return how asking and answering went, and the oracle's verdicts on the tasks."""
+        return episode_metrics(outcome.trace, world, self.read_answer)
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:
-    """Draw `size` attempts that keep the ratio of valid to invalid ones, with at least one valid if there is any.
+    """Draw `size` attempts that keep the ratio of valid to invalid ones (line 7 of Algorithm 1).
 
-    Line 7 of Algorithm 1; the order of the attempts is kept, and fewer than `size` are all taken.
+    At least one is valid if there is any. The attempts keep their order, and if there are fewer
+    than `size`, all are returned.
     """
     if len(attempts) <= size:
         return list(attempts)
-    valid = [i for i, (_, task) in enumerate(attempts) if isinstance(task, Question)]
-    invalid = [i for i, (_, task) in enumerate(attempts) if not isinstance(task, Question)]
-    wanted = max(int(size * len(valid) / len(attempts) + 0.5), size - len(invalid), min(1, len(valid)))
-    kept = rng.sample(valid, wanted) + rng.sample(invalid, size - wanted)
+    valid = [i for i, attempt in enumerate(attempts) if attempt.task is not None]
+    invalid = [i for i, attempt in enumerate(attempts) if attempt.task is None]
+    valid_count = int(size * len(valid) / len(attempts) + 0.5)  # the ratio, half up
+    valid_count = max(
+        valid_count, size - len(invalid)
+    )  # too few invalid ones to fill up
+    if valid:
+        valid_count = max(valid_count, 1)
+    kept = rng.sample(valid, valid_count) + rng.sample(invalid, size - valid_count)
     return [attempts[i] for i in sorted(kept)]
-
-
-def pass_rate(answers: Sequence[Answer]) -> float | None:
-    """The share of right answers among those that could be scored; None when none could."""
-    return mean_known([correct for _, correct in answers])

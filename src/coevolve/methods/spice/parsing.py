@@ -1,7 +1,7 @@
-"""What SPICE's Challenger says (Figures 9 and 10) as a checked question, or the name of the rule that it breaks.
+"""Reads the Challenger's replies (Figures 9 and 10) into valid tasks, or names the broken rule.
 
-Every function is total and takes linear time; no text is evaluated. A question holds the gold answer; who may
-see it is the method's business.
+Every function is total and takes linear time; no text is evaluated. A `Question` carries the gold
+answer; the method decides who may see it.
 """
 
 import json
@@ -15,23 +15,42 @@ from coevolve.text.parse import BOX, boxed
 ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")
 MCQ = "MCQ"
 LETTERS = "ABCD"
-BOOLEANS = ("true", "false")  # Figure 10; the tiny world says yes and no
-WORDS = 3  # most words of a String answer
-LONGEST = 512  # characters of an answer; a longer one is no short, checkable answer
-FAULTS = ("json", "declined", "question", "answer", "type", "document", "leak", "options", "letter")
-NUMBERS = {"Integer": re.compile(r"[+-]?[0-9]{1,60}"), "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?")}
+BOOLEANS = ("true", "false")  # Figure 10; the tiny world uses yes and no
+MAX_STRING_WORDS = 3
+MAX_ANSWER_CHARACTERS = 512  # a longer answer is not a short, checkable one
+FAULTS = (
+    "json",
+    "declined",
+    "question",
+    "answer",
+    "type",
+    "document",
+    "leak",
+    "options",
+    "letter",
+)
+NUMBERS = {
+    "Integer": re.compile(r"[+-]?[0-9]{1,60}"),
+    "Float": re.compile(r"[+-]?[0-9]{1,60}(?:\.[0-9]{1,60})?"),
+}
 OPENING = re.compile(r'\{\s*"')
-ATTEMPTS = 64  # places where an object may begin before the reply is given up
-MARKER = re.compile(r"(?<![A-Za-z0-9])([A-Z])\)")
-LINE = re.compile(r"^[ \t]*([A-Z])\)", re.MULTILINE)
-INSIDE = re.compile(r"\([^()\n]*\)")  # P(A), f(a, B): the letter before their ")" begins no option
+MAX_OPENINGS = (
+    64  # places where an object may begin before the reply counts as unreadable
+)
+OPTION_MARK = re.compile(r"(?<![A-Za-z0-9])([A-Z])\)")
+OPTION_LINE = re.compile(r"^[ \t]*([A-Z])\)", re.MULTILINE)
+# In P(A) or f(a, B) the letter before the closing parenthesis is not an option mark.
+PARENTHESES = re.compile(r"\([^()\n]*\)")
 WORD = re.compile(r"\w+")
-SOURCE = r"(?:text|document|passage|article|excerpt)"
-DOCUMENT = re.compile(  # words that send a reader to a text that is not there; "the passage of a law" does not
-    rf"\b(?:above|given|provided|following) {SOURCE}\b|\b(?:the|this|that) {SOURCE}\b"
+TEXT_NOUN = r"(?:text|document|passage|article|excerpt)"
+# Phrases that refer the Reasoner to a text that it cannot see. "The passage of a law" does not.
+DOCUMENT_REFERENCE = re.compile(
+    rf"\b(?:above|given|provided|following) {TEXT_NOUN}\b|\b(?:the|this|that) {TEXT_NOUN}\b"
     r"(?! (?:of|from|between|through|across|known|called|titled|entitled|signed|that)\b)"
-    r"|\baccording to (?:the|this) (?:author|writer|narrator|source|paragraph|section)\b|\bparagraph [0-9]"
-    r"|\bas (?:mentioned|stated|described|noted|discussed)(?=\s*(?:[,.;:?!)]|$|above|earlier|before|previously|here))"
+    r"|\baccording to (?:the|this) (?:author|writer|narrator|source|paragraph|section)\b"
+    r"|\bparagraph [0-9]"
+    r"|\bas (?:mentioned|stated|described|noted|discussed)"
+    r"(?=\s*(?:[,.;:?!)]|$|above|earlier|before|previously|here))"
     r"|\bbased on the analysis\b|\b(?:mentioned|described|stated|discussed) above\b",
     re.IGNORECASE,
 )
@@ -39,153 +58,221 @@ DOCUMENT = re.compile(  # words that send a reader to a text that is not there; 
 
 @dataclass(frozen=True)
 class Question:
-    """A valid task: what the Reasoner reads, and the gold answer that only the verifier reads."""
+    """A valid task: the text for the Reasoner, and the gold answer for the verifier only."""
 
     text: str
     gold: str
     kind: str  # one of ANSWER_TYPES, or MCQ
 
 
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _object_with_distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return fields
 
 
-def _constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_object_with_distinct_keys,
+    parse_constant=_reject_constant,
+)
 
 
 def json_object(text: str) -> dict[str, object] | None:
-    """Return the one JSON object that ends the text; anything may stand before it.
+    """Return the JSON object that ends the text; anything may precede it.
 
-    None when there is none, when text or a second object follows, and for NaN, repeated keys, numbers of
-    thousands of digits and nesting that cannot be read. Braces without a key (LaTeX has many) are ordinary text.
+    None if there is no such object, if text or a second object follows it, and for NaN, repeated
+    keys, numbers of thousands of digits and nesting too deep to read. Braces without a key, which
+    LaTeX has many of, are ordinary text.
     """
-    text, at = text.rstrip(), 0
-    for _ in range(ATTEMPTS):
-        start = OPENING.search(text, at)
-        if start is None:
+    text = text.rstrip()
+    position = 0
+    for _ in range(MAX_OPENINGS):
+        opening = OPENING.search(text, position)
+        if opening is None:
             return None
         try:
-            found, end = DECODER.raw_decode(text, start.start())
-            return found if end == len(text) else None
+            fields, end = DECODER.raw_decode(text, opening.start())
         except json.JSONDecodeError as error:
-            at = max(error.pos, start.start() + 1)  # up to there it was one broken object: inside it is no reply
+            # Up to the error it was one broken object, and an object inside it is not the reply.
+            position = max(error.pos, opening.start() + 1)
         except (ValueError, RecursionError):
             return None
+        else:
+            return fields if end == len(text) else None
     return None
 
 
 def scalar(value: object) -> str | None:
-    """Write a JSON string, number or boolean as text; None for a list, an object, null or a blank."""
+    """Write a JSON string, number or boolean as text.
+
+    None for a list, an object, null and a blank string.
+    """
     if isinstance(value, int):
-        return str(value).lower()  # True and False are integers
+        return str(value).lower()  # booleans are integers in Python
     if isinstance(value, float):
         return f"{Decimal(repr(value)):f}"  # without an exponent
-    return value.strip() or None if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value.strip() or None
+    return None
 
 
 def fits(gold: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> bool:
-    """Tell whether an answer has the form of its type (Figure 10, step 4) and can be given: "2 or 3" reads as none."""
-    if len(gold) > LONGEST or "\n" in gold or boxed(f"{BOX}{gold}}}") is None:
+    """Return whether an answer has the form of its type (Figure 10, step 4).
+
+    An answer that would not be read from a box, such as "2 or 3", fits no type.
+    """
+    if len(gold) > MAX_ANSWER_CHARACTERS or "\n" in gold:
+        return False
+    if boxed(f"{BOX}{gold}}}") is None:
         return False
     if kind in NUMBERS:
         return NUMBERS[kind].fullmatch(gold) is not None
     if kind == "Boolean":
         return gold in booleans
-    return kind in ANSWER_TYPES and (kind != "String" or len(gold.split()) <= WORDS)
+    if kind == "String":
+        return len(gold.split()) <= MAX_STRING_WORDS
+    return kind in ANSWER_TYPES
 
 
 def gives_away(question: str, gold: str) -> bool:
-    """Tell whether a question holds the words of its answer, in their order."""
-    asked, words = WORD.findall(question.casefold()), WORD.findall(gold.casefold())
-    return bool(words) and any(asked[i : i + len(words)] == words for i in range(len(asked) - len(words) + 1))
+    """Return whether a question contains the words of its answer, in their order."""
+    question_words = WORD.findall(question.casefold())
+    gold_words = WORD.findall(gold.casefold())
+    if not gold_words:
+        return False
+    count = len(gold_words)
+    starts = range(len(question_words) - count + 1)
+    return any(question_words[i : i + count] == gold_words for i in starts)
 
 
-def read_free(text: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> Question | str:
-    """Read a free-form task of the wanted answer type; return the fault's name (see FAULTS) if it is invalid."""
-    reply, question, fault = _asked(text, "question", "answer")
-    gold = scalar(reply.get("answer"))
-    if fault:
+def read_free(
+    text: str, kind: str, booleans: tuple[str, str] = BOOLEANS
+) -> Question | str:
+    """Read a free-form task of this answer type; return the name of the fault if it is invalid.
+
+    The names are those of FAULTS.
+    """
+    fields = json_object(text) or {}
+    fault = _question_fault(fields, "question", "answer")
+    if fault is not None:
         return fault
+    question = str(fields["question"]).strip()
+    gold = scalar(fields["answer"])
     if gold is None:
         return "answer"
-    if reply.get("answer_type") != kind or not fits(gold, kind, booleans):
+    if fields.get("answer_type") != kind or not fits(gold, kind, booleans):
         return "type"
-    if DOCUMENT.search(question):
+    if DOCUMENT_REFERENCE.search(question):
         return "document"
-    return "leak" if kind == "String" and gives_away(question, gold) else Question(question, gold, kind)
-
-
-def _asked(text: str, asks: str, answers: str) -> tuple[dict[str, object], str, str]:
-    """Return a task's JSON object, the question under the key `asks`, and the name of the fault of either, or ""."""
-    reply = json_object(text)
-    if reply is None or not {asks, answers} <= reply.keys():
-        return {}, "", "json"
-    question = reply[asks]
-    if not isinstance(question, str):
-        return reply, "", "question"
-    return reply, question.strip(), "" if question.strip() else "declined"
-
-
-def options(question: str) -> tuple[str, dict[str, str]] | None:
-    """Split "stem A) .. B) .. C) .. D) .." into the stem and the options by letter; None for any other form.
-
-    A letter before ")" is a mark at the start of a line, else outside of parentheses, else wherever it stands: the
-    first of these readings that gives A to D counts.
-    """
-    marks = next((marks for marks in _readings(question) if "".join(mark[1] for mark in marks) == LETTERS), None)
-    if marks is None:
-        return None
-    ends = [mark.start() for mark in marks[1:]] + [len(question)]
-    parts = {mark[1]: question[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
-    stem = question[: marks[0].start()].strip()
-    distinct = len({part.casefold() for part in parts.values()}) == len(LETTERS)
-    return (stem, parts) if stem and distinct and all(parts.values()) else None
-
-
-def stem(task: Question) -> str:
-    """What a task asks: its text, without the options of a multiple-choice task."""
-    parts = options(task.text) if task.kind == MCQ else None
-    return task.text if parts is None else parts[0]
-
-
-def _readings(question: str) -> Iterator[list[re.Match[str]]]:
-    yield list(LINE.finditer(question))
-    marks = list(MARKER.finditer(question))
-    inside = {match.end() for match in INSIDE.finditer(question)}
-    yield [mark for mark in marks if mark.end() not in inside]
-    yield marks
+    if kind == "String" and gives_away(question, gold):
+        return "leak"
+    return Question(question, gold, kind)
 
 
 def read_mcq(text: str) -> Question | str:
-    """Read a multiple-choice task: four distinct options and the letter of one; else the fault's name."""
-    reply, question, fault = _asked(text, "multiple_choice_question", "multiple_choice_correct")
-    letter = reply.get("multiple_choice_correct")
-    if fault:
+    """Read a multiple-choice task: four distinct options and the letter of one.
+
+    Return the name of the fault (see FAULTS) if it is invalid.
+    """
+    fields = json_object(text) or {}
+    fault = _question_fault(
+        fields, "multiple_choice_question", "multiple_choice_correct"
+    )
+    if fault is not None:
         return fault
+    question = str(fields["multiple_choice_question"]).strip()
+    letter = fields["multiple_choice_correct"]
     if options(question) is None:
         return "options"
     if not isinstance(letter, str) or letter.strip() not in tuple(LETTERS):
         return "letter"
-    return "document" if DOCUMENT.search(question) else Question(question, letter.strip(), MCQ)
+    if DOCUMENT_REFERENCE.search(question):
+        return "document"
+    return Question(question, letter.strip(), MCQ)
+
+
+def _question_fault(
+    fields: dict[str, object], question_key: str, answer_key: str
+) -> str | None:
+    """Return the name of what is wrong with a task's question; None if nothing is."""
+    if question_key not in fields or answer_key not in fields:
+        return "json"
+    question = fields[question_key]
+    if not isinstance(question, str):
+        return "question"
+    if not question.strip():
+        return "declined"
+    return None
+
+
+def options(question: str) -> tuple[str, dict[str, str]] | None:
+    """Split "stem A) .. B) .. C) .. D) .." into the stem and the options by letter.
+
+    None for any other form. A letter before ")" is an option mark at the start of a line, else
+    outside of parentheses, else anywhere; the first of these readings that gives A to D counts.
+    """
+    for marks in _readings(question):
+        letters = "".join(mark[1] for mark in marks)
+        if letters == LETTERS:
+            return _split_at(marks, question)
+    return None
+
+
+def _readings(question: str) -> Iterator[list[re.Match[str]]]:
+    """Yield the option marks of a question, by stricter readings first."""
+    yield list(OPTION_LINE.finditer(question))
+    marks = list(OPTION_MARK.finditer(question))
+    closings = {match.end() for match in PARENTHESES.finditer(question)}
+    yield [mark for mark in marks if mark.end() not in closings]
+    yield marks
+
+
+def _split_at(
+    marks: list[re.Match[str]], question: str
+) -> tuple[str, dict[str, str]] | None:
+    """Return stem and options; None unless there is a stem and all options differ and have text."""
+    stem = question[: marks[0].start()].strip()
+    option_ends = [mark.start() for mark in marks[1:]]
+    option_ends.append(len(question))
+    option_of = {}
+    for mark, end in zip(marks, option_ends, strict=True):
+        option_of[mark[1]] = question[mark.end() : end].strip()
+    distinct = {option.casefold() for option in option_of.values()}
+    if not stem or len(distinct) < len(LETTERS) or not all(distinct):
+        return None
+    return stem, option_of
+
+
+def stem(task: Question) -> str:
+    """Return a task's question without the options of a multiple-choice task."""
+    split = options(task.text) if task.kind == MCQ else None
+    if split is None:
+        return task.text
+    question_stem, _ = split
+    return question_stem
 
 
 def read_format(text: str) -> str | None:
-    """Read a format selection (Figure 9): MCQ, or a free-form task's answer type, String where none is named.
+    """Read a format selection (Figure 9): MCQ, or the answer type of a free-form task.
 
-    None if unreadable: exactly one of the two forms must be called suitable.
+    The answer type is String if none is named. None if unreadable: exactly one of the two forms
+    must be called suitable.
     """
-    reply = json_object(text)
-    if reply is None:
+    fields = json_object(text)
+    if fields is None:
         return None
-    mcq, free = reply.get("suitable_for_mcq"), reply.get("suitable_for_free_form")
-    kind = reply.get("best_answer_type")
-    if type(mcq) is not bool or type(free) is not bool or mcq == free or kind not in (None, *ANSWER_TYPES):
+    mcq = fields.get("suitable_for_mcq")
+    free_form = fields.get("suitable_for_free_form")
+    if type(mcq) is not bool or type(free_form) is not bool or mcq == free_form:
         return None
-    return MCQ if mcq else kind or "String"
+    answer_type = fields.get("best_answer_type")
+    if answer_type is not None and answer_type not in ANSWER_TYPES:
+        return None
+    if mcq:
+        return MCQ
+    return "String" if answer_type is None else str(answer_type)

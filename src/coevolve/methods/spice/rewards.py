@@ -1,6 +1,6 @@
-"""Rewards of SPICE (sections 2.2 and 4.3, Appendix 10) as pure, total functions.
+"""Rewards of SPICE (sections 2.2 and 4.3, Appendices 8 and 10) as pure, total functions.
 
-`p` is the Reasoner's pass rate on a task, a number in [0, 1]. Knows no texts and no validity rules.
+`p` is the Reasoner's pass rate on a task, a number in [0, 1].
 """
 
 import math
@@ -11,16 +11,19 @@ PENALTY = -0.1  # rho, for an invalid task (section 3.1)
 
 
 def gaussian(p: float, optimum: float = 0.25, tau: float = 0.01) -> float:
-    """Return exp(-(p(1 - p) - optimum)^2 / (2 tau)): 1 at p = 1/2 (Equations 1 and 5).
+    """Return exp(-(p(1 - p) - optimum)^2 / (2 tau)), which is 1 at p = 1/2 (Equations 1 and 5).
 
-    p(1 - p) is the population variance of 0/1 verdicts with mean p; `tau` is the sharpness.
+    p(1 - p) is the population variance of 0/1 verdicts with mean p; `tau` sets the width.
     """
-    return math.exp(-((p * (1 - p) - optimum) ** 2) / (2 * tau))
+    variance = p * (1 - p)
+    return math.exp(-((variance - optimum) ** 2) / (2 * tau))
 
 
 def one_minus(p: float) -> float:
-    """Return 1 - p, and nothing for a task that is always or never solved (Absolute Zero, Appendix 8)."""
-    return 0.0 if p in (0.0, 1.0) else 1 - p
+    """Return 1 - p, but 0 for a task that is always or never solved (Absolute Zero, Appendix 8)."""
+    if p in (0.0, 1.0):
+        return 0.0
+    return 1 - p
 
 
 def threshold(p: float) -> float:
@@ -33,9 +36,8 @@ def uncertainty(p: float) -> float:
     return 1 - 2 * abs(p - 0.5)
 
 
-# Table 4, by the names of the ablation.
 ChallengerReward = Literal["variance", "absolute_zero", "threshold", "rzero"]
-CHALLENGER: dict[ChallengerReward, Callable[[float], float]] = {
+CHALLENGER: dict[ChallengerReward, Callable[[float], float]] = {  # the rows of Table 4
     "variance": gaussian,
     "absolute_zero": one_minus,
     "threshold": threshold,
@@ -43,6 +45,14 @@ CHALLENGER: dict[ChallengerReward, Callable[[float], float]] = {
 }
 
 
-def challenger_reward(kind: ChallengerReward, p: float | None, penalty: float = PENALTY) -> float:
-    """Return what a task earns its Challenger; p None is an invalid task and earns the penalty (Equation 1)."""
-    return penalty if p is None else CHALLENGER[kind](p)
+def challenger_reward(
+    kind: ChallengerReward, p: float | None, penalty: float = PENALTY
+) -> float:
+    """Return the Challenger's reward for a task (Equation 1).
+
+    A `p` of None stands for an invalid task, whose reward is the penalty.
+    """
+    if p is None:
+        return penalty
+    reward = CHALLENGER[kind]
+    return reward(p)
