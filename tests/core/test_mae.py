@@ -266,6 +266,11 @@ class TestQualityFilter:
         accepted = quality >= 0.6
         assert played.outcome.adds["questions"] == ([QUESTION] if accepted else [])
 
+    def test_a_question_at_the_threshold_enters_the_pool(self) -> None:
+        reply = script(quality="<score>7</score>")
+        played = play_script(reply, setting="no", threshold=JUDGED_7)
+        assert played.outcome.adds["questions"] == [QUESTION]
+
     @pytest.mark.parametrize("quality_filter", [True, False])
     def test_without_it_the_solver_is_trained_on_what_it_keeps_out(
         self, quality_filter: bool

@@ -68,6 +68,12 @@ class TestMalformedChallenge:
         assert outcome.facts.get("difficulty") is None
         assert outcome.facts.get("kept") is None
 
+    def test_an_unknown_kind_is_neither_recorded_nor_checked(self) -> None:
+        challenge = "<question>2+3</question><type>poem</type><answer>5</answer>"
+        facts = play_script(script(challenge)).outcome.facts
+        assert facts["kind"] is None
+        assert facts["checked"] is None
+
     @pytest.mark.parametrize("challenge", ALL)
     def test_it_is_not_attempted(self, challenge: str) -> None:
         played = play_script(script(challenge))
