@@ -32,12 +32,12 @@ def steps() -> dict[str, object]:
         }
         for number in range(1, ROUNDS + 1):
             for name, trainer in trainers.items():
-                before = len(verifier.PASSED)
+                before = len(verifier.PASS_RATES)
                 start = time.perf_counter()
                 trainer.learn(number, trainer.play(number))
                 times[name].append(time.perf_counter() - start)
                 if name == "sage":
-                    runs.append(len(verifier.PASSED) - before)
+                    runs.append(len(verifier.PASS_RATES) - before)
         counts = {name: trainer.run.steps for name, trainer in trainers.items()}
     medians = {name: statistics.median(values) for name, values in times.items()}
     return {
@@ -58,9 +58,9 @@ def verification() -> dict[str, float]:
         start = time.perf_counter()
         run_tests(program, tests)
         fresh_seconds.append(time.perf_counter() - start)
-        verifier.tested(program, tests)
+        verifier.pass_rate(program, tests)
         start = time.perf_counter()
-        verifier.tested(program, tests)
+        verifier.pass_rate(program, tests)
         cached_seconds.append(time.perf_counter() - start)
     return {
         "sandbox_ms": 1000 * statistics.median(fresh_seconds),

@@ -1,6 +1,7 @@
-"""What test_ranks.py runs in every process of a run, and once in one alone: one batch's gradient, written down.
+"""Write down one batch's gradient; test_ranks.py runs this alone and in every process of a run.
 
-`plain` takes the batch in a single pass in which no two samples share a prompt; otherwise it is packed, in many passes.
+Arguments: the folder to write to and, optionally, `plain`. A plain batch is one pass in which no
+two samples share a prompt; otherwise the batch is packed, in many passes.
 """
 
 import json
@@ -14,18 +15,36 @@ from coevolve.models.policy import Policy
 from coevolve.training.distributed import Distributed
 
 
+def record_passes() -> list[int]:
+    """Return a list to which every forward pass from now on adds its number of examples."""
+    passes: list[int] = []
+    forward = Policy.hidden_states
+
+    def recorded_forward(self, examples):
+        passes.append(len(examples))
+        return forward(self, examples)
+
+    Policy.hidden_states = recorded_forward
+    return passes
+
+
 def main(out: Path, plain: bool) -> None:
-    distributed, passes, states = Distributed(), [], Policy.states
-    Policy.states = lambda self, examples: passes.append(len(examples)) or states(self, examples)
+    """Write the gradient to RANK.safetensors, and how it was computed to RANK.json."""
+    rank = Distributed().rank
+    passes = record_passes()
     policy = policy_of()
     samples = batch_of(policy, 7) + batch_of(policy, 6, heats=(0.7,))
-    assert len({sample.reply.prompt_ids for sample in samples}) < len(samples)
+    prompts = {sample.reply.prompt_ids for sample in samples}
+    assert len(prompts) < len(samples)
     if plain:
         Policy.shares_prompts = False
     # In double precision, sums of parts differ far less than any mistake would make them.
-    found, _ = gradient(samples, entropy_coef=0.01, micro_tokens=10**6 if plain else 20)
-    save_file({str(i): part for i, part in enumerate(found)}, out / f"{distributed.rank}.safetensors")
-    (out / f"{distributed.rank}.json").write_text(json.dumps({"passes": passes, "packed": policy.shares_prompts}))
+    micro_tokens = 10**6 if plain else 20
+    parts, _ = gradient(samples, entropy_coef=0.01, micro_tokens=micro_tokens)
+    tensors = {str(index): part for index, part in enumerate(parts)}
+    save_file(tensors, out / f"{rank}.safetensors")
+    how = {"passes": passes, "packed": policy.shares_prompts}
+    (out / f"{rank}.json").write_text(json.dumps(how))
 
 
 if __name__ == "__main__":

@@ -1,188 +1,496 @@
-"""MAE against the paper, by hand: sections 4.1 to 4.3 and Algorithm 1, the ablations of Table 2, the settings."""
+"""MAE's episodes by hand: Algorithm 1, the rewards of sections 4.1 to 4.3, and the ablations."""
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted, text
 from pytest import approx
 
 from coevolve.methods.mae.method import MAE
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.text.parse import tag
 from coevolve.types import Outcome, Turn
 
-BELOW, ABOVE = 1309, 1779  # Random(1309).random() is 0.4990, Random(1779).random() is 0.5014
-PROPOSAL = ["<question>2+3</question>"]
+BELOW_HALF = 1309  # Random(1309).random() is 0.4990
+ABOVE_HALF = 1779  # Random(1779).random() is 0.5014
+QUESTION = "2+3"
+PROPOSAL = f"<question>{QUESTION}</question>"
+JUDGED_7 = 6 / 9  # (7 - 1) / 9
+SOLVE_PROPOSAL = f"solve<question>{QUESTION}</question>"
 
 
-def saying(proposal: str = PROPOSAL[0], quality: str = "<score>9</score>") -> Callable[[Turn], str]:
-    """Right answers, judged 7; the proposal and its quality as told."""
+@dataclass(frozen=True)
+class Played:
+    """Some scripted episodes of one step."""
 
-    def say(turn: Turn) -> str:
-        answer = Sums().answer(tag(text(turn), "question") or "")
-        judged = "<score>7</score>" if "<answer>" in text(turn) else quality
-        return {"proposer": proposal, "solver": f"<answer>{answer}</answer>", "judge": judged}[turn.role]
+    outcomes: list[Outcome]
+    turns: list[Turn]
+    method: MAE
 
-    return say
+    @property
+    def outcome(self) -> Outcome:
+        """The only episode's outcome."""
+        (outcome,) = self.outcomes
+        return outcome
 
-
-def run(say: Callable[[Turn], str], count: int = 1, **fields) -> tuple[list[Outcome], list[Turn], MAE]:
-    mae = MAE(**{"world": Sums(), **fields})
-    return *scripted(mae, say, range(count)), mae
-
-
-SETTINGS = [
-    ("zero", BELOW, "0+0"), ("zero", ABOVE, None), ("no", BELOW, None), ("no", ABOVE, None),
-    ("half", BELOW, "1+1"), ("half", ABOVE, None), ("with", BELOW, "1+1"), ("with", ABOVE, "1+1"),
-]  # fmt: skip
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts of all turns."""
+        return prompts(self.turns)
 
 
-@pytest.mark.parametrize(("setting", "seed", "reference"), SETTINGS)
-def test_a_whole_episode_by_hand(setting: str, seed: int, reference: str | None) -> None:
-    mae = MAE(setting=setting, solves=2, world=Sums())
-    steps = by_hand(mae, seed=seed)
-    assert prompts(steps.pending_turns) == ["propose" if reference is None else f"propose<ref>{reference}</ref>"]  # 4-9
-    steps.answer(["<think>a sum</think><question> 2+3 </question>"])
-    assert prompts(steps.pending_turns) == ["judge<question>2+3</question>"] + ["solve<question>2+3</question>"] * 5  # 10
-    tries = [*(f"<answer>{answer}</answer>" for answer in (5, 6, 7)), "5", "<answer>5</answer>" * 2]
-    steps.answer(["<score>8</score>", *tries])
-    assert prompts(steps.pending_turns) == [f"judge<question>2+3</question><answer>{a}</answer>" for a in (5, 6, 7)]
-    steps.answer(["<score>10</score>", "<score>1</score>", "<score>X</score>"])
-    asked = [re.fullmatch("solve<question>(.*)</question>", prompt)[1] for prompt in prompts(steps.pending_turns)]  # 16
-    assert len(asked) == 2 and set(asked) <= {"2+3", "0+0" if setting == "zero" else "1+1"}
-    steps.answer(["<answer>2</answer>", "<answer>1</answer> or <answer>2</answer>"])  # 17
-    assert prompts(steps.pending_turns) == [f"judge<question>{asked[0]}</question><answer>2</answer>"]  # 18-19
-    steps.answer(["<score>7</score>"])
-    assert prompts(steps.pending_turns) == [f"judge<question>{asked[0]}</question><answer>2</answer>"] * 2  # 20
-    steps.answer(["<think>right</think><score>9</score>", "<score>9</score><score>9</score>"])  # 21
-    # quality (8 - 1)/9; difficulty 1 - (1 + 0 + 0 + 0)/4: one judgement unreadable, two answers without a value
-    assert earned(steps.outcome, "proposer") == [approx((7 / 9 + 3 / 4 + 1) / 3)]
-    assert earned(steps.outcome)[1:3] == [("solver", approx((6 / 9 + 1) / 2)), ("solver", approx((0 + 0.5) / 2))]
-    assert earned(steps.outcome)[3:] == [("judge", 1.0), ("judge", 0.5)]
-    assert {sample.group_id for sample in steps.outcome.samples} == {None}, "a baseline per role"
-    assert steps.outcome.adds == {"questions": ["2+3"], "pairs": [(asked[0], "2")]}
-    assert {name: len(pool) for name, pool in mae.pools.items()} == {"questions": 1, "pairs": 0}, "before the step ends"
-    assert steps.outcome.facts == {
-        "parsed": 1.0, "quality": approx(7 / 9), "difficulty": 0.75, "valid": 1.0, "level": 1, "true_difficulty": 0.8,
-        "judge_question_right": 1.0, "unreadable": 0.25, "accepted": 1.0, "kept": 1.0,
-        "proposal": "2+3", "reference": reference, "answered": 0.5, "judged": approx(6 / 9),
-        "right": float(asked[0] == "1+1"), "judge_answer_right": float(asked[0] == "1+1"),
-    }  # fmt: skip
+def script(
+    proposal: str = PROPOSAL, quality: str = "<score>9</score>"
+) -> Callable[[Turn], str]:
+    """Return a script of correct answers, which are judged 7, to a proposal judged `quality`."""
+
+    def reply(turn: Turn) -> str:
+        prompt = text(turn)
+        if turn.role == "proposer":
+            return proposal
+        if turn.role == "judge":
+            return "<score>7</score>" if "<answer>" in prompt else quality
+        answer = Sums().answer(tag(prompt, "question") or "")
+        return f"<answer>{answer}</answer>"
+
+    return reply
 
 
-MALFORMED = {"2+3": 0, "": 0, "<question>2+3": 0, "<question> </question>": 0, PROPOSAL[0] * 2: 0.5}
+def play_script(reply: Callable[[Turn], str], count: int = 1, **fields) -> Played:
+    """Play `count` episodes of MAE by a script, in a world of sums unless `fields` names one."""
+    fields.setdefault("world", Sums())
+    method = MAE(**fields)
+    outcomes, turns = scripted(method, reply, range(count))
+    return Played(outcomes, turns, method)
 
 
-@pytest.mark.parametrize(("proposal", "format"), MALFORMED.items())
-def test_a_malformed_proposal_is_not_assessed_and_paid_by_format_only(proposal: str, format: float) -> None:
-    (outcome,), asked, _ = run(saying(proposal), setting="no", quality_filter=False)
-    judged = "judge<question>1+1</question><answer>2</answer>"
-    assert prompts(asked) == ["propose", "solve<question>1+1</question>", judged, judged]
-    assert earned(outcome, "proposer") == [approx(format / 3)]
-    assert outcome.adds["questions"] == [] and outcome.facts["parsed"] == outcome.facts["accepted"] == 0.0
-    assert outcome.facts["kept"] is None, "it never came to the filter"
-    assert earned(run(saying(proposal), setting="no", variant="official")[0][0], "proposer") == [0.0]
+def judge_prompt(question: str, answer: str) -> str:
+    return f"judge<question>{question}</question><answer>{answer}</answer>"
 
 
-QUALITIES = {"<score>8</score>": 7 / 9, "<score>7</score>": 6 / 9, "<score>11</score>": 0.5, "8": 0.5, "": 0.5}
+class TestWholeEpisode:
+    """One episode, answered by hand in all settings."""
+
+    WAVES = [
+        ["<think>a sum</think><question> 2+3 </question>"],
+        [
+            "<score>8</score>",
+            "<answer>5</answer>",
+            "<answer>6</answer>",
+            "<answer>7</answer>",
+            "5",
+            "<answer>5</answer><answer>5</answer>",
+        ],
+        ["<score>10</score>", "<score>1</score>", "<score>X</score>"],
+        ["<answer>2</answer>", "<answer>1</answer> or <answer>2</answer>"],
+        ["<score>7</score>"],
+        ["<think>right</think><score>9</score>", "<score>9</score><score>9</score>"],
+    ]
+    SETTINGS = [
+        ("zero", BELOW_HALF, "0+0"),
+        ("zero", ABOVE_HALF, None),
+        ("no", BELOW_HALF, None),
+        ("no", ABOVE_HALF, None),
+        ("half", BELOW_HALF, "1+1"),
+        ("half", ABOVE_HALF, None),
+        ("with", BELOW_HALF, "1+1"),
+        ("with", ABOVE_HALF, "1+1"),
+    ]
+
+    @dataclass
+    class Case:
+        """An episode in one setting, and the prompts of its waves."""
+
+        method: MAE
+        reference: str | None
+        steps: EpisodeStepper
+        waves: list[list[str]]
+
+        @property
+        def drawn(self) -> list[str]:
+            """The questions drawn on line 16."""
+            pattern = re.compile("solve<question>(.*)</question>")
+            return [pattern.fullmatch(prompt)[1] for prompt in self.waves[3]]
+
+    @pytest.fixture(params=SETTINGS, ids=str)
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        setting, seed, reference = request.param
+        method = MAE(setting=setting, solves=2, world=Sums())
+        steps = by_hand(method, seed=seed)
+        waves = []
+        for replies in self.WAVES:
+            waves.append(prompts(steps.pending_turns))
+            steps.answer(replies)
+        return self.Case(method, reference, steps, waves)
+
+    def test_the_turns_are_those_of_algorithm_1(self, case: Case) -> None:
+        propose = "propose"
+        if case.reference is not None:
+            propose = f"propose<ref>{case.reference}</ref>"
+        first, _ = case.drawn
+        assert case.waves == [
+            [propose],  # 4-9
+            [f"judge{PROPOSAL}", *[SOLVE_PROPOSAL] * 5],  # 10
+            [judge_prompt("2+3", answer) for answer in ("5", "6", "7")],  # 11
+            [f"solve<question>{question}</question>" for question in case.drawn],  # 17
+            [judge_prompt(first, "2")],  # 18-19
+            [judge_prompt(first, "2")] * 2,  # 20-21
+        ]
+        assert case.steps.pending_turns == []
+
+    def test_questions_are_drawn_from_the_pool_and_the_proposal(
+        self, case: Case
+    ) -> None:
+        start = "0+0" if case.method.setting == "zero" else "1+1"
+        assert set(case.drawn) <= {QUESTION, start}
+
+    def test_every_role_is_rewarded(self, case: Case) -> None:
+        outcome = case.steps.outcome
+        quality = (8 - 1) / 9
+        # One judgement is unreadable, and two of the five attempts hold no value.
+        difficulty = 1 - (1 + 0 + 0 + 0) / 4
+        assert earned(outcome) == [
+            ("proposer", approx((quality + difficulty + 1) / 3)),
+            ("solver", approx((JUDGED_7 + 1) / 2)),
+            ("solver", approx((0 + 0.5) / 2)),
+            ("judge", 1.0),
+            ("judge", 0.5),
+        ]
+
+    def test_baselines_are_per_role(self, case: Case) -> None:
+        groups = {sample.group_id for sample in case.steps.outcome.samples}
+        assert groups == {None}
+
+    def test_the_pools_grow_only_when_the_step_ends(self, case: Case) -> None:
+        first, _ = case.drawn
+        assert case.steps.outcome.adds == {
+            "questions": [QUESTION],
+            "pairs": [(first, "2")],
+        }
+        assert len(case.method.pools["questions"]) == 1
+        assert len(case.method.pools["pairs"]) == 0
+
+    def test_the_facts_compare_the_judge_with_the_oracle(self, case: Case) -> None:
+        first, _ = case.drawn
+        is_correct = float(first == "1+1")
+        assert case.steps.outcome.facts == {
+            "parsed": 1.0,
+            "quality": approx(7 / 9),
+            "difficulty": 0.75,
+            "valid": 1.0,
+            "level": 1,
+            "true_difficulty": 0.8,
+            "judge_question_right": 1.0,
+            "unreadable": 0.25,
+            "accepted": 1.0,
+            "kept": 1.0,
+            "proposal": QUESTION,
+            "reference": case.reference,
+            "answered": 0.5,
+            "judged": approx(6 / 9),
+            "right": is_correct,
+            "judge_answer_right": is_correct,
+        }
 
 
-@pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
-def test_quality_decides_what_enters_the_pool(judgement: str, quality: float) -> None:
-    accepted, difficulty = quality >= 0.7, 1 - 6 / 9  # all five attempts are judged 7
-    (outcome,), _, _ = run(saying(quality=judgement), setting="no")
-    assert earned(outcome, "proposer") == [approx((quality + difficulty + 1) / 3)]
-    assert outcome.adds["questions"] == (["2+3"] if accepted else []) and outcome.facts["accepted"] == accepted
-    free = run(saying(quality=judgement), setting="no", threshold=0.6)[0][0].adds["questions"]
-    assert free == (["2+3"] if quality >= 0.6 else [])
+class TestMalformedProposal:
+    """A proposal without exactly one filled pair of question tags."""
+
+    FORMAT_REWARDS = {
+        "2+3": 0,
+        "": 0,
+        "<question>2+3": 0,
+        "<question> </question>": 0,
+        PROPOSAL * 2: 0.5,
+    }
+
+    @pytest.mark.parametrize(("proposal", "format"), FORMAT_REWARDS.items())
+    def test_it_is_not_assessed_and_earns_its_format_reward_only(
+        self, proposal: str, format: float
+    ) -> None:
+        played = play_script(script(proposal), setting="no", quality_filter=False)
+        judge = judge_prompt("1+1", "2")
+        assert played.prompts == [
+            "propose",
+            "solve<question>1+1</question>",
+            judge,
+            judge,
+        ]
+        assert earned(played.outcome, "proposer") == [approx(format / 3)]
+
+    @pytest.mark.parametrize("proposal", FORMAT_REWARDS)
+    def test_it_stays_out_of_the_pool_and_never_comes_to_the_filter(
+        self, proposal: str
+    ) -> None:
+        played = play_script(script(proposal), setting="no", quality_filter=False)
+        assert played.outcome.adds["questions"] == []
+        facts = played.outcome.facts
+        assert facts["parsed"] == 0.0
+        assert facts["accepted"] == 0.0
+        assert facts["kept"] is None
+
+    @pytest.mark.parametrize("proposal", FORMAT_REWARDS)
+    def test_it_earns_nothing_in_the_official_variant(self, proposal: str) -> None:
+        played = play_script(script(proposal), setting="no", variant="official")
+        assert earned(played.outcome, "proposer") == [0.0]
 
 
-def test_unreadable_judgements_are_neutral_and_unparsed_attempts_unsolved() -> None:
-    mae = MAE(setting="no", world=Sums(), attempts=3)
-    judged = ["<score>high</score>"] * 3, ["<answer>2</answer>"], [""], ["six"]
-    steps = by_hand(mae, PROPOSAL, ["hm"] + ["<answer>5</answer>"] * 3, *judged)
-    assert earned(steps.outcome) == [("proposer", approx((0.5 + 0.5 + 1) / 3)), ("solver", 0.75), ("judge", 0.0)]
-    assert (steps.outcome.facts["unreadable"], steps.outcome.facts["judged"]) == (1.0, None)
-    steps = by_hand(mae, PROPOSAL, ["<score>10</score>", "5", "", "<answer></answer>"])
-    assert [turn.role for turn in steps.pending_turns] == ["solver"], "nothing to judge"
-    steps.answer(["no tags"])
-    assert earned(steps.outcome) == [("proposer", approx(1.0)), ("solver", 0.0)] and not steps.outcome.adds["pairs"]
-    steps = by_hand(mae, PROPOSAL, ["<score>10</score>", "<answer>5</answer>", "5", "5"], ["<score>10</score>"], ["5"])
-    assert earned(steps.outcome, "proposer") == [approx((1 + 2 / 3 + 1) / 3)]
+class TestQualityFilter:
+    """The Judge's score of a question decides what enters the pool."""
+
+    QUALITIES = {
+        "<score>8</score>": 7 / 9,
+        "<score>7</score>": 6 / 9,
+        "<score>11</score>": 0.5,
+        "8": 0.5,
+        "": 0.5,
+    }
+
+    @pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
+    def test_a_question_from_the_threshold_up_enters_the_pool(
+        self, judgement: str, quality: float
+    ) -> None:
+        accepted = quality >= 0.7
+        difficulty = 1 - JUDGED_7  # all five attempts are judged 7
+        played = play_script(script(quality=judgement), setting="no")
+        reward = (quality + difficulty + 1) / 3
+        assert earned(played.outcome, "proposer") == [approx(reward)]
+        assert played.outcome.adds["questions"] == ([QUESTION] if accepted else [])
+        assert played.outcome.facts["accepted"] == accepted
+
+    @pytest.mark.parametrize(("judgement", "quality"), QUALITIES.items())
+    def test_the_threshold_is_a_setting(self, judgement: str, quality: float) -> None:
+        played = play_script(script(quality=judgement), setting="no", threshold=0.6)
+        accepted = quality >= 0.6
+        assert played.outcome.adds["questions"] == ([QUESTION] if accepted else [])
+
+    def test_a_question_at_the_threshold_enters_the_pool(self) -> None:
+        reply = script(quality="<score>7</score>")
+        played = play_script(reply, setting="no", threshold=JUDGED_7)
+        assert played.outcome.adds["questions"] == [QUESTION]
+
+    @pytest.mark.parametrize("quality_filter", [True, False])
+    def test_without_it_the_solver_is_trained_on_what_it_keeps_out(
+        self, quality_filter: bool
+    ) -> None:
+        bad_question = script(quality="<score>2</score>")
+        played = play_script(bad_question, 30, solves=2, quality_filter=quality_filter)
+        solver_turns = []
+        for outcome in played.outcomes:
+            for sample in outcome.samples:
+                if sample.role == "solver":
+                    solver_turns.append(sample.reply.turn)
+        is_trained_on = SOLVE_PROPOSAL in prompts(solver_turns)
+        assert is_trained_on != quality_filter
 
 
-def test_without_the_quality_filter_the_solver_is_trained_on_what_the_filter_keeps_out() -> None:
-    for filtered in (True, False):
-        outcomes, _, _ = run(saying(quality="<score>2</score>"), 30, solves=2, quality_filter=filtered)
-        trained = prompts(s.reply.turn for outcome in outcomes for s in outcome.samples if s.role == "solver")
-        assert ("solve<question>2+3</question>" in trained) != filtered
+class TestUnreadableReplies:
+    """Unreadable judgements are neutral; attempts that do not parse count as unsolved."""
+
+    @pytest.fixture
+    def method(self) -> MAE:
+        return MAE(setting="no", world=Sums(), attempts=3)
+
+    def test_unreadable_judgements_count_as_one_half(self, method: MAE) -> None:
+        steps = by_hand(
+            method,
+            [PROPOSAL],
+            ["hm", *["<answer>5</answer>"] * 3],
+            ["<score>high</score>"] * 3,
+            ["<answer>2</answer>"],
+            [""],
+            ["six"],
+        )
+        assert earned(steps.outcome) == [
+            ("proposer", approx((0.5 + 0.5 + 1) / 3)),
+            ("solver", 0.75),
+            ("judge", 0.0),
+        ]
+        assert steps.outcome.facts["unreadable"] == 1.0
+        assert steps.outcome.facts["judged"] is None
+
+    def test_replies_without_an_answer_are_not_judged(self, method: MAE) -> None:
+        attempts = ["5", "", "<answer></answer>"]
+        steps = by_hand(method, [PROPOSAL], ["<score>10</score>", *attempts])
+        assert [turn.role for turn in steps.pending_turns] == ["solver"]
+        steps.answer(["no tags"])
+        assert earned(steps.outcome) == [("proposer", approx(1.0)), ("solver", 0.0)]
+        assert not steps.outcome.adds["pairs"]
+
+    def test_attempts_without_an_answer_are_unsolved(self, method: MAE) -> None:
+        steps = by_hand(
+            method,
+            [PROPOSAL],
+            ["<score>10</score>", "<answer>5</answer>", "5", "5"],
+            ["<score>10</score>"],
+            ["5"],
+        )
+        reward = (1 + 2 / 3 + 1) / 3
+        assert earned(steps.outcome, "proposer") == [approx(reward)]
 
 
-def test_without_the_format_reward_its_weight_goes_to_the_others_and_the_judge_earns_nothing() -> None:
-    (bare,), asked, _ = run(saying(quality="<score>10</score>"), setting="no", format_reward=False)
-    assert earned(bare) == [("proposer", approx((1 + 1 - 6 / 9) / 2)), ("solver", approx(6 / 9))]
-    assert asked == run(saying(quality="<score>10</score>"), setting="no")[1]
-    assert earned(run(saying("2+3"), setting="no", format_reward=False)[0][0], "proposer") == [0.0]
+class TestWithoutFormatReward:
+    """The ablation of Table 2: the weight of the format reward goes to the other terms."""
+
+    best_question = staticmethod(script(quality="<score>10</score>"))
+
+    def test_the_other_terms_share_its_weight_and_the_judge_earns_nothing(self) -> None:
+        played = play_script(self.best_question, setting="no", format_reward=False)
+        assert earned(played.outcome) == [
+            ("proposer", approx((1 + 1 - JUDGED_7) / 2)),
+            ("solver", approx(JUDGED_7)),
+        ]
+
+    def test_the_turns_are_the_same(self) -> None:
+        ablated = play_script(self.best_question, setting="no", format_reward=False)
+        whole = play_script(self.best_question, setting="no")
+        assert ablated.turns == whole.turns
+
+    def test_a_malformed_proposal_earns_nothing(self) -> None:
+        played = play_script(script("2+3"), setting="no", format_reward=False)
+        assert earned(played.outcome, "proposer") == [0.0]
 
 
 def test_a_frozen_judge_speaks_with_its_own_policy_and_earns_nothing() -> None:
-    (outcome,), asked, mae = run(saying(), judge_model="tiny-small")
-    assert (mae.policies, mae.frozen, mae.scored) == (("shared", "judge"), ("judge",), ("shared",))
-    assert mae.models == {"judge": "tiny-small"}
-    assert {turn.policy for turn in asked if turn.role == "judge"} == {"judge"} and not earned(outcome, "judge")
-    assert {turn.policy for turn in asked if turn.role != "judge"} == {"shared"}
+    played = play_script(script(), judge_model="tiny-small")
+    assert played.method.policies == ("shared", "judge")
+    assert played.method.frozen == ("judge",)
+    assert played.method.scored == ("shared",)
+    assert played.method.models == {"judge": "tiny-small"}
+    for turn in played.turns:
+        assert turn.policy == ("judge" if turn.role == "judge" else "shared")
+    assert "judge" in {turn.role for turn in played.turns}
+    assert not earned(played.outcome, "judge")
 
 
-def test_only_answers_to_drawn_questions_and_judgements_of_drawn_pairs_earn() -> None:
-    outcomes, asked, _ = run(saying(), 6, solves=3, judge_temperature=0.25)
-    for i, outcome in enumerate(outcomes):
-        mine = [turn for turn in asked if turn.key[0] == i]
-        assert len(mine) == 1 + 6 + 5 + 3 + 3 + 3
+class TestTrainedReplies:
+    """Only solutions of drawn questions and judgements of drawn pairs earn, and the proposal."""
+
+    PROPOSAL = slice(0, 1)
+    RATING = slice(1, 2)
+    ATTEMPTS = slice(2, 7)
+    SCORES_OF_ATTEMPTS = slice(7, 12)
+    SOLUTIONS = slice(12, 15)
+    SCORES_OF_SOLUTIONS = slice(15, 18)
+    JUDGEMENTS = slice(18, 21)
+
+    @pytest.fixture(params=range(6))
+    def episode(self, request: pytest.FixtureRequest) -> tuple[Outcome, list[Turn]]:
+        index = request.param
+        played = play_script(script(), 6, solves=3, judge_temperature=0.25)
+        turns = [turn for turn in played.turns if turn.key[0] == index]
+        assert len(turns) == 21
+        return played.outcomes[index], turns
+
+    def test_neither_attempts_nor_scores_earn(
+        self, episode: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, turns = episode
         trained = [sample.reply.turn for sample in outcome.samples]
-        assert trained == [mine[0], *mine[12:15], *mine[18:]]  # no attempts, no scoring
-        assert all(turn.temperature is None for turn in trained), "what is trained is sampled like everything else"
-        assert all(turn.temperature == 0.25 for turn in mine[7:12] + mine[15:18] + mine[1:2])
+        assert trained == [
+            *turns[self.PROPOSAL],
+            *turns[self.SOLUTIONS],
+            *turns[self.JUDGEMENTS],
+        ]
+
+    def test_only_scores_have_the_judges_temperature(
+        self, episode: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, turns = episode
+        for sample in outcome.samples:
+            assert sample.reply.turn.temperature is None
+        scores = [
+            *turns[self.RATING],
+            *turns[self.SCORES_OF_ATTEMPTS],
+            *turns[self.SCORES_OF_SOLUTIONS],
+        ]
+        for turn in scores:
+            assert turn.temperature == 0.25
 
 
 @pytest.mark.parametrize("variant", ["compact", "full"])
 def test_a_proposer_sees_questions_and_never_an_answer(variant: str) -> None:
-    mae, seen = MAE(setting="with", solves=2, prompt=variant, world=Sums()), []
-    said = "<question>{0}+{0}</question><answer>GOLD</answer><score>9</score>"
+    method = MAE(setting="with", solves=2, prompt=variant, world=Sums())
+
+    def reply(turn: Turn) -> str:
+        episode = turn.key[0]
+        question = f"<question>{episode}+{episode}</question>"
+        return f"{question}<answer>GOLD</answer><score>9</score>"
+
+    proposer_prompts = []
     for _ in range(4):
-        outcomes, asked = scripted(mae, lambda turn: said.format(turn.key[0]), range(9))
-        seen += [turn for turn in asked if turn.role == "proposer"]
-        for name, pool in mae.pools.items():
-            pool.extend(item for outcome in outcomes for item in outcome.adds[name])
-    assert len(mae.pools["questions"]) == 9 and len(mae.pools["pairs"]) == 72
-    before, after = mae.proposer_reference.prompt.split("{reference}")
-    known = {f"{before}{question}{after}" for question in mae.pools["questions"].items}
-    assert {*prompts(seen)} <= known and not any("GOLD" in prompt for prompt in prompts(seen))
+        outcomes, turns = scripted(method, reply, range(9))
+        proposer_turns = [turn for turn in turns if turn.role == "proposer"]
+        proposer_prompts += prompts(proposer_turns)
+        extend_pools(method, outcomes)
+    assert len(method.pools["questions"]) == 9
+    assert len(method.pools["pairs"]) == 72
+    before, after = method.proposer_reference.prompt.split("{reference}")
+    questions = method.pools["questions"].items
+    allowed = {f"{before}{question}{after}" for question in questions}
+    assert set(proposer_prompts) <= allowed
+    assert not any("GOLD" in prompt for prompt in proposer_prompts)
+
+
+def extend_pools(method: MAE, outcomes: list[Outcome]) -> None:
+    """End a step: add to the pools what its episodes added."""
+    for outcome in outcomes:
+        for name, items in outcome.adds.items():
+            method.pools[name].extend(items)
 
 
 def test_a_held_out_question_is_assessed_but_never_enters_the_pool() -> None:
-    outcomes, asked, _ = run(saying(), 20, world=Sums(held=("2+3",)), solves=2, quality_filter=False)
-    assert not any(outcome.adds["questions"] for outcome in outcomes)
-    assert prompts(asked).count("solve<question>2+3</question>") == 20 * 5, "attempts only"
-    assert "2+3" not in {question for outcome in outcomes for question, _ in outcome.adds["pairs"]}
+    world = Sums(held=(QUESTION,))
+    played = play_script(script(), 20, world=world, solves=2, quality_filter=False)
+    assert played.prompts.count(SOLVE_PROPOSAL) == 20 * 5, "attempts only"
+    for outcome in played.outcomes:
+        assert not outcome.adds["questions"]
+        assert QUESTION not in {question for question, _ in outcome.adds["pairs"]}
 
 
-def test_pools_are_read_as_of_the_start_of_the_step() -> None:
-    def say(turn: Turn) -> str:
-        return f"<question>{turn.key[0]}+0</question>" if turn.role == "proposer" else saying()(turn)
+class TestPools:
+    """D and P are read as they stood when the step began."""
 
-    outcomes, _, mae = run(say, 9, setting="no", solves=8)
-    for i, outcome in enumerate(outcomes):
-        drawn = {tag(text(s.reply.turn), "question") for s in outcome.samples if s.role != "proposer"}
-        assert drawn <= {"1+1", f"{i}+0"}
-        assert outcome.adds["questions"] == [f"{i}+0"] and len(outcome.adds["pairs"]) == 8
-    assert mae.pools["questions"].items == ["1+1"] and mae.pools["pairs"].items == []
-    mae.pools["pairs"].extend([("8+8", "16")])
-    _, asked = scripted(mae, lambda turn: "none")  # nothing is answered: the Judge draws what earlier steps left
-    assert text(asked[-1]) == "judge<question>8+8</question><answer>16</answer>"
+    def test_an_episode_sees_its_own_additions_only(self) -> None:
+        solve_and_judge = script()
 
+        def reply(turn: Turn) -> str:
+            if turn.role == "proposer":
+                return f"<question>{turn.key[0]}+0</question>"
+            return solve_and_judge(turn)
 
-def test_the_pool_of_questions_starts_from_the_setting_and_measures_itself() -> None:
-    mae = MAE(world=Sums("1+1", "9+1", "what", "1+1"))
-    assert mae.pools["questions"].items == ["1+1", "9+1", "what"] and len(MAE(setting="zero").pools["questions"]) == 16
-    assert mae.measure() == {"pool_ill_formed": approx(1 / 3), "pool_level_3": 0.5}
-    assert MAE(world=Sums("what")).measure() == {"pool_ill_formed": None, "pool_level_3": None}
+        played = play_script(reply, 9, setting="no", solves=8)
+        for index, outcome in enumerate(played.outcomes):
+            drawn = set()
+            for sample in outcome.samples:
+                if sample.role != "proposer":
+                    drawn.add(tag(text(sample.reply.turn), "question"))
+            assert drawn <= {"1+1", f"{index}+0"}
+            assert outcome.adds["questions"] == [f"{index}+0"]
+            assert len(outcome.adds["pairs"]) == 8
+        assert played.method.pools["questions"].items == ["1+1"]
+        assert played.method.pools["pairs"].items == []
+
+    def test_the_judge_draws_pairs_of_earlier_steps(self) -> None:
+        method = MAE(setting="no", solves=8, world=Sums())
+        method.pools["pairs"].extend([("8+8", "16")])
+        _, turns = scripted(method, lambda turn: "none")  # no reply holds an answer
+        assert text(turns[-1]) == judge_prompt("8+8", "16")
+
+    def test_the_question_pool_starts_from_the_setting(self) -> None:
+        method = MAE(world=Sums("1+1", "9+1", "what", "1+1"))
+        assert method.pools["questions"].items == ["1+1", "9+1", "what"]
+        assert len(MAE(setting="zero").pools["questions"]) == 16
+
+    def test_the_oracle_measures_the_question_pool(self) -> None:
+        method = MAE(world=Sums("1+1", "9+1", "what", "1+1"))
+        assert method.measure() == {
+            "pool_ill_formed": approx(1 / 3),
+            "pool_level_3": 0.5,
+        }
+        assert MAE(world=Sums("what")).measure() == {
+            "pool_ill_formed": None,
+            "pool_level_3": None,
+        }

@@ -1,33 +1,53 @@
-"""Means and agreements for an episode's facts, where None stands for what nobody knows."""
+"""Means, agreements and fractions for the facts of episodes; None stands for an unknown value."""
 
 from collections.abc import Iterable, Sequence
 
 from coevolve.worlds import World
 
+BELIEF_THRESHOLD = 0.5
+
 
 def mean_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the known values; None when none is known."""
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    """Return the mean of the values that are not None; None if there is none."""
+    known_values = [float(value) for value in values if value is not None]
+    if not known_values:
+        return None
+    return sum(known_values) / len(known_values)
 
 
-def as_float(value: bool | None) -> float | None:
-    """Return a verdict as 1.0 or 0.0, None as it is."""
-    return None if value is None else float(value)
+def as_float(verdict: bool | None) -> float | None:
+    """Return a verdict as 1.0 or 0.0; None stays None."""
+    return None if verdict is None else float(verdict)
 
 
-def complement(share: float | None) -> float | None:
-    """Return 1 - a share, None where it is not known."""
-    return None if share is None else 1 - share
+def complement(fraction: float | None) -> float | None:
+    """Return 1 - the fraction; None stays None."""
+    return None if fraction is None else 1 - fraction
 
 
 def agrees(score: float, truth: bool | None) -> float | None:
-    """Say whether a score above one half agrees with the oracle: 1.0 or 0.0, None where it has no answer."""
-    return None if truth is None else float((score > 0.5) == truth)
+    """Return whether a score above one half agrees with the oracle, as 1.0 or 0.0.
+
+    None where the oracle has no answer.
+    """
+    if truth is None:
+        return None
+    believed = score > BELIEF_THRESHOLD
+    return float(believed == truth)
 
 
 def pool_levels(world: World, questions: Sequence[str]) -> dict[str, float | None]:
-    """Return the shares of a pool that are ill-formed and, of the rest, of level 3; None where there is no oracle."""
-    known = [level for level in map(world.level, questions) if level is not None]
-    ill_formed = 1 - len(known) / len(questions) if known else None
-    return {"pool_ill_formed": ill_formed, "pool_level_3": mean_known([level == 3 for level in known])}
+    """Return the fraction of a pool that is ill-formed, and of the rest the fraction of level 3.
+
+    None where there is no oracle.
+    """
+    levels = []
+    for question in questions:
+        level = world.level(question)
+        if level is not None:
+            levels.append(level)
+    ill_formed = 1 - len(levels) / len(questions) if levels else None
+    return {
+        "pool_ill_formed": ill_formed,
+        "pool_level_3": mean_known(level == 3 for level in levels),
+    }

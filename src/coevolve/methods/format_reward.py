@@ -1,19 +1,38 @@
-"""The format reward of MAE (sections 4.1 to 4.3) and SAGE (4.1). Reads a role's own raw output, never the prompt."""
+"""The format reward of MAE (sections 4.1 to 4.3) and SAGE (section 4.1).
+
+It reads a role's own raw output, never the prompt.
+"""
+
+from collections.abc import Callable
 
 from coevolve.text import parse
 
-KINDS = {"math": "answer", "code": "tests"}  # what a SAGE task may be: the tag that holds its verifier
-READERS = {"score": parse.number, "type": lambda content: KINDS.get(content.strip())}  # of any other tag: parse.filled
+# Kinds of SAGE's tasks, each with the tag that holds its verifier.
+VERIFIER_TAGS = {"math": "answer", "code": "tests"}
+
+
+def verifier_tag(kind: str) -> str | None:
+    """Return the tag that holds the verifier of a kind of task; None if there is no such kind."""
+    return VERIFIER_TAGS.get(kind.strip())
+
+
+# Readers of tags that must hold more than some text. They return None for invalid content.
+READERS: dict[str, Callable[[str], object]] = {
+    "score": parse.number,
+    "type": verifier_tag,
+}
 
 
 def format_reward(text: str, tag: str) -> float:
-    """Return 1.0 for exactly one valid <tag> pair, 0.5 for several pairs of which one is valid, else 0.0.
+    """Return 1.0 for exactly one valid <tag> pair, 0.5 for several with a valid one, else 0.0.
 
-    A pair is valid when it is filled; a <score> pair when it holds a number, in range or not; a <type> pair when it
-    names a kind of task. Tags that do not alternate pay nothing. So 1.0 is paid exactly when `parse.tag` (or
-    `score_value`) reads a value.
+    A pair is valid if it is filled, a <score> pair if it holds a number, in range or not, and a
+    <type> pair if it names a kind of task. Tags that do not alternate earn 0.0. So the reward is
+    1.0 exactly when `parse.tag` (or `parse.score_value`) reads a value.
     """
-    read, pairs = READERS.get(tag, parse.filled), parse.tag_pairs(text, tag) or []
-    if not any(read(content) is not None for content in pairs):
+    read = READERS.get(tag, parse.filled)
+    contents = parse.tag_pairs(text, tag) or []
+    valid = [content for content in contents if read(content) is not None]
+    if not valid:
         return 0.0
-    return 1.0 if len(pairs) == 1 else 0.5
+    return 1.0 if len(contents) == 1 else 0.5

@@ -1,3 +1,3 @@
-"""MAE, Multi-Agent Evolve: one model proposes questions, solves them and judges both."""
+"""MAE, Multi-Agent Evolve: one model proposes questions, answers them and judges both."""
 
 from coevolve.methods.mae.method import MAE as MAE

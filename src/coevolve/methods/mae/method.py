@@ -1,60 +1,40 @@
-"""MAE: one model proposes, solves and judges (Algorithm 1 of the paper, one pass of its loop an episode).
+"""MAE: one model proposes, solves and judges; an episode is one pass of Algorithm 1's loop.
 
-Straight-line text code: reads replies, never tokens; which engine answers is not its business.
+The code reads replies, never tokens, and does not depend on the engine that answers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve.methods.base import Method
-from coevolve.methods.facts import agrees, as_float, complement, mean_known, pool_levels
+from coevolve.methods.facts import pool_levels
 from coevolve.methods.format_reward import format_reward
 from coevolve.methods.mae import rewards
+from coevolve.methods.mae.metrics import episode_metrics
+from coevolve.methods.mae.records import Assessment, EpisodeTrace, JudgedAnswer, Pair
 from coevolve.rollout.pools import Pool
 from coevolve.text.parse import judge_score, tag
-from coevolve.types import Dialogue, Episode, Outcome, Reply
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.worlds import World
 
 Setting = Literal["zero", "no", "half", "with"]
-# How often the Proposer sees a reference question (section 5).
+# The probability that the Proposer sees a reference question (section 5).
 SETTINGS: dict[Setting, float] = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}
 Roles = tuple[Literal["proposer", "solver", "judge"], ...]
-Pair = tuple[str, str | None]  # a question and an answer, None where the reply holds none
-
-
-@dataclass(frozen=True)
-class Assessment:
-    """What the Judge and the attempts say about a proposed question (lines 10 and 11)."""
-
-    question: str | None = None
-    quality: float = 0.0  # the quality reward; nothing for a proposal that does not parse
-    difficulty: float = 0.0  # the difficulty reward
-    judged: float | None = None  # the Judge's score of the question; None: unreadable
-    answers: tuple[str | None, ...] = ()  # of the attempts
-    scores: tuple[float | None, ...] = ()  # the Judge's score of each answer; None: unreadable, 0.0: no answer
-
-
-@dataclass(frozen=True)
-class Played:
-    """One pass of the loop, for `MAE.observe`."""
-
-    reference: str | None
-    assessment: Assessment
-    accepted: bool
-    solved: list[Pair]
-    scores: list[float | None]  # the Judge's score of each solution
 
 
 class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper_name: ClassVar[str] = "mae"
-    gates: ClassVar[Mapping[str, str]] = {"quality filter": "kept", "format of proposals": "parsed"}
+    gates: ClassVar[Mapping[str, str]] = {
+        "quality filter": "kept",
+        "format of proposals": "parsed",
+    }
 
     setting: Setting = "half"
     """How often the Proposer sees a reference question: zero, no, half or with (section 5)."""
@@ -65,7 +45,7 @@ class MAE(Method):
     solves: PositiveInt = 1
     """How often an episode runs lines 16-22; the paper's batch has one per proposal."""
 
-    threshold: float = 0.7
+    threshold: float = rewards.QUALITY_THRESHOLD
     """A question below this quality stays out of the pool (section 4.1)."""
 
     quality_filter: bool = True
@@ -91,76 +71,145 @@ class MAE(Method):
         self.proposer = self.role("proposer")
         self.proposer_reference = self.role("proposer_reference", "proposer")
         self.solver = self.role("solver")
-        judge = {"name": "judge", "policy": "judge" if self.judge_model else "shared"}
-        self.judge_answer = self.role("judge_answer", **judge)
-        self.scorer = self.role("judge_answer", **judge, temperature=self.judge_temperature)
-        self.rater = self.role("judge_question", **judge, temperature=self.judge_temperature)
+        policy = "judge" if self.judge_model else "shared"
+        judge = partial(self.role, name="judge", policy=policy)
+        self.judge_answer = judge("judge_answer")
+        self.scorer = judge("judge_answer", temperature=self.judge_temperature)
+        self.rater = judge("judge_question", temperature=self.judge_temperature)
+
+    # Algorithm 1.
 
     def episode(self, rng: Random) -> Episode:
-        """Play lines 4 to 22 of Algorithm 1 once; D and P are read as they stood when the step began."""
-        D, P = self.pools["questions"].view(), self.pools["pairs"].view()
-        reference = D.sample(rng) if rng.random() < SETTINGS[self.setting] else None  # 4-5
-        proposal = yield self.proposer() if reference is None else self.proposer_reference(reference=reference)  # 6-9
+        """Play lines 4 to 22 of Algorithm 1 once.
+
+        D and P hold what they held when the step began, and what this episode adds.
+        """
+        D = self.pools["questions"].view()
+        P = self.pools["pairs"].view()
+        shows_reference = rng.random() < SETTINGS[self.setting]
+        reference = D.sample(rng) if shows_reference else None  # 4-5
+        proposal = yield self.propose(reference)  # 6-9
         assessment = yield from self.assess(tag(proposal.text, "question"))  # 10-11
-        question = assessment.question
-        accepted = question is not None and (assessment.quality >= self.threshold or not self.quality_filter)
-        if question is not None and accepted and not self.world.held_out(question):
-            D.add(question)  # 12-14
+        if self.may_enter_pool(assessment):
+            D.add(assessment.question)  # 12-14
         samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15
 
         questions = [D.sample(rng) for _ in range(self.solves)]  # 16
         replies = yield [self.solver(question=q) for q in questions]  # 17
-        solved = [(q, tag(reply.text, "answer")) for q, reply in zip(questions, replies, strict=True)]
-        for q, answer in solved:
-            if answer is not None:
-                P.add((q, answer))  # 18
-        scores = yield from self.score(solved)  # 19
-        drawn = [P.sample(rng) for _ in range(self.solves) if len(P)]  # 20
-        judgements = yield [self.judge_answer(question=q, answer=a) for q, a in drawn]  # 21
+        pairs = read_pairs(questions, replies)
+        for pair in pairs:
+            if pair.answer is not None:
+                P.add(pair)  # 18
+        solutions = yield from self.judge(pairs)  # 19
+        drawn = [P.sample(rng) for _ in range(self.solves)] if len(P) else []  # 20
+        turns = [self.judge_answer(question=q, answer=a) for q, a in drawn]
+        judgements = yield turns  # 21
 
-        samples += [reply.earns(self.solver_reward(reply, s)) for reply, s in zip(replies, scores, strict=True)]  # 22
-        if self.format_reward and not self.judge_model:  # the Judge is paid for its format alone
-            samples += [reply.earns(format_reward(reply.text, "score")) for reply in judgements]
-        played = Played(reference, assessment, accepted, solved, scores)
-        earned = [sample for sample in samples if sample.role in self.train]
-        return Outcome(earned, {"questions": D.added, "pairs": P.added}, played)
+        for reply, solution in zip(replies, solutions, strict=True):
+            samples.append(reply.earns(self.solver_reward(reply, solution.score)))  # 22
+        if self.format_reward and not self.judge_model:
+            # The Judge earns its format reward alone (section 4.3).
+            for judgement in judgements:
+                samples.append(judgement.earns(format_reward(judgement.text, "score")))
+        return Outcome(
+            samples=[sample for sample in samples if sample.role in self.train],
+            adds={"questions": D.added, "pairs": P.added},
+            trace=EpisodeTrace(reference, assessment, solutions),
+        )
+
+    def propose(self, reference: str | None) -> Turn:
+        """Ask for a question, like the reference if there is one (lines 6 to 9)."""
+        if reference is None:
+            return self.proposer()
+        return self.proposer_reference(reference=reference)
 
     def assess(self, question: str | None) -> Dialogue[Assessment]:
-        """Lines 10 and 11: have the question judged, attempt it, and have the attempts judged."""
-        if question is None:  # nothing to judge
+        """Have a question judged, attempt it, and have the attempts judged (lines 10 and 11)."""
+        if question is None:
             return Assessment()
-        verdict, *attempts = yield [self.rater(question=question)] + [self.solver(question=question)] * self.attempts
-        answers = [tag(attempt.text, "answer") for attempt in attempts]
-        scores = yield from self.score([(question, answer) for answer in answers])
-        judged = judge_score(verdict.text)
-        quality, difficulty = rewards.neutral(judged), rewards.difficulty(scores)
-        return Assessment(question, quality, difficulty, judged, tuple(answers), tuple(scores))
+        attempt_turn = self.solver(question=question)
+        judgement, *replies = yield [
+            self.rater(question=question),
+            *[attempt_turn] * self.attempts,
+        ]
+        attempts = yield from self.judge(read_pairs([question] * len(replies), replies))
+        score = judge_score(judgement.text)
+        quality = rewards.neutral(score)
+        return Assessment(
+            question=question,
+            quality=quality,
+            difficulty=rewards.difficulty([attempt.score for attempt in attempts]),
+            accepted=quality >= self.threshold or not self.quality_filter,
+            score=score,
+            attempts=tuple(attempts),
+        )
+
+    def may_enter_pool(self, assessment: Assessment) -> bool:
+        """Whether a proposed question is accepted and not held out (lines 12 to 14)."""
+        question = assessment.question
+        if question is None or not assessment.accepted:
+            return False
+        return not self.world.held_out(question)
+
+    def judge(self, pairs: Sequence[Pair]) -> Dialogue[list[JudgedAnswer]]:
+        """Return the pairs with the Judge's scores."""
+        scores = yield from self.score(pairs)
+        judged = []
+        for pair, score in zip(pairs, scores, strict=True):
+            judged.append(JudgedAnswer(pair.question, pair.answer, score))
+        return judged
 
     def score(self, pairs: Sequence[Pair]) -> Dialogue[list[float | None]]:
-        """Return the Judge's score of each answer: None where it is unreadable, 0.0 where there is no answer."""
-        verdicts = iter((yield [self.scorer(question=q, answer=a) for q, a in pairs if a is not None]))
-        return [0.0 if a is None else judge_score(next(verdicts).text) for _, a in pairs]
+        """Return the Judge's score of each (question, answer) pair.
+
+        None if the judgement is unreadable; 0.0, without a request, if there is no answer.
+        """
+        turns = []
+        for question, answer in pairs:
+            if answer is not None:
+                turns.append(self.scorer(question=question, answer=answer))
+        judgements = iter((yield turns))
+        scores: list[float | None] = []
+        for _, answer in pairs:
+            scored = answer is not None
+            scores.append(judge_score(next(judgements).text) if scored else 0.0)
+        return scores
+
+    # Rewards.
 
     def proposer_reward(self, proposal: Reply, assessment: Assessment) -> float:
-        """Line 15: the reward of section 4.1, or that of the authors' released code."""
-        terms = assessment.quality, assessment.difficulty, self._format(proposal, "question")
-        if self.variant == "official":
-            parsed = assessment.question is not None
-            return rewards.official_proposer_reward(*terms, parsed=parsed, threshold=self.threshold)
-        return rewards.proposer_reward(*terms)
+        """Return the reward of line 15: section 4.1's, or that of the authors' released code."""
+        quality = assessment.quality
+        difficulty = assessment.difficulty
+        format = self.format_term(proposal, "question")
+        if self.variant == "paper":
+            return rewards.proposer_reward(quality, difficulty, format)
+        return rewards.official_proposer_reward(
+            quality,
+            difficulty,
+            format,
+            parsed=assessment.question is not None,
+            threshold=self.threshold,
+        )
 
     def solver_reward(self, reply: Reply, score: float | None) -> float:
-        """Line 22: the reward of section 4.2."""
-        return rewards.solver_reward(score, self._format(reply, "answer"))
+        """Return the reward of line 22 (section 4.2)."""
+        return rewards.solver_reward(score, self.format_term(reply, "answer"))
 
-    def _format(self, reply: Reply, name: str) -> float | None:
-        return format_reward(reply.text, name) if self.format_reward else None
+    def format_term(self, reply: Reply, tag_name: str) -> float | None:
+        """Return R_format of a reply; None where it is ablated."""
+        return format_reward(reply.text, tag_name) if self.format_reward else None
+
+    # What grows, and what is recorded.
 
     @cached_property
     def pools(self) -> dict[str, Pool]:
         """The question dataset D and the pair dataset P."""
-        start = self.world.zero_questions() if self.setting == "zero" else self.world.seed_questions()
-        return {"questions": Pool(start), "pairs": Pool(distinct=False)}
+        if self.setting == "zero":
+            questions = self.world.zero_questions()
+        else:
+            questions = self.world.seed_questions()
+        return {"questions": Pool(questions), "pairs": Pool(distinct=False)}
 
     @property
     def models(self) -> dict[str, str]:
@@ -168,39 +217,17 @@ class MAE(Method):
         return {"judge": self.judge_model} if self.judge_model else {}
 
     def measure(self) -> dict[str, float | None]:
-        """What the oracle says about the question pool: share ill-formed, share of level 3."""
+        """Return the oracle's fractions of the question pool: ill-formed, and of level 3."""
         return pool_levels(self.world, self.pools["questions"].items)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How proposing, solving and judging went, by the Judge and by the oracle."""
-        played: Played = outcome.trace
-        answered = [(q, a, s) for (q, a), s in zip(played.solved, played.scores, strict=True) if a is not None]
-        truths = [world.is_correct(q, a) for q, a, _ in answered]
-        agreed = [agrees(rewards.neutral(s), truth) for (*_, s), truth in zip(answered, truths, strict=True)]
-        return {
-            **_observed_proposal(played.assessment, world),
-            "accepted": float(played.accepted),
-            "kept": float(played.accepted) if self.quality_filter and played.assessment.question is not None else None,
-            "proposal": played.assessment.question,
-            "reference": played.reference,
-            "answered": len(answered) / len(played.solved),
-            "judged": mean_known([s for *_, s in answered]),
-            "right": mean_known(truths),
-            "judge_answer_right": mean_known(agreed),
-        }
+        """Return how proposing, solving and judging went, by the Judge and by the oracle."""
+        return episode_metrics(outcome.trace, world, self.quality_filter)
 
 
-def _observed_proposal(assessment: Assessment, world: World) -> dict[str, Any]:
-    question = assessment.question
-    if question is None:
-        return {"parsed": 0.0}
-    judged = [s for a, s in zip(assessment.answers, assessment.scores, strict=True) if a is not None]
-    valid = world.valid(question)
-    said = {"parsed": 1.0, "quality": assessment.quality, "difficulty": assessment.difficulty}
-    return said | {
-        "valid": as_float(valid),
-        "level": world.level(question),
-        "true_difficulty": complement(mean_known([world.is_correct(question, answer) for answer in assessment.answers])),
-        "judge_question_right": agrees(assessment.quality, valid),
-        "unreadable": mean_known([score is None for score in (assessment.judged, *judged)]),
-    }
+def read_pairs(questions: Sequence[str], replies: Sequence[Reply]) -> list[Pair]:
+    """Return each question with the answer in the reply to it."""
+    pairs = []
+    for question, reply in zip(questions, replies, strict=True):
+        pairs.append(Pair(question, tag(reply.text, "answer")))
+    return pairs

@@ -1,10 +1,11 @@
-"""SAGE: Challenger, Planner, Solver and Critic around a verifier (Algorithm 1 of the paper, one pass an episode).
+"""SAGE: Challenger, Planner, Solver and Critic around a verifier (Algorithm 1).
 
-Straight-line text code: reads replies, never tokens; what decides about answers is the verifier, never the Critic.
+An episode is one pass of the algorithm's loop. The code reads replies, never tokens. The verifier
+decides about answers, never the Critic.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,10 +13,17 @@ from pydantic import AfterValidator, NonNegativeFloat, PositiveInt
 
 from coevolve.methods.base import Method, paper_table
 from coevolve.methods.facts import as_float, mean_known, pool_levels
-from coevolve.methods.format_reward import KINDS
+from coevolve.methods.format_reward import VERIFIER_TAGS
 from coevolve.methods.sage import rewards, verifier
-from coevolve.methods.sage.metrics import facts_of
-from coevolve.methods.sage.records import Challenge, Plan, Played, Task
+from coevolve.methods.sage.metrics import episode_metrics
+from coevolve.methods.sage.records import (
+    Challenge,
+    EpisodeTrace,
+    Plan,
+    ProposedTask,
+    Solution,
+    Task,
+)
 from coevolve.rollout.pools import Pool
 from coevolve.text import verify
 from coevolve.text.parse import code_block, score_value, tag
@@ -35,11 +43,16 @@ def check_sum(weights: tuple[float, ...]) -> tuple[float, ...]:
 
 WEIGHTS = Allowed("a weight of at least 0 for each term, 1 in total")
 PlanWeights = Annotated[tuple[Share, Share], AfterValidator(check_sum), WEIGHTS]
-SolverWeights = Annotated[tuple[Share, Share, Share], AfterValidator(check_sum), WEIGHTS]
+SolverWeights = Annotated[
+    tuple[Share, Share, Share], AfterValidator(check_sum), WEIGHTS
+]
 
 
 class SAGE(Method):
-    """Self-evolving agents for generalised reasoning. The defaults are the paper's numbers; ablations are arguments."""
+    """Self-evolving agents for generalised reasoning.
+
+    The defaults are the paper's numbers, and each ablation is an argument.
+    """
 
     paper_name: ClassVar[str] = "sage"
     gates: ClassVar[Mapping[str, str]] = {
@@ -94,122 +107,203 @@ class SAGE(Method):
         self.planner = self.role("planner")
         self.solver = self.role("solver_unplanned", "solver")
         self.solver_planned = self.role("solver")
-        temperature = self.critic_temperature
-        self.critic_question = self.role("critic_question", "critic", temperature=temperature)
-        self.critic_plan = self.role("critic_plan", "critic", temperature=temperature)
+        critic = partial(self.role, name="critic", temperature=self.critic_temperature)
+        self.critic_question = critic("critic_question")
+        self.critic_plan = critic("critic_plan")
+
+    # Algorithm 1.
 
     def episode(self, rng: Random) -> Episode:
-        """Play lines 4 to 26 of Algorithm 1 once; D is read as it stood when the step began."""
+        """Play lines 4 to 26 of Algorithm 1 once.
+
+        D holds what it held when the step began, and the task that this episode adds.
+        """
         D = self.pools["tasks"].view()
-        reference, kind, gold = D.sample(rng)  # 4
-        proposal = yield self.challenger(reference=reference, type=kind, verifier=gold)  # 5
+        reference = Task(*D.sample(rng))  # 4
+        proposal = yield self.propose(reference)  # 5
         challenge = yield from self.challenge(self.read_task(proposal.text))  # 6-9
-        question, _, _ = challenge.task
-        if question is not None and challenge.accepted and not self.world.held_out(question):
+        if self.may_enter_dataset(challenge):
             D.add(challenge.task)  # 10
         samples = [proposal.earns(self.challenger_reward(proposal, challenge))]  # 10-13
 
-        drawn = [D.sample(rng) for _ in range(self.solves)]  # 15
-        plans = yield from self.plan([question for question, *_ in drawn])  # 15-16
-        replies = yield [self.solve(task, plan) for task, plan in zip(drawn, plans, strict=True)]  # 17-20
-        correct = [self.verify(task, reply) for task, reply in zip(drawn, replies, strict=True)]  # 22
-        judged = [*challenge.judged, *(plan.verdict for plan in plans if plan and plan.verdict)]
+        tasks = [Task(*D.sample(rng)) for _ in range(self.solves)]  # 15
+        plans = yield from self.plan([task.question for task in tasks])  # 15-17
+        replies = yield list(map(self.solve, tasks, plans))  # 18-20
+        solutions = []
+        for task, plan, reply in zip(tasks, plans, replies, strict=True):
+            correct = self.verify(task, reply)  # 22
+            solutions.append(Solution(task, plan, reply, correct))
 
-        samples += [plan.reply.earns(self.planner_reward(plan)) for plan in plans if plan]  # 23
-        samples += [
-            reply.earns(self.solver_reward(reply, task, plan, s_gt))
-            for task, plan, reply, s_gt in zip(drawn, plans, replies, correct, strict=True)
-            if s_gt is not None  # what the verifier could not score is not trained on
-        ]  # 24
-        samples += [reply.earns(self._format(reply, "score")) for reply in judged]  # 25, equation 13
-        played = Played(reference, proposal, challenge, drawn, plans, replies, correct, judged)
-        earned = [sample for sample in samples if sample.role in self.train]  # 26
-        return Outcome(earned, {"tasks": D.added}, played)
+        trace = EpisodeTrace(reference, proposal, challenge, solutions)
+        for plan in trace.plans:
+            samples.append(plan.reply.earns(self.planner_reward(plan)))  # 23
+        for solution in solutions:
+            if solution.correct is not None:  # else the verifier could not score it
+                reward = self.solver_reward(solution, solution.correct)
+                samples.append(solution.reply.earns(reward))  # 24
+        for judgement in trace.judgements:
+            samples.append(judgement.earns(self.critic_reward(judgement)))  # 25
+        trained = [sample for sample in samples if sample.role in self.train]  # 26
+        return Outcome(trained, {"tasks": D.added}, trace)
 
-    def read_task(self, text: str) -> Task:
-        """What a proposal holds: question, kind and verifier, each None where it does not parse."""
+    def propose(self, reference: Task) -> Turn:
+        """Ask for a task like the reference (line 5, equation 3)."""
+        return self.challenger(
+            reference=reference.question,
+            type=reference.kind,
+            verifier=reference.verifier,
+        )
+
+    def read_task(self, text: str) -> ProposedTask:
+        """Return the task in a proposal."""
         kind = tag(text, "type")
-        kind = kind if kind in KINDS else None
-        return tag(text, "question"), kind, tag(text, KINDS[kind]) if kind else None
+        verifier_tag = VERIFIER_TAGS.get(kind or "")
+        return ProposedTask(
+            question=tag(text, "question"),
+            kind=kind if verifier_tag else None,
+            verifier=tag(text, verifier_tag) if verifier_tag else None,
+        )
 
-    def challenge(self, task: Task) -> Dialogue[Challenge]:
-        """Lines 6 to 9: have a task judged and attempted, and decide whether it enters the dataset."""
-        question, kind, gold = task
-        if question is None:  # nothing to judge: no quality, no attempts
+    def challenge(self, task: ProposedTask) -> Dialogue[Challenge]:
+        """Have a task judged and attempted, and decide whether to accept it (lines 6 to 9).
+
+        A task without a question is not judged, and one without a valid verifier not attempted.
+        """
+        if task.question is None:
             return Challenge(task)
-        valid = kind is not None and gold is not None and self.judges(kind, gold)  # 6
-        tries: list[Turn] = [self.solver(question=question)] * self.attempts if valid else []
-        verdict, *attempts = yield [self.critic_question(question=question), *tries]
-        quality = self._norm(verdict)
-        difficulty = rewards.difficulty([self.verify(task, attempt) for attempt in attempts])  # 8
-        accepted = valid and quality >= self.quality_threshold  # 9
-        return Challenge(task, quality, valid, accepted, (verdict,), tuple(attempts), difficulty)
+        complete_task = task.complete
+        valid = complete_task is not None and self.can_judge(complete_task)  # 6
+        attempt_turn = self.solver(question=task.question)
+        judgement, *attempts = yield [
+            self.critic_question(question=task.question),
+            *[attempt_turn] * (self.attempts if valid else 0),
+        ]
+        quality = self.normalized_score(judgement)
+        verified: list[float | None] = []
+        if complete_task is not None:
+            verified += [self.verify(complete_task, attempt) for attempt in attempts]
+        return Challenge(
+            task=task,
+            quality=quality,
+            valid=valid,
+            accepted=valid and quality >= self.quality_threshold,  # 9
+            judgement=judgement,
+            attempts=tuple(attempts),
+            difficulty=rewards.difficulty(verified),  # 8
+        )
 
-    def judges(self, kind: str, gold: str) -> bool:
+    def can_judge(self, task: Task) -> bool:
         """Whether a task's verifier can judge anything (line 6)."""
-        return not self.verifier_check or verifier.valid(kind, gold, self.world.grading)
+        if not self.verifier_check:
+            return True
+        return verifier.can_judge(task.kind, task.verifier, self.world.grading)
+
+    def may_enter_dataset(self, challenge: Challenge) -> bool:
+        """Whether a task is accepted and its question not held out (line 10)."""
+        question = challenge.task.question
+        if question is None or not challenge.accepted:
+            return False
+        return not self.world.held_out(question)
 
     def plan(self, questions: Sequence[str]) -> Dialogue[list[Plan | None]]:
-        """Lines 15 and 16: ask for a plan per question and have it judged; one that does not parse scores 0."""
+        """Ask for a plan per question and have those that parse judged (lines 15 to 17).
+
+        A plan that does not parse scores 0. Without planning every plan is None.
+        """
         if not self.planning:
             return [None] * len(questions)
         replies = yield [self.planner(question=question) for question in questions]
         texts = [tag(reply.text, "plan") for reply in replies]
-        pairs = zip(questions, texts, strict=True)
-        verdicts = iter((yield [self.critic_plan(question=q, plan=text) for q, text in pairs if text is not None]))
+        turns = []
+        for question, text in zip(questions, texts, strict=True):
+            if text is not None:
+                turns.append(self.critic_plan(question=question, plan=text))
+        judgements = iter((yield turns))  # 16
         plans: list[Plan | None] = []
         for reply, text in zip(replies, texts, strict=True):
-            verdict = None if text is None else next(verdicts)
-            score = 0.0 if verdict is None else self._norm(verdict)
-            plans.append(Plan(reply, text, verdict, score, text if score >= self.plan_threshold else None))  # 17
+            judgement = None if text is None else next(judgements)
+            plans.append(self.gate_plan(reply, text, judgement))
         return plans
 
-    def solve(self, task: tuple[str, str, str], plan: Plan | None) -> Turn:
-        """Lines 18 and 20: ask for a solution, with a plan or without."""
+    def gate_plan(
+        self, reply: Reply, text: str | None, judgement: Reply | None
+    ) -> Plan:
+        """Return a plan with its score, for the Solver to use from beta up (line 17)."""
+        score = 0.0 if judgement is None else self.normalized_score(judgement)
+        used = text if score >= self.plan_threshold else None
+        return Plan(reply, text, judgement, score, used)
+
+    def solve(self, task: Task, plan: Plan | None) -> Turn:
+        """Ask for a solution, with a plan or without (lines 18 and 20)."""
         if plan is None or plan.used is None:
-            return self.solver(question=task[0])
-        return self.solver_planned(question=task[0], plan=plan.used)
+            return self.solver(question=task.question)
+        return self.solver_planned(question=task.question, plan=plan.used)
+
+    # The verifier.
 
     def verify(self, task: Task, reply: Reply) -> float | None:
-        """V_gt of a reply to a task: right or wrong in mathematics, the share of tests passed for a program.
+        """Return V_gt of a reply: 1.0 or 0.0 in mathematics, the pass rate of a program's tests.
 
-        None when the verifier could not tell; an answer that does not parse is wrong.
+        0.0 for an answer that does not parse; None if the verifier could not tell.
         """
-        question, kind, gold = (part or "" for part in task)  # a task that is verified has all three
-        answer = self.read_answer(reply.text) if kind == "code" else tag(reply.text, "answer")
+        question, kind, gold = task
+        text = reply.text
+        is_code = kind == "code"
+        answer = self.read_answer(text) if is_code else tag(text, "answer")
         if answer is None:
             return 0.0
-        if kind == "code":
-            return verifier.tested(self.world.program(question, answer), gold)
+        if is_code:
+            return verifier.pass_rate(self.world.program(question, answer), gold)
         return as_float(verify.verify(self.world.grading, answer, gold).correct)
 
     def read_answer(self, text: str) -> str | None:
-        """What a reply answers: the content of its answer pair, or without one the program in its ```python block."""
+        """Return the content of a reply's answer pair, or else of its ```python block."""
         answer = tag(text, "answer")
         return code_block(text) if answer is None else answer
 
+    # Rewards.
+
     def challenger_reward(self, proposal: Reply, challenge: Challenge) -> float:
-        """Lines 10 to 13, equations 5 and 6."""
-        _, kind, _ = challenge.task
-        r_f = self._format(proposal, "question", "type", KINDS.get(kind or "", "answer"))
-        return rewards.challenger_reward(challenge.quality, challenge.difficulty if challenge.accepted else None, r_f)
+        """Return the reward of lines 10 to 13 (equations 5 and 6)."""
+        verifier_tag = VERIFIER_TAGS.get(challenge.task.kind or "", "answer")
+        return rewards.challenger_reward(
+            challenge.quality,
+            challenge.difficulty if challenge.accepted else None,
+            self.format_term(proposal, "question", "type", verifier_tag),
+        )
 
     def planner_reward(self, plan: Plan) -> float:
-        """Line 23, equation 8."""
-        return rewards.planner_reward(plan.score, self._format(plan.reply, "plan"), self.plan_weights)
+        """Return the reward of line 23 (equation 8)."""
+        r_f = self.format_term(plan.reply, "plan")
+        return rewards.planner_reward(plan.score, r_f, self.plan_weights)
 
-    def solver_reward(self, reply: Reply, task: Task, plan: Plan | None, s_gt: float) -> float:
-        """Line 24, equation 11; a program in its block is well formed without answer tags."""
-        in_block = task[1] == "code" and code_block(reply.text) is not None
-        r_f = 1.0 if in_block else self._format(reply, "answer")
-        gated = None if plan is None else rewards.gated(plan.score, self.plan_threshold)
-        return rewards.solver_reward(gated, s_gt, r_f, self.solver_weights)
+    def solver_reward(self, solution: Solution, s_gt: float) -> float:
+        """Return the reward of line 24 (equation 11) for the verified correctness s_gt.
 
-    def _norm(self, verdict: Reply) -> float:
-        return rewards.norm(score_value(verdict.text), self.literal_norm)
+        A program in its block is well formed without answer tags.
+        """
+        text = solution.reply.text
+        plan = solution.plan
+        if solution.task.kind == "code" and code_block(text) is not None:
+            r_f = 1.0
+        else:
+            r_f = self.format_term(solution.reply, "answer")
+        s_p = None if plan is None else rewards.gated(plan.score, self.plan_threshold)
+        return rewards.solver_reward(s_p, s_gt, r_f, self.solver_weights)
 
-    def _format(self, reply: Reply, *tags: str) -> float:
+    def critic_reward(self, judgement: Reply) -> float:
+        """Return the reward of line 25 (equation 13)."""
+        return self.format_term(judgement, "score")
+
+    def normalized_score(self, judgement: Reply) -> float:
+        """Return the Critic's score of a judgement in [0, 1] (equation 2)."""
+        return rewards.norm(score_value(judgement.text), self.literal_norm)
+
+    def format_term(self, reply: Reply, *tags: str) -> float:
+        """Return r_f of a reply that requires these tags (section 4.1)."""
         return rewards.format_reward(reply.text, tags, self.empty_format)
+
+    # What grows, and what is recorded.
 
     @cached_property
     def pools(self) -> dict[str, Pool]:
@@ -217,12 +311,16 @@ class SAGE(Method):
         return {"tasks": Pool(self.world.verifiable_tasks())}
 
     def measure(self) -> dict[str, float | None]:
-        """What the oracle says about D: shares of ill-formed questions, unsound verifiers, and level 3."""
-        items = self.pools["tasks"].items
-        sound = [self.world.sound(*task) for task in items]
-        levels = pool_levels(self.world, [question for question, *_ in items])
-        return {**levels, "pool_unsound": mean_known([not s for s in sound if s is not None])}
+        """Return the oracle's fractions of D: ill-formed, of level 3, and of unsound verifiers."""
+        tasks = [Task(*item) for item in self.pools["tasks"].items]
+        metrics = pool_levels(self.world, [task.question for task in tasks])
+        verdicts = [self.world.sound(*task) for task in tasks]
+        unsound = [not sound for sound in verdicts if sound is not None]
+        metrics["pool_unsound"] = mean_known(unsound)
+        return metrics
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How each role did, by the verifier and by the oracle."""
-        return facts_of(self, outcome.trace, world)
+        """Return how each role did, by the verifier and by the oracle."""
+        return episode_metrics(
+            outcome.trace, world, self.read_answer, self.verifier_check
+        )

@@ -1,71 +1,124 @@
-"""What is recorded about SAGE's episodes: how each role did, by the verifier and by the oracle."""
+"""What is recorded about an episode of SAGE: how each role did, by the verifier and the oracle."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from coevolve.methods.facts import agrees, as_float, complement, mean_known
+from coevolve.methods.sage.records import Challenge, EpisodeTrace, Plan, Solution
 from coevolve.text.parse import score_value
+from coevolve.types import Reply
 from coevolve.worlds import World
 
-if TYPE_CHECKING:
-    from coevolve.methods.sage.method import SAGE
-    from coevolve.methods.sage.records import Challenge, Played
+Metrics = dict[str, Any]
+ReadAnswer = Callable[[str], str | None]
 
 
-def facts_of(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
+def episode_metrics(
+    trace: EpisodeTrace, world: World, read_answer: ReadAnswer, verifier_check: bool
+) -> Metrics:
     """Return the facts of one episode, see `Method.observe`.
 
-    `empty` is the share of everything said that holds no text, `unreadable` that of judgements without a score.
+    `read_answer` is the method's; `verifier_check` says whether the run tries out verifiers.
     """
-    plans = [plan.reply for plan in played.plans if plan]
-    said = [played.proposal, *played.judged, *played.challenge.attempts, *plans, *played.replies]
-    challenge = played.challenge
-    asked = {"accepted": float(challenge.accepted), "proposal": challenge.task[0], "reference": played.reference}
-    return asked | {
-        **_challenge(method, challenge, world),
-        **_solving(method, played, world),
-        "empty": mean_known([not reply.text.strip() for reply in said]),
-        "unreadable": mean_known([score_value(reply.text) is None for reply in played.judged]),
+    challenge = trace.challenge
+    return {
+        "accepted": float(challenge.accepted),
+        "proposal": challenge.task.question,
+        "reference": trace.reference.question,
+        **_challenge_metrics(challenge, world, read_answer, verifier_check),
+        **_plan_metrics(trace.solutions, world),
+        **_solution_metrics(trace.solutions, world, read_answer),
+        "empty": mean_known(not reply.text.strip() for reply in _all_replies(trace)),
+        "unreadable": mean_known(
+            score_value(judgement.text) is None for judgement in trace.judgements
+        ),
     }
 
 
-def _challenge(method: "SAGE", challenge: "Challenge", world: World) -> dict[str, Any]:
-    """What a challenge is worth, and what the oracle says about it."""
-    question, kind, verifier = challenge.task
-    if question is None:
+def _all_replies(trace: EpisodeTrace) -> list[Reply]:
+    """Return every reply of the episode."""
+    return [
+        trace.proposal,
+        *trace.judgements,
+        *trace.challenge.attempts,
+        *(plan.reply for plan in trace.plans),
+        *(solution.reply for solution in trace.solutions),
+    ]
+
+
+def _challenge_metrics(
+    challenge: Challenge, world: World, read_answer: ReadAnswer, verifier_check: bool
+) -> Metrics:
+    """Return how a challenge fared at the gates, and how it compares with the oracle."""
+    task = challenge.task
+    if task.question is None:
         return {"parsed": 0.0, "verifier_valid": 0.0}
-    well_formed = world.valid(question)
-    solved = mean_known([world.is_correct(question, method.read_answer(attempt.text)) for attempt in challenge.attempts])
-    said = {"parsed": 1.0, "verifier_valid": float(challenge.valid)}
-    return said | {
-        "checked": float(challenge.valid) if method.verifier_check and verifier is not None else None,
+    well_formed = world.valid(task.question)
+    complete_task = task.complete
+    gold_is_sound = None if complete_task is None else world.sound(*complete_task)
+    verifier_valid = float(challenge.valid)
+    was_checked = verifier_check and task.verifier is not None
+    attempts_correct = []
+    for attempt in challenge.attempts:
+        answer = read_answer(attempt.text)
+        attempts_correct.append(world.is_correct(task.question, answer))
+    return {
+        "parsed": 1.0,
+        "verifier_valid": verifier_valid,
+        "checked": verifier_valid if was_checked else None,
         "kept": float(challenge.accepted) if challenge.valid else None,
         "quality": challenge.quality,
         "difficulty": challenge.difficulty,
-        "kind": kind,
-        "true_difficulty": complement(solved),
+        "kind": task.kind,
+        "true_difficulty": complement(mean_known(attempts_correct)),
         "valid": as_float(well_formed),
-        "level": world.level(question),
+        "level": world.level(task.question),
         "critic_question_right": agrees(challenge.quality, well_formed),
-        "gold_right": None if kind is None or verifier is None else as_float(world.sound(question, kind, verifier)),
+        "gold_right": as_float(gold_is_sound),
     }
 
 
-def _solving(method: "SAGE", played: "Played", world: World) -> dict[str, Any]:
-    """How planning and solving went."""
-    questions = [question for question, *_ in played.drawn]
-    answers = [method.read_answer(reply.text) for reply in played.replies]
-    truths = [world.is_correct(question, answer) for question, answer in zip(questions, answers, strict=True)]
-    planned = [(q, plan) for q, plan in zip(questions, played.plans, strict=True) if plan]
-    fits = [None if plan.text is None else world.fits(q, plan.text) for q, plan in planned]
-    verified = [(value, truth) for value, truth in zip(played.correct, truths, strict=True) if value is not None]
+def _plan_metrics(solutions: Sequence[Solution], world: World) -> Metrics:
+    """Return how good plans are, by the Critic and by the oracle."""
+    plans: list[Plan] = []
+    plans_fit = []
+    critic_agrees = []
+    for solution in solutions:
+        plan = solution.plan
+        if plan is not None:
+            fits = None
+            if plan.text is not None:
+                fits = world.fits(solution.task.question, plan.text)
+            plans.append(plan)
+            plans_fit.append(fits)
+            critic_agrees.append(agrees(plan.score, fits))
     return {
-        "plan_quality": mean_known([plan.score for _, plan in planned]),
-        "plan_right": mean_known(fits),
-        "plan_used": mean_known([plan.used is not None for _, plan in planned]),
-        "critic_plan_right": mean_known([agrees(plan.score, fit) for (_, plan), fit in zip(planned, fits, strict=True)]),
-        "answered": mean_known([answer is not None for answer in answers]),
-        "verified": mean_known(played.correct),
+        "plan_quality": mean_known(plan.score for plan in plans),
+        "plan_right": mean_known(plans_fit),
+        "plan_used": mean_known(plan.used is not None for plan in plans),
+        "critic_plan_right": mean_known(critic_agrees),
+    }
+
+
+def _solution_metrics(
+    solutions: Sequence[Solution], world: World, read_answer: ReadAnswer
+) -> Metrics:
+    """Return how solutions do, by the verifier and by the oracle."""
+    answers = []
+    truths = []
+    verifier_agrees = []
+    for solution in solutions:
+        answer = read_answer(solution.reply.text)
+        truth = world.is_correct(solution.task.question, answer)
+        answers.append(answer)
+        truths.append(truth)
+        if solution.correct is not None:
+            verifier_agrees.append(agrees(solution.correct, truth))
+    verified = [solution.correct for solution in solutions]
+    return {
+        "answered": mean_known(answer is not None for answer in answers),
+        "verified": mean_known(verified),
         "right": mean_known(truths),
-        "unscored": mean_known([value is None for value in played.correct]),
-        "verifier_right": mean_known([agrees(value, truth) for value, truth in verified]),
+        "unscored": mean_known(value is None for value in verified),
+        "verifier_right": mean_known(verifier_agrees),
     }

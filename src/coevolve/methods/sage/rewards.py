@@ -1,6 +1,7 @@
 """Rewards of SAGE (section 4, equations 2 to 11) as pure, total functions.
 
-Scores, correctness and formats lie in [0, 1]. Knows neither prompts nor who may enter the dataset.
+Scores, correctness and format rewards lie in [0, 1]. The functions know neither the prompts nor
+which tasks may enter the dataset.
 """
 
 from collections.abc import Sequence
@@ -12,20 +13,25 @@ NEUTRAL = 0.5
 
 
 def norm(score: float | None, literal: bool = False) -> float:
-    """Map the Critic's score to [0, 1] (equation 2): (s - 1) / 9 from 1 to 10, s below 1, else 0.5.
+    """Map the Critic's score s to [0, 1] (equation 2).
 
-    As printed (`literal`), the branch "s itself" reaches up to 1 inclusive, so the worst grade of the 1 to 10
-    scale becomes the best value. None is an unreadable score: 0.5.
+    (s - 1) / 9 for s from 1 to 10, s itself for s in [0, 1), and 0.5 for any other or unreadable
+    score (None). As printed (`literal`), the second branch includes s = 1, so that the worst
+    grade of the scale becomes the best value.
     """
     if score is None:
         return NEUTRAL
-    if 0 <= score < 1 or (literal and score == 1):
+    if literal and score == 1:
         return score
-    return (score - 1) / 9 if 1 <= score <= 10 else NEUTRAL
+    if 0 <= score < 1:
+        return score
+    if 1 <= score <= 10:
+        return (score - 1) / 9
+    return NEUTRAL
 
 
 def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> float:
-    """Return r_f of section 4.1: the mean of what `papers.format` pays for each of the required tags.
+    """Return r_f of section 4.1: the mean format reward of the required tags.
 
     An output without any text earns `empty`, 0.5 in the paper.
     """
@@ -35,14 +41,17 @@ def format_reward(text: str, tags: Sequence[str], empty: float = NEUTRAL) -> flo
 
 
 def difficulty(verified: Sequence[float | None]) -> float | None:
-    """Return r_d = 1 - the mean verified success of the attempts (equation 4); None when none was scored."""
+    """Return r_d = 1 - the mean verified success of the attempts (equation 4).
+
+    Attempts that could not be scored (None) are left out; None if no attempt was scored.
+    """
     return complement(mean_known(verified))
 
 
 def challenger_reward(quality: float, difficulty: float | None, format: float) -> float:
-    """Return a third of each term (equation 5), or half of quality and format (6) when `difficulty` is None.
+    """Return (s_q + r_d + r_f) / 3 (equation 5), or (s_q + r_f) / 2 without difficulty (6).
 
-    The difficulty is suppressed for a question that the quality gate or the verifier check keeps out.
+    The difficulty is None for a question that the quality gate or the verifier check rejects.
     """
     if difficulty is None:
         return (quality + format) / 2
@@ -51,19 +60,23 @@ def challenger_reward(quality: float, difficulty: float | None, format: float) -
 
 def planner_reward(plan: float, format: float, weights: Sequence[float]) -> float:
     """Return lambda_plan * s_p + lambda_f * r_f (equation 8)."""
-    return weights[0] * plan + weights[1] * format
+    lambda_plan, lambda_f = weights
+    return lambda_plan * plan + lambda_f * format
 
 
 def gated(plan: float, threshold: float) -> float:
-    """Return the plan score that the Solver is paid: itself from the threshold up, else 0 (equation 10)."""
+    """Return the Solver's plan term: s_p from the threshold beta up, else 0 (equation 10)."""
     return plan if plan >= threshold else 0.0
 
 
-def solver_reward(plan: float | None, correct: float, format: float, weights: Sequence[float]) -> float:
-    """Return w_p * gated plan score + w_c * correctness + w_f * format (equation 11).
+def solver_reward(
+    plan: float | None, correct: float, format: float, weights: Sequence[float]
+) -> float:
+    """Return w_p * gated s_p + w_c * s_gt + w_f * r_f (equation 11).
 
-    Without a planning module (`plan` None): half correctness, half format (section 4.4).
+    Without a planning module (`plan` None) it is (s_gt + r_f) / 2 (section 4.4).
     """
     if plan is None:
         return (correct + format) / 2
-    return weights[0] * plan + weights[1] * correct + weights[2] * format
+    w_p, w_c, w_f = weights
+    return w_p * plan + w_c * correct + w_f * format

@@ -1,35 +1,45 @@
-"""SAGE's verifier: whether a gold answer or tests can judge anything, and what tests say about a program.
+"""SAGE's verifier: whether a gold answer or tests can judge anything, and how a program does.
 
-The same few programs and tests come again and again, and each run takes milliseconds, so outcomes are remembered; but
-never one that may be the machine's fault.
+The same few programs and tests recur, and each run takes milliseconds, so results are remembered,
+except those that may be the machine's fault.
 """
 
 from coevolve.text import verify
 
-SOUND: set[tuple[str, str]] = set()  # kinds and verifiers that can judge
-PASSED: dict[tuple[str, str], float] = {}  # by program and tests: the share of the tests that it passes
+SOUND: set[tuple[str, str]] = set()  # (kind, verifier) of those that can judge
+PASS_RATES: dict[tuple[str, str], float] = {}  # by (program, tests)
 
 
-def valid(kind: str, verifier: str, grading: str) -> bool:
-    """Line 6: whether a gold answer can be graded at all, or tests run and fail for an empty solution.
+def can_judge(kind: str, verifier: str, grading: str) -> bool:
+    """Whether a gold answer can be graded, or tests run and fail for an empty solution (line 6).
 
     `grading` is the world's kind of verifier for mathematics.
     """
+    key = (grading if kind == "math" else kind, verifier)
+    if key not in SOUND and _try_out(*key):
+        SOUND.add(key)
+    return key in SOUND
+
+
+def _try_out(kind: str, verifier: str) -> bool:
     from codesandbox import valid_tests
 
-    known = (grading if kind == "math" else kind, verifier)
-    if known not in SOUND and (valid_tests(verifier) if kind == "code" else verify.valid(*known)):
-        SOUND.add(known)
-    return known in SOUND
+    if kind == "code":
+        return valid_tests(verifier)
+    return verify.valid(kind, verifier)
 
 
-def tested(program: str, tests: str) -> float | None:
-    """Return the share of the tests that a program passes in the sandbox; None when that could not be told."""
+def pass_rate(program: str, tests: str) -> float | None:
+    """Return the fraction of the tests that a program passes in the sandbox.
+
+    None if the sandbox could not tell.
+    """
     from codesandbox import run_tests
 
-    if (program, tests) not in PASSED:
+    key = (program, tests)
+    if key not in PASS_RATES:
         result = run_tests(program, tests)
         if result.correct is None:
             return None
-        PASSED[program, tests] = result.passed / result.total
-    return PASSED[program, tests]
+        PASS_RATES[key] = result.passed / result.total
+    return PASS_RATES[key]
