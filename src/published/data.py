@@ -139,7 +139,7 @@ def check(key: str) -> None:
     known = BENCHMARKS[key]
     if not _mirrored(known):
         file = (*known.files, "README.md")[0]
-        if why := preflight.ask(known.hub, "dataset", file, known.revision):
+        if why := preflight.why_hub_cannot_serve(known.hub, "dataset", file, known.revision):
             raise ValueError(f"{key} {why}; a copy can stand in {VARIABLE}/{key}")
 
 

@@ -19,7 +19,7 @@ from coevolve.rollout.engine import Engine
 from coevolve.runs import record
 from coevolve.text import prompts
 from coevolve.training import preflight
-from coevolve.training.loop import waiting
+from coevolve.training.progress import show_elapsed
 from coevolve.types import Role
 from coevolve.validation import check_choice
 from published.data import BENCHMARKS, items
@@ -99,10 +99,10 @@ def grade_run(run: Path, name: str, kind: str | None = None, max_tokens: int = 2
     scores = unscored(run)
     asked = [replace(item, judge=kind or item.judge) for item in _published(scores)]
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
-    preflight.model(name)
+    preflight.check_model(name)
     engine = load_policy(name, "judge").serve(TEMPERATURE, max_tokens)
     try:
-        with waiting("judging"):
+        with show_elapsed("judging"):
             correct = verdicts(engine, asked, list(scores["answer"]), (seed,))
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None

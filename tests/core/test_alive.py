@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from coevolve import __main__
-from coevolve.training import config, diagnostics, loop
+from coevolve.training import config, diagnostics, loop, progress
 
 ROWS = [
     {"step": 0, "validation": 0.5},
@@ -22,9 +22,9 @@ def test_spreads_are_of_rewards_and_of_known_ones() -> None:
 
 
 def test_a_reward_acts_where_it_varies_and_a_gate_where_it_splits() -> None:
-    shares = diagnostics.acted(ROWS, {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"})
+    shares = diagnostics.activity(ROWS, {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"})
     assert shares == {"reward of solver": 2 / 3, "reward of judge": 0.0, "quality filter": 0.5, "format": 0.0}
-    assert [diagnostics.silent(row) for row in ROWS] == [True, False, True, False]
+    assert [diagnostics.has_no_signal(row) for row in ROWS] == [True, False, True, False]
 
 
 def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
@@ -56,7 +56,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, cap
 
 @pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
 def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(diagnostics, "SILENCE", 2)
+    monkeypatch.setattr(diagnostics, "PATIENCE", 2)
     cut = {"max_tokens": max_tokens, "steps": 4, "eval_every": 0, "eval_items": 1}  # one token is no answer
     loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))
     told = "step 2: nothing learnt for 2 steps"
@@ -66,6 +66,6 @@ def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_pat
 def test_a_bar_is_drawn_anew_each_second_or_off_a_terminal_every_ten_until_it_is_closed(monkeypatch) -> None:
     naps, bar = [], Mock(disable=False, **{"fp.isatty.side_effect": [True, False, True]})
     bar.refresh.side_effect = lambda: setattr(bar, "disable", len(naps) == 3)
-    monkeypatch.setattr(loop.time, "sleep", naps.append)
-    monkeypatch.setattr(loop.threading, "Thread", lambda target, daemon: Mock(start=target))
-    assert loop.ticking(bar) is bar and naps == [1, 10, 1]
+    monkeypatch.setattr(progress.time, "sleep", naps.append)
+    monkeypatch.setattr(progress.threading, "Thread", lambda target, daemon: Mock(start=target))
+    assert progress.keep_refreshing(bar) is bar and naps == [1, 10, 1]

@@ -33,7 +33,7 @@ def test_a_gpu_that_is_too_small_is_named_before_anything_loads(monkeypatch):
     wanted = int(memory.estimate(run) * 2**30)
     for room, engine in ((wanted - 2**10, "torch"), (wanted + 2**10, "vllm")):  # vLLM takes a share of it
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda room=room: (2**10, room))
-        with pytest.raises(ValueError, match="wants about 0 GiB and has 0; set lora or lower micro_tokens"):
+        with pytest.raises(ValueError, match="needs about 0 GiB and has 0; set lora or lower micro_tokens"):
             memory.check(config.build("mae", "quick", out="x", overrides={"engine": engine}))
     memory.check(run)
 

@@ -44,8 +44,8 @@ def test_a_model_of_the_hub_is_asked_for_once(error: Exception, hub: Mock, tmp_p
     url = "https://huggingface.co/Org/Nope-3B/resolve/main/config.json"
     line = f"model 'Org/Nope-3B' cannot be had from the hub: {type(error).__name__} at {url}"
     assert refused(tmp_path, model="Org/Nope-3B") == f"{line}; a gated or private model needs HF_TOKEN"
-    hub.assert_called_once_with(url, timeout=preflight.SECONDS)
-    assert "datasets/Org/Nope" in preflight.ask("Org/Nope", "dataset", "README.md")
+    hub.assert_called_once_with(url, timeout=preflight.HUB_TIMEOUT_SECONDS)
+    assert "datasets/Org/Nope" in preflight.why_hub_cannot_serve("Org/Nope", "dataset", "README.md")
 
 
 def test_what_needs_no_hub_asks_none(hub: Mock, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_what_needs_no_hub_asks_none(hub: Mock, tmp_path: Path) -> None:
     (base / "refs" / "main").write_text("abc")
     (base / "snapshots" / "abc" / "config.json").write_text("{}")
     for name in ("tiny", str(find("tiny")), "Org/Here-3B"):
-        preflight.model(name)
+        preflight.check_model(name)
     hub.assert_not_called()
     preflight.check(config.build(OWN, "smoke", out=tmp_path / "deep" / "run"))
     assert not (tmp_path / "deep").exists()

@@ -103,8 +103,10 @@ def test_questions_of_the_test_never_train_a_reasoner(copies: Path) -> None:
 
 def test_what_the_gpu_preset_changes_is_what_the_documentation_lists() -> None:
     runs = [config.build(name, "gpu", out=".") for name in METHODS if get_method(name).paper_name]
-    changes = [(run.method, *change) for run in runs for change in config.differences(run)]
-    table = [f"| {method} | `{field}` | {plain(paper)} | {plain(here)} |" for method, field, paper, here in changes]
+    table = []
+    for run in runs:
+        for change in config.differences(run):
+            table.append(f"| {run.method} | `{change.field}` | {plain(change.paper)} | {plain(change.run)} |")
     assert "| comas | `length_norm` | token_sum | token_mean |" in table, "Eq. 11"
     assert "| conl | `revision_reads` | all | own |" in table and "own_votes" not in "".join(table)
     page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
