@@ -6,7 +6,7 @@ the modules it imports. Comments and docstrings do not count.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ EXECUTED = "notebook.ipynb"
 NO_OUTPUTS = {MARKER, STARTED, FAILED, RUNNING, EXECUTED, PROVENANCE}
 PRESETS = "src/coevolve/training/presets.toml"  # counts by its values, see `preset_settings`
 METHODS_FOLDER = "src/coevolve/methods"  # whose prompts count where their paper is named
+PROMPTS_READER = "coevolve.text.prompts"
 PROMPTS_OF_STRATEGIES = "src/coevolve/evaluation/prompts"
 PAPER_OF_FOLDER = {"baselines": "azr"}  # elsewhere a folder has the name of its paper
 NUMBERS = "reproduce/paper_numbers"  # counts where its file is named
@@ -135,10 +136,11 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
     return {"preset": preset, "modules": needed, "data": data}
 
 
-def data_files(plan: Plan, needed: Iterable[str], strings: set[str]) -> dict[str, str]:
+def data_files(plan: Plan, needed: Collection[str], strings: set[str]) -> dict[str, str]:
     """Hash the data files of these modules, and the printed numbers that the strings name.
 
-    Prompts count only if their paper is named; those of inference strategies always count.
+    Prompts count only for code that reads prompts: those of the papers that are named, and those of
+    inference strategies.
     """
     folder = plan.root / NUMBERS
     tables = [file.name for file in folder.glob("*.csv") if file.stem in strings]
@@ -148,9 +150,10 @@ def data_files(plan: Plan, needed: Iterable[str], strings: set[str]) -> dict[str
         for name in files_of.get(module, []):
             if name != PRESETS and "/prompts/" not in name:
                 names.append(name)
-    for prompts in _prompt_folders(plan, strings):
-        files = sorted(file for file in prompts.rglob("*") if file.is_file())
-        names += [str(file.relative_to(plan.root)) for file in files]
+    if PROMPTS_READER in needed:
+        for prompts in _prompt_folders(plan, strings):
+            files = sorted(file for file in prompts.rglob("*") if file.is_file())
+            names += [str(file.relative_to(plan.root)) for file in files]
     return {name: digest_input(plan.root / name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""The files in tests/data, which hold cases as they are written and not as Python spells them."""
+"""The files in tests/data, which hold test cases in their own notation instead of Python's."""
 
 import tomllib
 from pathlib import Path
@@ -9,5 +9,7 @@ OWN = f"{Path(__file__).with_name('core')}/own_method.py:Debate"
 
 
 def tables(name: str) -> dict[str, Any]:
-    """The tables of a TOML file."""
-    return tomllib.loads((DATA / f"{name}.toml").read_text("utf-8"))
+    """Return the tables of a TOML file."""
+    path = DATA / f"{name}.toml"
+    text = path.read_text("utf-8")
+    return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""The environment files agree with each other, with the code's imports and with what is shipped."""
+"""The environment files agree with each other, with the imports and with the shipped files."""
 
 import ast
 import importlib.metadata as metadata
@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -22,145 +22,275 @@ from tools import installed, readme_numbers
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src/coevolve"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
+DEPENDENCIES = PROJECT["dependencies"]
 EXTRAS = PROJECT["optional-dependencies"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 PINS = pins(CONSTRAINTS)
-*_, PIP = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-SHARED = ["torch", "transformers", "trl", "datasets", "peft", "accelerate", "pandas", "seaborn", "papermill"]
+ENVIRONMENT = (ROOT / "environment.yml").read_text()
+SHARED = [
+    "torch",
+    "transformers",
+    "trl",
+    "datasets",
+    "peft",
+    "accelerate",
+    "pandas",
+    "seaborn",
+    "papermill",
+]
+OWN_NAMES = {path.name for path in (ROOT / "src").iterdir()}
+OWN_NAMES |= {"reproduce", "tools", "benchmarks", ""}
 
 
-def requirements(lines: list[str]) -> dict[str, Requirement]:
-    return {canonicalize_name(req.name): req for req in map(Requirement, lines)}
+def requirements(lines: Iterable[str]) -> dict[str, Requirement]:
+    """Return requirements by the normalised name of the package."""
+    by_name = {}
+    for line in lines:
+        requirement = Requirement(line)
+        by_name[canonicalize_name(requirement.name)] = requirement
+    return by_name
 
 
-def test_environment_file_is_regenerated():
-    assert (ROOT / "environment.yml").read_text() == render(PROJECT, CONSTRAINTS)
+class TestConstraints:
+    """constraints.txt, which pins what `pip install` takes."""
+
+    @pytest.mark.parametrize("group", ["dependencies", "dev", "real"])
+    def test_every_requirement_is_pinned_within_its_limits(self, group: str) -> None:
+        lines = DEPENDENCIES if group == "dependencies" else EXTRAS[group]
+        for name, requirement in requirements(lines).items():
+            assert name in PINS, f"{name} has no line in constraints.txt"
+            pin = PINS[name]
+            is_allowed = requirement.specifier.contains(pin)
+            assert is_allowed, f"constraints.txt pins {name}=={pin}, not {requirement}"
+
+    def test_lines_are_plain_exact_pins_in_order(self) -> None:
+        lines = []
+        for line in CONSTRAINTS.splitlines():
+            if not line.startswith("#"):
+                lines.append(line)
+        expected = [f"{name}=={version}" for name, version in sorted(PINS.items())]
+        assert lines == expected
+        assert "+" not in "".join(lines), "no version is local to an index"
+
+    @pytest.mark.skipif(
+        sys.version_info[:2] != (3, 11),
+        reason="constraints.txt lists the packages for Python 3.11",
+    )
+    def test_every_package_that_gets_installed_is_pinned(self) -> None:
+        pending = [Requirement(line) for line in DEPENDENCIES + EXTRAS["dev"]]
+        visited = set()
+        while pending:
+            requirement = pending.pop()
+            name = canonicalize_name(requirement.name)
+            visit = (name, *requirement.extras)
+            if visit in visited:
+                continue
+            visited.add(visit)
+            # Only torch's CUDA build requires its platform's libraries, the CPU build does not.
+            if name != "torch":
+                pending += required_by(requirement)
+        names = {name for name, *_ in visited}
+        assert names <= PINS.keys()
 
 
-@pytest.mark.parametrize("group", ["dependencies", "dev", "real"])
-def test_every_requirement_is_pinned_within_its_limits(group):
-    for name, req in requirements(EXTRAS.get(group, PROJECT["dependencies"])).items():
-        assert name in PINS, f"{name} has no line in constraints.txt"
-        assert req.specifier.contains(PINS[name]), f"constraints.txt pins {name}=={PINS[name]}, not {req}"
+def required_by(requirement: Requirement) -> Iterator[Requirement]:
+    """Yield the requirements of an installed package with the extras of a requirement."""
+    extras = requirement.extras or {""}
+    for line in metadata.distribution(requirement.name).requires or []:
+        required = Requirement(line)
+        marker = required.marker
+        if not marker or any(marker.evaluate({"extra": extra}) for extra in extras):
+            yield required
 
 
-def test_constraints_are_plain_exact_pins_in_order():
-    lines = [line for line in CONSTRAINTS.splitlines() if not line.startswith("#")]
-    assert lines == [f"{name}=={version}" for name, version in sorted(PINS.items())]
-    assert not [line for line in lines if "+" in line]
+class TestEnvironment:
+    """environment.yml, which installs a GPU machine."""
+
+    @pytest.fixture
+    def pip_lines(self) -> list[str]:
+        """The lines for pip, the last of which installs the project itself."""
+        *_, pip = yaml.safe_load(ENVIRONMENT)["dependencies"]
+        return pip["pip"]
+
+    @pytest.fixture
+    def gpu(self, pip_lines: list[str]) -> dict[str, Requirement]:
+        """The requirements of a GPU machine."""
+        return requirements(pip_lines[:-1])
+
+    def test_the_file_is_generated_from_the_project(self) -> None:
+        assert render(PROJECT, CONSTRAINTS) == ENVIRONMENT
+
+    def test_the_project_is_installed_last(self, pip_lines: list[str]) -> None:
+        assert pip_lines[-1] == "-e ."
+
+    def test_cpu_and_gpu_machines_share_the_learners_packages(
+        self, gpu: dict[str, Requirement]
+    ) -> None:
+        for name in SHARED:
+            assert str(gpu[name].specifier) == f"=={PINS[name]}", name
+
+    @pytest.mark.parametrize("name", ["unsloth", "unsloth-zoo", "vllm"])
+    def test_packages_for_gpus_are_pinned_exactly(self, name: str) -> None:
+        # Without an exact pin a resolver chooses a release that is a year old.
+        specifier = requirements(EXTRAS["gpu"])[name].specifier
+        assert str(specifier).startswith("==")
+
+    def test_pins_for_gpus_are_within_the_projects_limits(
+        self, gpu: dict[str, Requirement]
+    ) -> None:
+        allowed = requirements(DEPENDENCIES)
+        assert allowed.keys() <= gpu.keys()
+        for name, requirement in allowed.items():
+            for pin in gpu[name].specifier:
+                if pin.operator == "==":
+                    assert requirement.specifier.contains(pin.version), name
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="constraints.txt lists what Python 3.11 needs")
-def test_constraints_cover_all_that_gets_installed():
-    waiting, seen = [*map(Requirement, PROJECT["dependencies"] + EXTRAS["dev"])], set()
-    while waiting:
-        req = waiting.pop()
-        name = canonicalize_name(req.name)
-        if (name, *req.extras) in seen:
-            continue
-        seen.add((name, *req.extras))
-        if name == "torch":  # its CUDA build brings a platform's libraries that its CPU build lacks
-            continue
-        below = map(Requirement, metadata.distribution(name).requires or [])
-        extras = req.extras or {""}
-        waiting += [r for r in below if not r.marker or any(r.marker.evaluate({"extra": e}) for e in extras)]
-    assert {name for name, *_ in seen} <= PINS.keys()
+@pytest.fixture(scope="module")
+def providers() -> dict[str, list[str]]:
+    """The packages that provide an importable name."""
+    return dict(metadata.packages_distributions())
 
 
-def test_cpu_and_gpu_machines_run_the_same_learner():
-    *lines, last = PIP["pip"]
-    assert last == "-e ."
-    gpu = requirements(lines)
-    for name in SHARED:
-        assert str(gpu[name].specifier) == f"=={PINS[name]}", name
-    for name in ("unsloth", "unsloth-zoo", "vllm"):  # without an exact pin a resolver goes back a year
-        assert str(requirements(EXTRAS["gpu"])[name].specifier).startswith("=="), name
-    allowed = requirements(PROJECT["dependencies"])
-    for name, req in gpu.items():
-        for pin in req.specifier:
-            if pin.operator == "==" and name in allowed:
-                assert allowed[name].specifier.contains(pin.version), name
-    assert allowed.keys() <= gpu.keys()
-
-
-def test_every_import_is_declared():
-    extras = [line for group in EXTRAS.values() for line in group]
-    declared = requirements([*PROJECT["dependencies"], *extras]).keys()
-    own = {path.name for path in (ROOT / "src").iterdir()} | {"reproduce", "tools", "benchmarks", ""}
-    homes = metadata.packages_distributions()
+def test_every_import_is_declared(providers: dict[str, list[str]]) -> None:
+    declared_lines = list(DEPENDENCIES)
+    for group in EXTRAS.values():
+        declared_lines += group
+    declared = requirements(declared_lines).keys()
     for path in CODE:
-        for name in reached(path) - own - {*sys.stdlib_module_names}:
-            assert {canonicalize_name(home) for home in homes.get(name, [name])} & declared, f"{path} imports {name}"
+        for name in reached(path) - OWN_NAMES - set(sys.stdlib_module_names):
+            packages = providers.get(name, [name])
+            candidates = {canonicalize_name(package) for package in packages}
+            assert candidates & declared, f"{path} imports {name}"
 
 
-def test_version_and_licence_are_said_once():
+def test_version_and_licence_agree_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert PROJECT["version"] == coevolve.__version__ == citation["version"]
-    licence = (ROOT / PROJECT["license-files"][0]).read_text()
-    assert "Apache License" in licence and "Copyright 2026 coevolve authors" in licence
     assert PROJECT["license"] == citation["license"] == "Apache-2.0"
+    licence = (ROOT / PROJECT["license-files"][0]).read_text()
+    assert "Apache License" in licence
+    assert "Copyright 2026 coevolve authors" in licence
 
 
-def test_every_data_file_is_shipped_with_the_package():
-    package = ROOT / "src/coevolve"
-    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["coevolve"]
-    shipped = {path for pattern in patterns for path in package.glob(pattern)}
-    data = {path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
-    ignored = {path for path in data if fnmatch(path.name, ".*") or path.suffix == ".tmp"}
-    assert data - ignored <= shipped
-    assert any(path.suffix == ".txt" for path in shipped)
+class TestPackage:
+    """The files of the built package."""
+
+    def test_every_data_file_is_shipped(self) -> None:
+        shipped: set[Path] = set()
+        for pattern in PYPROJECT["tool"]["setuptools"]["package-data"]["coevolve"]:
+            shipped.update(PACKAGE.glob(pattern))
+        data = set()
+        for path in PACKAGE.rglob("*"):
+            is_ignored = fnmatch(path.name, ".*") or path.suffix == ".tmp"
+            is_code = path.suffix in (".py", ".pyc")
+            if path.is_file() and not is_code and not is_ignored:
+                data.add(path)
+        assert data <= shipped
+        assert any(path.suffix == ".txt" for path in shipped)
+
+    def test_every_code_folder_is_a_package(self) -> None:
+        for path in PACKAGE.rglob("*.py"):
+            initializer = path.parent / "__init__.py"
+            assert initializer.exists(), f"{path.parent} is not in the built package"
 
 
-def test_every_code_folder_is_a_package():
-    for path in (ROOT / "src/coevolve").rglob("*.py"):
-        assert (path.parent / "__init__.py").exists(), f"{path.parent} is left out of the built package"
+class TestPages:
+    """The README, and tables of pages that are generated from measurements."""
+
+    @pytest.mark.parametrize("name", readme_numbers.BLOCKS)
+    def test_a_table_is_that_of_the_measurements(self, name: str) -> None:
+        page, make_table = readme_numbers.BLOCKS[name]
+        text = (ROOT / page).read_text(encoding="utf-8")
+        beginning = f"<!-- {name}: tools/readme_numbers.py -->"
+        block = text.split(beginning)[1].split(f"<!-- end of {name} -->")[0]
+        assert block.strip() == make_table()
+
+    @pytest.fixture
+    def readme(self) -> str:
+        return (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def test_the_readme_stays_short(self, readme: str) -> None:
+        assert len(readme.splitlines()) <= 130
+
+    def test_links_of_the_readme_lead_to_files(self, readme: str) -> None:
+        targets = re.findall(r"\]\(([^)#]+)\)", readme)
+        files = [target for target in targets if "://" not in target]
+        assert len(files) > 20
+        for file in files:
+            assert (ROOT / file).exists(), file
 
 
-@pytest.mark.parametrize("name", readme_numbers.BLOCKS)
-def test_tables_of_the_pages_are_those_of_the_measurements(name):
-    page, made = readme_numbers.BLOCKS[name]
-    block = (ROOT / page).read_text(encoding="utf-8").split(f"<!-- {name}: tools/readme_numbers.py -->")[1]
-    assert block.split(f"<!-- end of {name} -->")[0].strip() == made()
+def tracked_files() -> list[str]:
+    """Return the tracked Python files except test data, or nothing outside a clone."""
+    command = ["git", "ls-files", "*.py", ":!tests/data"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return process.stdout.split()
 
 
-def test_the_readme_stays_short_and_its_links_lead_somewhere():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 130
-    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
-    assert len(targets) > 20 and [target for target in targets if not (ROOT / target).exists()] == []
+TRACKED = tracked_files()
 
 
-LIST = ["git", "ls-files", "*.py", ":!tests/data"]
-TRACKED = subprocess.run(LIST, cwd=ROOT, capture_output=True, text=True).stdout.split()
-
-
-def imported(path: Path) -> Iterator[str]:
-    """Dotted names that may be modules."""
+def imported_names(path: Path) -> Iterator[str]:
+    """Yield dotted names that a file imports and that may be modules."""
     for node, _ in import_statements(path.read_text(encoding="utf-8")):
-        home = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        yield from [*home, *(".".join([*home, alias.name]) for alias in node.names)]
+        prefix = ""
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            prefix = f"{node.module or ''}."
+        for alias in node.names:
+            yield prefix + alias.name
 
 
 @pytest.mark.skipif(not TRACKED, reason="not a clone")
-def test_whatever_a_tracked_file_imports_is_tracked():
-    bases = [ROOT / "src", ROOT, *{(ROOT / name).parent for name in TRACKED if name.startswith("tests/")}]
+def test_whatever_a_tracked_file_imports_is_tracked() -> None:
+    bases = {ROOT / "src", ROOT}
     for name in TRACKED:
-        paths = [base / one.replace(".", "/") for one in imported(ROOT / name) if one for base in bases]
-        files = [file for path in paths for file in (path.with_name(f"{path.name}.py"), path / "__init__.py")]
-        assert {str(file.relative_to(ROOT)) for file in files if file.is_file()} <= {*TRACKED}, name
+        if name.startswith("tests/"):
+            bases.add((ROOT / name).parent)
+    for name in TRACKED:
+        for imported_name in filter(None, imported_names(ROOT / name)):
+            for base in bases:
+                path = base / imported_name.replace(".", "/")
+                for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+                    if file.is_file():
+                        assert str(file.relative_to(ROOT)) in TRACKED, name
 
 
-def test_what_is_installed_is_known_by_content(tmp_path):
-    known = installed.known()
-    assert {name: version.split("+")[0] for name, (version, _) in known.items()}.items() <= PINS.items()
-    assert requirements(PROJECT["dependencies"] + EXTRAS["dev"]).keys() <= known.keys()
-    folder = tmp_path / "aaa-1.dist-info"
-    folder.mkdir()
-    (folder / "RECORD").write_text("aaa.py,,\naaa-1.dist-info/INSTALLER,,\n../../../bin/aaa,,\n")
-    hashes = []
-    for file, text in (("aaa.py", "x = 1"), ("aaa-1.dist-info/INSTALLER", "pip"), ("aaa.py", "x = 2")):
-        (tmp_path / file).write_text(text)
-        hashes.append(installed.content(metadata.PathDistribution(folder)))
-    assert hashes[0] == hashes[1] != hashes[2]
+class TestInstalled:
+    """hashes.txt, which identifies installed packages by their content."""
+
+    def test_versions_are_the_pinned_ones(self) -> None:
+        for name, (version, _) in installed.known().items():
+            assert version.split("+")[0] == PINS[name]
+
+    def test_every_requirement_has_a_hash(self) -> None:
+        required = requirements(DEPENDENCIES + EXTRAS["dev"])
+        assert required.keys() <= installed.known().keys()
+
+    @pytest.fixture
+    def package(self, tmp_path: Path) -> metadata.PathDistribution:
+        """An installed package of one module."""
+        folder = tmp_path / "aaa-1.dist-info"
+        folder.mkdir()
+        record = ["aaa.py,,", "aaa-1.dist-info/INSTALLER,,", "../../../bin/aaa,,", ""]
+        (folder / "RECORD").write_text("\n".join(record))
+        (tmp_path / "aaa.py").write_text("x = 1")
+        return metadata.PathDistribution(folder)
+
+    def test_the_installer_does_not_change_a_packages_hash(
+        self, package: metadata.PathDistribution, tmp_path: Path
+    ) -> None:
+        content = installed.content(package)
+        (tmp_path / "aaa-1.dist-info/INSTALLER").write_text("pip")
+        assert installed.content(package) == content
+
+    def test_code_changes_a_packages_hash(
+        self, package: metadata.PathDistribution, tmp_path: Path
+    ) -> None:
+        content = installed.content(package)
+        (tmp_path / "aaa.py").write_text("x = 2")
+        assert installed.content(package) != content

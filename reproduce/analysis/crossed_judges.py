@@ -71,7 +71,7 @@ def judged(
 
     Columns: pays (the judge's score), right (the verifier's), method, seed, judge, answers.
     """
-    untrained, _ = config.assign(run.protocol, run.model)
+    untrained, _ = config.assign_models(run.protocol, run.model)
     frames = []
     for seed in seeds:
         home = folder / f"{judging.run}-s{seed}"

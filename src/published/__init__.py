@@ -1,1 +1,1 @@
-"""The data sets and corpora that the papers train and test on, and a real model and questions that packages hold."""
+"""The papers' data sets and corpora, and a real model and questions that come in packages."""

@@ -1,7 +1,8 @@
-"""Documents for SPICE: the tiny world's own, text files, and data sets of the hub.
+"""Documents for SPICE: the tiny world's procedural ones, text files, and data sets of the hub.
 
-`datasets` writes the texts of files and of the hub to its cache once and maps them into memory: a draw costs the same
-whatever the number and the length of documents. Knows no roles and no tokens; limits are in bytes of UTF-8.
+Texts of files and of the hub are written once to the cache of `datasets` and mapped into memory, so
+the cost of a draw does not depend on the number or the length of documents. All limits are in bytes
+of UTF-8. The module knows no roles and no tokens.
 """
 
 import hashlib
@@ -9,64 +10,99 @@ import json
 import os
 import re
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from os import PathLike, fspath
 from pathlib import Path
 from random import Random
 from typing import Any
 
-HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")  # owner/name, or owner/name:configuration
+# owner/name or owner/name:configuration.
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
-FIELDS = ("text", "content", "document", "passage", "raw_content")  # of a JSON line or a data set's row
-SHUFFLE = 10_000  # rows that a streamed data set is shuffled through
-Rows = Callable[[], Iterator[dict[str, Any]]]
+# Fields that may hold the text of a row, in order of precedence.
+FIELDS = ("text", "content", "document", "passage", "raw_content")
+SHUFFLE_BUFFER = 10_000  # rows of a streamed data set
+BYTE_ORDER_MARK = "\ufeff"
+ReadRows = Callable[[], Iterator[dict[str, Any]]]
 
 
 class Mixture:
-    """Several corpora in equal parts (Appendix 8: half mathematics, half general), whatever their sizes."""
+    """Several corpora in equal parts, whatever their sizes.
+
+    Appendix 8 mixes mathematical and general documents half and half.
+    """
 
     def __init__(self, parts: Sequence[Any]):
         self.parts = parts
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts))
+        return sum(len(part) for part in self.parts)
 
     def sample(self, rng: Random) -> str:
-        """Draw a corpus, then a document of it."""
-        return rng.choice(self.parts).sample(rng)
+        """Draw a corpus, then one of its documents."""
+        part = rng.choice(self.parts)
+        document: str = part.sample(rng)
+        return document
 
 
 class TextCorpus:
-    """The texts in `fields` of rows, which are read on first use into the cache of `datasets` (HF_DATASETS_CACHE).
+    """Texts of rows, drawn uniformly and cut to `limit` bytes of UTF-8 at a random place.
 
-    A text longer than `limit` bytes of UTF-8 is cut to a segment at a random place. `version` says which rows they are:
-    the same ones are not read again. Raises ValueError, on first use, when no row holds a text.
+    The text of a row is the first of its `fields` that is not blank. Rows are read on first use
+    into the cache of `datasets` (HF_DATASETS_CACHE). `version` identifies the rows: a version that
+    is in the cache is not read again. Raises ValueError on first use when no row holds a text.
     """
 
-    def __init__(self, name: str, rows: Rows, version: object, fields: Sequence[str], limit: int):
-        self.name, self.rows, self.fields, self.limit = name, rows, fields, limit
-        self.version = hashlib.sha256(repr((name, fields, version)).encode(errors="surrogateescape")).hexdigest()[:32]
+    def __init__(
+        self,
+        name: str,
+        rows: ReadRows,
+        version: object,
+        fields: Sequence[str],
+        limit: int,
+    ):
+        self.name = name
+        self.rows = rows
+        self.fields = fields
+        self.limit = limit
+        identity = repr((name, fields, version)).encode(errors="surrogateescape")
+        self.version = hashlib.sha256(identity).hexdigest()[:32]
 
     def _read(self) -> Iterator[dict[str, str]]:
-        """Every text, and at last the number of rows without one; half a surrogate pair becomes a question mark."""
+        """Yield every text, and finally the number of rows without one.
+
+        Lone surrogates become question marks, because UTF-8 cannot encode them.
+        """
         columns: set[str] = set()
-        filled: Counter[bool] = Counter()
+        text_count = 0
+        unreadable_count = 0
         for row in self.rows():
             columns.update(row)
-            texts = [row[field].removeprefix("\ufeff") for field in self.fields if isinstance(row.get(field), str)]
-            text = next(filter(str.strip, texts), "")
-            filled[bool(text)] += 1
+            text = self._text_of(row)
             if text:
+                text_count += 1
                 yield {"text": text.encode(errors="replace").decode()}
-        if not filled[True]:
+            else:
+                unreadable_count += 1
+        if text_count == 0:
             raise ValueError(
-                f"corpus {self.name!r} holds no text: files are {', '.join(SUFFIXES)} in UTF-8; JSON lines and rows "
-                f"have it in {', '.join(self.fields)} (here are {sorted(columns)}), "
-                "or in the FIELD of corpus=SOURCE#FIELD"
+                f"corpus {self.name!r} holds no text: "
+                f"files must be {', '.join(SUFFIXES)} in UTF-8; "
+                f"JSON lines and rows must have it in {', '.join(self.fields)} "
+                f"(got {sorted(columns)}), or in the FIELD of corpus=SOURCE#FIELD"
             )
-        yield {"text": str(filled[False])}
+        yield {"text": str(unreadable_count)}
+
+    def _text_of(self, row: Mapping[str, Any]) -> str:
+        """Return the first text of a row that is not blank, or "" if there is none."""
+        for field in self.fields:
+            value = row.get(field)
+            if isinstance(value, str):
+                text = value.removeprefix(BYTE_ORDER_MARK)
+                if text.strip():
+                    return text
+        return ""
 
     @cached_property
     def texts(self) -> Any:
@@ -75,121 +111,187 @@ class TextCorpus:
         from datasets.exceptions import DatasetGenerationError
 
         features = Features({"text": Value("large_string")})
+        fingerprint = f"coevolve-{self.version}"
         try:
-            found = Dataset.from_generator(self._read, features, fingerprint=f"coevolve-{self.version}")
+            dataset = Dataset.from_generator(
+                self._read, features, fingerprint=fingerprint
+            )
         except DatasetGenerationError as error:
             raise (error.__cause__ or error) from None
-        texts = found.data.column("text")
-        if (lost := texts[-1].as_py()) != "0":
-            why = f"which are not {', '.join(SUFFIXES)}, not UTF-8, or have no text in {', '.join(self.fields)}"
-            warnings.warn(f"corpus {self.name!r}: {lost} files or lines are left out, {why}", stacklevel=1)
+        texts = dataset.data.column("text")
+        unreadable = texts[-1].as_py()
+        if unreadable != "0":
+            warnings.warn(
+                f"corpus {self.name!r}: {unreadable} files or lines are left out "
+                f"because they are not {', '.join(SUFFIXES)}, are not UTF-8, "
+                f"or have no text in {', '.join(self.fields)}",
+                stacklevel=1,
+            )
         return texts
 
     @property
     def unreadable(self) -> int:
-        """How many files, lines or rows are left out."""
+        """The number of files, lines or rows that are left out."""
         return int(self.texts[-1].as_py())
 
     def __len__(self) -> int:
         return len(self.texts) - 1
 
     def sample(self, rng: Random) -> str:
-        """Draw a document; of a long text only the segment's bytes are read."""
-        text = self.texts[rng.randrange(len(self))].as_buffer()
-        first = rng.randrange(text.size - self.limit + 1) if text.size > self.limit else 0
-        last = min(text.size, first + self.limit)
-        if found := _whole_words(bytes(text[first:last]), first > 0, last < text.size):
-            return found
-        whole = text.to_pybytes().decode().strip().encode()  # blank there: the text's beginning
-        return _whole_words(whole[: self.limit], False, len(whole) > self.limit)
+        """Draw a document; of a long text only the bytes of the segment are read."""
+        index = rng.randrange(len(self))
+        buffer = self.texts[index].as_buffer()
+        start = 0
+        if buffer.size > self.limit:
+            start = rng.randrange(buffer.size - self.limit + 1)
+        end = min(buffer.size, start + self.limit)
+        segment = _whole_words(bytes(buffer[start:end]), start > 0, end < buffer.size)
+        if segment:
+            return segment
+        # The segment is blank: return the beginning of the text instead.
+        stripped = buffer.to_pybytes().decode().strip().encode()
+        return _whole_words(stripped[: self.limit], False, len(stripped) > self.limit)
 
 
-def _whole_words(raw: bytes, cut_before: bool, cut_after: bool) -> str:
-    """Decode a segment, without the words (or halves of characters) that its ends cut through.
+def _whole_words(segment: bytes, cut_before: bool, cut_after: bool) -> str:
+    """Decode a segment, without the words and characters that were cut at its ends.
 
-    Where that would cost more than half of it (languages without blanks, long links), words are cut instead.
+    A cut word stays if dropping it would cost more than half of the segment, as in languages
+    without spaces and in long links.
     """
-    text = raw.decode("utf-8", "ignore")
-    if cut_before and (found := re.search(r"\s", text)) and found.start() <= len(text) / 2:
-        text = text[found.start() :]
-    if cut_after and (found := re.search(r"\s\S*\Z", text)) and found.start() >= len(text) / 2:
-        text = text[: found.start()]
+    text = segment.decode("utf-8", "ignore")
+    if cut_before:
+        first_space = re.search(r"\s", text)
+        if first_space and first_space.start() <= len(text) / 2:
+            text = text[first_space.start() :]
+    if cut_after:
+        last_space = re.search(r"\s\S*\Z", text)
+        if last_space and last_space.start() >= len(text) / 2:
+            text = text[: last_space.start()]
     return text.strip()
 
 
-def find(source: str | PathLike | Sequence[str | PathLike], size: int = 20_000, limit: int = 17_976) -> Any:
-    """Return the corpus that `source` names; several names are mixed in equal parts, "none" gives None.
+def find(
+    source: str | PathLike | Sequence[str | PathLike],
+    size: int = 20_000,
+    limit: int = 17_976,
+) -> Any:
+    """Return the corpus that `source` names, or None for "none".
 
-    A corpus has a length, and `sample(rng)`, which draws a document uniformly and cuts it to its limit; one of files or
-    rows counts in `unreadable` those without a text that it can read.
+    A name is math, general or both (the tiny world), a folder or file of text, or a data set of the
+    hub. A "#FIELD" at its end names the field that holds the text in JSON lines and in rows of data
+    sets (default: the first of FIELDS that does). Several names are mixed in equal parts. `size`
+    is the total number of documents of the tiny world and of data sets, `limit` the maximum number
+    of bytes of a document.
 
-    A name is math, general or both (the tiny world), a folder or file of text, or a data set of the hub; "#FIELD" at
-    its end says which field of a JSON line or a data set's row is the text (otherwise the first of FIELDS is).
-    `size` is how many documents the tiny world and data sets have in all, `limit` the most bytes of one.
-    Raises ValueError, in one line, for anything else and when files hold no text; warns of texts that are left out.
+    A corpus has a length and a method `sample(rng)`, which draws a document uniformly and cuts it
+    to the limit. A corpus of files or rows counts those without readable text in `unreadable`,
+    and warns about them. Raises ValueError for any other name and when files hold no text.
     """
-    from tinyworld import documents
-
-    names = [fspath(one) for one in ([source] if isinstance(source, str | PathLike) else source)]
+    sources = [source] if isinstance(source, str | PathLike) else source
+    names = [fspath(entry) for entry in sources]
     if names == ["none"]:  # the ablation of Figure 4(b)
         return None
-    parts: list[Any] = []
-    for name in names:
-        share = max(1, size // len(names))
-        halves = documents.corpus(name, share) if name in documents.HALVES else [_texts(name, share, limit)]
-        parts.append(halves[0] if len(halves) == 1 else Mixture(halves))
-    if not parts:
+    if not names:
         raise ValueError("corpus must name at least one source of documents, got none")
+    size_per_name = max(1, size // len(names))
+    return _mixed([_corpus(name, size_per_name, limit) for name in names])
+
+
+def _mixed(parts: Sequence[Any]) -> Any:
+    """Return the mixture of several corpora; a single corpus needs none."""
     return parts[0] if len(parts) == 1 else Mixture(parts)
 
 
-def _texts(name: str, size: int, limit: int) -> TextCorpus:
-    """The corpus of a folder, a file or a data set of the hub."""
-    source, _, field = (name, "", "") if Path(name).expanduser().exists() else name.partition("#")
-    path, fields = Path(source).expanduser(), (field,) if field else FIELDS
+def _corpus(name: str, size: int, limit: int) -> Any:
+    """Return the corpus of one name: of the tiny world, of files, or of the hub."""
+    from tinyworld import documents
+
+    if name in documents.HALVES:
+        return _mixed(documents.corpus(name, size))
+    source = name
+    field = ""
+    if not Path(name).expanduser().exists():
+        source, _, field = name.partition("#")
+    fields = (field,) if field else FIELDS
+    path = Path(source).expanduser()
     if source and path.exists():
-        files = _files(path)
-        version = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        made = TextCorpus(str(path), partial(_rows_of_files, files, fields[0]), version, fields, limit)
-        len(made)  # so that faults are said here
-        return made
-    if HUB.fullmatch(source):
-        return TextCorpus(source, partial(_rows_of_hub, source, size, fields), size, fields, limit)
-    allowed = "one of math, general, both, none, a folder or file of text, or owner/name of the hub"
-    raise ValueError(f"corpus must be {allowed}, got {name!r}")
+        return _file_corpus(path, fields, limit)
+    if HUB_NAME.fullmatch(source):
+        rows = partial(_rows_of_hub, source, size, fields)
+        return TextCorpus(source, rows, size, fields, limit)
+    raise ValueError(
+        "corpus must be one of math, general, both, none, a folder or file of text, "
+        f"or owner/name of the hub, got {name!r}"
+    )
+
+
+def _file_corpus(path: Path, fields: Sequence[str], limit: int) -> TextCorpus:
+    """Return the corpus of a folder or file, already read so that faults show at once."""
+    files = _files(path)
+    version = []
+    for file in files:
+        stat = file.stat()
+        version.append((str(file), stat.st_size, stat.st_mtime_ns))
+    rows = partial(_rows_of_files, files, fields[0])
+    corpus = TextCorpus(str(path), rows, version, fields, limit)
+    len(corpus)  # reads the files
+    return corpus
 
 
 def _files(root: Path) -> list[Path]:
-    """The files below a folder in a fixed order, links followed, hidden ones left out; or the one file."""
-    found, seen = [root] if root.is_file() else [], set()
-    for folder, below, names in os.walk(root, followlinks=True):
-        place = os.path.realpath(folder)
-        if place in seen:  # a link to a folder that was read, perhaps to one around it
-            names, below[:] = [], []
-        seen.add(place)
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-    return [path for path in found if path.exists()]
+    """Return the visible files of a folder and its subfolders in a fixed order, or the one file.
+
+    Links are followed. A folder that several links reach, perhaps in a circle, is listed once.
+    """
+    if root.is_file():
+        return [root]
+    files: list[Path] = []
+    visited: set[str] = set()
+    for folder, subfolders, names in os.walk(root, followlinks=True):
+        real_folder = os.path.realpath(folder)
+        if real_folder in visited:
+            subfolders.clear()
+            continue
+        visited.add(real_folder)
+        subfolders[:] = _visible(subfolders)
+        files += [Path(folder, name) for name in _visible(names)]
+    return [file for file in files if file.exists()]  # without broken links
+
+
+def _visible(names: Sequence[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith("."))
 
 
 def _rows_of_files(files: Sequence[Path], field: str) -> Iterator[dict[str, Any]]:
-    """A row for every file and, of JSON lines, for every filled line; empty for what is no text or cannot be read."""
+    """Yield a row for every file, or for every line of JSON that is not blank.
+
+    A row is empty if the file or the line cannot be read as text.
+    """
     for path in files:
         try:
-            if path.suffix.lower() == ".jsonl":
-                with path.open("rb") as file:
-                    yield from (_object(line) for line in file if line.strip())
-            elif path.suffix.lower() in SUFFIXES:
-                text = path.read_bytes().decode()
-                yield {} if "\0" in text else {field: text}
-            else:
-                yield {}  # counted: nobody reads a PDF here, and whoever has some should know
+            yield from _rows_of_file(path, field)
         except (OSError, UnicodeDecodeError):
             yield {}
 
 
-def _object(line: bytes) -> dict[str, Any]:
-    """The object of a JSON line; empty when it holds none."""
+def _rows_of_file(path: Path, field: str) -> Iterator[dict[str, Any]]:
+    suffix = path.suffix.lower()
+    if suffix == ".jsonl":
+        with path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    yield _json_object(line)
+    elif suffix in SUFFIXES:
+        text = path.read_bytes().decode()
+        is_binary = "\0" in text
+        yield {} if is_binary else {field: text}
+    else:
+        yield {}  # counted as unreadable, so that users learn that their PDFs are not read
+
+
+def _json_object(line: bytes) -> dict[str, Any]:
+    """Return the object of a JSON line, or an empty one if the line holds none."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -197,15 +299,28 @@ def _object(line: bytes) -> dict[str, Any]:
     return row if isinstance(row, dict) else {}
 
 
-def _rows_of_hub(name: str, size: int, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The first rows of the train split, streamed and shuffled; only one when rows have none of the fields."""
+def _rows_of_hub(
+    name: str, size: int, fields: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the first `size` rows of the shuffled train split, which is streamed.
+
+    If the rows have none of the fields, yield only the first one, which is enough for the message.
+    """
     from datasets import load_dataset
 
-    owner_name, _, configuration = name.partition(":")
+    dataset_name, _, configuration = name.partition(":")
     try:
-        rows = load_dataset(owner_name, configuration or None, split="train", streaming=True)
+        rows = load_dataset(
+            dataset_name, configuration or None, split="train", streaming=True
+        )
     except (OSError, ValueError) as error:
-        reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise ValueError(f"corpus {name!r} is no folder here, and the hub does not give it: {reason}") from None
-    first = next(iter(rows.take(1)), {})
-    yield from rows.shuffle(seed=0, buffer_size=SHUFFLE).take(size) if {*fields} & {*first} else [first]
+        lines = str(error).splitlines()
+        reason = lines[0] if lines else "no reason given"
+        raise ValueError(
+            f"corpus {name!r} is not a local folder, and the hub refuses it: {reason}"
+        ) from None
+    first_row = next(iter(rows.take(1)), {})
+    if set(fields).isdisjoint(first_row):
+        yield first_row
+        return
+    yield from rows.shuffle(seed=0, buffer_size=SHUFFLE_BUFFER).take(size)

@@ -1,93 +1,154 @@
-"""Absolute Zero's tasks as Python programs, for real models: proposed as text, checked by running them.
+"""Absolute Zero's tasks as Python programs, for real models: proposed as text, checked by running.
 
-As in tinyworld.tasks, `read` says what a text is and what the Solver sees of it, and `right` judges an answer. Programs
-run in the sandbox; all else that models and programs write is read as Python literals.
+As in tinyworld.tasks, `read` returns the task that a text states and the question that the Solver
+reads, and `is_correct` verifies an answer. Programs run in the sandbox; all other text of models
+and programs is read as Python literals only.
 """
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from codesandbox import SandboxError, run_calls
 from codesandbox.texts import literal_asserts
 from coevolve.text.parse import code_block
 
-_TABLES = tomllib.loads(Path(__file__).with_name("executor.toml").read_text(encoding="utf-8"))
-KINDS = _TABLES["kinds"]  # {deduction, abduction, induction: its blocks, and what the Solver reads}
-FORBIDDEN = re.compile(rf"^[ \t]*(?:import|from)\b[^#\n]*\b(?:{'|'.join(_TABLES['forbidden'])})\b", re.MULTILINE)
-SHOWN = 5  # calls of an induction task that the Solver reads; the others judge its program
-LONGEST = 8000  # characters of a task, and of its question
-SHOW = "\ndef shown(*given): return f'{f(*given)!r}'"  # stands behind a program: a value of f as text
+_TABLES = tomllib.loads(
+    Path(__file__).with_name("executor.toml").read_text(encoding="utf-8")
+)
+# Blocks and the Solver's question of deduction, abduction and induction.
+KINDS = _TABLES["kinds"]
+FORBIDDEN = re.compile(
+    rf"^[ \t]*(?:import|from)\b[^#\n]*\b(?:{'|'.join(_TABLES['forbidden'])})\b",
+    re.MULTILINE,
+)
+# Calls of an induction task in its question; the others test the answer.
+SHOWN_CALLS = 5
+MAX_CHARACTERS = 8000  # of a task, and of its question
+# Appended to a program: the value of f as text.
+SHOW_VALUE = "\ndef shown(*arguments): return f'{f(*arguments)!r}'"
 
 
-class Task(NamedTuple):
-    """A valid task: every call of f returned, and twice the same."""
+@dataclass(frozen=True)
+class Task:
+    """A valid task: every call of f returned, and returned the same in a second run."""
 
     family: str
-    question: str  # what the Solver reads
+    question: str  # that the Solver reads
     program: str
     inputs: list[str]  # the arguments of each call
     values: tuple
 
 
 def literals(text: str) -> tuple | None:
-    """Return Python literals with commas between them, as they stand in a call; None for any other text."""
-    found = literal_asserts(f"assert f({text}\n) == 0")
-    return found[0][1] if found else None
+    """Return comma-separated Python literals, as in a call; None for any other text."""
+    asserts = literal_asserts(f"assert f({text}\n) == 0")
+    return asserts[0].arguments if asserts else None
 
 
 def values(program: str, inputs: Sequence[str]) -> tuple | None:
-    """Run a program in a process of its own: what f returns for the arguments that each text lists.
+    """Run a program in its own process; return the value of f for each text of arguments.
 
-    Shorter where a text lists no literals or a call fails; None where no call can be made or a value is no literal.
-    Raises SandboxError where the machine fails twice, which says nothing about the program.
+    The result is shorter than `inputs` where a text is not literals or a call fails. It is None
+    where no call can be made or a value is not a literal. Raises SandboxError when the sandbox
+    fails twice, which says nothing about the program.
     """
-    calls = [found for found in map(literals, inputs) if found is not None]
+    calls = [arguments for arguments in map(literals, inputs) if arguments is not None]
+    unused = [""] * len(calls)  # expected values: only the answers are read
     try:
-        ran = run_calls(program + SHOW, "shown", calls, [""] * len(calls))
-        if ran.correct is None:  # a server that was killed says nothing about the program: another one runs it
-            ran = run_calls(program + SHOW, "shown", calls, [""] * len(calls))
-    except (ValueError, TypeError):  # no call, or literals that cannot be sent: complex numbers, an ellipsis
+        result = run_calls(program + SHOW_VALUE, "shown", calls, unused)
+        if result.correct is None:
+            # The server was killed: another one runs the program.
+            result = run_calls(program + SHOW_VALUE, "shown", calls, unused)
+    except (ValueError, TypeError):
+        # There is no call, or messages cannot carry the literals (complex numbers, an ellipsis).
         return None
-    if ran.correct is None:
-        raise SandboxError(ran.detail)
-    return literals(", ".join(map(str, ran.answers)))  # a program may have written anything in its answers' place
+    if result.correct is None:
+        raise SandboxError(result.detail)
+    # A program may write anything in place of its answers, so these are only read as literals.
+    return literals(", ".join(str(answer) for answer in result.answers))
 
 
 @lru_cache(maxsize=20_000)
 def read(text: str) -> Task | None:
-    """Read and run a task; None unless it has its kind's blocks, imports nothing forbidden and runs twice the same."""
+    """Read and run a task.
+
+    Return None unless the text has the blocks of its kind, imports nothing forbidden and gives the
+    same values in two runs.
+    """
     family, *parts = text.split("```")
+    family = family.strip()
+    kind = KINDS.get(family)
+    if kind is None or len(text) > MAX_CHARACTERS:
+        return None
     blocks = [part.partition("\n") for part in parts[::2]]
-    kind = KINDS.get(family.strip())
-    if kind is None or len(text) > LONGEST or [name.strip() for name, _, _ in blocks] != kind["blocks"]:
+    if [name.strip() for name, _, _ in blocks] != kind["blocks"]:
         return None
-    program, *inputs = (body.strip("\n") for _, _, body in blocks)
+    program, *inputs = [body.strip("\n") for _, _, body in blocks]
     message = inputs.pop() if "message" in kind["blocks"] else ""
-    found = None if FORBIDDEN.search(program) else values(program, inputs)
-    if found is None or len(found) != len(inputs) or values(program, inputs) != found:
+    outputs = _repeatable_values(program, inputs)
+    if outputs is None:
         return None
+    question = _question(kind, program, inputs, outputs, message)
+    if question is None or len(question) > MAX_CHARACTERS:
+        return None
+    return Task(family, question, program, inputs, outputs)
+
+
+def _repeatable_values(program: str, inputs: Sequence[str]) -> tuple | None:
+    """Return a value for every input, or None unless two runs of a permitted program agree."""
+    if FORBIDDEN.search(program):
+        return None
+    outputs = values(program, inputs)
+    if outputs is None or len(outputs) != len(inputs):
+        return None
+    return outputs if values(program, inputs) == outputs else None
+
+
+def _question(
+    kind: Mapping[str, Any],
+    program: str,
+    inputs: Sequence[str],
+    outputs: tuple,
+    message: str,
+) -> str | None:
+    """Return the Solver's question, or None if a number has more digits than Python writes."""
+    pairs = []
     try:
-        pairs = [f"f({one}) == {value!r}" for one, value in zip(inputs[:SHOWN], found, strict=False)]
-        shown = {"program": program, "input": inputs[0], "value": repr(found[0]), "message": message}
-    except ValueError:  # a number of more digits than Python writes
+        for arguments, value in zip(inputs[:SHOWN_CALLS], outputs, strict=False):
+            pairs.append(f"f({arguments}) == {value!r}")
+        first_value = repr(outputs[0])
+    except ValueError:
         return None
-    question = kind["question"].strip().format(**shown, pairs="\n".join(pairs))
-    return Task(family.strip(), question, program, inputs, found) if len(question) <= LONGEST else None
+    template: str = kind["question"].strip()
+    return template.format(
+        program=program,
+        input=inputs[0],
+        value=first_value,
+        message=message,
+        pairs="\n".join(pairs),
+    )
 
 
 def is_correct(text: str, answer: str | None) -> bool:
-    """Whether an answer solves a task: with the value, arguments that give it, or a program that gives the hidden ones.
+    """Whether an answer solves a task.
 
-    Values are compared as Python compares them (SPICE, Appendix 8).
+    A deduction needs the value, an abduction arguments that give it, an induction a program that
+    gives the hidden values. Values are compared with Python's == (SPICE, Appendix 8).
     """
-    if answer is None or (task := read(text)) is None:
+    if answer is None:
+        return False
+    task = read(text)
+    if task is None:
         return False
     if task.family == "deduction":
         return literals(answer) == task.values
     if task.family == "abduction":
         return values(task.program, [answer]) == task.values
-    return values(code_block(answer) or answer, task.inputs[SHOWN:]) == task.values[SHOWN:]
+    program = code_block(answer) or answer
+    hidden_inputs = task.inputs[SHOWN_CALLS:]
+    return values(program, hidden_inputs) == task.values[SHOWN_CALLS:]

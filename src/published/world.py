@@ -1,11 +1,12 @@
-"""Questions with golds, a paper's published tests and seeds, as a world for the methods; no oracle knows everything.
+"""A paper's published tests and seed questions, as a world for the methods.
 
-Seeds, validation and test items never share a question; where a benchmark has one split only, what was drawn as a
-seed leaves the test and is counted.
+No oracle knows everything, so whatever one would say about an invented question is None. Seeds,
+validation and test items never share a question. Where a benchmark has only one split, a question
+drawn as a seed leaves the test and is counted.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,106 +16,173 @@ from typing import ClassVar
 from coevolve.text import prompts
 from coevolve.validation import check_choice
 from coevolve.worlds import World
-from published.data import BENCHMARKS, PAPERS, Paper, check, draw, items, share
+from published.data import BENCHMARKS, PAPERS, Paper, check, draw, in_hash_split, items
 from published.grading import grade, program
 from published.rows import Item, normal
 
-VALIDATION = 20  # one row in so many of a train split is for validation, by the hash of its question
+VALIDATION_ONE_IN = 20  # rows of a train split, by the hash of the question
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All items of a world. `evaluated` has every test item, including those that are seeds."""
+
+    seeds: list[Item]
+    validation: list[Item]
+    test: list[Item]
+    evaluated: list[Item]
+
+    def of_split(self, split: str) -> list[Item]:
+        """Return the items of train (the seeds), validation or test."""
+        splits = {
+            "train": self.seeds,
+            "validation": self.validation,
+            "test": self.test,
+        }
+        return splits[split]
 
 
 class ItemWorld(World):
-    """Questions with golds as a world, in which what an oracle would say of an invented question is None throughout.
+    """A world of questions with golds, without an oracle.
 
-    A subclass has a `name`, a `paper` (by which items are drawn), the `lists` of what is tested and what gives seeds,
-    and `_parts`: all items as `seeds`, `validation`, `test` and `asked` (every test item, also one that is a seed).
+    A subclass has a `name`, a `paper` (on which the draw of items depends), the `lists` of tests
+    and seeds, and its items in `_parts`.
     """
 
-    grading: ClassVar[str] = "math"  # how SAGE's verifier compares a math answer with its gold
+    # How SAGE's verifier compares an answer with its gold.
+    grading: ClassVar[str] = "math"
 
     @cached_property
-    def _known(self) -> dict[str, Item]:
-        return {item.question: item for name in ("asked", "validation", "seeds") for item in self._parts[name]}
+    def _item_of(self) -> dict[str, Item]:
+        """Items by question; for equal questions the seed counts, then the validation item."""
+        parts = self._parts
+        item_of = {}
+        for item in [*parts.evaluated, *parts.validation, *parts.seeds]:
+            item_of[item.question] = item
+        return item_of
 
     @cached_property
-    def _held(self) -> set[str]:
-        held = self._parts["asked"] + self._parts["validation"]
-        return {normal(text) for item in held for text in (item.question, item.stem)}
+    def _held_out(self) -> set[str]:
+        """Normalised questions and stems of the test and validation items."""
+        held_out = set()
+        for item in [*self._parts.evaluated, *self._parts.validation]:
+            held_out.add(normal(item.question))
+            held_out.add(normal(item.stem))
+        return held_out
 
-    def items(self, split: str, per_family: int = 40, families: Sequence[str] | None = None) -> list[Item]:
-        """Evaluation items, at most `per_family` a benchmark and at most the paper's own cap; AIME comes 32 times.
+    def items(
+        self, split: str, per_family: int = 40, families: Sequence[str] | None = None
+    ) -> list[Item]:
+        """Return evaluation items, at most `per_family` of a benchmark and at most the paper's cap.
 
-        The tiny world's families mean nothing here. Raises ValueError for a split other than validation and test,
-        and in one line when the data cannot be had or nothing is left to start from or to test.
+        A test item occurs as often as the paper samples it (SPICE: 32 times for AIME). `families`
+        is ignored: it names families of the tiny world. Raises ValueError for a split other than
+        validation and test, when the data cannot be loaded, and when no seed or no test is left.
         """
         check_choice("split", split, ("validation", "test"))
         chosen: list[Item] = []
         for key, cap in self.lists.tests.items():
-            found = [item for item in self._parts[split] if item.family == key]
-            drawn = draw(found, min(cap or per_family, per_family), f"{split} {self.paper} {key}")
+            candidates = []
+            for item in self._parts.of_split(split):
+                if item.family == key:
+                    candidates.append(item)
+            count = min(cap or per_family, per_family)
+            drawn = draw(candidates, count, f"{split} {self.paper} {key}")
             temperature = self.lists.temperatures.get(key, self.lists.temperature)
-            times = self.lists.repeats.get(key, 1) if split == "test" else 1
-            chosen += [replace(item, split=split, temperature=temperature) for item in drawn] * times
+            prepared = []
+            for item in drawn:
+                prepared.append(replace(item, split=split, temperature=temperature))
+            repeats = self.lists.repeats.get(key, 1) if split == "test" else 1
+            chosen += prepared * repeats
         if split == "test" and not chosen:
-            raise ValueError(f"world: no test item of {', '.join(self.lists.tests)} is left beside the seeds")
+            tests = ", ".join(self.lists.tests)
+            raise ValueError(
+                f"world: no test item of {tests} is left once the seeds are drawn"
+            )
         return chosen
 
     def grade(self, pairs: Sequence[tuple[Item, str | None]]) -> list[bool | None]:
-        """Say whether answers to published items are right, in their order; None where only a judge can say."""
+        """Return whether each answer to its item is correct; None where only a judge can say."""
         with ThreadPoolExecutor() as threads:
-            return [verdict.correct for verdict in threads.map(lambda pair: grade(*pair), pairs)]
+            verdicts = threads.map(lambda pair: grade(*pair), pairs)
+            return [verdict.correct for verdict in verdicts]
 
     def seed_rows(self) -> list[tuple[str, Item]]:
-        """Return (source, item) pairs of the seed set, with their answers, for supervised baselines."""
-        return [(item.family, item) for item in self._parts["seeds"]]
+        """Return (source, item) pairs of the seed set, with answers, for supervised baselines."""
+        return [(item.family, item) for item in self._parts.seeds]
 
     def seed_questions(self) -> list[str]:
-        """Return the questions of the seed set: no answer ever leaves this method."""
+        """Return the questions of the seed set, without answers."""
         return self.questions("train")
 
     def zero_questions(self) -> list[str]:
-        """Return the sixteen starting questions, ours (prompts/mae/zero_questions.txt)."""
-        text = (prompts.folder_of("mae") / "zero_questions.txt").read_text(encoding="utf-8")
-        return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("%%")]
+        """Return our sixteen starting questions (prompts/mae/zero_questions.txt)."""
+        path = prompts.folder_of("mae") / "zero_questions.txt"
+        text = path.read_text(encoding="utf-8")
+        questions = []
+        for line in text.splitlines():
+            if line.strip() and not line.startswith("%%"):
+                questions.append(line.strip())
+        return questions
 
     def training_questions(self) -> list[tuple[str, str]]:
-        """Return (domain, question) pairs of the seed set, without answers; a domain is the paper's for its source."""
-        return [(self.lists.domains.get(key, key), item.question) for key, item in self.seed_rows()]
+        """Return (domain, question) pairs of the seed set, with the paper's names of domains."""
+        pairs = []
+        for key, item in self.seed_rows():
+            domain = self.lists.domains.get(key, key)
+            pairs.append((domain, item.question))
+        return pairs
 
     def verifiable_tasks(self) -> list[tuple[str, str, str]]:
-        """Return (question, math or code, gold answer or tests) of the seed set, for SAGE."""
-
-        def verifier(item: Item) -> tuple[str, str]:
-            return ("code", str(item.gold["tests"])) if item.scorer == "code" else ("math", item.answer)
-
-        return list(dict.fromkeys((item.question, *verifier(item)) for item in self._parts["seeds"]))
+        """Return distinct (question, math or code, gold answer or tests) of the seeds, for SAGE."""
+        tasks = [_verifiable_task(item) for item in self._parts.seeds]
+        return list(dict.fromkeys(tasks))
 
     def program(self, question: str, answer: str) -> str:
-        """Return an answer to a code question as Python source, without its fence, behind the start of the question."""
-        known = self._known.get(question)
-        before = known.gold.get("before", "") if known and known.scorer == "code" else ""
+        """Return an answer to a code question as Python source, without its fence.
+
+        The code that the question starts from comes first.
+        """
+        item = self._item_of.get(question)
+        before = ""
+        if item and item.scorer == "code":
+            before = item.gold.get("before", "")
         return f"{before}\n{program(answer)}"
 
     def questions(self, split: str, families: Sequence[str] = ()) -> list[str]:
-        """Return distinct questions to train on: the seeds, or with "test" the test itself (CoNL at test time)."""
-        part = "seeds" if split == "train" else split
-        return list(dict.fromkeys(item.question for item in self._parts[part]))
+        """Return distinct questions to train on.
+
+        They are the seeds, or for "test" the test itself (CoNL at test time).
+        """
+        questions = [item.question for item in self._parts.of_split(split)]
+        return list(dict.fromkeys(questions))
 
     def held_out(self, question: str) -> bool:
-        """Return whether a question, case and spacing aside, is a test or validation item."""
-        return normal(question) in self._held
+        """Whether a question is a test or validation item, regardless of case and spacing."""
+        return normal(question) in self._held_out
 
     def is_correct(self, question: str, answer: str | None) -> bool | None:
-        """Return the scorer's verdict on an answer to a published question; None for any other question."""
-        known = self._known.get(question)
-        return None if known is None else self.grade([(known, answer)])[0]
+        """Whether an answer to a published question is correct; None for any other question."""
+        item = self._item_of.get(question)
+        if item is None:
+            return None
+        (correct,) = self.grade([(item, answer)])
+        return correct
+
+
+def _verifiable_task(item: Item) -> tuple[str, str, str]:
+    if item.scorer == "code":
+        return item.question, "code", str(item.gold["tests"])
+    return item.question, "math", item.answer
 
 
 @dataclass
 class DataWorld(ItemWorld):
-    """A paper's tests and seeds for the methods. Nothing is loaded before it is asked for.
+    """A paper's tests and seeds, loaded on first use.
 
-    `only` limits both to these benchmarks; one that the paper does not use is tested whole and, where it has a train
-    split, gives seeds out of it. When the paper's use leaves no seeds, or no tests, these benchmarks give them too.
+    `only` limits both to these benchmarks. If the paper does not use one of them, it is tested
+    whole and, if it has a train split, its questions are seeds. If the paper uses none of them for
+    seeds, or none for tests, they give these too.
     """
 
     paper: str
@@ -127,79 +195,155 @@ class DataWorld(ItemWorld):
 
     @property
     def name(self) -> str:
-        """How a configuration names this world."""
-        return ":".join(["data", *filter(None, [",".join(self.only)])])
+        """The world's name in a configuration."""
+        return f"data:{','.join(self.only)}" if self.only else "data"
 
     @cached_property
     def lists(self) -> Paper:
-        """The paper's lists of tests and seeds, limited to `only`."""
-        whole = PAPERS[self.paper]
+        """The paper's tests and seeds, limited to `only`."""
+        paper = PAPERS[self.paper]
         if not self.only:
-            return whole
-        divided = {key: 0 for key in self.only if BENCHMARKS[key].trains}
-        new = {key: 0 for key in self.only if key not in (*whole.tests, *whole.seeds)}
-        tests = {key: cap for key, cap in whole.tests.items() if key in self.only} | new
-        seeds = {key: count for key, count in whole.seeds.items() if key in self.only}
-        seeds |= {key: 0 for key in new if key in divided}
-        return replace(whole, tests=tests or dict.fromkeys(self.only, 0), seeds=seeds or divided)
+            return paper
+        tests = {key: cap for key, cap in paper.tests.items() if key in self.only}
+        seeds = {key: count for key, count in paper.seeds.items() if key in self.only}
+        for key in self.only:
+            if key in paper.tests or key in paper.seeds:
+                continue
+            tests[key] = 0
+            if BENCHMARKS[key].has_training_part:
+                seeds[key] = 0
+        if not tests:
+            tests = dict.fromkeys(self.only, 0)
+        if not seeds:
+            with_training = [
+                key for key in self.only if BENCHMARKS[key].has_training_part
+            ]
+            seeds = dict.fromkeys(with_training, 0)
+        return replace(paper, tests=tests, seeds=seeds)
 
     def check(self) -> None:
-        """Raise ValueError, in one line, when a data set can be had neither here nor from the hub; loads none."""
+        """Raise ValueError when a data set is neither local nor on the hub, without loading any."""
         for key in dict.fromkeys([*self.lists.tests, *self.lists.seeds]):
             check(key)
 
     @cached_property
-    def _parts(self) -> dict[str, list[Item]]:
-        """All items: `asked` (every test item, also one that is a seed), `seeds`, `test` and `validation`."""
-        asked = [item for key in self.lists.tests for item in items(key)]
-        evaluated = _marks(asked)
-        seeds = [item for key, count in self.lists.seeds.items() for item in self._draw(key, count, evaluated)]
+    def _parts(self) -> Parts:
+        evaluated: list[Item] = []
+        for key in self.lists.tests:
+            evaluated += items(key)
+        evaluated_keys = _identity_keys(evaluated)
+        seeds: list[Item] = []
+        for key, count in self.lists.seeds.items():
+            seeds += self._draw_seeds(key, count, evaluated_keys)
         if self.lists.seeds and not seeds:
-            raise ValueError(f"world: no row of {', '.join(self.lists.seeds)} is left to start from (docs/data.md)")
-        started = _marks(seeds)
-        trained = [item for key in self.lists.tests if BENCHMARKS[key].trains for item in items(key, "train")]
-        return {
-            "asked": asked,
-            "seeds": seeds,
-            "test": [item for item in asked if started.isdisjoint(item.marks)],
-            "validation": [item for item in trained if share(item, VALIDATION) and evaluated.isdisjoint(item.marks)],
-        }
+            sources = ", ".join(self.lists.seeds)
+            raise ValueError(
+                f"world: no row of {sources} is left to start from (docs/data.md)"
+            )
+        seed_keys = _identity_keys(seeds)
+        return Parts(
+            seeds=seeds,
+            validation=self._validation(evaluated_keys),
+            test=[
+                item for item in evaluated if seed_keys.isdisjoint(item.identity_keys)
+            ],
+            evaluated=evaluated,
+        )
 
-    def _draw(self, key: str, count: int, evaluated: set[str]) -> list[Item]:
-        """Seeds out of a benchmark: none of validation, and none that is evaluated unless it is forced."""
-        where = self.lists.where.get(key, {}).items()
-        rows = items(key, "train" if BENCHMARKS[key].trains else "test")
-        fits = (item for item in rows if all(fullmatch(wanted, str(item.meta.get(name))) for name, wanted in where))
-        found = list({item.question: item for item in fits}.values())
+    def _validation(self, evaluated_keys: set[str]) -> list[Item]:
+        """Return 1 in VALIDATION_ONE_IN training questions of the tested benchmarks."""
+        validation = []
+        for key in self.lists.tests:
+            if not BENCHMARKS[key].has_training_part:
+                continue
+            for item in items(key, "train"):
+                is_validation = in_hash_split(item, VALIDATION_ONE_IN)
+                if is_validation and evaluated_keys.isdisjoint(item.identity_keys):
+                    validation.append(item)
+        return validation
+
+    def _draw_seeds(self, key: str, count: int, evaluated_keys: set[str]) -> list[Item]:
+        """Draw seeds from a benchmark: no validation item, and no test item unless forced."""
+        patterns = self.lists.where.get(key, {})
+        part = "train" if BENCHMARKS[key].has_training_part else "test"
+        matching = {}
+        for item in items(key, part):
+            if _matches(item, patterns):
+                matching[item.question] = item
+        candidates = list(matching.values())
         if key not in self.lists.forced:
-            found = [one for one in found if not share(one, VALIDATION) and evaluated.isdisjoint(one.marks)]
-        return draw(found, count, f"seeds {self.paper} {key}")
+            candidates = _trainable(candidates, evaluated_keys)
+        return draw(candidates, count, f"seeds {self.paper} {key}")
 
     def composition(self) -> list[dict[str, object]]:
-        """Return for each benchmark the seeds asked for and drawn, test items, and how many left the test as seeds."""
-        counts = {name: Counter(item.family for item in found) for name, found in self._parts.items()}
+        """Return a row per benchmark: seeds requested and drawn, test items, and the overlap.
+
+        The overlap is the number of items that left the test because they are seeds.
+        """
+        seeds = _count_families(self._parts.seeds)
+        test = _count_families(self._parts.test)
+        evaluated = _count_families(self._parts.evaluated)
         rows: list[dict[str, object]] = []
-        for key in {**self.lists.seeds, **self.lists.tests}:
-            wanted = {"licence": BENCHMARKS[key].licence, "seeds wanted": self.lists.seeds.get(key, 0)}
-            seeds, test, asked = (counts[part][key] for part in ("seeds", "test", "asked"))
-            rows.append({"benchmark": key, **wanted, "seeds": seeds, "test": test, "overlap": asked - test})
+        for key in dict.fromkeys([*self.lists.seeds, *self.lists.tests]):
+            row = {
+                "benchmark": key,
+                "licence": BENCHMARKS[key].licence,
+                "seeds wanted": self.lists.seeds.get(key, 0),
+                "seeds": seeds[key],
+                "test": test[key],
+                "overlap": evaluated[key] - test[key],
+            }
+            rows.append(row)
         return rows
 
 
-def _marks(found: Sequence[Item]) -> set[str]:
-    return {mark for item in found for mark in item.marks}
+def _identity_keys(items: Iterable[Item]) -> set[str]:
+    keys: set[str] = set()
+    for item in items:
+        keys.update(item.identity_keys)
+    return keys
+
+
+def _matches(item: Item, patterns: Mapping[str, str]) -> bool:
+    """Whether each of these columns of an item matches its pattern."""
+    for column, pattern in patterns.items():
+        if not fullmatch(pattern, str(item.meta.get(column))):
+            return False
+    return True
+
+
+def _trainable(candidates: Iterable[Item], evaluated_keys: set[str]) -> list[Item]:
+    """Return the items that are neither validation items nor evaluated."""
+    trainable = []
+    for item in candidates:
+        is_validation = in_hash_split(item, VALIDATION_ONE_IN)
+        if not is_validation and evaluated_keys.isdisjoint(item.identity_keys):
+            trainable.append(item)
+    return trainable
+
+
+def _count_families(items: Iterable[Item]) -> Counter[str]:
+    return Counter(item.family for item in items)
 
 
 def named(name: str, paper: str, seeds: bool = True) -> DataWorld:
-    """Return the world "data" (all that the paper uses) or "data:KEY,KEY" (these benchmarks); loads nothing.
+    """Return the world "data" (all that the paper uses) or "data:KEY,KEY" (these benchmarks).
 
-    `seeds` says that the method starts from published questions: benchmarks without a train split are refused then.
-    Raises ValueError, in one line, for an unknown paper or benchmark.
+    Nothing is loaded. `seeds` says that the method requires seed questions, so that benchmarks
+    without a train split are refused. Raises ValueError for that and for an unknown paper or
+    benchmark.
     """
     _, colon, keys = name.partition(":")
     if not (paper or colon):
-        raise ValueError("world=data is a paper's data, and this method has no paper: name some, world=data:KEY,KEY")
-    made = DataWorld(paper or "mae", tuple(key.strip() for key in keys.split(",")) if colon else ())
-    if seeds and not made.lists.seeds:
-        raise ValueError(f"world: the method starts from questions of a train split, and {keys or paper} has none")
-    return made
+        raise ValueError(
+            "world=data is a paper's data, and this method has no paper: "
+            "name benchmarks, world=data:KEY,KEY"
+        )
+    only = tuple(key.strip() for key in keys.split(",")) if colon else ()
+    world = DataWorld(paper or "mae", only)
+    if seeds and not world.lists.seeds:
+        raise ValueError(
+            "world: the method starts from questions of a train split, "
+            f"and {keys or paper} has none"
+        )
+    return world

@@ -9,10 +9,11 @@ import pytest
 @pytest.fixture(scope="session")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the mirror."""
-    return mirror.write(tmp_path_factory.mktemp("mirror"))
+    folder = tmp_path_factory.mktemp("mirror")
+    return mirror.write(folder)
 
 
 @pytest.fixture
 def local(copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data sets come from the mirror."""
+    """Make data sets come from the mirror."""
     monkeypatch.setenv("COEVOLVE_DATA", str(copies))

@@ -1,4 +1,4 @@
-"""Absolute Zero on real models: Python tasks that are proposed, run in the sandbox, solved in three ways, and paid."""
+"""Absolute Zero on real models: Python tasks are proposed, run in the sandbox, solved, rewarded."""
 
 from unittest.mock import Mock
 
@@ -8,32 +8,54 @@ from data_files import tables
 
 from coevolve.methods.baselines.absolute_zero import AZR
 
-TASKS, PROGRAMS = (tables("executor")[name] for name in ("tasks", "programs"))
+TABLES = tables("executor")
+TASKS = TABLES["tasks"]
+PROGRAMS_OF_NO_TASK = TABLES["programs"]
 pytestmark = pytest.mark.usefixtures("landlock")
 
 
+def abduction(program: str) -> str:
+    """Return an abduction task with the input 3."""
+    return f"abduction\n```python\n{program}\n```\n```input\n3\n```"
+
+
 @pytest.mark.parametrize("mode", TASKS)
-def test_a_task_is_run_and_its_solutions_are_paid_by_execution(mode: str) -> None:
+def test_a_task_is_run_and_its_solutions_are_rewarded_by_execution(mode: str) -> None:
     case = TASKS[mode]
-    rewards = [1.0] * len(case["right"]) + [-0.5] * len(case["wrong"])
-    replies = [f"<answer>{answer}</answer>" for answer in (*case["right"], *case["wrong"])]
-    method = AZR(world=Sums(), prompt="full", attempts=len(replies), solves=len(replies))
-    method.pools[mode].reset([])  # so that the task proposed is the one to be solved
-    steps = by_hand(method, [f"<question>\n{case['task']}\n</question>"], seed=case["seed"])
-    for _ in range(2):  # what measures the difficulty, and what is trained
-        assert case["shown"] in text(steps.pending_turns[0]) and case["hidden"] not in text(steps.pending_turns[0])
+    answers = [*case["right"], *case["wrong"]]
+    replies = [f"<answer>{answer}</answer>" for answer in answers]
+    method = AZR(
+        world=Sums(), prompt="full", attempts=len(replies), solves=len(replies)
+    )
+    method.pools[mode].reset([])  # so that the proposed task is the one to be solved
+    proposal = f"<question>\n{case['task']}\n</question>"
+    steps = by_hand(method, [proposal], seed=case["seed"])
+    # First the attempts that measure the difficulty, then the solutions that are trained on.
+    for _ in range(2):
+        prompt = text(steps.pending_turns[0])
+        assert case["shown"] in prompt
+        assert case["hidden"] not in prompt
         steps.answer(replies)
-    assert earned(steps.outcome, "proposer", "solver") == pytest.approx([case["earned"], *rewards])
+    solver_rewards = [1.0] * len(case["right"]) + [-0.5] * len(case["wrong"])
+    rewards = [case["earned"], *solver_rewards]
+    assert earned(steps.outcome, "proposer", "solver") == pytest.approx(rewards)
     assert steps.outcome.adds == {mode: [case["task"].strip()]}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_what_runs_twice_unlike_or_not_at_all_is_no_task(program: str) -> None:
-    task = f"abduction\n```python\n{PROGRAMS[program]}\n```\n```input\n3\n```"
+@pytest.mark.parametrize("name", PROGRAMS_OF_NO_TASK)
+def test_a_program_that_fails_or_gives_other_values_in_a_second_run_is_no_task(
+    name: str,
+) -> None:
+    task = abduction(PROGRAMS_OF_NO_TASK[name])
     assert not AZR(world=Sums()).fits(task, "abduction")
 
 
-def test_a_server_that_was_killed_says_nothing_about_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = [Mock(correct=None), Mock(answers=("6",)), Mock(answers=("6",))]
-    monkeypatch.setattr("published.executor.run_calls", Mock(side_effect=ran))
-    assert AZR(world=Sums()).fits("abduction\n```python\ndef f(x): return 2 * x\n```\n```input\n3\n```", "abduction")
+def test_a_program_is_run_again_after_its_server_was_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed = Mock(correct=None)
+    answered = Mock(answers=("6",))
+    run_calls = Mock(side_effect=[killed, answered, answered])
+    monkeypatch.setattr("published.executor.run_calls", run_calls)
+    task = abduction("def f(x): return 2 * x")
+    assert AZR(world=Sums()).fits(task, "abduction")

@@ -1,8 +1,9 @@
-"""The judge of MAE's evaluation: four prompts, the last tag counts, failures never become wrong."""
+"""The judge of MAE's evaluation: four prompts, the last tag counts, failures are never wrong."""
 
 import csv
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import mirror
@@ -18,132 +19,250 @@ from published.judge import KINDS, summary, verdicts
 from published.rows import Item
 from tinyworld import tasks as tiny
 
-TRUE, FALSE = "<answer>TRUE</answer>", "<answer>FALSE</answer>"
+TRUE = "<answer>TRUE</answer>"
+FALSE = "<answer>FALSE</answer>"
+UNREADABLE = "hm"
+FAULTS = tables("mistakes")["grade"]
+Table = list[dict[str, str]]
 
 
 def item(n: int, kind: str = "math", gold: str | tuple[str, ...] = "7") -> Item:
+    """Return an item whose judge prompt is of a kind."""
     return Item("zork", str(n), f"Question {n}?", gold, "judge", judge=kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_answer_and_gold_stand_in_their_own_places_of_each_kinds_prompt(kind: str) -> None:
-    judge = Scripted([TRUE, TRUE])
-    verdicts(judge, [item(1, kind, ("GOLD", "other")), item(1, "general", "GOLD")], ["MINE", "MINE"], (5,))
-    own, general = prompts(judge.asked)
-    assert re.search("Question: Question 1\\?\n\n[A-Z][a-z ]+: GOLD\n\nThe model's answer: MINE\n", own)
-    assert (own == general) == (kind == "general")
-    settings = [(turn.policy, turn.temperature, turn.key) for turn in judge.asked]
-    assert settings == [("judge", 1.0, (5, 0, 0)), ("judge", 1.0, (5, 1, 0))]
-    with pytest.raises(ValueError, match=r"^judge must be one of math, choice, truthfulness, general, got ''$"):
-        verdicts(judge, [item(1, "")], ["a"])
+class TestVerdicts:
+    """The prompts of the judge, and its replies."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_each_kinds_prompt_has_places_for_gold_and_answer(self, kind: str) -> None:
+        judge = Scripted([TRUE])
+        verdicts(judge, [item(1, kind, ("GOLD", "other"))], ["ANSWER"])
+        (prompt,) = prompts(judge.asked)
+        pattern = (
+            r"Question: Question 1\?\n\n"
+            "[A-Z][a-z ]+: GOLD\n\n"
+            "The model's answer: ANSWER\n"
+        )
+        assert re.search(pattern, prompt)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_each_kind_has_its_own_prompt(self, kind: str) -> None:
+        judge = Scripted([TRUE, TRUE])
+        items = [item(1, kind), item(1, "general")]
+        verdicts(judge, items, ["ANSWER", "ANSWER"])
+        prompt, general_prompt = prompts(judge.asked)
+        assert (prompt == general_prompt) == (kind == "general")
+
+    def test_turns_go_to_the_judge_with_its_temperature_and_keys(self) -> None:
+        judge = Scripted([TRUE, TRUE])
+        verdicts(judge, [item(1), item(2)], ["a", "b"], (5,))
+        first, second = judge.asked
+        assert first.policy == second.policy == "judge"
+        assert first.temperature == second.temperature == 1.0
+        assert first.key == (5, 0, 0)
+        assert second.key == (5, 1, 0)
+
+    def test_an_item_without_a_kind_is_refused(self) -> None:
+        message = "^judge must be one of math, choice, truthfulness, general, got ''$"
+        with pytest.raises(ValueError, match=message):
+            verdicts(Scripted([]), [item(1, "")], ["a"])
+
+    def test_failures_are_counted_separately(self) -> None:
+        judge = Scripted([TRUE, FALSE, "I cannot say", TRUE])
+        items = [item(n) for n in range(1, 6)]
+        correct = verdicts(judge, items, ["a", "b", "c", "d", None])
+        # An answer of None is wrong without a question to the judge.
+        assert correct == [True, False, None, True, False]
+        # Wilson's interval, by hand.
+        interval = "2 of 4 right (50.0%, 95 % 15.0% to 85.0%)"
+        assert summary(correct) == f"{interval}, 1 without a verdict"
+
+    def test_failures_alone_have_no_accuracy(self) -> None:
+        assert summary([None]) == "0 of 0 right, 1 without a verdict"
 
 
-def test_failures_are_counted_apart() -> None:
-    judge = Scripted([TRUE, FALSE, "I cannot say", TRUE])
-    correct = verdicts(judge, [item(n) for n in range(1, 6)], ["a", "b", "c", "d", None])
-    assert correct == [True, False, None, True, False]  # nothing in the answer tags is wrong, and not asked
-    assert summary(correct) == "2 of 4 right (50.0%, 95 % 15.0% to 85.0%), 1 without a verdict"  # Wilson, by hand
-    assert summary([None]) == "0 of 0 right, 1 without a verdict"
+@dataclass(frozen=True)
+class PromptFields:
+    """What a prompt of the judge asks about."""
+
+    question: str
+    gold: str
+    answer: str
 
 
-class Careful(BatchedEngine, ServedPolicy):
-    """A judge elsewhere: TRUE where answer and gold are the same text, and nothing to read of whom it calls hard."""
+def prompt_fields(prompt: str) -> PromptFields:
+    pattern = r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n"
+    match = re.search(pattern, prompt, re.DOTALL)
+    return PromptFields(*match.groups())
+
+
+class ServedJudge(BatchedEngine, ServedPolicy):
+    """A served judge: TRUE where answer and gold are the same text.
+
+    It gives no readable verdict on `hard_question`, and fails if `fails`.
+    """
 
     def __init__(self) -> None:
-        self.used, self.hard, self.fails = 0, "", False
-        super().__init__(self.judged)
+        self.requests = 0
+        self.hard_question = ""
+        self.fails = False
+        super().__init__(self.judge)
 
-    def serve(self, temperature: float, max_tokens: int) -> "Careful":
+    def serve(self, temperature: float, max_tokens: int) -> "ServedJudge":
         assert (temperature, max_tokens) == (1.0, 2048)
         return self
 
-    def judged(self, turns: list[Turn]) -> list[Reply]:
+    def judge(self, turns: list[Turn]) -> list[Reply]:
         if self.fails:
             raise ServerError("no more")
-        self.used += len(turns)
-        return [Reply(turn, self.say(text(turn))) for turn in turns]
+        self.requests += len(turns)
+        return [Reply(turn, self.verdict(text(turn))) for turn in turns]
 
     def costs(self) -> dict[str, float]:
-        return {"requests/judge": self.used, "tokens_in/judge": 700 * self.used}
+        return {
+            "requests/judge": self.requests,
+            "tokens_in/judge": 700 * self.requests,
+        }
 
-    def say(self, prompt: str) -> str:
-        parts = re.search(r"Question: (.*?)\s*\n\nGround truth: (.*?)\n\n.*?answer: (.*?)\n\n", prompt, re.S)
-        return "hm" if parts[1] == self.hard else TRUE if parts[2] == parts[3] else FALSE
+    def verdict(self, prompt: str) -> str:
+        fields = prompt_fields(prompt)
+        if fields.question == self.hard_question:
+            return UNREADABLE
+        return TRUE if fields.gold == fields.answer else FALSE
 
 
 @pytest.fixture
-def careful(monkeypatch: pytest.MonkeyPatch) -> Careful:
-    made = Careful()
-    monkeypatch.setattr("coevolve.engines.loading.load_policy", lambda name, role: made)
-    return made
+def judge(monkeypatch: pytest.MonkeyPatch) -> ServedJudge:
+    """The judge that every model's name loads."""
+    judge = ServedJudge()
+    monkeypatch.setattr("published.judge.load_policy", lambda name, role: judge)
+    return judge
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A mirror with a run on it that has answers which nothing could score; line breaks tell two questions apart."""
+def data_and_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mirror, and a run on it with answers that no scorer can grade.
+
+    Some of the questions differ only in their line breaks.
+    """
     folder = mirror.sums(tmp_path_factory.mktemp("graded"))
-    made = tiny.items("test", 5, ("next", "rate"))
-    asked = [("", "A sum:\r\n", "A sum:\n")[i % 3] + task.question for i, task in enumerate(made)]
-    rows = [{"question": one, "best_answer": str(task.answer)} for one, task in zip(asked, made, strict=True)]
-    more = {**rows[1], "question": "A sum:\n" + rows[0]["question"]}
-    mirror.lines(folder / "truthfulqa" / "validation.jsonl", [*rows, more])
+    prefixes = ("", "A sum:\r\n", "A sum:\n")
+    rows = []
+    tasks = tiny.items("test", 5, ("next", "rate"))
+    for i, task in enumerate(tasks):
+        question = prefixes[i % 3] + task.question
+        rows.append({"question": question, "best_answer": str(task.answer)})
+    first_question = rows[0]["question"]
+    rows.append({**rows[1], "question": f"A sum:\n{first_question}"})
+    mirror.write_rows(folder / "truthfulqa" / "validation.jsonl", rows)
     fields = ["world=data:gsm8k,truthfulqa", "steps=0", "eval_every=0", "eval_items=11"]
+    out = str(folder / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COEVOLVE_DATA", str(folder))
-        assert main(["train", "mae", "--preset", "smoke", "--out", str(folder / "run"), *fields]) == 0
+        status = main(["train", "mae", "--preset", "smoke", "--out", out, *fields])
+    assert status == 0
     return folder
 
 
 @pytest.fixture
-def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COEVOLVE_DATA", str(finished))
-    return Path(shutil.copytree(finished / "run", tmp_path / "run"))
+def run(data_and_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the run."""
+    monkeypatch.setenv("COEVOLVE_DATA", str(data_and_run))
+    return Path(shutil.copytree(data_and_run / "run", tmp_path / "run"))
 
 
-def table(path: Path) -> list[dict[str, str]]:
+def read_table(path: Path) -> Table:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_a_finished_run_is_graded(careful: Careful, run: Path, capsys: pytest.CaptureFixture) -> None:
-    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    blank = [row for row in table(run / "scores.csv") if row["correct"] == ""]
-    assert len(blank) == 22 and {row["family"] for row in blank} == {"truthfulqa"}
-    careful.hard = blank[0]["question"]
-    assert main(["grade", str(run), "--judge", "tiny"]) == 0
-    graded = table(run / "grades.csv")
-    for row, score in zip(graded, blank, strict=True):
-        assert all(row[name] == score[name] for name in ("stage", "question", "answer"))
-        expected = "" if row["question"] == careful.hard else str(int(row["answer"] == row["gold"]))
-        assert (row["correct"], row["kind"]) == (expected, "truthfulness"), row
-    *lines, used = capsys.readouterr().out.splitlines()
-    assert used == "22 requests, 15,400 tokens_in"
-    for stage, line in zip(("before", "after"), lines, strict=True):
-        mine = [row["correct"] for row in graded if row["stage"] == stage]
-        assert line.startswith(f"truthfulqa {stage} vanilla: {mine.count('1')} of {len(mine) - 1} right")
-        assert line.endswith(", 1 without a verdict")
-    assert {name: (run / name).read_bytes() for name in before} == before
+def unscored_rows(run: Path) -> Table:
+    scores = read_table(run / "scores.csv")
+    return [row for row in scores if row["correct"] == ""]
 
 
-def test_a_model_here_can_be_the_judge_and_its_failures_are_no_zeros(run: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["grade", str(run), "--judge", "tiny", "--kind", "general", "--max-tokens", "2"]) == 0
-    graded = table(run / "grades.csv")
-    assert {(row["correct"], row["kind"]) for row in graded} == {("", "general")} and len(graded) == 22
-    assert "truthfulqa before vanilla: 0 of 0 right, 11 without a verdict" in capsys.readouterr().out
+class TestGrade:
+    """The command that grades a finished run."""
 
+    def grade(self, run: Path, *options: str) -> Table:
+        """Grade a run with the command, and return the table that it writes."""
+        assert main(["grade", str(run), "--judge", "tiny", *options]) == 0
+        return read_table(run / "grades.csv")
 
-FAULTS = tables("mistakes")["grade"]
+    def test_the_run_has_answers_that_only_a_judge_can_grade(self, run: Path) -> None:
+        unscored = unscored_rows(run)
+        assert len(unscored) == 22
+        assert {row["family"] for row in unscored} == {"truthfulqa"}
 
+    def test_every_unscored_answer_gets_the_judges_verdict(
+        self, judge: ServedJudge, run: Path
+    ) -> None:
+        unscored = unscored_rows(run)
+        judge.hard_question = unscored[0]["question"]
+        grades = self.grade(run)
+        for row, score in zip(grades, unscored, strict=True):
+            for column in ("stage", "question", "answer"):
+                assert row[column] == score[column]
+            expected = str(int(row["answer"] == row["gold"]))
+            if row["question"] == judge.hard_question:
+                expected = ""
+            assert row["correct"] == expected, row
+            assert row["kind"] == "truthfulness"
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_cannot_be_graded_is_one_line(name: str, careful: Careful, run: Path, capsys) -> None:
-    arguments, old, new, line = FAULTS[name]
-    scores, careful.fails = run / "scores.csv", True
-    scores.write_bytes(scores.read_bytes().replace(old.encode(), new.encode()))
-    if name == "unfinished":
-        scores.unlink()
-    assert main(["grade", str(run), *arguments.split()]) == 2
-    captured = capsys.readouterr()
-    lines = 1 + (name == "server")  # a judge that is asked is waited for in a line of its own
-    assert captured.out == "" and captured.err.count("\n") == lines and line in captured.err
-    assert not (run / "grades.csv").exists()
+    def test_stages_are_summarised_and_costs_are_stated(
+        self, judge: ServedJudge, run: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        judge.hard_question = unscored_rows(run)[0]["question"]
+        grades = self.grade(run)
+        *lines, costs = capsys.readouterr().out.splitlines()
+        assert costs == "22 requests, 15,400 tokens_in"
+        for stage, line in zip(("before", "after"), lines, strict=True):
+            correct = [row["correct"] for row in grades if row["stage"] == stage]
+            ratio = f"{correct.count('1')} of {len(correct) - 1} right"
+            assert line.startswith(f"truthfulqa {stage} vanilla: {ratio}")
+            assert line.endswith(", 1 without a verdict")
+
+    def test_the_files_of_the_run_do_not_change(
+        self, judge: ServedJudge, run: Path
+    ) -> None:
+        files = [path for path in run.iterdir() if path.is_file()]
+        contents = {path: path.read_bytes() for path in files}
+        self.grade(run)
+        for path, content in contents.items():
+            assert path.read_bytes() == content
+
+    def test_failures_of_a_local_judge_are_blank_and_not_wrong(
+        self, run: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        grades = self.grade(run, "--kind", "general", "--max-tokens", "2")
+        assert len(grades) == 22
+        for row in grades:
+            assert row["correct"] == ""
+            assert row["kind"] == "general"
+        line = "truthfulqa before vanilla: 0 of 0 right, 11 without a verdict"
+        assert line in capsys.readouterr().out
+
+    @pytest.mark.parametrize("name", FAULTS)
+    def test_the_error_for_a_run_that_cannot_be_graded_is_one_line(
+        self,
+        name: str,
+        judge: ServedJudge,
+        run: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        arguments, old, new, message = FAULTS[name]
+        judge.fails = True
+        scores = run / "scores.csv"
+        edited = scores.read_bytes().replace(old.encode(), new.encode())
+        scores.write_bytes(edited)
+        if name == "unfinished":
+            scores.unlink()
+        assert main(["grade", str(run), *arguments.split()]) == 2
+        captured = capsys.readouterr()
+        # If the judge is asked, a line shows that the command waits for it.
+        lines = 2 if name == "server" else 1
+        assert captured.out == ""
+        assert captured.err.count("\n") == lines
+        assert message in captured.err
+        assert not (run / "grades.csv").exists()

@@ -36,6 +36,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("notebooks", "reproduce", "src"):
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", root)
     return Original(root, keys_of(load(root, "quick")))
 
 

@@ -40,7 +40,10 @@ def check_mistake(
     toy: Toy, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
     """Run the batch in this process; it must raise a one-line error and write nothing."""
-    names = runpy.run_path(str(toy.root / "src/coevolve/training/config.py"))
+    package = toy.root / "src/coevolve"
+    registry = runpy.run_path(str(package / "methods/registry.py"))
+    monkeypatch.setattr("coevolve.methods.registry.METHODS", registry["METHODS"])
+    names = runpy.run_path(str(package / "training/config.py"))
     configuration = SimpleNamespace(**names)
     for module in (plan, keys):
         monkeypatch.setattr(module, "configuration", lambda root: configuration)
