@@ -1,6 +1,7 @@
-"""What test_ranks.py runs in every process of a run, and once in one alone: one batch's gradient, written down.
+"""The program that test_ranks.py runs in each process: write down the gradient of one fixed batch.
 
-`plain` takes the batch in a single pass in which no two samples share a prompt; otherwise it is packed, in many passes.
+With `plain` the batch takes a single pass in which no two samples share a prompt; otherwise it is
+packed, in many passes.
 """
 
 import json
@@ -14,18 +15,36 @@ from coevolve.models.policy import Policy
 from coevolve.training.distributed import Distributed
 
 
+def count_passes() -> list[int]:
+    """Patch Policy; return a list that grows by the number of examples of each forward pass."""
+    examples_of_passes = []
+    hidden_states = Policy.hidden_states
+
+    def counted(self, examples):
+        examples_of_passes.append(len(examples))
+        return hidden_states(self, examples)
+
+    Policy.hidden_states = counted
+    return examples_of_passes
+
+
 def main(out: Path, plain: bool) -> None:
-    distributed, passes, states = Distributed(), [], Policy.states
-    Policy.states = lambda self, examples: passes.append(len(examples)) or states(self, examples)
+    distributed = Distributed()
+    passes = count_passes()
     policy = policy_of()
     samples = batch_of(policy, 7) + batch_of(policy, 6, heats=(0.7,))
-    assert len({sample.reply.prompt_ids for sample in samples}) < len(samples)
+    prompts = {sample.reply.prompt_ids for sample in samples}
+    assert len(prompts) < len(samples), "some samples share a prompt"
+    micro_tokens = 20
     if plain:
         Policy.shares_prompts = False
+        micro_tokens = 10**6
     # In double precision, sums of parts differ far less than any mistake would make them.
-    found, _ = gradient(samples, entropy_coef=0.01, micro_tokens=10**6 if plain else 20)
-    save_file({str(i): part for i, part in enumerate(found)}, out / f"{distributed.rank}.safetensors")
-    (out / f"{distributed.rank}.json").write_text(json.dumps({"passes": passes, "packed": policy.shares_prompts}))
+    gradients, _ = gradient(samples, entropy_coef=0.01, micro_tokens=micro_tokens)
+    tensors = {str(i): part for i, part in enumerate(gradients)}
+    save_file(tensors, out / f"{distributed.rank}.safetensors")
+    facts = {"passes": passes, "packed": policy.shares_prompts}
+    (out / f"{distributed.rank}.json").write_text(json.dumps(facts))
 
 
 if __name__ == "__main__":
