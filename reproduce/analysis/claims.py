@@ -385,7 +385,7 @@ def _why_idle(ledger: Ledger, claim: Claim) -> str:
         acted = summary["acted"]
         shares.append(acted.get(mechanism, 0.0))
     share = np.mean(shares)
-    if share >= diagnostics.LEAST:
+    if share >= diagnostics.MIN_ACTIVITY:
         return ""
     return f"{mechanism} acted in {share:.0%} of the steps of {run}"
 

@@ -25,7 +25,7 @@ def acted_table(
     frame = pd.DataFrame(rows, columns=["run", "mechanism", "share of steps"])
     by_mechanism = frame.groupby(["run", "mechanism"], sort=False)
     table = by_mechanism["share of steps"].mean().reset_index()
-    is_idle = table["share of steps"] < diagnostics.LEAST
+    is_idle = table["share of steps"] < diagnostics.MIN_ACTIVITY
     return table.assign(verdict=is_idle.map({True: "idle", False: "acts"}))
 
 

@@ -1,19 +1,27 @@
-"""What other packages announce as entry points: worlds, models, corpora, executors, methods, commands.
+"""Entry points of other packages: worlds, models, corpora, executors, methods and commands.
 
-The core names none of them. `pyproject.toml` lists those that ship here; a package of your own
-adds to the same groups.
+The core imports none of them by name. `pyproject.toml` lists those in this repository; your own
+package can add to the same groups.
 """
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-WORLDS = "coevolve.worlds"  # world name (before a colon): factory(name, paper, needs_seeds) -> World
-MODELS = "coevolve.models"  # model name: factory(name) -> its folder
-CORPORA = "coevolve.corpora"  # `find`: factory(names, documents, max_bytes) -> a source of documents
-EXECUTORS = "coevolve.executors"  # task language: a module that reads and verifies tasks
-METHODS = "coevolve.methods"  # role: a Method class that belongs to a neighbour
-COMMANDS = "coevolve.commands"  # command: the function behind it
+# Each group is documented as {name of its entries: the object that they load}.
+
+# {world name, before a colon: factory(name, paper, needs_seeds) -> World}
+WORLDS = "coevolve.worlds"
+# {model name: factory(name) -> its folder}
+MODELS = "coevolve.models"
+# {"find": factory(names, documents, max_bytes) -> a source of documents}
+CORPORA = "coevolve.corpora"
+# {task language: a module that reads and verifies tasks}
+EXECUTORS = "coevolve.executors"
+# {name: a Method class outside the core}
+METHODS = "coevolve.methods"
+# {command: the function behind it}
+COMMANDS = "coevolve.commands"
 
 
 @cache
@@ -23,10 +31,10 @@ def announced(group: str) -> dict[str, EntryPoint]:
 
 
 def load(group: str, name: str) -> Any:
-    """Import and return what is announced under this name.
+    """Import and return the object announced under a name.
 
-    Raises ValueError if nothing is: the package is not installed, or its metadata is older than
-    its code.
+    Raises ValueError if there is none, because the package is not installed or its metadata is
+    older than its code.
     """
     entry = announced(group).get(name)
     if entry is None:

@@ -213,7 +213,9 @@ def check(key: str) -> None:
     if _mirror_folder(benchmark):
         return
     file = benchmark.files[0] if benchmark.files else "README.md"
-    refusal = preflight.ask(benchmark.hub, "dataset", file, benchmark.revision)
+    refusal = preflight.why_hub_cannot_serve(
+        benchmark.hub, "dataset", file, benchmark.revision
+    )
     if refusal:
         raise ValueError(f"{key} {refusal}; or put a copy into {VARIABLE}/{key}")
 

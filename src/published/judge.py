@@ -20,7 +20,7 @@ from coevolve.rollout.engine import Engine
 from coevolve.runs import record
 from coevolve.text import prompts
 from coevolve.training import preflight
-from coevolve.training.loop import waiting
+from coevolve.training.progress import show_elapsed
 from coevolve.types import Role, Turn
 from coevolve.validation import check_choice
 from published.data import BENCHMARKS, items
@@ -161,10 +161,10 @@ def grade_run(
     for item in _published_items(scores):
         asked_items.append(replace(item, judge=kind or item.judge))
     seed = json.loads((run / "config.json").read_text(encoding="utf-8"))["seed"]
-    preflight.model(name)
+    preflight.check_model(name)
     engine = load_policy(name, "judge").serve(TEMPERATURE, max_tokens)
     try:
-        with waiting("judging"):
+        with show_elapsed("judging"):
             correct = verdicts(engine, asked_items, list(scores["answer"]), (seed,))
     except ServerError as error:
         raise ValueError(f"{error}; nothing was written") from None

@@ -1,71 +1,176 @@
-"""Which mechanisms acted, by hand; a run says so in its summary and its last lines."""
+"""Which mechanisms of a run acted: computed by hand, and reported by a run as it ends."""
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from coevolve import __main__
-from coevolve.training import config, diagnostics, loop
+from coevolve.training import config, diagnostics, loop, progress
 
+# The metrics of four steps. The judge's reward never varies; `parsed` passes all or nothing.
 ROWS = [
     {"step": 0, "validation": 0.5},
-    {"step": 1, "spread/solver": 0.5, "spread/judge": 0.0, "accepted": 0.5, "parsed": 1.0, "reward/solver": 0.2},
-    {"step": 2, "spread/solver": 0.0, "spread/judge": 0.0, "accepted": 1.0, "parsed": 1.0, "reward/solver": 0.4},
-    {"step": 3, "spread/solver": 0.1, "spread/judge": 0.0, "parsed": 0.0, "reward/solver": 0.9, "validation": 0.25},
+    {
+        "step": 1,
+        "spread/solver": 0.5,
+        "spread/judge": 0.0,
+        "accepted": 0.5,
+        "parsed": 1.0,
+        "reward/solver": 0.2,
+    },
+    {
+        "step": 2,
+        "spread/solver": 0.0,
+        "spread/judge": 0.0,
+        "accepted": 1.0,
+        "parsed": 1.0,
+        "reward/solver": 0.4,
+    },
+    {
+        "step": 3,
+        "spread/solver": 0.1,
+        "spread/judge": 0.0,
+        "parsed": 0.0,
+        "reward/solver": 0.9,
+        "validation": 0.25,
+    },
 ]
+GATES = {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"}
 
 
-def test_spreads_are_of_rewards_and_of_known_ones() -> None:
-    earned = [("reward/a/x", 1.0), ("reward/a/x", 0.0), ("reward/a/x", None), ("length/a", 7), ("reward/b", 2.0)]
-    assert diagnostics.spreads(earned) == {"spread/a/x": 0.5, "spread/b": 0.0}
+def test_spreads_are_those_of_known_rewards() -> None:
+    numbers = [
+        ("reward/a/x", 1.0),
+        ("reward/a/x", 0.0),
+        ("reward/a/x", None),
+        ("length/a", 7),
+        ("reward/b", 2.0),
+    ]
+    assert diagnostics.spreads(numbers) == {"spread/a/x": 0.5, "spread/b": 0.0}
 
 
-def test_a_reward_acts_where_it_varies_and_a_gate_where_it_splits() -> None:
-    shares = diagnostics.acted(ROWS, {"quality filter": "accepted", "format": "parsed", "never seen": "nothing"})
-    assert shares == {"reward of solver": 2 / 3, "reward of judge": 0.0, "quality filter": 0.5, "format": 0.0}
-    assert [diagnostics.silent(row) for row in ROWS] == [True, False, True, False]
+def test_a_reward_acts_where_it_varies_and_a_filter_where_it_splits() -> None:
+    assert diagnostics.activity(ROWS, GATES) == {
+        "reward of solver": 2 / 3,
+        "reward of judge": 0.0,
+        "quality filter": 0.5,
+        "format": 0.0,
+    }
 
 
-def test_idle_mechanisms_and_a_mistaken_judge_are_said() -> None:
+def test_a_step_in_which_no_reward_varies_has_no_signal() -> None:
+    steps = [diagnostics.has_no_signal(row) for row in ROWS]
+    assert steps == [True, False, True, False]
+
+
+def test_warnings_name_idle_mechanisms_and_a_reward_that_misleads_the_solver() -> None:
     shares = {"reward of judge": 0.0, "quality filter": 0.19, "format": 0.2}
-    idle = ["idle: reward of judge acted in 0% of the steps", "idle: quality filter acted in 19% of the steps"]
-    told = "solver is paid more in the second half (0.200, 0.650) and right less often (0.500, 0.250 of validation)"
-    assert diagnostics.warnings(shares, ROWS, "solver") == [*idle, told]
-    assert diagnostics.warnings({}, ROWS, "reasoner") == diagnostics.warnings({}, ROWS[:2], "solver") == []
+    assert diagnostics.warnings(shares, ROWS, "solver") == [
+        "idle: reward of judge acted in 0% of the steps",
+        "idle: quality filter acted in 19% of the steps",
+        "solver is paid more in the second half (0.200, 0.650) "
+        "and right less often (0.500, 0.250 of validation)",
+    ]
 
 
-SECRETS = ("HF_TOKEN", "OPENAI_API_KEY", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_SECRET")
+def test_there_is_no_warning_without_two_halves_to_compare() -> None:
+    assert diagnostics.warnings({}, ROWS, "reasoner") == []
+    assert diagnostics.warnings({}, ROWS[:2], "solver") == []
 
 
-def test_a_run_reports_what_acted_and_no_secret_of_the_environment(tmp_path, capsys, monkeypatch) -> None:
-    for name in SECRETS:
-        monkeypatch.setenv(name, "canary-4711")
-    free = 'task_types=["free"]'  # so multiple choice has nothing to do
-    assert __main__.main(["train", "spice", "--preset", "smoke", "--out", str(tmp_path), free]) == 0
-    said = capsys.readouterr()
-    lines, files = said.out.splitlines(), [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) > 10 and not [path for path in files if b"canary-4711" in path.read_bytes()]
-    assert "canary-4711" not in said.out + said.err
-    summary = json.loads((tmp_path / "summary.json").read_bytes())
-    assert {"reward of challenger", "reward of reasoner", "rules of validity"} <= summary["acted"].keys()
-    assert "idle: multiple choice acted in 0% of the steps" in summary["warnings"]
-    assert lines[-5 - len(summary["warnings"]) : -5] == summary["warnings"]
-    assert "loading ... 00:" in said.err and "one episode:\n  challenger" in said.out
+SECRET = "canary-4711"
+SECRET_NAMES = (
+    "HF_TOKEN",
+    "OPENAI_API_KEY",
+    "WANDB_API_KEY",
+    "AWS_SECRET_ACCESS_KEY",
+    "MY_SECRET",
+)
 
 
-@pytest.mark.parametrize(("max_tokens", "times"), [(1, 1), (48, 0)])
-def test_a_run_in_which_no_reward_varies_says_so_once(max_tokens, times, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(diagnostics, "SILENCE", 2)
-    cut = {"max_tokens": max_tokens, "steps": 4, "eval_every": 0, "eval_items": 1}  # one token is no answer
-    loop.train(config.build("mae", "smoke", out=tmp_path, overrides=cut))
-    told = "step 2: nothing learnt for 2 steps"
-    assert capsys.readouterr().out.count(told) == times
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run of SPICE without multiple choice, in an environment with secrets."""
+
+    out: Path
+    stdout: str
+    stderr: str
+
+    @property
+    def summary(self) -> dict:
+        return json.loads((self.out / "summary.json").read_bytes())
 
 
-def test_a_bar_is_drawn_anew_each_second_or_off_a_terminal_every_ten_until_it_is_closed(monkeypatch) -> None:
-    naps, bar = [], Mock(disable=False, **{"fp.isatty.side_effect": [True, False, True]})
-    bar.refresh.side_effect = lambda: setattr(bar, "disable", len(naps) == 3)
-    monkeypatch.setattr(loop.time, "sleep", naps.append)
-    monkeypatch.setattr(loop.threading, "Thread", lambda target, daemon: Mock(start=target))
-    assert loop.ticking(bar) is bar and naps == [1, 10, 1]
+@pytest.fixture
+def finished(tmp_path, capsys, monkeypatch) -> FinishedRun:
+    for name in SECRET_NAMES:
+        monkeypatch.setenv(name, SECRET)
+    command = ["train", "spice", "--preset", "smoke", "--out", str(tmp_path)]
+    assert __main__.main([*command, 'task_types=["free"]']) == 0
+    captured = capsys.readouterr()
+    return FinishedRun(tmp_path, captured.out, captured.err)
+
+
+def check_report_of_idle_mechanisms(finished: FinishedRun) -> None:
+    summary = finished.summary
+    expected = {"reward of challenger", "reward of reasoner", "rules of validity"}
+    assert expected <= summary["acted"].keys()
+    warnings = summary["warnings"]
+    assert "idle: multiple choice acted in 0% of the steps" in warnings
+    lines = finished.stdout.splitlines()
+    assert lines[-5 - len(warnings) : -5] == warnings
+
+
+def check_that_no_secret_is_written(finished: FinishedRun) -> None:
+    files = [path for path in finished.out.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert SECRET not in finished.stdout + finished.stderr
+
+
+def test_a_run_reports_what_acted_and_no_secret_of_the_environment(finished) -> None:
+    check_report_of_idle_mechanisms(finished)
+    check_that_no_secret_is_written(finished)
+    assert "loading ... 00:" in finished.stderr
+    assert "one episode:\n  challenger" in finished.stdout
+
+
+# A completion of one token holds no answer, so no reward varies.
+@pytest.mark.parametrize(("max_tokens", "warnings"), [(1, 1), (48, 0)])
+def test_a_run_in_which_no_reward_varies_says_so_once(
+    max_tokens, warnings, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(diagnostics, "PATIENCE", 2)
+    fields = {
+        "max_tokens": max_tokens,
+        "steps": 4,
+        "eval_every": 0,
+        "eval_items": 1,
+    }
+    loop.train(config.build("mae", "smoke", out=tmp_path, overrides=fields))
+    line = "step 2: nothing learnt for 2 steps"
+    assert capsys.readouterr().out.count(line) == warnings
+
+
+def test_a_bar_is_redrawn_each_second_on_a_terminal_and_else_every_ten(
+    monkeypatch,
+) -> None:
+    pauses = []
+    bar = Mock(disable=False)
+    bar.fp.isatty.side_effect = [True, False, True]
+
+    def close_after_three_pauses() -> None:
+        bar.disable = len(pauses) == 3
+
+    def thread(target, daemon):
+        return Mock(start=target)
+
+    bar.refresh.side_effect = close_after_three_pauses
+    monkeypatch.setattr(progress.time, "sleep", pauses.append)
+    monkeypatch.setattr(progress.threading, "Thread", thread)
+    assert progress.keep_refreshing(bar) is bar
+    assert pauses == [1, 10, 1]

@@ -1,6 +1,7 @@
 """Runs and their configuration: methods by name, presets, fields in their types, mistakes in one line."""
 
 import copy
+import dataclasses
 import json
 import pickle
 from pathlib import Path
@@ -12,6 +13,7 @@ from data_files import OWN, tables
 from coevolve import worlds
 from coevolve.advantages import estimators
 from coevolve.evaluation import strategies
+from coevolve.methods import base as method_base
 from coevolve.methods.baselines import absolute_zero
 from coevolve.methods.mae import method as mae
 from coevolve.methods.registry import METHODS, get_method
@@ -138,7 +140,7 @@ def test_pairs_of_the_command_line() -> None:
 
 
 def departures(run: Run) -> dict[str, tuple]:
-    return {name: (default, value) for name, default, value in differences(run)}
+    return {name: (default, value) for name, default, value in map(dataclasses.astuple, differences(run))}
 
 
 def test_differences_from_the_paper() -> None:
@@ -158,7 +160,7 @@ def test_differences_from_the_paper() -> None:
 
 CHOICES = [
     (estimators.Estimator, estimators.ESTIMATORS),
-    (strategies.Setup, strategies.SETUPS),
+    (method_base.Setup, strategies.SETUPS),
     (prompts.Variant, strategies.LIMITS),
     (mae.Setting, mae.SETTINGS),
     (spice.Verifier, spice.VERIFIERS),

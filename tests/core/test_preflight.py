@@ -1,4 +1,4 @@
-"""What a run needs from outside: one line before anything loads, nothing written, the hub asked once."""
+"""Checks before a run: one line before anything loads, nothing written, the hub asked once."""
 
 import json
 from pathlib import Path
@@ -6,85 +6,152 @@ from unittest.mock import Mock
 
 import huggingface_hub
 import pytest
+from data_files import OWN
 from huggingface_hub import constants, errors
 
 from coevolve.models.names import find
 from coevolve.training import config, preflight
 
-OWN = f"{Path(__file__).with_name('own_method.py')}:Debate"
-
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mock:
-    """Stands in for the hub, which answers with the error that is set as its side effect."""
-    made = Mock()
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", made)
+    """Replace the hub, whose cache is empty; it answers with the error set as side effect."""
+    get_metadata = Mock()
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", get_metadata)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    return made
+    return get_metadata
 
 
-def refused(out: Path, method: str = OWN, **overrides: object) -> str:
-    """The one line with which a run is refused; nothing is made."""
-    run = config.build(method, "smoke", out=out / "deep" / "run", overrides=overrides)
+def refusal(folder: Path, method: str = OWN, **overrides: object) -> str:
+    """Return the line that refuses a run; nothing is written."""
+    out = folder / "deep" / "run"
+    run = config.build(method, "smoke", out=out, overrides=overrides)
     with pytest.raises(ValueError) as error:
         preflight.check(run)
-    assert "\n" not in str(error.value) and not (out / "deep").exists()
+    assert "\n" not in str(error.value)
+    assert not out.parent.exists()
     return str(error.value)
 
 
-SENT = [errors.OfflineModeIsEnabled("Cannot\nreach it."), errors.HTTPError("[Errno -2]"), TimeoutError()]
-REFUSALS = (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RemoteEntryNotFoundError)
-SENT += [kind("no\nmore", response=Mock(headers={})) for kind in REFUSALS]
+HUB_ERRORS = [
+    errors.OfflineModeIsEnabled("Cannot\nreach it."),
+    errors.HTTPError("[Errno -2]"),
+    TimeoutError(),
+    errors.RepositoryNotFoundError("no\nmore", response=Mock(headers={})),
+    errors.GatedRepoError("no\nmore", response=Mock(headers={})),
+    errors.RemoteEntryNotFoundError("no\nmore", response=Mock(headers={})),
+]
 
 
-@pytest.mark.parametrize("error", SENT, ids=lambda error: type(error).__name__)
-def test_a_model_of_the_hub_is_asked_for_once(error: Exception, hub: Mock, tmp_path: Path) -> None:
-    hub.side_effect = error
-    url = "https://huggingface.co/Org/Nope-3B/resolve/main/config.json"
-    line = f"model 'Org/Nope-3B' cannot be had from the hub: {type(error).__name__} at {url}"
-    assert refused(tmp_path, model="Org/Nope-3B") == f"{line}; a gated or private model needs HF_TOKEN"
-    hub.assert_called_once_with(url, timeout=preflight.SECONDS)
-    assert "datasets/Org/Nope" in preflight.ask("Org/Nope", "dataset", "README.md")
+class TestHub:
+    """Models and data sets that are asked for."""
+
+    @pytest.mark.parametrize(
+        "error", HUB_ERRORS, ids=lambda error: type(error).__name__
+    )
+    def test_a_model_of_the_hub_is_asked_for_once(
+        self, error: Exception, hub: Mock, tmp_path: Path
+    ) -> None:
+        hub.side_effect = error
+        url = "https://huggingface.co/Org/Nope-3B/resolve/main/config.json"
+        assert refusal(tmp_path, model="Org/Nope-3B") == (
+            "model 'Org/Nope-3B' cannot be had from the hub: "
+            f"{type(error).__name__} at {url}; "
+            "a gated or private model needs HF_TOKEN"
+        )
+        hub.assert_called_once_with(url, timeout=preflight.HUB_TIMEOUT_SECONDS)
+
+    @pytest.mark.parametrize(
+        "error", HUB_ERRORS, ids=lambda error: type(error).__name__
+    )
+    def test_a_data_set_is_asked_for_at_its_address(
+        self, error: Exception, hub: Mock
+    ) -> None:
+        hub.side_effect = error
+        reason = preflight.why_hub_cannot_serve("Org/Nope", "dataset", "README.md")
+        assert "datasets/Org/Nope" in reason
+
+    def test_local_and_cached_models_need_no_hub(
+        self, hub: Mock, tmp_path: Path
+    ) -> None:
+        cached = tmp_path / "cache" / "models--Org--Here-3B"
+        snapshot = cached / "snapshots" / "abc"
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text("{}")
+        (cached / "refs").mkdir()
+        (cached / "refs" / "main").write_text("abc")
+        for name in ("tiny", str(find("tiny")), "Org/Here-3B"):
+            preflight.check_model(name)
+        hub.assert_not_called()
+
+    def test_a_check_that_passes_writes_nothing(
+        self, hub: Mock, tmp_path: Path
+    ) -> None:
+        preflight.check(config.build(OWN, "smoke", out=tmp_path / "deep" / "run"))
+        assert not (tmp_path / "deep").exists()
+
+    def test_the_base_of_an_adapter_is_asked_for(
+        self, hub: Mock, tmp_path: Path
+    ) -> None:
+        adapter = tmp_path / "adapter"
+        adapter.mkdir()
+        settings = {"base_model_name_or_path": "Org/Base-3B"}
+        (adapter / "adapter_config.json").write_text(json.dumps(settings))
+        hub.side_effect = TimeoutError
+        line = "model 'Org/Base-3B' cannot be had from the hub: Timeout"
+        assert refusal(tmp_path, model=str(adapter)).startswith(line)
 
 
-def test_what_needs_no_hub_asks_none(hub: Mock, tmp_path: Path) -> None:
-    base = tmp_path / "cache" / "models--Org--Here-3B"
-    (base / "refs").mkdir(parents=True), (base / "snapshots" / "abc").mkdir(parents=True)
-    (base / "refs" / "main").write_text("abc")
-    (base / "snapshots" / "abc" / "config.json").write_text("{}")
-    for name in ("tiny", str(find("tiny")), "Org/Here-3B"):
-        preflight.model(name)
-    hub.assert_not_called()
-    preflight.check(config.build(OWN, "smoke", out=tmp_path / "deep" / "run"))
-    assert not (tmp_path / "deep").exists()
+def refusal_without_package(
+    package: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **field: str
+) -> str:
+    """Return the line that refuses a run where one package is not installed."""
+
+    def find_spec(name: str) -> str | None:
+        return None if name == package else name
+
+    monkeypatch.setattr(preflight, "find_spec", find_spec)
+    return refusal(folder, model="no such model", **field)
 
 
-def test_an_adapters_base_is_asked_for(hub: Mock, tmp_path: Path) -> None:
-    adapter = tmp_path / "adapter"
-    adapter.mkdir()
-    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Org/Base-3B"}))
-    hub.side_effect = TimeoutError
-    assert refused(tmp_path, model=str(adapter)).startswith("model 'Org/Base-3B' cannot be had from the hub: Timeout")
+@pytest.mark.parametrize("engine", ["vllm", "unsloth", "unsloth+vllm"])
+def test_an_engine_that_is_not_installed(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = engine.split("+")[-1]
+    line = refusal_without_package(package, tmp_path, monkeypatch, engine=engine)
+    assert line == (
+        f"engine {engine!r} needs the package {package}, which is not installed; "
+        "docs/gpu.md says how"
+    )
 
 
-PACKAGES = {"docs/gpu.md says how": "vllm unsloth unsloth+vllm", "pip install it": "tensorboard trackio wandb"}
+@pytest.mark.parametrize("tracker", ["tensorboard", "trackio", "wandb"])
+def test_a_tracker_that_is_not_installed(
+    tracker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = refusal_without_package(tracker, tmp_path, monkeypatch, track=tracker)
+    assert line == (
+        f"track {tracker!r} needs the package {tracker}, which is not installed; "
+        "pip install it"
+    )
 
 
-@pytest.mark.parametrize(("value", "how"), [(value, how) for how in PACKAGES for value in PACKAGES[how].split()])
-def test_a_package_that_is_not_installed(value: str, how: str, tmp_path: Path, monkeypatch) -> None:
-    field, missing = "track" if "pip" in how else "engine", value.split("+")[-1]
-    monkeypatch.setattr(preflight, "find_spec", lambda package: None if package == missing else package)
-    line = f"{field} {value!r} needs the package {missing}, which is not installed; {how}"
-    assert refused(tmp_path, model="no such model", **{field: value}) == line
-
-
-def test_a_folder_that_cannot_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", ["file", "file/run"])
+def test_a_file_cannot_hold_a_run(place: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
-    for out in (file, file / "run"):
-        with pytest.raises(ValueError, match=f"^out must be a folder that can be written, and {file} is not$"):
-            preflight.check(config.build(OWN, "smoke", out=out))
-    monkeypatch.setattr(preflight.os, "access", lambda place, mode: False)  # root may write anywhere
-    assert refused(tmp_path) == f"out must be a folder that can be written, and {tmp_path} is not"
+    line = f"^out must be a folder that can be written, and {file} is not$"
+    with pytest.raises(ValueError, match=line):
+        preflight.check(config.build(OWN, "smoke", out=tmp_path / place))
     assert file.read_text() == "mine"
+
+
+def test_a_folder_must_be_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The user root may write anywhere.
+    monkeypatch.setattr(preflight.os, "access", lambda path, mode: False)
+    line = f"out must be a folder that can be written, and {tmp_path} is not"
+    assert refusal(tmp_path) == line

@@ -1,9 +1,14 @@
-"""Two processes play the same samples and make, within float tolerance, the same update as one (gloo, on CPUs)."""
+"""Two processes play the same samples as one and make the same update, within float tolerance.
+
+They communicate by gloo, on CPUs.
+"""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,70 +18,171 @@ from safetensors.torch import load_file
 import tinyworld
 from coevolve.runs import record
 
+pytestmark = pytest.mark.xdist_group("ranks")  # the runs are made once
+
 DDP = Path(__file__).parents[2] / "docs" / "ddp.yaml"
-GRADIENT = str(Path(__file__).with_name("gradient_rank.py"))
-FIELDS = "steps=3 batch_size=5 solves=2 attempts=2 eval_every=3 eval_items=3 save_every=2 micro_tokens=256".split()
+GRADIENT_PROGRAM = str(Path(__file__).with_name("gradient_rank.py"))
+FIELDS = (
+    "max_tokens=24",
+    "steps=3",
+    "batch_size=5",
+    "solves=2",
+    "attempts=2",
+    "eval_every=3",
+    "eval_items=3",
+    "save_every=2",
+    "micro_tokens=256",
+)
+# accelerate starts several processes on GPUs only; on CPUs it leaves that to others.
+TORCH_RUN = (
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--local_addr",
+    "127.0.0.1",
+    "--nproc_per_node",
+)
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "ACCELERATE_USE_CPU": "true",
+    "GLOO_SOCKET_IFNAME": "lo",
+}
 
 
-def start(count: int, *arguments: str, timeout: int = 280) -> None:
-    """Run Python in `count` processes that find each other as those of `accelerate launch` do."""
-    # accelerate starts several processes on GPUs only; on CPUs it leaves that to others
-    run = "-m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node".split()
-    command = [sys.executable, *([*run, str(count)] if count > 1 else []), *arguments]
-    quiet = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env={**os.environ, **quiet})
+def run_python(processes: int, *arguments: str) -> None:
+    """Run Python in processes that find each other as those of `accelerate launch` do."""
+    command = [sys.executable]
+    if processes > 1:
+        command += [*TORCH_RUN, str(processes)]
+    command += arguments
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, **ENVIRONMENT},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def launch(out: Path, count: int, *fields: str) -> Path:
-    """Train by the command line in `count` processes."""
-    command = ["-m", "coevolve", "train", "mae", "--preset", "quick", "--out", str(out), "max_tokens=24"]
-    start(count, *command, *FIELDS, *fields)
+def train_in_processes(processes: int, out: Path, *fields: str) -> Path:
+    """Train by the command line."""
+    command = ["-m", "coevolve", "train", "mae", "--preset", "quick", "--out", str(out)]
+    run_python(processes, *command, *FIELDS, *fields)
     return out
 
 
+@dataclass(frozen=True)
+class TwoRuns:
+    """The same run in one process and in two."""
+
+    one_process: Path
+    two_processes: Path
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> tuple[Path, Path]:
+def runs(tmp_path_factory) -> TwoRuns:
     folder = tmp_path_factory.mktemp("ranks")
-    return launch(folder / "one", 1), launch(folder / "two", 2)
+    return TwoRuns(
+        train_in_processes(1, folder / "one"), train_in_processes(2, folder / "two")
+    )
 
 
-def test_two_processes_play_the_samples_of_one_and_end_with_the_weights_of_one(runs):
-    one, two = (record.read(out, "episodes").to_dict("records") for out in runs)
-    assert [row for row in one if row["step"] == 1] == [row for row in two if row["step"] == 1]
-    first, other = (record.read(out).query("step == 1").iloc[0].to_dict() for out in runs)
-    assert other == pytest.approx(first, rel=1e-4, abs=1e-6, nan_ok=True)
-    one, two = (load_file(out / "policy" / "model.safetensors") for out in runs)
-    begun = load_file(tinyworld.BACKBONES / "tiny" / "model.safetensors")
-    moved = max(float((one[name] - begun[name]).abs().max()) for name in one)
-    apart = max(float((one[name] - two[name]).abs().max()) for name in one)
-    assert moved > 5e-4 and 0 < apart < moved / 20  # sums of two parts are never quite the same sums
+def rows_of_first_step(out: Path) -> list[dict]:
+    episodes = record.read(out, "episodes").to_dict("records")
+    return [row for row in episodes if row["step"] == 1]
 
 
-def test_only_the_first_rank_writes_and_the_run_resumes_on_one_process(runs):
-    assert sorted(path.name for path in runs[0].iterdir()) == sorted(path.name for path in runs[1].iterdir())
-    assert len(record.read(runs[1])) == 4
-    launch(runs[1], 1, "steps=4")
-    assert json.loads((runs[1] / "summary.json").read_text())["resumed_at"] == 3
+def metrics_of_first_step(out: Path) -> dict:
+    return record.read(out).query("step == 1").iloc[0].to_dict()
 
 
-def test_the_gradient_of_a_packed_batch_in_many_passes_and_two_processes_is_that_of_one_pass(tmp_path):
-    for name, count, how in (("one", 1, ["plain"]), ("two", 2, [])):
-        (tmp_path / name).mkdir()
-        start(count, GRADIENT, str(tmp_path / name), *how)
-    places = [tmp_path / "one" / "0", tmp_path / "two" / "0", tmp_path / "two" / "1"]
-    facts = [json.loads(place.with_suffix(".json").read_text()) for place in places]
-    assert len(facts[0]["passes"]) == 1 and all(len(each["passes"]) > 1 for each in facts[1:])
-    assert [each["packed"] for each in facts] == [False, True, True]
-    one, *two = (load_file(place.with_suffix(".safetensors")) for place in places)
-    for name, expected in one.items():
-        scale = float(expected.abs().max())
-        assert scale > 0, name
-        for found in two:
-            assert float((found[name] - expected).abs().max()) < 1e-6 * scale, name
+def weights_of_policy(out: Path) -> dict:
+    return load_file(out / "policy" / "model.safetensors")
 
 
-def test_the_configuration_asks_accelerate_for_what_it_says():
-    asked = launch_command_parser().parse_args(["--config_file", str(DDP), "-m", "coevolve"])
-    args, *_ = _validate_launch_command(asked)
-    assert args.num_processes == 4 and args.num_machines == 1 and not args.use_fsdp
+def largest_difference(weights: dict, other: dict) -> float:
+    return max(float((weights[name] - other[name]).abs().max()) for name in weights)
+
+
+def test_two_processes_play_the_samples_of_one(runs):
+    assert rows_of_first_step(runs.one_process) == rows_of_first_step(
+        runs.two_processes
+    )
+
+
+def test_two_processes_record_the_metrics_of_one(runs):
+    expected = metrics_of_first_step(runs.one_process)
+    metrics = metrics_of_first_step(runs.two_processes)
+    assert metrics == pytest.approx(expected, rel=1e-4, abs=1e-6, nan_ok=True)
+
+
+def test_two_processes_end_with_the_weights_of_one(runs):
+    weights = weights_of_policy(runs.one_process)
+    initial = load_file(tinyworld.BACKBONES / "tiny" / "model.safetensors")
+    update_size = largest_difference(weights, initial)
+    error = largest_difference(weights, weights_of_policy(runs.two_processes))
+    assert update_size > 5e-4
+    # A sum of two parts is never quite the same sum.
+    assert 0 < error < update_size / 20
+
+
+def test_only_the_first_rank_writes(runs):
+    one = sorted(path.name for path in runs.one_process.iterdir())
+    two = sorted(path.name for path in runs.two_processes.iterdir())
+    assert one == two
+    assert len(record.read(runs.two_processes)) == 4
+
+
+def test_a_run_of_two_processes_resumes_on_one(runs, tmp_path):
+    out = shutil.copytree(runs.two_processes, tmp_path / "run")
+    train_in_processes(1, out, "steps=4")
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["resumed_at"] == 3
+
+
+@dataclass(frozen=True)
+class RankGradient:
+    """The gradient that one process has after adding up, and how it was computed."""
+
+    gradient: dict
+    passes: list[int]
+    packed: bool
+
+
+def read_gradient(folder: Path, rank: int) -> RankGradient:
+    facts = json.loads((folder / f"{rank}.json").read_text())
+    gradient = load_file(folder / f"{rank}.safetensors")
+    return RankGradient(gradient, **facts)
+
+
+def test_two_processes_with_packed_batches_have_the_gradient_of_one_plain_pass(
+    tmp_path,
+):
+    one = tmp_path / "one"
+    two = tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    run_python(1, GRADIENT_PROGRAM, str(one), "plain")
+    run_python(2, GRADIENT_PROGRAM, str(two))
+    plain = read_gradient(one, 0)
+    assert len(plain.passes) == 1
+    assert not plain.packed
+    for rank in (0, 1):
+        packed = read_gradient(two, rank)
+        assert len(packed.passes) > 1
+        assert packed.packed
+        for name, expected in plain.gradient.items():
+            scale = float(expected.abs().max())
+            error = float((packed.gradient[name] - expected).abs().max())
+            assert scale > 0, name
+            assert error < 1e-6 * scale, name
+
+
+def test_the_configuration_asks_accelerate_for_four_processes_on_one_machine():
+    arguments = ["--config_file", str(DDP), "-m", "coevolve"]
+    options = launch_command_parser().parse_args(arguments)
+    options, *_ = _validate_launch_command(options)
+    assert options.num_processes == 4
+    assert options.num_machines == 1
+    assert not options.use_fsdp

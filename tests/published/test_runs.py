@@ -250,9 +250,9 @@ class TestGPUPreset:
             if not get_method(name).paper_name:
                 continue
             run = config.build(name, "gpu", out=".")
-            for field, paper, preset in config.differences(run):
-                line = f"| {name} | `{field}` | {plain(paper)} | {plain(preset)} |"
-                lines.append(line)
+            for change in config.differences(run):
+                values = f"{plain(change.paper)} | {plain(change.run)}"
+                lines.append(f"| {name} | `{change.field}` | {values} |")
         return lines
 
     def test_the_documentation_lists_every_difference(self, table: list[str]) -> None:

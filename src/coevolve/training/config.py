@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -28,7 +29,7 @@ from coevolve.training.settings import Learning
 from coevolve.validation import Allowed, Operational, check_choice, is_operational
 
 HERE = Path(__file__).parent
-# Every paper's values of two fields whose defaults are those of the tiny world.
+# Two fields whose defaults fit the tiny world, with the value that every paper uses.
 EVERY_PAPER = {"prompt": "full", "world": "data"}
 PRESETS_FILE = HERE / "presets.toml"
 # Fields of a Run that no preset can set.
@@ -84,7 +85,7 @@ class Run(Learning):
     """Weight decay of AdamW."""
 
     temperature: PositiveFloat = 1.0
-    """Sampling temperature, for roles without one of their own."""
+    """Sampling temperature of the roles that set none."""
 
     eval_every: Annotated[NonNegativeInt, Operational()] = 20
     """Steps between evaluations on the validation split; 0: never."""
@@ -275,16 +276,22 @@ def paper_values(run: Run) -> dict[str, Any]:
     return {name: values[name] for name in compared if name in values}
 
 
-def differences(run: Run) -> list[tuple[str, Any, Any]]:
-    """Return where a run differs from its paper as (field, paper's value, run's value).
+@dataclass(frozen=True)
+class Difference:
+    """A field whose value in a run is not the paper's."""
 
-    A method without a paper differs in nothing.
-    """
+    field: str
+    paper: Any
+    run: Any
+
+
+def differences(run: Run) -> list[Difference]:
+    """Return the fields in which a run differs from its paper, none if the method has no paper."""
     if not run.protocol.paper_name:
         return []
     paper = paper_values(run)
-    return [
-        (name, paper[name], value)
-        for name, value in flatten(run.describe()).items()
-        if name in paper and value != paper[name]
-    ]
+    changed = []
+    for name, value in flatten(run.describe()).items():
+        if name in paper and value != paper[name]:
+            changed.append(Difference(name, paper[name], value))
+    return changed

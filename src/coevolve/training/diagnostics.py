@@ -1,60 +1,126 @@
-"""Which mechanisms of a run acted: rewards that varied, gates that neither let everything pass nor stopped everything.
+"""Which mechanisms of a run acted, judged by its metrics.
 
-Reads a run's metrics. What never varies teaches nothing, and leaving it out shows nothing.
+A reward that never varies teaches nothing. A filter that passes everything or nothing selects
+nothing, so leaving it out of a run shows nothing either.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
-LEAST = 0.2  # share of the steps in which a mechanism must act, or it is called idle
-SILENCE = 10  # steps in a row without any reward that varies, after which a run says so
-SPREAD = "spread/"  # metric: standard deviation of what a role earned in a step
+# A mechanism that acts in a smaller share of the steps is called idle.
+MIN_ACTIVITY = 0.2
+# The run warns after this number of consecutive steps in which no reward varied.
+PATIENCE = 10
+# Prefix of a metric: the standard deviation of a role's rewards within a step.
+SPREAD = "spread/"
+EPSILON = 1e-9
+
+Metrics = Mapping[str, Any]  # of one step
+Rows = Sequence[Metrics]
 
 
-def spreads(earned: Iterable[tuple[str, float | None]]) -> dict[str, float]:
-    """Return the population standard deviation of the rewards of each name reward/ROLE[/SEGMENT], as spread/..."""
-    known: dict[str, list[float]] = {}
-    for name, number in earned:
-        if name.startswith("reward/") and number is not None:
-            known.setdefault(SPREAD + name.removeprefix("reward/"), []).append(number)
-    return {name: pstdev(numbers) for name, numbers in known.items()}
+@dataclass(frozen=True)
+class HalfMeans:
+    """Means of a metric over the first and the second half of a run."""
+
+    first: float
+    second: float
+
+    def __str__(self) -> str:
+        return f"{self.first:.3f}, {self.second:.3f}"
 
 
-def silent(metrics: Mapping[str, Any]) -> bool:
-    """Whether no role's reward varied in a step."""
-    return not any(value > 1e-9 for name, value in metrics.items() if name.startswith(SPREAD))
+def spreads(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
+    """Return the population standard deviation of each reward, named spread/ROLE[/SEGMENT].
 
-
-def acted(rows: Sequence[Mapping[str, Any]], gates: Mapping[str, str]) -> dict[str, float]:
-    """Return the share of the steps in which each mechanism acted, by its name in words.
-
-    A reward acts where it varies. A gate, of `gates` {name: metric}, acts where its metric, the share that passes, is
-    neither 0 nor 1. A step in which a mechanism had nothing to act on does not count.
+    `numbers` holds (metric, value); metrics other than reward/ROLE[/SEGMENT] are ignored, and so
+    are rewards of None.
     """
-    paid = sorted({name for row in rows for name in row if name.startswith(SPREAD)})
-    named = {f"reward of {name.removeprefix(SPREAD).replace('/', ', ')}": name for name in paid} | dict(gates)
+    rewards_of_owner: dict[str, list[float]] = defaultdict(list)
+    for name, value in numbers:
+        if name.startswith("reward/") and value is not None:
+            owner = name.removeprefix("reward/")
+            rewards_of_owner[owner].append(value)
+    spread_by_name = {}
+    for owner, rewards in rewards_of_owner.items():
+        spread_by_name[SPREAD + owner] = pstdev(rewards)
+    return spread_by_name
+
+
+def has_no_signal(metrics: Metrics) -> bool:
+    """Whether no role's reward varied in a step."""
+    has_varied = []
+    for name, value in metrics.items():
+        if name.startswith(SPREAD):
+            has_varied.append(value > EPSILON)
+    return not any(has_varied)
+
+
+def activity(rows: Rows, gates: Mapping[str, str]) -> dict[str, float]:
+    """Return the share of the steps in which each mechanism acted, by its readable name.
+
+    `gates` is {name of a filter: the metric that is the share it lets pass}. A filter acts where
+    that share is neither 0 nor 1, a reward where it varies. Steps without the metric do not count.
+    """
     shares = {}
-    for words, metric in named.items():
-        values = [row[metric] for row in rows if row.get(metric) is not None]
-        acting = [value > 1e-9 and (metric in paid or value < 1 - 1e-9) for value in values]
-        if acting:
-            shares[words] = sum(acting) / len(acting)
+    for metric in _spread_metrics(rows):
+        spread_of_steps = _values(rows, metric)
+        acted = [spread > EPSILON for spread in spread_of_steps]
+        if acted:
+            label = metric.removeprefix(SPREAD).replace("/", ", ")
+            shares[f"reward of {label}"] = acted.count(True) / len(acted)
+    for name, metric in gates.items():
+        passed_of_steps = _values(rows, metric)
+        acted = [EPSILON < passed < 1 - EPSILON for passed in passed_of_steps]
+        if acted:
+            shares[name] = acted.count(True) / len(acted)
     return shares
 
 
-def warnings(shares: Mapping[str, float], rows: Sequence[Mapping[str, Any]], role: str) -> list[str]:
-    """Return a line for each idle mechanism, and one when the solver, `role`, earns more while it is right less."""
-    lines = [f"idle: {name} acted in {share:.0%} of the steps" for name, share in shares.items() if share < LEAST]
-    paid, right = (_halves(rows, metric) for metric in (f"reward/{role}", "validation"))
-    if paid and right and paid[1] > paid[0] and right[1] < right[0]:
-        told = f"{role} is paid more in the second half ({paid[0]:.3f}, {paid[1]:.3f})"
-        lines.append(f"{told} and right less often ({right[0]:.3f}, {right[1]:.3f} of validation)")
+def warnings(shares: Mapping[str, float], rows: Rows, role: str) -> list[str]:
+    """Return a line for each idle mechanism, and one if the reward misleads the solver, `role`.
+
+    It does if the solver's reward rises from the first to the second half of the run while its
+    accuracy on the validation split falls.
+    """
+    lines = []
+    for name, share in shares.items():
+        if share < MIN_ACTIVITY:
+            lines.append(f"idle: {name} acted in {share:.0%} of the steps")
+    reward = _half_means(rows, f"reward/{role}")
+    accuracy = _half_means(rows, "validation")
+    if reward is None or accuracy is None:
+        return lines
+    if reward.second > reward.first and accuracy.second < accuracy.first:
+        lines.append(
+            f"{role} is paid more in the second half ({reward}) "
+            f"and right less often ({accuracy} of validation)"
+        )
     return lines
 
 
-def _halves(rows: Sequence[Mapping[str, Any]], metric: str) -> tuple[float, float] | None:
-    """Return a metric's mean in the first and in the second half of its steps; None with fewer than two."""
-    values = [row[metric] for row in rows if row.get(metric) is not None]
+def _spread_metrics(rows: Rows) -> list[str]:
+    """Return the names of all spread metrics, sorted."""
+    names: set[str] = set()
+    for row in rows:
+        names |= row.keys()
+    return sorted(name for name in names if name.startswith(SPREAD))
+
+
+def _values(rows: Rows, metric: str) -> list[float]:
+    """Return a metric of the steps that have it."""
+    return [row[metric] for row in rows if row.get(metric) is not None]
+
+
+def _half_means(rows: Rows, metric: str) -> HalfMeans | None:
+    """Return the means over the halves of the steps with a metric; None with fewer than two."""
+    values = _values(rows, metric)
     middle = len(values) // 2
-    return (fmean(values[:middle]), fmean(values[middle:])) if middle else None
+    if middle == 0:
+        return None
+    first_half = values[:middle]
+    second_half = values[middle:]
+    return HalfMeans(fmean(first_half), fmean(second_half))

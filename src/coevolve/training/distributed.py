@@ -1,7 +1,7 @@
-"""Several processes as one run: each plays its shard of the episodes and adds its shard of gradients.
+"""Several processes as one run: each plays a shard of the episodes and adds to the gradient.
 
-Started by `accelerate launch`; with a single process all of this is a no-op. All processes hold the
-same samples and end every step with the same weights. Knows neither methods nor losses.
+`accelerate launch` starts them; with a single process all of this is a no-op. All processes hold
+the same samples and end every step with the same weights. Knows neither methods nor losses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ class Distributed:
     """This process among those of its run."""
 
     def __init__(self) -> None:
-        """Join the process group, if the environment names one."""
+        """Join the process group, if the environment defines one."""
         self.state = PartialState(cpu=not torch.cuda.is_available())
         self.world_size = self.state.num_processes
         self.rank = self.state.process_index
@@ -48,8 +48,11 @@ class Distributed:
 
     def all_reduce_sum(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return each value's sum over the processes, which all hold the same names."""
-        everywhere = self.gather([values])
-        return {name: float(sum(each[name] for each in everywhere)) for name in values}
+        values_of_ranks = self.gather([values])
+        sums = {}
+        for name in values:
+            sums[name] = float(sum(of_rank[name] for of_rank in values_of_ranks))
+        return sums
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over the processes; one without samples adds zeros."""
@@ -64,12 +67,12 @@ class Distributed:
     def on_main_process(self, write: Callable[[], Any]) -> None:
         """Let the main process write files while the others wait.
 
-        Raises OSError if writing fails, for whatever reason.
+        Raises OSError if writing fails for any reason.
         """
         if self.is_main_process:
             try:
                 write()
-            # torch, tokenizers and safetensors raise errors of their own that do not say why.
+            # torch, tokenizers and safetensors raise their own errors, which do not say why.
             except Exception as error:
                 raise OSError(
                     f"a file could not be written, is the disk full? {error}"

@@ -1,59 +1,101 @@
-"""How much GPU memory a run will want at least, from its configuration alone, before a weight is loaded."""
+"""A lower bound on the GPU memory of a run, from its configuration, before any weights load."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from coevolve.engines.limits import VLLM_SHARE
 from coevolve.models.names import SERVERS, find
 from coevolve.models.policy_set import CHECKPOINTING_MIN_PARAMETERS
 from coevolve.training.config import assign_models
-from coevolve.training.preflight import base_of
+from coevolve.training.preflight import base_model
 
 if TYPE_CHECKING:
     from coevolve.training.config import Run
 
 GIB = 2**30
+BFLOAT16_BYTES = 2
+# Float32 weights, gradients and the two moments of AdamW.
+TRAINED_BYTES = 16
 
 
 def estimate(run: "Run") -> float:
-    """Return the GiB of weights, gradients, optimiser states and activations that a run wants on one GPU.
+    """Return the GiB of weights, gradients, optimiser states and activations on one GPU.
 
-    Full fine-tuning keeps 16 bytes a parameter (float32 weights, gradients and two moments of AdamW); LoRA keeps the
-    base in bfloat16 and 16 bytes for each parameter of an adapter. A frozen policy is a bfloat16 model of its own.
-    Activations are a rule of thumb: 2 bytes for 10 times the width and 3 times the inner width, per token of a
-    micro-batch and layer; large models compute one layer at a time. Not counted: copies for KL penalties, the
-    sampler's cache, and the share of the GPU that vLLM takes (`check` does).
+    Full fine-tuning takes 16 bytes per parameter (float32 weights, gradients and two moments of
+    AdamW). LoRA keeps the base in bfloat16 and takes 16 bytes per parameter of an adapter. Every
+    frozen policy is a separate bfloat16 model. Activations are a rule of thumb: 2 bytes for 10
+    times the width plus 3 times the inner width, per token of a micro-batch and per layer; large
+    models hold one layer at a time. Not counted: copies for KL penalties, the sampler's cache, and
+    vLLM's share of the GPU, which `check` subtracts.
     """
     models, trained = assign_models(run.protocol, run.model)
-    total = activations = 0.0
-    for model in {name for name in models.values() if not name.startswith(SERVERS)}:
-        config = AutoConfig.from_pretrained(find(base_of(model)), trust_remote_code=False)
-        with torch.device("meta"):
-            empty = AutoModelForCausalLM.from_config(config)
-        count, learners = empty.num_parameters(), [name for name in trained if models[name] == model]
-        total += 2 * count * (list(models.values()).count(model) - len(learners))
-        if not learners:
+    weights = 0
+    activations = 0
+    for model in dict.fromkeys(models.values()):
+        if model.startswith(SERVERS):
             continue
-        head = empty.get_output_embeddings()
-        linear = [part for part in empty.modules() if isinstance(part, torch.nn.Linear) and part is not head]
-        adapter = sum(run.lora[0] * (part.in_features + part.out_features) for part in linear) if run.lora else 0
-        total += 2 * count + 16 * adapter * len(learners) if run.lora else 16 * count * len(learners)
-        inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
-        layer = 2 * run.micro_tokens * (10 * config.hidden_size + 3 * inner)
-        layers = 1 if count > CHECKPOINTING_MIN_PARAMETERS else config.num_hidden_layers
-        activations = max(activations, layer * layers)
-    return (total + activations) / GIB
+        network = _empty_network(model)
+        policies = [name for name in models if models[name] == model]
+        trained_policies = [name for name in policies if name in trained]
+        frozen_count = len(policies) - len(trained_policies)
+        weights += BFLOAT16_BYTES * network.num_parameters() * frozen_count
+        if trained_policies:
+            weights += _trained_bytes(network, run, len(trained_policies))
+            activations = max(activations, _activation_bytes(network, run.micro_tokens))
+    return (weights + activations) / GIB
+
+
+def _empty_network(model: str) -> PreTrainedModel:
+    """Return a transformers model of the right shapes, without memory for its weights."""
+    config = AutoConfig.from_pretrained(
+        find(base_model(model)), trust_remote_code=False
+    )
+    with torch.device("meta"):
+        return cast(PreTrainedModel, AutoModelForCausalLM.from_config(config))
+
+
+def _trained_bytes(network: PreTrainedModel, run: "Run", policies: int) -> int:
+    """Return the bytes of `policies` trained policies: full copies, or adapters on one base."""
+    parameters = network.num_parameters()
+    if not run.lora:
+        return TRAINED_BYTES * parameters * policies
+    rank = run.lora[0]
+    head = network.get_output_embeddings()
+    adapter_parameters = 0
+    for module in network.modules():
+        if isinstance(module, nn.Linear) and module is not head:
+            adapter_parameters += rank * (module.in_features + module.out_features)
+    return BFLOAT16_BYTES * parameters + TRAINED_BYTES * adapter_parameters * policies
+
+
+def _activation_bytes(network: PreTrainedModel, micro_tokens: int) -> int:
+    """Return the bytes of the activations of one micro-batch, by the rule of thumb."""
+    config = network.config
+    width: int = config.hidden_size
+    inner_width: int = getattr(config, "intermediate_size", 4 * width)
+    layers: int = config.num_hidden_layers
+    if network.num_parameters() > CHECKPOINTING_MIN_PARAMETERS:
+        layers = 1  # the others are recomputed in the backward pass
+    return BFLOAT16_BYTES * micro_tokens * (10 * width + 3 * inner_width) * layers
 
 
 def check(run: "Run") -> None:
-    """Raise ValueError in one line when the GPU that is here is too small; without a GPU nothing is checked.
+    """Raise ValueError in one line if the GPU is too small for the run; pass without a GPU.
 
-    Where vLLM samples, the learner has what vLLM's share of the GPU leaves.
+    If vLLM samples, the learner has the memory that vLLM leaves.
     """
     if not torch.cuda.is_available():
         return
-    wanted, room = estimate(run), torch.cuda.mem_get_info()[1] / GIB * (1 - VLLM_SHARE * run.engine.endswith("vllm"))
-    if wanted > room:
-        raise ValueError(f"model: it wants about {wanted:.0f} GiB and has {room:.0f}; set lora or lower micro_tokens")
+    required = estimate(run)
+    _, total_bytes = torch.cuda.mem_get_info()
+    available = total_bytes / GIB
+    if run.engine.endswith("vllm"):
+        available *= 1 - VLLM_SHARE
+    if required > available:
+        raise ValueError(
+            f"model must fit the GPU: the run needs about {required:.0f} GiB and has "
+            f"{available:.0f}; set lora or lower micro_tokens"
+        )

@@ -1,10 +1,12 @@
-"""What a run needs from outside, asked before anything long starts: packages, models, servers, data, a folder.
+"""Checks before anything long starts: packages, models, servers, data and the output folder.
 
-Each check raises ValueError in one line. The hub is asked once, without retries; what its cache holds is not asked for.
+Each check raises ValueError in one line. The hub is asked once, without retries, and not at all for
+files in its cache.
 """
 
 import json
 import os
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from reprlib import repr as shortened
@@ -14,73 +16,155 @@ from coevolve.models.names import find
 from coevolve.runs import record
 from coevolve.training.config import Run, assign_models, flatten
 
-SECONDS = 10  # that the hub has for its answer
-FREE = ("steps", "keep_episodes", "track", "save_every")  # may change at a resume: what is learnt does not
+HUB_TIMEOUT_SECONDS = 10
+# Fields that may differ from the checkpoint's: none of them changes what is learnt.
+MAY_CHANGE_ON_RESUME = ("steps", "keep_episodes", "track", "save_every")
+
+
+@dataclass(frozen=True)
+class PackageChoice:
+    """A field whose value names the packages that it needs, joined by "+"."""
+
+    field: str
+    value: str
+    how_to_install: str
 
 
 def check(run: Run) -> None:
-    """Raise ValueError unless a run's packages, models, servers and data are there; loads no model."""
-    for field, value, how in (("engine", run.engine, "docs/gpu.md says how"), ("track", run.track, "pip install it")):
-        for package in value.split("+"):
-            if package not in ("", "torch") and find_spec(package) is None:
-                raise ValueError(f"{field} {value!r} needs the package {package}, which is not installed; {how}")
-    for name in dict.fromkeys(assign_models(run.protocol, run.model)[0].values()):
-        if run.engine != "torch" and base_of(name) != name:
-            raise ValueError(f"model {name!r} is an adapter; merge it with `coevolve export` for engine {run.engine!r}")
-        model(name)
+    """Raise ValueError unless a run's packages, models, servers, data and folder are available.
+
+    Loads no model.
+    """
+    _check_packages(run)
+    models, _ = assign_models(run.protocol, run.model)
+    for name in dict.fromkeys(models.values()):
+        if run.engine != "torch" and base_model(name) != name:
+            raise ValueError(
+                f"model {name!r} is an adapter; merge it with `coevolve export` "
+                f"for engine {run.engine!r}"
+            )
+        check_model(name)
     run.protocol.world.check()
-    place = next(place for place in (run.out, *run.out.parents) if place.exists())
-    if not (place.is_dir() and os.access(place, os.W_OK)):
-        raise ValueError(f"out must be a folder that can be written, and {place} is not")
+    _check_folder(run.out)
 
 
-def finished(run: Run) -> bool:
-    """Whether the folder holds a finished run of at least as many steps, and say so; ValueError for another run."""
+def _check_packages(run: Run) -> None:
+    choices = (
+        PackageChoice("engine", run.engine, "docs/gpu.md says how"),
+        PackageChoice("track", run.track, "pip install it"),
+    )
+    for choice in choices:
+        for package in choice.value.split("+"):
+            is_builtin = package in ("", "torch")
+            if not is_builtin and find_spec(package) is None:
+                raise ValueError(
+                    f"{choice.field} {choice.value!r} needs the package {package}, "
+                    f"which is not installed; {choice.how_to_install}"
+                )
+
+
+def _check_folder(out: Path) -> None:
+    """Raise ValueError unless the first existing folder on the way to `out` is writable."""
+    existing = next(path for path in (out, *out.parents) if path.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK)):
+        raise ValueError(
+            f"out must be a folder that can be written, and {existing} is not"
+        )
+
+
+def is_finished(run: Run) -> bool:
+    """Whether the folder holds this run with at least as many steps; print a line if it does.
+
+    Raises ValueError if it holds another run.
+    """
     if not (run.out / "config.json").is_file():
         return False
-    same(run, run.out)
+    check_same_run(run, run.out)
     summary = run.out / "summary.json"
-    if done := summary.is_file() and json.loads(summary.read_bytes())["steps"] >= run.steps:
-        print(f"{run.out} is finished: another out folder makes another run, and more steps go on with this one")
-    return bool(done)
+    if not summary.is_file():
+        return False
+    steps_finished = json.loads(summary.read_bytes())["steps"]
+    if steps_finished < run.steps:
+        return False
+    print(
+        f"{run.out} is finished: another out folder makes another run, "
+        "and more steps continue this one"
+    )
+    return True
 
 
-def same(run: Run, folder: Path) -> None:
-    """Raise ValueError, with both values, unless config.json is this run's but for what changes nothing learnt."""
-    saved, mine = flatten(json.loads((folder / "config.json").read_bytes())), flatten(record.clean(run.describe()))
-    names = mine if saved.get("method") == run.method else ["method"]  # of another method nothing else is told
-    if changed := [name for name in names if name not in FREE and saved.get(name) != mine[name]]:
-        told = "; ".join(f"{name} {shortened(saved.get(name))} there, {shortened(mine[name])} now" for name in changed)
-        raise ValueError(f"{run.out} belongs to another run: {told}; take its values, or another out folder")
+def check_same_run(run: Run, folder: Path) -> None:
+    """Raise ValueError if the folder's config.json differs in a field that changes what is learnt.
+
+    The error shows the values of both. For another method it names the method alone.
+    """
+    saved = flatten(json.loads((folder / "config.json").read_bytes()))
+    current = flatten(record.clean(run.describe()))
+    compared = [name for name in current if name not in MAY_CHANGE_ON_RESUME]
+    if saved.get("method") != run.method:
+        compared = ["method"]
+    changes = []
+    for name in compared:
+        if saved.get(name) != current[name]:
+            old = shortened(saved.get(name))
+            new = shortened(current[name])
+            changes.append(f"{name} {old} there, {new} now")
+    if changes:
+        raise ValueError(
+            f"{run.out} belongs to another run: {'; '.join(changes)}; "
+            "take its values, or another out folder"
+        )
 
 
-def model(name: str) -> None:
-    """Raise ValueError unless a model is embedded, in a folder, on the hub, or on a server that answers."""
-    found = load_policy(name) if "://" in name else find(base_of(name))
-    if isinstance(found, str) and (why := ask(found, "model", "config.json")):
-        raise ValueError(f"model {found!r} {why}")
+def check_model(name: str) -> None:
+    """Raise ValueError unless a model is embedded, in a folder, on the hub or on a live server."""
+    if "://" in name:
+        load_policy(name)  # asks the server
+        return
+    place = find(base_model(name))
+    if isinstance(place, Path):
+        return
+    fault = why_hub_cannot_serve(place, "model", "config.json")
+    if fault:
+        raise ValueError(f"model {place!r} {fault}")
 
 
-def base_of(name: str) -> str:
-    """Return the model that a LoRA adapter's folder names as its base, which may be an adapter again, or `name`."""
+def base_model(name: str) -> str:
+    """Return the model below a LoRA adapter, or `name` if it is not an adapter's folder.
+
+    The base of an adapter may be another adapter.
+    """
     settings = Path(name) / "adapter_config.json"
     if not settings.is_file():
         return name
     base = json.loads(settings.read_bytes()).get("base_model_name_or_path")
-    return base_of(base or f"none, see {settings}")
+    return base_model(base or f"none, see {settings}")
 
 
-def ask(name: str, kind: str, file: str, revision: str | None = None) -> str:
-    """Return why the hub cannot serve a file of a model or dataset, or "" when it can or the cache holds the file."""
+def why_hub_cannot_serve(
+    name: str, kind: str, file: str, revision: str | None = None
+) -> str:
+    """Return why the hub cannot serve a file of a model or dataset, "" if it can.
+
+    A file in the cache needs no hub. `kind` is "model" or "dataset".
+    """
     from httpx import HTTPError
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub import (
+        get_hf_file_metadata,
+        hf_hub_url,
+        try_to_load_from_cache,
+    )
     from huggingface_hub.errors import EntryNotFoundError
 
-    if isinstance(try_to_load_from_cache(name, file, repo_type=kind, revision=revision), str):
+    cached = try_to_load_from_cache(name, file, repo_type=kind, revision=revision)
+    if isinstance(cached, str):
         return ""
     url = hf_hub_url(name, file, repo_type=kind, revision=revision)
     try:
-        get_hf_file_metadata(url, timeout=SECONDS)
+        get_hf_file_metadata(url, timeout=HUB_TIMEOUT_SECONDS)
     except (EntryNotFoundError, HTTPError, OSError) as error:
-        return f"cannot be had from the hub: {type(error).__name__} at {url}; a gated or private {kind} needs HF_TOKEN"
+        return (
+            f"cannot be had from the hub: {type(error).__name__} at {url}; "
+            f"a gated or private {kind} needs HF_TOKEN"
+        )
     return ""

@@ -1,4 +1,4 @@
-"""How a batch of samples updates the weights: the settings that the learner reads."""
+"""The settings of an update: loss, clipping, averaging over tokens, micro-batches."""
 
 from typing import Annotated, Literal, Self
 
@@ -34,7 +34,7 @@ class Learning(Settings):
     """How the loss is averaged over tokens, see `update.token_weight`."""
 
     max_tokens: PositiveInt = 8192
-    """Longest completion in tokens, for roles without a limit of their own."""
+    """Longest completion in tokens, for the roles that set no limit."""
 
     micro_tokens: Annotated[PositiveInt, Operational()] = 16384
     """Tokens in one forward and backward pass."""

@@ -1,6 +1,6 @@
-"""One run in memory: policies with their optimisers, an engine, and a method. Text and tensors meet here.
+"""A run in memory: its policies with their optimisers, an engine and a method.
 
-Everything random depends on (seed, step, episode, turn), so the same run gives the same bytes.
+Every random draw depends on (seed, step, episode, turn), so the same run gives the same bytes.
 """
 
 import json
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
+from transformers import set_seed
 
 from coevolve.engines.loading import load_policy
 from coevolve.engines.router import make_engine
@@ -25,107 +25,178 @@ from coevolve.training.config import Run, assign_models
 from coevolve.training.distributed import Distributed
 from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
-from coevolve.types import Outcome
+from coevolve.types import Outcome, Sample
 from coevolve.validation import check_choice
 
+# Update metrics that add up over policies; all others are averaged.
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
-EVALUATION = 1_000_000_000  # keys of evaluation turns never meet those of training
+# The second part of the keys of evaluation turns, which no training step has.
+EVALUATION = 1_000_000_000
 
 
 class Trainer:
     """Plays, learns, scores, saves and resumes one run."""
 
     def __init__(self, run: Run):
-        """Load the policies; ValueError in one line, before any model loads, when data or memory do not suffice."""
+        """Load the policies.
+
+        Raises ValueError in one line, before any model loads, if data or memory do not suffice.
+        """
         method = run.protocol
-        self.run, self.method, self.distributed = run, method, Distributed()
-        self.key = run.seed, EVALUATION  # of evaluation episodes
-        self.before: list[dict[str, object]] = []  # scores of the test items before the first step
-        self.items = {split: method.world.items(split, run.eval_items) for split in ("validation", "test")}
+        self.run = run
+        self.method = method
+        self.distributed = Distributed()
+        self.evaluation_key = (run.seed, EVALUATION)
+        self.scores_before: list[dict[str, object]] = []  # of the untrained policies
+        self.items = {
+            split: method.world.items(split, run.eval_items)
+            for split in ("validation", "test")
+        }
         memory.check(run)
-        self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")  # where ranks write that write nothing
-        random.seed(run.seed), numpy.random.seed(run.seed), torch.manual_seed(run.seed)
+        # Processes other than the main one write into this folder.
+        self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")
+        set_seed(run.seed)
         models, trained = assign_models(method, run.model)
-        self.team = PolicySet(models, trained, run.lora, run.engine.startswith("unsloth"), load_policy)
+        unsloth = run.engine.startswith("unsloth")
+        self.team = PolicySet(models, trained, run.lora, unsloth, load_policy)
         if method.kl_coef:
             self.team.snapshot_reference_policies()
         self.team.baselines |= make_baselines(method.estimator, self.team.trainable)
         self.team.optimize(run.learning_rate, run.weight_decay)
-        self.engine = make_engine(self.team, run.engine, run.temperature, run.max_tokens)
+        self.engine = make_engine(
+            self.team, run.engine, run.temperature, run.max_tokens
+        )
 
     def play(self, step: int) -> list[Outcome]:
-        """Play the step's episodes and commit what they add to the pools, in episode order."""
+        """Play the step's episodes, then add their items to the pools in episode order.
+
+        Raises ValueError if an outcome names a pool that the method does not have.
+        """
         run = self.run
-        episodes = [self.method.observed(random.Random(f"{run.seed}/{step}/{i}")) for i in range(run.batch_size)]
+        episodes = []
+        for i in range(run.batch_size):
+            rng = random.Random(f"{run.seed}/{step}/{i}")
+            episodes.append(self.method.observed(rng))
         outcomes = self.distributed.play(episodes, self.engine, (run.seed, step))
-        for name, items in (pair for outcome in outcomes for pair in outcome.adds.items()):
-            check_choice("the name of a pool in Outcome.adds", name, self.method.pools)
-            self.method.pools[name].extend(items)
+        pools = self.method.pools
+        for outcome in outcomes:
+            for name, items in outcome.adds.items():
+                check_choice("the name of a pool in Outcome.adds", name, pools)
+                pools[name].extend(items)
         return outcomes
 
     def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
-        """Take one optimiser step per trained policy on everything it said that earned something.
+        """Update every trained policy on all of its samples; return the metrics, see `merge`.
 
-        With several policies a metric is their mean (counts: their sum), and `tokens/NAME`, `entropy/NAME`
-        are each one's own.
+        Raises FloatingPointError if a weight is not finite afterwards.
         """
-        run, team = self.run, self.team
-        learnt = {}
-        how: dict[str, Any] = {"estimator": self.method.estimator, "kl_coef": self.method.kl_coef}
+        team = self.team
+        metrics_of: dict[str, dict[str, float]] = {}
         self.engine.sleep()
         for number, name in enumerate(team.trained):
-            samples = [s for outcome in outcomes for s in outcome.samples if s.policy == name]
-            if not samples:
-                continue
-            torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)  # dropout's noise, the same when resumed
-            how |= {"reference": team.reference_policies.get(name), "baseline": team.baselines.get(name)}
-            learnt[name] = update_policy(team.trainable[name], team.optimizers[name], samples, run, **how)
+            samples = _samples_of_policy(outcomes, name)
+            if samples:
+                # Dropout draws the same noise in a resumed run.
+                torch.manual_seed((self.run.seed * 1_000_003 + step) * 101 + number)
+                metrics_of[name] = self._update(name, samples)
         if not team.finite():
-            raise FloatingPointError(f"a weight is not finite after step {step}; lower learning_rate, in a new folder")
+            raise FloatingPointError(
+                f"a weight is not finite after step {step}; "
+                "lower learning_rate, in a new folder"
+            )
         self.engine.load_weights()
-        return merge(learnt) | self.distributed.all_reduce_sum(self.engine.costs())
+        costs = self.distributed.all_reduce_sum(self.engine.costs())
+        return merge(metrics_of) | costs
+
+    def _update(self, name: str, samples: Sequence[Sample]) -> dict[str, float]:
+        baseline: Any = self.team.baselines.get(name)
+        return update_policy(
+            self.team.trainable[name],
+            self.team.optimizers[name],
+            samples,
+            self.run,
+            estimator=self.method.estimator,
+            reference=self.team.reference_policies.get(name),
+            kl_coef=self.method.kl_coef,
+            baseline=baseline,
+        )
 
     def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
-        """Answer the items of a split under an inference set-up; see `held_out.score`."""
-        return score(self.engine, self.method, self.items[split], setup, key=self.key, play=self.distributed.play)
+        """Answer the items of a split under an inference set-up, see `held_out.score`."""
+        return score(
+            self.engine,
+            self.method,
+            self.items[split],
+            setup,
+            key=self.evaluation_key,
+            play=self.distributed.play,
+        )
 
     def save(self, step: int) -> None:
-        """Write a checkpoint of everything the next step depends on."""
-        self.distributed.on_main_process(lambda: checkpoint.save(self.run.out / "checkpoints", step, self._write))
+        """Write a checkpoint of everything that the next step depends on."""
+        checkpoints = self.run.out / "checkpoints"
+        self.distributed.on_main_process(
+            lambda: checkpoint.save(checkpoints, step, self._write_checkpoint)
+        )
 
-    def _write(self, folder: Path) -> None:
+    def _write_checkpoint(self, folder: Path) -> None:
+        pools = {name: pool.items for name, pool in self.method.pools.items()}
         self.team.save(folder / "policy")
         self.team.save_optimizers(folder / "optimizers")
-        record.write_json(folder / "pools.json", {name: pool.items for name, pool in self.method.pools.items()})
+        record.write_json(folder / "pools.json", pools)
         record.write_json(folder / "config.json", self.run.describe())
-        record.write_json(folder / "before.json", self.before)
+        record.write_json(folder / "before.json", self.scores_before)
 
     def save_policies(self, name: str) -> None:
-        """Write the trained policies into a folder of the run's."""
+        """Write the trained policies into the folder `name` of the run."""
         folder = self.run.out / name
         self.distributed.on_main_process(lambda: self.team.save(folder))
         self.distributed.on_main_process(lambda: record.fsync_tree(folder))
 
     def resume(self) -> int:
-        """Load the newest whole checkpoint, if there is one, and return the steps done."""
-        step, folder = checkpoint.newest(self.run.out / "checkpoints") or (0, None)
-        if folder is None:
+        """Load the newest undamaged checkpoint, if there is one, and return its step, else 0.
+
+        Raises ValueError if it belongs to another run.
+        """
+        newest = checkpoint.newest(self.run.out / "checkpoints")
+        if newest is None:
             return 0
-        preflight.same(self.run, folder)
-        self.before = json.loads((folder / "before.json").read_bytes())
+        step, folder = newest
+        preflight.check_same_run(self.run, folder)
+        self.scores_before = json.loads((folder / "before.json").read_bytes())
         self.team.restore(folder / "policy")
         self.engine.load_weights()
         self.team.restore_optimizers(folder / "optimizers")
-        for name, items in json.loads((folder / "pools.json").read_bytes()).items():
+        saved_pools = json.loads((folder / "pools.json").read_bytes())
+        for name, items in saved_pools.items():
             self.method.pools[name].reset(map(frozen, items))
         return step
 
 
-def merge(learnt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Join the policies' learning metrics: counts add up, everything else is averaged."""
-    if len(learnt) < 2:
-        return dict(next(iter(learnt.values()), {}))
-    # Not a number: what a policy that was trained on no token has no mean of.
-    joined = record.means(pair for one in learnt.values() for pair in one.items() if not math.isnan(pair[1]))
-    joined |= {name: sum(metrics[name] for metrics in learnt.values()) for name in COUNTS}
-    return joined | {f"{name}/{policy}": learnt[policy][name] for policy in learnt for name in ("tokens", "entropy")}
+def _samples_of_policy(outcomes: Sequence[Outcome], policy: str) -> list[Sample]:
+    samples = []
+    for outcome in outcomes:
+        samples += [sample for sample in outcome.samples if sample.policy == policy]
+    return samples
+
+
+def merge(metrics_of: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Join the update metrics of several policies: add up counts, average everything else.
+
+    `metrics_of` is {policy: its metrics}. `tokens/POLICY` and `entropy/POLICY` keep each policy's
+    own value. The metrics of a single policy are returned unchanged.
+    """
+    if len(metrics_of) < 2:
+        return dict(next(iter(metrics_of.values()), {}))
+    numbers = []
+    for metrics in metrics_of.values():
+        for name, value in metrics.items():
+            if not math.isnan(value):  # the mean of a policy without trained tokens
+                numbers.append((name, value))
+    joined = record.means(numbers)
+    for name in COUNTS:
+        joined[name] = sum(metrics[name] for metrics in metrics_of.values())
+    for policy, metrics in metrics_of.items():
+        for name in ("tokens", "entropy"):
+            joined[f"{name}/{policy}"] = metrics[name]
+    return joined

@@ -1,0 +1,64 @@
+"""The metrics of one training step: facts, rewards and lengths by role, the update, the pools."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from coevolve.advantages.segments import segments
+from coevolve.methods.base import Method
+from coevolve.runs import record
+from coevolve.training import diagnostics
+from coevolve.types import Outcome, Sample
+
+NamedNumber = tuple[str, float | None]  # (metric, value; None: does not apply)
+
+
+def step_metrics(
+    outcomes: Sequence[Outcome], update_metrics: Mapping[str, float], method: Method
+) -> dict[str, Any]:
+    """Return a step's metrics by name, from its episodes, its update and the method's state.
+
+    Facts, rewards and completion lengths are means: over the episodes, and over the samples of each
+    role (and of each policy, if there are several).
+    """
+    has_several_policies = len(method.policies) > 1
+    by_role: list[NamedNumber] = []
+    by_owner: list[NamedNumber] = []
+    generated_tokens = 0
+    for outcome in outcomes:
+        generated_tokens += outcome.generated
+        for sample in outcome.samples:
+            numbers_of_role = _rewards_and_length(sample, sample.role)
+            by_role += numbers_of_role
+            by_owner += numbers_of_role
+            if has_several_policies:
+                by_owner += _rewards_and_length(sample, sample.policy)
+
+    metrics: dict[str, Any] = record.means(_numeric_facts(outcomes))
+    metrics |= update_metrics
+    metrics |= record.means(by_owner)
+    metrics |= diagnostics.spreads(by_role)
+    metrics["generated"] = generated_tokens
+    for name, pool in method.pools.items():
+        metrics[f"pool/{name}"] = len(pool)
+    metrics |= method.measure()
+    return metrics
+
+
+def _numeric_facts(outcomes: Sequence[Outcome]) -> Iterator[NamedNumber]:
+    for outcome in outcomes:
+        for name, value in outcome.facts.items():
+            if isinstance(value, (int, float)):
+                yield name, value
+
+
+def _rewards_and_length(sample: Sample, owner: str) -> list[NamedNumber]:
+    """Return a sample's reward per segment and its length, as metrics of a role or policy."""
+    numbers: list[NamedNumber] = []
+    for segment, reward in segments(sample).items():
+        name = f"reward/{owner}"
+        if segment:
+            name += f"/{segment}"
+        numbers.append((name, reward))
+    length = len(sample.reply.completion_ids)
+    numbers.append((f"length/{owner}", length))
+    return numbers
