@@ -81,7 +81,7 @@ def _published(scores: pandas.DataFrame) -> list[Item]:
     known = {}
     for key in scores["family"].unique():
         for item in reversed(items(key)):  # of equal questions the first
-            known[key, item.question.encode("utf-8", record.LONE).decode()] = item
+            known[key, item.question.encode("utf-8", record.SURROGATE_ERRORS).decode()] = item
     found = [known.get(pair) for pair in zip(scores["family"], scores["question"], strict=True)]
     if None in found:
         raise ValueError(f"{found.count(None)} questions of the run are not in the data sets as they are now")

@@ -15,9 +15,8 @@ class Engine:
     no memory and costs nothing.
     """
 
-    remote = (
-        False  # True: replies are computed in another process, which needs no polling
-    )
+    # True: the replies are computed in another process, which works on without being polled.
+    remote = False
 
     def submit(self, turn: Turn) -> Ticket:
         """Accept a turn and return its ticket."""
