@@ -67,9 +67,8 @@ def play(
             submit(stepper)
         while slots:
             for ticket, reply in engine.poll():
-                if (
-                    ticket not in slots
-                ):  # it belongs to an earlier call that was interrupted
+                # An interrupted call may have left turns of its own in the engine.
+                if ticket not in slots:
                     continue
                 slot = slots.pop(ticket)
                 wave = slot.wave

@@ -110,9 +110,8 @@ def replies(
     for i, reply in enumerate(replies):
         remarks = [note for note in notes[i : i + 1] if note]
         remarks.append(_size(reply))
-        if (
-            samples is not None
-        ):  # matched by identity: an equal reply is not the same reply
+        if samples is not None:
+            # Matched by identity: two replies may be equal and have different rewards.
             earned = [rewards(sample) for sample in samples if sample.reply is reply]
             remarks += earned or ["earns nothing"]
         entries.append(_Entry(reply.turn, reply.text, remarks))

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 OPTION = re.compile(r"\(?([A-Za-z])(?:[.):](.*))?", re.DOTALL)
-OTHER_OPTION = re.compile(
-    r"(?<!\S)\(?([A-Za-z])[.):](?!\S)"
-)  # as in "A) or B)"; not "f(x)", "U.S."
+# A further option, as in "A) or B)", but not "f(x)" or "U.S.".
+OTHER_OPTION = re.compile(r"(?<!\S)\(?([A-Za-z])[.):](?!\S)")
 WHOLE = r"(?:[0-9]{1,60}|[0-9]{1,3}(?:,[0-9]{3}){1,18})"
 DECIMAL = re.compile(
     rf"[+-]?(?=\.?[0-9]){WHOLE}?(?:\.[0-9]{{0,60}})?(?:[eE][+-]?[0-9]{{1,3}})?"

@@ -9,9 +9,8 @@ from typing import Any
 from math_verify import parse
 from math_verify import verify as _verify
 
-RELATION = re.compile(
-    r"[<>!]$|\\(?:n|l|g)?eq?$"
-)  # before an equals sign, one relation with it
+# Together with the equals sign behind it, one of these is another relation, such as <=.
+RELATION = re.compile(r"[<>!]$|\\(?:n|l|g)?eq?$")
 LETTER = re.compile(r"[A-Za-z]")
 PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*\\?%")
 

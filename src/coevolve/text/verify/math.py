@@ -100,9 +100,8 @@ def _equal_without_algebra(gold: str, answer: str) -> bool | None:
     if _is_words(gold) or _is_words(answer):
         return exact.exact(answer, [gold])
     amount = AMOUNT.fullmatch(answer)
-    if (
-        gold_number is not None and amount
-    ):  # a unit in words that the gold number does not have
+    # An answer may add a unit in words to the number that was asked for.
+    if gold_number is not None and amount:
         number = exact.rational(amount[1])
         if number is not None:
             return gold_number == number
