@@ -17,7 +17,8 @@ PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*\\?%")
 
 def _formula(text: str) -> Any:
     text = PERCENT.sub(r"\\frac{\1}{100}", text)
-    return parse("\\boxed{" + text + "}", parsing_timeout=None)
+    boxed = "\\boxed{" + text + "}"
+    return parse(boxed, parsing_timeout=None)
 
 
 def _close(gold: list, answer: list) -> bool:
@@ -30,7 +31,10 @@ def _close(gold: list, answer: list) -> bool:
         y = complex(answer[0])
     except (TypeError, ValueError, OverflowError, AttributeError):
         return True
-    return x == y or abs(x - y) <= 1e-6 * max(abs(x), abs(y))
+    if x == y:  # infinities too, whose difference is not a number
+        return True
+    largest = max(abs(x), abs(y))
+    return abs(x - y) <= 1e-6 * largest
 
 
 def _sides(answer: str, gold: str) -> list[str]:
