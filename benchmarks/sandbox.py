@@ -174,7 +174,7 @@ def formulas(rounds: int = 40) -> dict[str, object]:
     for formula in FORMULAS:
         judge = partial(verify, "math", formula.answer, formula.gold)
         times.append(median_ms(judge, rounds))
-    math._equal()._pool.close()  # only ended processes count: this is the memory of honest pairs
+    math._guarded_equal()._pool.close()  # only ended processes count: this is the memory of honest pairs
     honest_peak_mib = peak_mib()
     hostile = hostile_formulas()
     slowest = 0.0
@@ -185,7 +185,7 @@ def formulas(rounds: int = 40) -> dict[str, object]:
         slowest = max(slowest, time.perf_counter() - start)
         if verdict.correct is not formula.is_correct:
             not_allowed.append(formula.answer[:40])
-    math._equal()._pool.close()
+    math._guarded_equal()._pool.close()
     return {
         "start_s": round(start_seconds, 2),
         "median_ms": times,

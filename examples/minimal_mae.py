@@ -57,10 +57,11 @@ class Sample:
 
 def read_tag(text: str, tag: str) -> str | None:
     """Return what stands between the only <tag> and </tag>."""
-    contents = re.findall(f"<{tag}>(.*?)</{tag}>", text, flags=re.DOTALL)
-    if len(contents) != 1 or not contents[0].strip():
+    pairs = re.findall(f"<{tag}>(.*?)</{tag}>", text, flags=re.DOTALL)
+    if len(pairs) != 1:
         return None
-    return contents[0].strip()
+    content = pairs[0].strip()
+    return content or None
 
 
 def read_score(text: str) -> float | None:
@@ -102,7 +103,7 @@ class Speaker:
         return self.policy.generate(turns, temperature=1.0)
 
 
-Grade = float | None
+Grade = float | None  # None: it cannot be read
 
 
 def judge(speaker: Speaker, question: str, replies: list[Reply]) -> list[Grade]:
@@ -116,7 +117,8 @@ def judge(speaker: Speaker, question: str, replies: list[Reply]) -> list[Grade]:
     grades: list[Grade] = []
     for answer in answers:
         is_judged = answer is not None
-        grades.append(read_score(next(judgements).text) if is_judged else 0.0)
+        grade = read_score(next(judgements).text) if is_judged else 0.0
+        grades.append(grade)
     return grades
 
 
@@ -130,8 +132,8 @@ def assess(speaker: Speaker, question: str | None) -> tuple[float, float]:
     quality = neutral(read_score(judgement.text))
     grades = judge(speaker, question, attempts)
     readable = [grade for grade in grades if grade is not None]
-    difficulty = 1 - (fmean(readable) if readable else 0.5)
-    return quality, difficulty
+    mean = fmean(readable) if readable else 0.5
+    return quality, 1 - mean
 
 
 def play(policy: Policy, world: TinyWorld, episode: int) -> list[Sample]:
@@ -198,7 +200,8 @@ def loss_of(policy: Policy, sample: Sample) -> torch.Tensor:
     logits_SV = policy.model(tokens[None]).logits[0]
     logits_TV = logits_SV[first - 1 : -1]
     all_logprobs_TV = logits_TV.log_softmax(dim=-1)
-    entropy_T = -(all_logprobs_TV.exp() * all_logprobs_TV).sum(dim=-1)
+    probabilities_TV = all_logprobs_TV.exp()
+    entropy_T = -(probabilities_TV * all_logprobs_TV).sum(dim=-1)
     targets_T = tokens[first:]
     logprobs_T = all_logprobs_TV.gather(1, targets_T[:, None])[:, 0]
     sampled_T = logprobs_T.new_tensor(reply.logprobs)
@@ -220,7 +223,9 @@ def train_step(policy: Policy, world: TinyWorld) -> tuple[list[Sample], float, f
 
     parameters = list(policy.model.parameters())
     optimizer = torch.optim.AdamW(
-        parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY
+        parameters,
+        lr=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
     )
     # Every token of the batch counts alike, whoever said it.
     tokens = sum(len(sample.reply.completion_ids) for sample in samples)
@@ -235,12 +240,11 @@ def main() -> None:
     """Take one step and print who said what, what it earned and what was learned."""
     policy = load_policy("tiny")
     samples, loss, grad_norm = train_step(policy, TinyWorld())
-    print("role", "reward", "advantage", "reply", sep="\t")
     for sample in samples:
         reward = round(sample.reward, 2)
         advantage = round(sample.advantage, 2)
         print(sample.role, reward, advantage, sample.reply.text, sep="\t")
-    print(f"loss {loss:.4f}, gradient norm {grad_norm:.3f}")
+    print("loss", round(loss, 4), "gradient norm", round(grad_norm, 3))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The nouns: Turn, Reply, Sample, Outcome, Role. Text for methods, tokens for the learner.
+"""The core types: Turn, Reply, Sample, Outcome, Role. Methods read text, the learner tokens.
 
-Knows nothing about models, parsing or what a reward means, and imports nothing but the standard library.
+Knows nothing about models, parsing or the meaning of rewards; imports the standard library alone.
 """
 
 import re
@@ -15,86 +15,99 @@ FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True)
 class Turn:
-    """A request: one role asks one policy to speak."""
+    """A request: in one role, one policy is prompted for a reply."""
 
     role: str
     messages: tuple[dict[str, str], ...]
     policy: str = "shared"
     max_tokens: int | None = None  # None: the engine's default
     temperature: float | None = None  # None: the engine's default; 0.0 decodes greedily
-    key: tuple[int, ...] = ()  # (seed, step, episode, turn), filled in by `play`: the sampling noise depends on it
+    # (seed, step, episode, turn), set by `play`; the sampling noise depends on it.
+    key: tuple[int, ...] = ()
 
     def sampling(self, temperature: float, max_tokens: int) -> tuple[float, int]:
-        """Return the turn's own temperature and max_tokens, and the engine's (the arguments) where it has none."""
-        heat = temperature if self.temperature is None else self.temperature
-        return heat, max_tokens if self.max_tokens is None else self.max_tokens
+        """Return the turn's (temperature, max_tokens); an argument replaces one that is None."""
+        if self.temperature is not None:
+            temperature = self.temperature
+        if self.max_tokens is not None:
+            max_tokens = self.max_tokens
+        return temperature, max_tokens
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: `text` for the method; ids, log-probabilities and character ends for the learner."""
+    """A completion: `text` for the method, token ids and log-probabilities for the learner."""
 
     turn: Turn
     text: str
     prompt_ids: tuple[int, ...] = ()
     completion_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()  # of each id under the policy that sampled it, at the sampling temperature
-    char_ends: tuple[int, ...] = ()  # how many characters of `text` are complete after each id
+    # Of each id, under the policy that sampled it and at the sampling temperature.
+    logprobs: tuple[float, ...] = ()
+    # How many characters of `text` are complete after each id.
+    char_ends: tuple[int, ...] = ()
     finished: bool = True  # False: cut off at max_tokens
-    temperature: float = 1.0  # that `logprobs` are of
+    temperature: float = 1.0  # at which `logprobs` were computed
 
     @property
     def group_id(self) -> Hashable:
-        """The group of all replies of this reply's episode, for rewards that share a baseline."""
+        """The group of this reply's episode, for rewards that share a baseline."""
         return self.turn.key[:-1]
 
-    def earns(self, reward: Reward, group_id: Hashable = None, spans: Spans | None = None) -> "Sample":
-        """Make this reply training data. `reward` is a number, or {tag: number or None} for segments.
+    def earns(
+        self, reward: Reward, group_id: Hashable = None, spans: Spans | None = None
+    ) -> "Sample":
+        """Make this reply training data with a reward: a number, or {tag: number or None}.
 
-        `group_id` says who shares a baseline: None is the whole role, `reply.group_id` the episode.
-        `spans` says where the segments are: {tag: ((start, end), ...)}, character ranges in `text`.
+        Samples with the same `group_id` share a baseline: None is the whole role, `reply.group_id`
+        the episode. `spans` locates the segments of a reward by tag: {tag: ((start, end), ...)},
+        character ranges in `text`.
         """
         return Sample(self, reward, group_id, spans or {})
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A reply that earned something. A reply that earns nothing is never trained on."""
+    """A reply with a reward. Replies without a reward are never trained on."""
 
     reply: Reply
     reward: Reward
-    group_id: Hashable = None  # who shares a baseline: None is the whole role, a key is a set of siblings
-    spans: Spans = field(default_factory=dict)  # of a segmented reward: the character ranges of each tag
+    # Samples with equal ids share a baseline; None: all samples of the role.
+    group_id: Hashable = None
+    # Character ranges of each tag of a segmented reward.
+    spans: Spans = field(default_factory=dict)
 
     @property
     def role(self) -> str:
-        """Name of the role that spoke."""
+        """Name of the reply's role."""
         return self.reply.turn.role
 
     @property
     def policy(self) -> str:
-        """Name of the policy that spoke and will be updated."""
+        """Name of the policy that sampled the reply and will be updated."""
         return self.reply.turn.policy
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an episode returns: samples to learn from, additions to the shared pools, and what was played.
+    """The result of an episode: samples to learn from, additions to the shared pools, a trace.
 
-    `trace` is whatever the method's `observe` needs to see. `facts` are what `observe` returns; numbers among them
-    (None: does not apply) are averaged over the step's episodes into the metrics.
+    `trace` is anything that the method's `observe` needs. `facts` is what `observe` returned;
+    numbers in it (None: not applicable) are averaged over the step's episodes into the metrics.
     """
 
     samples: list[Sample] = field(default_factory=list)
-    adds: dict[str, list[Any]] = field(default_factory=dict)  # pool name: items, committed after the step
+    # Pool name to new items, which are committed after the step.
+    adds: dict[str, list[Any]] = field(default_factory=dict)
     trace: Any = None
     facts: dict[str, Any] = field(default_factory=dict)
-    generated: int = 0  # tokens of all replies of the episode, unpaid ones too; the driver counts them
+    # Tokens of all replies, with or without a reward; set by `play`.
+    generated: int = 0
 
 
 @dataclass(frozen=True)
 class Role:
-    """A name, a prompt template and the policy that plays it; calling it with fields makes a Turn."""
+    """A name, a prompt template and the policy that plays it; called with fields, makes a Turn."""
 
     name: str
     prompt: str
@@ -108,18 +121,28 @@ class Role:
         return frozenset(FIELD.findall(self.prompt))
 
     def __call__(self, /, *, policy: str | None = None, **fields: object) -> Turn:
-        """Fill the template in one pass, so braces inside a value are never expanded.
+        """Fill the template in one pass, so that braces inside a value are never expanded.
 
-        Raises ValueError when a placeholder is left out or a field is not in the template.
+        Raises ValueError unless the fields are exactly the template's placeholders.
         """
         if self.fields != fields.keys():
-            raise ValueError(f"role {self.name!r} takes the fields {sorted(self.fields)}, got {sorted(fields)}")
+            raise ValueError(
+                f"role {self.name!r} takes the fields {sorted(self.fields)}, got {sorted(fields)}"
+            )
         text = FIELD.sub(lambda match: str(fields[match[1]]), self.prompt)
-        # No tokenizer takes half a surrogate pair, which the JSON of a reply may hold.
-        message = {"role": "user", "content": text.encode(errors="replace").decode()}
-        return Turn(self.name, (message,), policy or self.policy, self.max_tokens, self.temperature)
+        # Tokenizers reject half of a surrogate pair, which the JSON of a reply may hold.
+        text = text.encode(errors="replace").decode()
+        message = {"role": "user", "content": text}
+        return Turn(
+            self.name,
+            (message,),
+            policy or self.policy,
+            self.max_tokens,
+            self.temperature,
+        )
 
 
 T = TypeVar("T")
-Dialogue = Generator[Turn | list[Turn], Any, T]  # yields turns, is sent replies, returns a T
+# Yields turns, receives their replies and returns a T.
+Dialogue = Generator[Turn | list[Turn], Any, T]
 Episode = Dialogue[Outcome]

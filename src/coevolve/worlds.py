@@ -1,4 +1,7 @@
-"""Worlds by name, and what a method may ask of one: questions to start from, what is held out, an oracle."""
+"""Worlds by name, and what methods can request from one.
+
+A world supplies starting questions, held-out items and, where it has one, an oracle.
+"""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,85 +13,99 @@ NAMES = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
 
 
 class World(Protocol):
-    """What a method may ask of a world. The oracle's methods return None where there is no oracle, as they do here."""
+    """The interface of a world.
+
+    The oracle's methods, from `valid` to `fits`, return None in a world without an oracle.
+    """
 
     @property
     def name(self) -> str:
-        """Name in configurations: tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class."""
+        """Name in configurations, of one of the forms in NAMES."""
 
     @property
     def grading(self) -> str:
         """The verifier that compares a mathematical answer with its gold: math or exact."""
 
     def seed_questions(self) -> list[str]:
-        """Reference questions without answers (MAE's Table 5)."""
+        """Return reference questions without answers (MAE, Table 5)."""
 
     def seed_rows(self) -> list[tuple[str, Any]]:
-        """(source, task) rows of the seed set with their answers, for supervised baselines."""
+        """Return (source, task) rows of the seed set with answers, for supervised baselines."""
 
     def zero_questions(self) -> list[str]:
-        """The 16 starting questions of MAE's zero setting."""
+        """Return the 16 starting questions of MAE's zero setting."""
 
     def training_questions(self) -> list[tuple[str, str]]:
-        """(domain, question) rows to train on, without answers (CoMAS, section 4.1.1); questions may repeat."""
+        """Return (domain, question) rows to train on, without answers (CoMAS, section 4.1.1).
+
+        Questions may repeat.
+        """
 
     def verifiable_tasks(self) -> list[tuple[str, str, str]]:
-        """(question, math or code, gold answer or tests) to start from (SAGE's Table 5)."""
+        """Return starting tasks (question, math or code, gold answer or tests) (SAGE, Table 5)."""
 
     def program(self, question: str, answer: str) -> str:
-        """An answer to a code question as Python source that its tests can call."""
+        """Return an answer to a code question as Python source that its tests can call."""
 
     def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
-        """Distinct questions of a split and these families, without answers (CoNL, section 4.1)."""
+        """Return distinct questions of a split and these families (CoNL, section 4.1)."""
 
-    def items(self, split: str, per_family: int = 40, families: tuple[str, ...] | None = None) -> Sequence[Any]:
-        """Held-out items of validation or test (their `split`), at most `per_family` of each family.
+    def items(
+        self,
+        split: str,
+        per_family: int = 40,
+        families: tuple[str, ...] | None = None,
+    ) -> Sequence[Any]:
+        """Return the held-out items of a `split` (validation or test), `per_family` at most.
 
-        An item has a `question`, which the solver reads, and a `family`, which tables group by. None where a world
-        does not know: its `level`, the `temperature` that the paper evaluates it at, and the `misconception`, which
-        is the answer of a typical mistake.
+        An item has the `question` that the solver reads and the `family` that tables group by. Its
+        `level`, the `temperature` of the paper's evaluation and the `misconception`, the answer of
+        a typical mistake, are None where the world does not know them.
         """
 
     def grade(self, pairs: Sequence[tuple[Any, str | None]]) -> list[bool | None]:
-        """Verdicts on (item, answer) pairs; None where no verifier can tell."""
+        """Return whether each answer of (item, answer) pairs is correct; None if undecidable."""
 
     def held_out(self, question: str) -> bool:
-        """Whether a question belongs to validation or test, and so may not enter a pool."""
+        """Whether a question is in validation or test and therefore must not enter a pool."""
 
     def valid(self, question: str) -> bool | None:
         """Whether a question is well formed."""
 
     def is_correct(self, question: str, answer: str | None) -> bool | None:
-        """Whether an answer is right; None for an ill-formed question as well."""
+        """Whether an answer is correct; None also for an ill-formed question."""
 
     def level(self, question: str) -> int | None:
-        """The difficulty level of a well-formed question."""
+        """Return the difficulty level of a well-formed question."""
 
     def sound(self, question: str, kind: str, verifier: str) -> bool | None:
-        """Whether a gold answer or tests accept what is right; None for an ill-formed question as well."""
+        """Whether a gold answer or tests accept a correct answer; None if ill-formed as well."""
 
     def fits(self, question: str, plan: str) -> bool | None:
-        """Whether a plan is the one for this kind of question; None for an ill-formed question as well."""
+        """Whether a plan suits this kind of question; None also for an ill-formed question."""
 
     def check(self) -> None:
-        """Raise ValueError in one line when data that the world needs cannot be had; loads nothing large."""
+        """Raise ValueError, in one line, if the world's data are not available; load nothing."""
 
 
 def resolve(name: str | World, paper: str = "mae", seeds: bool = True) -> World:
-    """Return the world of this name; a world itself is returned as it is.
+    """Return the world with this name; a World is returned unchanged.
 
-    `paper` says whose published tests and seeds `data` means, `seeds` whether the method starts from published
-    questions. Raises ValueError in one line for an unknown name.
+    `paper` selects the published tests and seeds of the world `data`; `seeds` says whether the
+    method starts from published questions. Raises ValueError for an unknown name.
     """
     if not isinstance(name, str):
         return name
-    factory_name = name.partition(":")[0]
-    if factory_name in plugins.announced(plugins.WORLDS):
-        world: World = plugins.load(plugins.WORLDS, factory_name)(name, paper, seeds)
+    first_part, _, second_part = name.partition(":")
+    if first_part in plugins.announced(plugins.WORLDS):
+        factory = plugins.load(plugins.WORLDS, first_part)
+        world: World = factory(name, paper, seeds)
         return world
-    module, _, wanted = name.partition(":")
     try:
-        kind: type[World] = getattr(import_module(module), wanted)
-        return kind()
+        module = import_module(first_part)
+        world_class: type[World] = getattr(module, second_part)
+        return world_class()
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"world must be one of {NAMES}, got {name!r}: {error}") from None
+        raise ValueError(
+            f"world must be one of {NAMES}, got {name!r}: {error}"
+        ) from None

@@ -133,7 +133,7 @@ def _published_items(scores: pandas.DataFrame) -> list[Item]:
     item_of = {}
     for family in scores["family"].unique():
         for item in reversed(items(family)):  # the first of equal questions is kept
-            question = item.question.encode("utf-8", record.LONE).decode()
+            question = item.question.encode("utf-8", record.SURROGATE_ERRORS).decode()
             item_of[family, question] = item
     pairs = zip(scores["family"], scores["question"], strict=True)
     published = [item_of.get(pair) for pair in pairs]

@@ -21,9 +21,9 @@ def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
 
 def test_what_is_visible_and_escaped_by_hand() -> None:
     assert show.visible("a\x1b[31m\u202e\u200b\r\n\té 中") == "a\\x1b[31m\\u202e\\u200b\\r\n\té 中"
-    assert show.element("b", "<a href='x'>&\"") == "<b>&lt;a href=&#x27;x&#x27;&gt;&amp;&quot;</b>"
+    assert show.element("b", "<a href='x'>&\"") == "<b>&lt;a href=&#39;x&#39;&gt;&amp;&#34;</b>"
     inner = show.element("b", "<i>")
-    assert show.element("p", inner, "<i>", title='"', style="") == '<p title="&quot;"><b>&lt;i&gt;</b>&lt;i&gt;</p>'
+    assert show.element("p", inner, "<i>", title='"', style="") == '<p title="&#34;"><b>&lt;i&gt;</b>&lt;i&gt;</p>'
 
 
 def test_turns_tell_limits_and_open_the_first_if_it_is_long() -> None:

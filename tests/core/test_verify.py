@@ -52,7 +52,7 @@ def test_no_attack_earns_anything_of_an_exact_verifier_but_for_a_number_in_prose
 
 
 def test_what_needs_no_algebra_is_decided_without_a_process(monkeypatch):
-    monkeypatch.setattr(math, "_equal", lambda: pytest.fail("asked math-verify"))
+    monkeypatch.setattr(math, "_guarded_equal", lambda: pytest.fail("asked math-verify"))
     assert verify("math", "x+" * 257, "42").detail == "over 512 characters"
     assert verify("math", "7" * 61, "42").detail == "over 60 digits in a row"
     assert verify("math", "{" * 25 + "}" * 25, "42").detail == "nested over 24 deep"
@@ -68,7 +68,7 @@ def test_a_gold_formula_that_cannot_be_read_leaves_the_answer_unscored(gold):
 def test_a_fault_of_the_machine_is_not_the_models(monkeypatch, why, verdict):
     from codesandbox.trusted import Answer
 
-    monkeypatch.setattr(math, "_equal", lambda: lambda gold, answer: Answer(why=why) if answer else Answer(True))
+    monkeypatch.setattr(math, "_guarded_equal", lambda: lambda gold, answer: Answer(why=why) if answer else Answer(True))
     assert verify("math", "x+1", "1+x").verdict == verdict
 
 

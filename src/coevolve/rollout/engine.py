@@ -1,4 +1,4 @@
-"""What answers turns: the interface of an engine, and an engine made of one function."""
+"""The interface of engines, which answer turns, and an engine made of one function."""
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
@@ -9,12 +9,14 @@ Ticket = Hashable
 
 
 class Engine:
-    """Answers turns in any order: `submit` hands one in, `poll` returns those that are finished.
+    """Answers turns in any order: `submit` accepts one, `poll` returns the finished replies.
 
-    A subclass writes these two; the rest has defaults, for engines without memory or costs of their own.
+    A subclass implements these two methods. The defaults of the others suit an engine that holds
+    no memory and costs nothing.
     """
 
-    remote = False  # True: replies are computed in another process, which works on while others are polled
+    # True: the replies are computed in another process, which works on without being polled.
+    remote = False
 
     def submit(self, turn: Turn) -> Ticket:
         """Accept a turn and return its ticket."""
@@ -27,30 +29,32 @@ class Engine:
     def answer(self, turns: Sequence[Turn]) -> list[Reply]:
         """Submit turns and wait for all their replies."""
         tickets = [self.submit(turn) for turn in turns]
-        done: dict[Ticket, Reply] = {}
-        while not done.keys() >= {*tickets}:  # what a call that was broken off had asked may be among the answers
-            done.update(self.poll())
-        return [done[ticket] for ticket in tickets]
+        reply_by_ticket: dict[Ticket, Reply] = {}
+        # Polling may also return replies to turns of an earlier call that was interrupted.
+        while not reply_by_ticket.keys() >= set(tickets):
+            reply_by_ticket.update(self.poll())
+        return [reply_by_ticket[ticket] for ticket in tickets]
 
     def sleep(self) -> None:
-        """Give memory back while the policies learn; `load_weights` wakes the engine up."""
+        """Release memory while the policies learn; `load_weights` wakes the engine up."""
 
     def load_weights(self) -> None:
-        """Speak with the policies' weights as they are now."""
+        """Load the policies' current weights."""
 
     def close(self) -> None:
-        """Free all memory; nothing can be asked afterwards."""
+        """Free all memory; the engine cannot be used afterwards."""
 
     def costs(self) -> dict[str, float]:
-        """Return what was used since the last call (requests, tokens), by name."""
+        """Return the usage since the last call (requests, tokens) by name."""
         return {}
 
 
 class BatchedEngine(Engine):
-    """An engine made of one function from turns to replies: every poll answers all that was submitted."""
+    """Wraps a function from turns to replies: each poll answers every waiting turn at once."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):
-        self.generate, self.tickets = generate, count()
+        self.generate = generate
+        self.tickets = count()
         self.waiting: dict[int, Turn] = {}
 
     def submit(self, turn: Turn) -> int:
@@ -60,6 +64,13 @@ class BatchedEngine(Engine):
         return ticket
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
-        """Answer the whole queue in one call of `generate`, which an empty one does not need."""
-        wave, self.waiting = self.waiting, {}
-        return list(zip(wave, self.generate([*wave.values()]), strict=True)) if wave else []
+        """Answer the whole queue with one call of `generate`, or return [] for an empty queue.
+
+        Raises ValueError if `generate` returns another number of replies than it got turns.
+        """
+        wave = self.waiting
+        self.waiting = {}
+        if not wave:
+            return []
+        replies = self.generate(list(wave.values()))
+        return list(zip(wave, replies, strict=True))

@@ -1,4 +1,4 @@
-"""One episode, advanced wave by wave: what the scheduler runs many of, and what a notebook steps through."""
+"""One episode, advanced wave by wave, for the scheduler and for stepping through by hand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,53 +9,82 @@ from coevolve.types import Episode, Outcome, Reply, Turn
 
 
 class EpisodeStepper:
-    """One episode, one wave at a time, for notebooks: `for replies in EpisodeStepper(episode, engine)`.
+    """Advances one episode by a wave of turns at a time.
 
-    `asked` holds the turns that come next, `replies` everything said so far, `outcome` the end (None until then).
+    In a notebook: `for replies in EpisodeStepper(episode, engine): ...`. `pending_turns` are the
+    turns of the next wave, `replies` all replies so far. `outcome` is None until the episode ends.
     """
 
-    def __init__(self, episode: Episode, engine: Engine, key: tuple[int, ...] = (), index: int = 0):
-        """Begin the episode. Turn n is keyed (*key, index, n)."""
-        self.episode, self.engine, self.key, self.index = episode, engine, key, index
+    def __init__(
+        self,
+        episode: Episode,
+        engine: Engine,
+        key: tuple[int, ...] = (),
+        index: int = 0,
+    ):
+        """Start the episode. Turn n is keyed (*key, index, n)."""
+        self.episode = episode
+        self.engine = engine
+        self.key = key
+        self.index = index
+        self.pending_turns: list[Turn] = []
         self.replies: list[Reply] = []
         self.outcome: Outcome | None = None
+        self._yielded_a_list = False  # a list of turns is answered by a list of replies
         self._advance(None)
 
     def __iter__(self) -> "EpisodeStepper":
         return self
 
     def __next__(self) -> list[Reply]:
-        """Let the engine answer what is asked and return its replies, in the order of `asked`."""
+        """Let the engine answer the pending turns and return its replies, in their order."""
         if not self.pending_turns:
             raise StopIteration
         return self.answer(self.engine.answer(self.pending_turns))
 
     def answer(self, replies: Sequence[Reply | str]) -> list[Reply]:
-        """Answer the asked turns (a string becomes a Reply) and go on to the next wave."""
-        if len(replies) != len(self.pending_turns):
-            raise ValueError(f"{len(self.pending_turns)} turns are asked, {len(replies)} replies given")
-        said = [Reply(turn, r) if isinstance(r, str) else r for turn, r in zip(self.pending_turns, replies, strict=True)]
-        self.replies += said
-        self._advance(said if self._many else said[0])
-        return said
+        """Answer the pending turns, advance to the next wave and return the replies.
+
+        A string becomes a Reply. Raises ValueError for another number of replies than of turns.
+        """
+        turns = self.pending_turns
+        if len(replies) != len(turns):
+            raise ValueError(
+                f"{len(turns)} turns are asked, {len(replies)} replies given"
+            )
+        wave = [
+            Reply(turn, reply) if isinstance(reply, str) else reply
+            for turn, reply in zip(turns, replies, strict=True)
+        ]
+        self.replies += wave
+        self._advance(wave if self._yielded_a_list else wave[0])
+        return wave
 
     def _advance(self, value: Any) -> None:
-        """Send `value` in, and key the turns that are asked next; none when the episode is over.
-
-        An empty list is answered at once, by an empty list.
-        """
-        self.pending_turns: list[Turn] = []
+        """Send `value` into the episode; set the next wave, or the outcome at its end."""
+        self.pending_turns = []
         try:
-            while (asked := self.episode.send(value)) == []:  # nobody is asked, so there is nothing to wait for
-                value = []
+            request = self.episode.send(value)
+            while request == []:  # an empty list of turns is answered at once
+                request = self.episode.send([])
         except StopIteration as stop:
-            if not isinstance(stop.value, Outcome):
-                raise TypeError(f"episode {self.index} returned {stop.value!r}: return an Outcome") from None
-            self.outcome = replace(stop.value, generated=sum(len(reply.completion_ids) for reply in self.replies))
+            self._finish(stop.value)
             return
-        self._many = isinstance(asked, list)  # a list of turns is answered by a list of replies
-        turns = asked if isinstance(asked, list) else [asked]
+        self._yielded_a_list = isinstance(request, list)
+        turns = request if isinstance(request, list) else [request]
         if not all(isinstance(turn, Turn) for turn in turns):
-            wanted = "a Turn or a list of Turns (an episode inside an episode needs `yield from`)"
-            raise TypeError(f"episode {self.index} yielded {asked!r}: yield {wanted}")
-        self.pending_turns = [replace(turn, key=(*self.key, self.index, n)) for n, turn in enumerate(turns, len(self.replies))]
+            raise TypeError(
+                f"episode {self.index} yielded {request!r}: yield a Turn or a list of Turns "
+                "(an episode inside an episode needs `yield from`)"
+            )
+        for n, turn in enumerate(turns, start=len(self.replies)):
+            turn_key = (*self.key, self.index, n)
+            self.pending_turns.append(replace(turn, key=turn_key))
+
+    def _finish(self, outcome: object) -> None:
+        if not isinstance(outcome, Outcome):
+            raise TypeError(
+                f"episode {self.index} returned {outcome!r}: return an Outcome"
+            ) from None
+        generated = sum(len(reply.completion_ids) for reply in self.replies)
+        self.outcome = replace(outcome, generated=generated)

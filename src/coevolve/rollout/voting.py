@@ -5,6 +5,12 @@ from collections.abc import Iterable
 
 
 def majority(answers: Iterable[str | None]) -> tuple[str | None, int]:
-    """Return the answer given most often and its votes; ties go to the one seen first, None does not vote."""
+    """Return the most frequent answer and its number of votes, (None, 0) without any vote.
+
+    None is not a vote. Ties go to the answer that was seen first.
+    """
     votes = Counter(answer for answer in answers if answer is not None)
-    return max(votes.items(), key=lambda item: item[1], default=(None, 0))
+    if not votes:
+        return None, 0
+    winner = max(votes, key=votes.__getitem__)
+    return winner, votes[winner]

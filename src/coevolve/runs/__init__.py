@@ -1,1 +1,1 @@
-"""The files of a run: metrics, episodes, checkpoints, and how they are shown."""
+"""A run's files: metrics, episodes and checkpoints, and how they are displayed."""

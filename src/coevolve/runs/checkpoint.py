@@ -1,6 +1,7 @@
-"""Checkpoints, whole or not there: written aside, checksummed, renamed; the newest that verifies wins.
+"""Checkpoints that are whole or absent: written aside, checksummed, then renamed.
 
-Knows files and checksums, not what is in them.
+The newest checkpoint that verifies is the one to resume from. Knows files and checksums, but not
+their content.
 """
 
 import hashlib
@@ -16,22 +17,25 @@ MANIFEST = "MANIFEST.json"
 
 
 def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) -> Path:
-    """Have `write` fill a checkpoint of `step`, return its folder, and keep the newest `keep` checkpoints.
+    """Save the checkpoint of `step`, which `write` fills, and keep the newest `keep` checkpoints.
 
-    The checkpoint appears under its name in one rename, after all of it is on the disk, and the lines of the steps
-    before it as well. One of this step or a later one is removed: it is damaged, or the run would have gone on from it.
+    Returns the checkpoint's folder. It gets its name in one rename, after all its files and the
+    run's .jsonl lines up to this step are on the disk. Checkpoints of this step and of later ones
+    are removed: they are damaged, otherwise the run would have resumed from them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob(".tmp-*"):
-        shutil.rmtree(stale)
-    final, aside = folder / f"step-{step:08d}", folder / f".tmp-{step}"
+    for leftover in folder.glob(".tmp-*"):
+        shutil.rmtree(leftover)
+    aside = folder / f".tmp-{step}"
     aside.mkdir()
     write(aside)
     seal(aside)
     for path in folder.parent.glob("*.jsonl"):
         record.fsync_tree(path)
-    for path in [path for path in _checkpoints(folder) if path >= final]:
-        _remove(path)
+    final = folder / f"step-{step:08d}"
+    for path in _checkpoints(folder):
+        if path >= final:
+            _remove(path)
     aside.rename(final)
     record.fsync_tree(folder)
     for path in _checkpoints(folder)[keep:]:
@@ -40,57 +44,76 @@ def save(folder: Path, step: int, write: Callable[[Path], None], keep: int = 2) 
 
 
 def seal(path: Path) -> None:
-    """Write the SHA-256 of every file of a checkpoint folder into it, and force all of it to the disk."""
-    sums = {one.relative_to(path).as_posix(): sha256(one) for one in sorted(path.rglob("*")) if one.is_file()}
-    (path / MANIFEST).write_text(json.dumps({"sha256": sums}, indent=1) + "\n")
+    """Write the SHA-256 of each file of a checkpoint folder into it, and fsync the folder."""
+    checksums = {}
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            name = file.relative_to(path).as_posix()
+            checksums[name] = sha256(file)
+    manifest = json.dumps({"sha256": checksums}, indent=1)
+    (path / MANIFEST).write_text(manifest + "\n")
     record.fsync_tree(path)
 
 
 def newest(folder: Path) -> tuple[int, Path] | None:
-    """Return (step, path) of the newest checkpoint that verifies, or None where none was ever written.
+    """Return (step, path) of the newest checkpoint that verifies, None if there is no checkpoint.
 
-    Warns about each newer one that it skips. Raises FileNotFoundError when there are checkpoints and none
-    verifies, so that a damaged run never starts afresh unnoticed.
+    Warns about every newer one that it skips. Raises FileNotFoundError if there are checkpoints
+    but none verifies, so that a damaged run never silently starts again from step 0.
     """
-    found = _checkpoints(folder)
-    for path in found:
-        if (fault := damage(path)) is None:
-            return int(path.name.removeprefix("step-")), path
-        warnings.warn(f"skipped a damaged checkpoint, {path.name}: {fault}", stacklevel=2)
-    if found:
-        raise FileNotFoundError(f"no checkpoint in {folder} is whole; {found[-1].name}: {fault}")
-    return None
+    checkpoints = _checkpoints(folder)
+    if not checkpoints:
+        return None
+    for path in checkpoints:
+        fault = damage(path)
+        if fault is None:
+            step = int(path.name.removeprefix("step-"))
+            return step, path
+        warnings.warn(
+            f"skipped a damaged checkpoint, {path.name}: {fault}", stacklevel=2
+        )
+    raise FileNotFoundError(f"no checkpoint in {folder} is whole; {path.name}: {fault}")
 
 
 def of_trl(folder: Path) -> dict[int, Path]:
-    """Return the checkpoints that TRL's trainers wrote into a folder, were sealed there and verify, by step."""
-    found = {int(path.name.partition("-")[2]): path for path in folder.glob("checkpoint-*")}
-    return {step: path for step, path in found.items() if damage(path) is None}
+    """Return the sealed and verified checkpoints that TRL's trainers left in a folder, by step."""
+    checkpoints = {}
+    for path in folder.glob("checkpoint-*"):
+        if damage(path) is None:
+            step = int(path.name.removeprefix("checkpoint-"))
+            checkpoints[step] = path
+    return checkpoints
 
 
 def damage(path: Path) -> str | None:
-    """Say what is wrong with a checkpoint folder, None when every listed file has its SHA-256."""
+    """Describe what is wrong with a checkpoint folder; None if each listed file has its SHA-256."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        changed = [name for name, expected in manifest["sha256"].items() if sha256(path / name) != expected]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # a manifest may hold any JSON
+        changed = []
+        for name, expected in manifest["sha256"].items():
+            if sha256(path / name) != expected:
+                changed.append(name)
+    # A damaged manifest may hold any JSON.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"it cannot be read: {error}"
-    return f"{', '.join(changed)} changed since it was written" if changed else None
+    if changed:
+        return f"{', '.join(changed)} changed since it was written"
+    return None
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Return every checkpoint, whole or not, the newest first."""
+    """Return all checkpoints, damaged ones included, the newest first."""
     return sorted(folder.glob("step-" + 8 * "[0-9]"), reverse=True)
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint, by its name first: what is left of an interrupted removal is no checkpoint."""
+    """Rename a checkpoint, then delete it: an interrupted removal leaves no partial checkpoint."""
     leaving = path.with_name(f".tmp-old-{path.name}")
     path.rename(leaving)
     shutil.rmtree(leaving)

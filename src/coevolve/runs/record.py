@@ -1,7 +1,7 @@
-"""What a run leaves on disk: config.json, metrics.jsonl, episodes.jsonl, scores.csv, summary.json.
+"""The files of a run: config.json, metrics.jsonl, episodes.jsonl, scores.csv, summary.json.
 
-Plain text that any tool can read; imports no torch. Metrics hold one line a step without clock times,
-so the same run writes the same bytes; seconds go into timings.jsonl and summary.json.
+They are plain text that any tool can read. metrics.jsonl has one line per step and no clock times,
+so equal runs write equal bytes; seconds go to timings.jsonl and summary.json. Imports no torch.
 """
 
 import csv
@@ -9,32 +9,46 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from coevolve.types import Outcome
+from coevolve.types import Outcome, Sample
 
-SCORE_FIELDS = (
-    "stage setup split family level item question answer correct misconception finished tokens_in tokens_out"
-).split()
-LONE = "backslashreplace"  # half a surrogate pair, which UTF-8 cannot hold, becomes its escape
+SCORE_FIELDS = [
+    "stage",
+    "setup",
+    "split",
+    "family",
+    "level",
+    "item",
+    "question",
+    "answer",
+    "correct",
+    "misconception",
+    "finished",
+    "tokens_in",
+    "tokens_out",
+]
+# UTF-8 cannot encode half of a surrogate pair; its escape is written instead.
+SURROGATE_ERRORS = "backslashreplace"
 
 
 def fsync_tree(path: Path) -> None:
-    """Force a file, or a folder and all that is in it, to the disk, where a power cut leaves it whole."""
-    for one in [*path.rglob("*"), path]:
-        descriptor = os.open(one, os.O_RDONLY)
+    """Force a file, or a folder with its content, to the disk, where it survives a power cut."""
+    for entry in [*path.rglob("*"), path]:
+        descriptor = os.open(entry, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8, so that a reader finds either the old content or the new, never a part of it."""
+    """Write a file, text as UTF-8; readers see the old content or the new, never a part of it."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", SURROGATE_ERRORS)
     aside = path.with_name(f".{path.name}.tmp")
-    aside.write_bytes(content.encode("utf-8", LONE) if isinstance(content, str) else content)
+    aside.write_bytes(content)
     fsync_tree(aside)
     aside.replace(path)
 
@@ -45,69 +59,105 @@ def clean(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as strict JSON, whole or not at all."""
-    write_atomically(path, json.dumps(clean(value), indent=1, ensure_ascii=False) + "\n")
+    """Write a value as strict JSON, atomically."""
+    text = json.dumps(clean(value), indent=1, ensure_ascii=False)
+    write_atomically(path, text + "\n")
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as strict JSON, one a line."""
-    return "".join(json.dumps(clean(row), ensure_ascii=False) + "\n" for row in rows)
+    """Return rows as strict JSON, one row per line."""
+    lines = [json.dumps(clean(row), ensure_ascii=False) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def keep_steps(path: Path, steps: int) -> None:
-    """Drop the lines of steps that a resumed run will play again (a cut last line goes as well)."""
-    if path.is_file():
-        with path.open("rb") as file:  # bytes: the cut may be inside a character
-            kept = takewhile(lambda line: line.endswith(b"\n") and json.loads(line)["step"] <= steps, file)
-            write_atomically(path, b"".join(kept))
+    """Drop the lines of later steps, which a resumed run plays again, and a last line cut short."""
+    if not path.is_file():
+        return
+    kept = []
+    with path.open("rb") as file:  # bytes, since the file may be cut inside a character
+        for line in file:
+            if not line.endswith(b"\n") or json.loads(line)["step"] > steps:
+                break
+            kept.append(line)
+    write_atomically(path, b"".join(kept))
 
 
 def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
-    """Return the mean of the known numbers of each name; a name without any is left out."""
-    known: dict[str, list[float]] = {}
+    """Average (name, number) pairs by name; None is skipped, and so is a name with no number."""
+    numbers_by_name: dict[str, list[float]] = {}
     for name, number in numbers:
-        known.setdefault(name, []).extend([] if number is None else [number])
-    return {name: sum(values) / len(values) for name, values in known.items() if values}
+        known = numbers_by_name.setdefault(name, [])
+        if number is not None:
+            known.append(number)
+    return {
+        name: sum(known) / len(known)
+        for name, known in numbers_by_name.items()
+        if known
+    }
 
 
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
-    """One episode as a JSON row: its facts, and who said what and earned what."""
-    said = [
-        {"role": s.role, "policy": s.policy, "prompt": s.reply.turn.messages[-1]["content"]}
-        | {"text": s.reply.text, "tokens": len(s.reply.completion_ids), "reward": s.reward}
-        for s in outcome.samples
-    ]
-    return {"step": step, "episode": index, "facts": outcome.facts, "samples": said}
+    """Return an episode as a JSON row: its facts and every sample with its reward."""
+    return {
+        "step": step,
+        "episode": index,
+        "facts": outcome.facts,
+        "samples": [_describe_sample(sample) for sample in outcome.samples],
+    }
+
+
+def _describe_sample(sample: Sample) -> dict[str, Any]:
+    return {
+        "role": sample.role,
+        "policy": sample.policy,
+        "prompt": sample.reply.turn.messages[-1]["content"],
+        "text": sample.reply.text,
+        "tokens": len(sample.reply.completion_ids),
+        "reward": sample.reward,
+    }
 
 
 class Recorder:
-    """Appends to one run's folder; a resumed run continues after step `done`."""
+    """Appends to the files in a run's folder; a resumed run continues after step `done`."""
 
     def __init__(self, out: Path, done: int = 0):
         self.out = out
         out.mkdir(parents=True, exist_ok=True)
+        # A new run drops even step 0, the evaluation before step 1.
+        last_step = done or -1
         for name in ("metrics", "episodes", "timings"):
-            keep_steps(out / f"{name}.jsonl", done or -1)  # from the start: not even the look before step 1
+            keep_steps(out / f"{name}.jsonl", last_step)
 
     def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        with (self.out / f"{name}.jsonl").open("a", encoding="utf-8", errors=LONE, newline="") as file:
+        path = self.out / f"{name}.jsonl"
+        with path.open(
+            "a", encoding="utf-8", errors=SURROGATE_ERRORS, newline=""
+        ) as file:
             file.write(json_lines(rows))
 
-    def step(self, step: int, metrics: Mapping[str, Any], seconds: Mapping[str, float]) -> None:
-        """Append one line of metrics, and the step's seconds apart from them."""
+    def step(
+        self, step: int, metrics: Mapping[str, Any], seconds: Mapping[str, float]
+    ) -> None:
+        """Append a line to metrics.jsonl, and the step's seconds by phase to timings.jsonl."""
+        rounded = {phase: round(duration, 4) for phase, duration in seconds.items()}
         self._append("metrics", [{"step": step, **metrics}])
-        self._append("timings", [{"step": step, **{name: round(s, 4) for name, s in seconds.items()}}])
+        self._append("timings", [{"step": step, **rounded}])
 
     def episodes(self, step: int, outcomes: Sequence[Outcome], keep: int) -> None:
-        """Append the first `keep` episodes of a step, word for word."""
-        self._append("episodes", [describe(step, i, outcome) for i, outcome in enumerate(outcomes[:keep])])
+        """Append the first `keep` episodes of a step with their full texts."""
+        rows = [describe(step, i, outcome) for i, outcome in enumerate(outcomes[:keep])]
+        self._append("episodes", rows)
 
     def rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write NAME.jsonl anew, one line a row."""
+        """Replace NAME.jsonl by these rows, one per line."""
         write_atomically(self.out / f"{name}.jsonl", json_lines(rows))
 
     def scores(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write one line per evaluated item (SCORE_FIELDS); ValueError for a row with another field."""
+        """Write scores.csv, one line per evaluated item with the fields SCORE_FIELDS.
+
+        Raises ValueError for a row with another field.
+        """
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, SCORE_FIELDS, lineterminator="\n")
         writer.writeheader()
@@ -116,18 +166,33 @@ class Recorder:
 
 
 def read(run: str | Path, name: str = "metrics") -> Any:
-    """Return metrics, timings, episodes, scores or a method's own rows of a run as a pandas DataFrame.
+    """Return a run's metrics, timings, episodes, scores or method's own rows as a pandas DataFrame.
 
-    Raises ValueError when the run has not written them.
+    Raises ValueError if the run has not written them.
     """
-    import pandas
-
-    path = Path(run) / (f"{name}.csv" if name == "scores" else f"{name}.jsonl")
+    extension = "csv" if name == "scores" else "jsonl"
+    path = Path(run) / f"{name}.{extension}"
     if not path.is_file():
         raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
-    if name == "scores":
-        blank, texts = {"correct": [""]}, {"answer": str, "question": str}  # blank: what only a judge can score
-        # An answer may hold a \r, which pandas would take for the end of its row.
-        return pandas.read_csv(path, keep_default_na=False, lineterminator="\n", na_values=blank, dtype=texts)
-    with path.open("rb") as file:  # pandas.read_json rounds numbers and takes names for dates
-        return pandas.DataFrame([json.loads(line) for line in file])
+    return _read_scores(path) if name == "scores" else _read_rows(path)
+
+
+def _read_rows(path: Path) -> Any:
+    import pandas
+
+    # pandas.read_json would round numbers and take some names for dates.
+    with path.open("rb") as file:
+        rows = [json.loads(line) for line in file]
+    return pandas.DataFrame(rows)
+
+
+def _read_scores(path: Path) -> Any:
+    import pandas
+
+    return pandas.read_csv(
+        path,
+        keep_default_na=False,
+        na_values={"correct": [""]},  # empty: an answer that only a judge can score
+        dtype={"answer": str, "question": str},
+        lineterminator="\n",  # without it, pandas would end a row at a \r inside an answer
+    )

@@ -1,26 +1,36 @@
-"""Turns, replies, outcomes, conversations and token credit as HTML for notebooks and plain text for terminals.
+"""Turns, replies, outcomes, conversations and token credit, as HTML and as plain text.
 
-Uses only tags and inline styles that JupyterLab keeps in an untrusted notebook, and sets no text colour: it
-reads on light and dark pages. All text goes into a page through `element`, which escapes it. Knows no model, no paper.
+The HTML uses only tags and inline styles that JupyterLab keeps in an untrusted notebook. It sets no
+text colour, so it is legible on light and dark pages. `element` escapes all text. Knows no model
+and no paper.
 """
 
-import html
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup, escape
 
 from coevolve.advantages.segments import owners, segments
 from coevolve.types import Outcome, Reply, Sample, Turn
 
-PRE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
-CELL = "text-align:left;vertical-align:top;padding:0.3em 0.6em;border:1px solid rgba(128,128,128,0.4);max-width:30em"
-POSITIVE, NEGATIVE = "0,114,178", "213,94,0"
-SHORT = 100  # characters of a text that stands beside its speaker
-EMPTY = "▯"  # stands for a token that completes no character, such as the end token
+Advantages = Sequence[float | None]  # one per token; None is masked
+
+PRE_STYLE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
+CELL_STYLE = (
+    "text-align:left;vertical-align:top;padding:0.3em 0.6em;"
+    "border:1px solid rgba(128,128,128,0.4);max-width:30em"
+)
+MASKED_STYLE = "border-bottom:2px dotted rgba(128,128,128,0.9)"
+BLUE = "0,114,178"  # positive advantages
+ORANGE = "213,94,0"  # negative advantages
+SHORT = 100  # characters of a text that is shown next to its speaker
+NO_CHARACTER = "▯"  # shown for an empty text and for tokens that complete no character, such as EOS
 
 
 @dataclass(frozen=True, repr=False)
 class Shown:
-    """Something to look at: HTML for notebooks, plain text elsewhere."""
+    """A view of something: HTML in notebooks, plain text elsewhere."""
 
     html: str
     text: str
@@ -32,166 +42,299 @@ class Shown:
         return self.text
 
 
-class Markup(str):
-    """HTML that `element` made; any other string is text."""
+@dataclass(frozen=True)
+class _Entry:
+    """A turn with its reply's text (None before the reply) and remarks about it."""
+
+    turn: Turn
+    text: str | None
+    remarks: list[str]
 
 
 def visible(text: str) -> str:
-    r"""Spell out every character that is not printable (`\x1b`, `\u202e`), except line feed and tab."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
+    r"""Escape all unprintable characters (`\x1b`, `\u202e`) except line feed and tab."""
+    characters = []
+    for character in text:
+        if character.isprintable() or character in "\n\t":
+            characters.append(character)
+        else:
+            escaped = character.encode("unicode_escape")
+            characters.append(escaped.decode("ascii"))
+    return "".join(characters)
 
 
 def element(name: str, *content: str, **attributes: str) -> Markup:
-    """Return an HTML element; content that is no Markup is escaped, and so are attributes (empty ones left out)."""
-    inside = "".join(part if isinstance(part, Markup) else html.escape(visible(part)) for part in content)
-    marks = "".join(f' {key}="{html.escape(visible(value))}"' for key, value in attributes.items() if value)
-    return Markup(f"<{name}{marks}>{inside}</{name}>")
+    """Return an HTML element. Content is escaped unless it is Markup, attributes always.
+
+    Attributes with an empty value are left out.
+    """
+    attribute_text = ""
+    for key, value in attributes.items():
+        if value:
+            attribute_text += f' {key}="{escape(visible(value))}"'
+    inside = Markup("").join(_as_html(part) for part in content)
+    return Markup(f"<{name}{attribute_text}>{inside}</{name}>")
+
+
+def _as_html(content: str) -> Markup:
+    if isinstance(content, Markup):
+        return content
+    return escape(visible(content))
 
 
 def table(rows: Iterable[Sequence[str]]) -> Markup:
     """Return an HTML table."""
-    return element("table", *(element("tr", *(element("td", cell, style=CELL) for cell in row)) for row in rows))
+    table_rows = []
+    for row in rows:
+        cells = [element("td", cell, style=CELL_STYLE) for cell in row]
+        table_rows.append(element("tr", *cells))
+    return element("table", *table_rows)
 
 
 def turns(turns: Sequence[Turn]) -> Shown:
-    """Show what each role will read: a short text at once, a longer one in a fold."""
-    return _listed([(turn, None, _limits(turn)) for turn in turns])
+    """Show the prompt of each turn: a short one at once, a longer one folded."""
+    return _show_entries([_Entry(turn, None, _limits(turn)) for turn in turns])
 
 
-def replies(replies: Sequence[Reply], samples: Sequence[Sample] | None = None, notes: Sequence[str] = ()) -> Shown:
-    """Show what was said: a short reply at once, a longer one in a fold, and below it what the speaker read.
+def replies(
+    replies: Sequence[Reply],
+    samples: Sequence[Sample] | None = None,
+    notes: Sequence[str] = (),
+) -> Shown:
+    """Show replies, short ones at once and longer ones folded, each with its prompt below it.
 
-    The `samples` given tell what a reply earned. `notes` are remarks, one per reply: an oracle's verdicts, say.
+    If `samples` are given, each reply's reward is shown too. `notes` are remarks, one per reply,
+    for example an oracle's verdicts.
     """
     entries = []
     for i, reply in enumerate(replies):
-        said = [*filter(None, notes[i : i + 1]), _size(reply)]
-        if samples is not None:  # matched by identity: an equal reply is not the same reply
-            said += [rewards(sample) for sample in samples if sample.reply is reply] or ["earns nothing"]
-        entries.append((reply.turn, reply.text, said))
-    return _listed(entries)
+        remarks = [note for note in notes[i : i + 1] if note]
+        remarks.append(_size(reply))
+        if samples is not None:
+            # Matched by identity: two replies may be equal and have different rewards.
+            earned = [rewards(sample) for sample in samples if sample.reply is reply]
+            remarks += earned or ["earns nothing"]
+        entries.append(_Entry(reply.turn, reply.text, remarks))
+    return _show_entries(entries)
 
 
 def outcome(outcome: Outcome) -> Shown:
-    """Show an episode's end: its facts by name, then every sample with its reward."""
-    facts = [(str(name), _fact(value)) for name, value in sorted(outcome.facts.items())]
-    shown = replies([sample.reply for sample in outcome.samples], outcome.samples)
-    text = "\n".join([*(visible(f"{name}: {fact}") for name, fact in facts), shown.text])
-    return Shown(table((name, element("code", fact)) for name, fact in facts) + shown.html, text)
+    """Show an episode's outcome: its facts by name, then each sample with its reward."""
+    rows = []
+    lines = []
+    for name, value in sorted(outcome.facts.items()):
+        fact = _format_fact(value)
+        rows.append([str(name), element("code", fact)])
+        lines.append(visible(f"{name}: {fact}"))
+    earned = replies([sample.reply for sample in outcome.samples], outcome.samples)
+    page = str(table(rows)) + earned.html
+    return Shown(page, "\n".join([*lines, earned.text]))
 
 
-def credit(sample: Sample, advantages: Sequence[float | None]) -> Shown:
-    """Show a sample's text as a heat map of one advantage per token; hovering a token tells its id and value.
+def credit(sample: Sample, advantages: Advantages) -> Shown:
+    """Show a sample's text as a heat map of one advantage per token, with tooltips for values.
 
-    Blue pays, orange costs, dotted (None) is masked. Every run of tokens starts with the segment that it belongs to,
-    if the sample is paid by segment, and with +, - or 0. ValueError for another number of advantages than tokens.
+    Positive tokens are blue, negative ones orange, masked ones (None) have a dotted line. Each run
+    of tokens starts with its segment, if the sample's reward has segments, and with +, - or 0.
+    Raises ValueError for another number of advantages than of tokens.
     """
     reply = sample.reply
-    if not len(advantages) == len(reply.completion_ids) == len(reply.char_ends):
-        raise ValueError(f"advantages must hold one per token: {len(reply.completion_ids)} tokens, {len(advantages)} values")
+    token_count = len(reply.completion_ids)
+    if not len(advantages) == token_count == len(reply.char_ends):
+        raise ValueError(
+            f"advantages must hold one per token: {token_count} tokens, {len(advantages)} values"
+        )
     peak = max((abs(value) for value in advantages if value), default=1.0)
-    labels = [_label(name, value) for name, value in zip(owners(sample), advantages, strict=True)]
-    parts, text, start = [], "", 0
-    for i, (value, end) in enumerate(zip(advantages, reply.char_ends, strict=True)):
-        if i == 0 or labels[i] != labels[i - 1]:
-            parts.append(element("sup", labels[i]))
-            text += f"[{labels[i]}]"
-        piece, start = reply.text[start:end] or EMPTY, end
-        title = f"token {i}, id {reply.completion_ids[i]}, credit {signed(value)}"
-        parts.append(element("span", piece, title=title, style=_heat(value, peak)))
+    spans = []
+    text = ""
+    start = 0
+    last_label = None
+    for i, segment in enumerate(owners(sample)):
+        advantage = advantages[i]
+        label = _label(segment, advantage)
+        if label != last_label:
+            spans.append(element("sup", label))
+            text += f"[{label}]"
+            last_label = label
+        end = reply.char_ends[i]
+        piece = reply.text[start:end] or NO_CHARACTER
+        start = end
+        title = f"token {i}, id {reply.completion_ids[i]}, credit {signed(advantage)}"
+        style = _token_style(advantage, peak)
+        spans.append(element("span", piece, title=title, style=style))
         text += piece
-    head = f"{_who(reply.turn)} · {_size(reply)} · {rewards(sample)} · full colour is {peak:.3g}"
-    shown = element("div", _fold(head, element("pre", *parts, style=PRE), is_open=True))
-    return Shown(shown, visible("\n    ".join([head, *text.split("\n")])))
+    summary = [
+        _speaker(reply.turn),
+        _size(reply),
+        rewards(sample),
+        f"full colour is {peak:.3g}",
+    ]
+    head = " · ".join(summary)
+    heat_map = element("pre", *spans, style=PRE_STYLE)
+    fold = _fold(head, heat_map, is_open=True)
+    lines = [head, *text.split("\n")]
+    page = element("div", fold)
+    return Shown(str(page), visible("\n    ".join(lines)))
 
 
-def conversation(samples: Sequence[Sample], advantages: Sequence[Sequence[float | None]], title: str = "") -> Shown:
-    """Show a conversation as a table: a row per agent, a column per round, and every reply as in `credit`.
+def conversation(
+    samples: Sequence[Sample],
+    advantages: Sequence[Advantages],
+    title: str = "",
+) -> Shown:
+    """Show a conversation as a table: a row per agent, a column per round, cells as in `credit`.
 
-    `samples` are one conversation's, agent by agent, each with one reply per round. ValueError for another number
-    of lists of advantages than samples.
+    `samples` are one conversation's, agent by agent, each with one reply per round. Raises
+    ValueError for another number of lists of advantages than of samples.
     """
     if len(advantages) != len(samples):
-        raise ValueError(f"advantages must hold one list per sample: {len(samples)} samples, {len(advantages)} lists")
+        raise ValueError(
+            "advantages must hold one list per sample: "
+            f"{len(samples)} samples, {len(advantages)} lists"
+        )
     rounds = list(dict.fromkeys(sample.role for sample in samples))
-    rows, texts = [["agent", *rounds]], [visible(title)]
-    said = list(map(credit, samples, advantages))
-    for agent, start in enumerate(range(0, len(said), len(rounds) or 1)):
-        mine = said[start : start + len(rounds)]
-        rows.append([str(agent), *(Markup(shown.html) for shown in mine)])
-        texts += [f"agent {agent}, {shown.text}" for shown in mine]
-    return Shown(element("p", title) + table(rows), "\n".join(texts).strip())
+    rows = [["agent", *rounds]]
+    texts = [visible(title)]
+    credits = list(map(credit, samples, advantages))
+    round_count = len(rounds)
+    starts = range(0, len(credits), max(round_count, 1))
+    for agent, start in enumerate(starts):
+        row = [str(agent)]
+        for shown in credits[start : start + round_count]:
+            row.append(Markup(shown.html))
+            texts.append(f"agent {agent}, {shown.text}")
+        rows.append(row)
+    page = element("p", title) + table(rows)
+    return Shown(str(page), "\n".join(texts).strip())
 
 
 def rewards(sample: Sample) -> str:
-    """Return what a sample earned, by segment where it is paid by segment."""
-    return "reward " + ", ".join(f"{name} {signed(value)}".strip() for name, value in segments(sample).items())
+    """Return a sample's reward as text, by segment if it has several."""
+    amounts = [
+        f"{name} {signed(value)}".strip() for name, value in segments(sample).items()
+    ]
+    return "reward " + ", ".join(amounts)
 
 
 def signed(value: float | None) -> str:
-    """Return a reward or an advantage as text; None is masked."""
+    """Return a reward or an advantage with its sign; None is masked."""
     return "masked" if value is None else f"{value:+.3g}"
 
 
 def pre(text: str) -> Markup:
-    """Return text as it is: inside <pre> and <code> a notebook page does not typeset $...$ as mathematics."""
-    return element("pre", text or EMPTY, style=PRE)
+    """Return text verbatim: notebooks do not typeset $...$ as mathematics inside <pre>."""
+    return element("pre", text or NO_CHARACTER, style=PRE_STYLE)
 
 
-def _who(turn: Turn) -> str:
-    return turn.role if turn.policy == Turn.policy else f"{turn.role} ({turn.policy})"
+def _speaker(turn: Turn) -> str:
+    if turn.policy == Turn.policy:
+        return turn.role
+    return f"{turn.role} ({turn.policy})"
 
 
 def _limits(turn: Turn) -> list[str]:
-    limits = {"temperature {:g}": turn.temperature, "at most {} tokens": turn.max_tokens}
-    return [text.format(value) for text, value in limits.items() if value is not None]
+    limits = []
+    if turn.temperature is not None:
+        limits.append(f"temperature {turn.temperature:g}")
+    if turn.max_tokens is not None:
+        limits.append(f"at most {turn.max_tokens} tokens")
+    return limits
 
 
 def _size(reply: Reply) -> str:
-    return f"{len(reply.completion_ids)} tokens" + ("" if reply.finished else ", cut off")
+    size = f"{len(reply.completion_ids)} tokens"
+    return size if reply.finished else f"{size}, cut off"
 
 
-def _fact(value: object) -> str:
-    """Return a fact as text: numbers rounded, a list item by item, a dash for what does not apply."""
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_fact, value))
-    return "–" if value is None else f"{round(value, 3):g}" if isinstance(value, float) else str(value)
+def _format_fact(value: object) -> str:
+    """Return a fact as text: floats rounded, lists item by item, a dash for None."""
+    if isinstance(value, list | tuple):
+        return ", ".join(_format_fact(item) for item in value)
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{round(value, 3):g}"
+    return str(value)
 
 
 def _label(segment: str | None, advantage: float | None) -> str:
-    """Return what a run of tokens starts with."""
+    """Return the label at the start of a run of tokens: its segment, if any, and its sign."""
     if segment is None:
         return "no segment"
-    sign = "masked" if advantage is None else signed(advantage)[0] if advantage else "0"
+    if advantage is None:
+        sign = "masked"
+    elif advantage:
+        sign = signed(advantage)[0]
+    else:
+        sign = "0"
     return f"{segment} {sign}".strip()
 
 
-def _heat(advantage: float | None, peak: float) -> str:
-    """Return a token's style: `peak` has the full colour."""
+def _token_style(advantage: float | None, peak: float) -> str:
+    """Return a token's inline style; an advantage of `peak` has the full colour."""
     if advantage is None:
-        return "border-bottom:2px dotted rgba(128,128,128,0.9)"
-    return f"background-color:rgba({NEGATIVE if advantage < 0 else POSITIVE},{0.6 * abs(advantage) / peak:.2f})"
+        return MASKED_STYLE
+    colour = ORANGE if advantage < 0 else BLUE
+    opacity = 0.6 * abs(advantage) / peak
+    return f"background-color:rgba({colour},{opacity:.2f})"
 
 
-def _fold(head: str, body: str, is_open: bool) -> Markup:
+def _fold(head: str, body: Markup, is_open: bool) -> Markup:
     summary = element("summary", element("code", head))
-    return element("details", summary, Markup(body), open="open" if is_open else "")
+    return element("details", summary, body, open="open" if is_open else "")
 
 
-def _listed(entries: Sequence[tuple[Turn, str | None, list[str]]]) -> Shown:
-    """Show who says what, with notes, one below the other: short texts at once, longer ones in folds, the first open.
+def _show_entries(entries: Sequence[_Entry]) -> Shown:
+    """Show entries one below the other; a long first one is unfolded.
 
-    Speakers with several entries are counted. Where nothing is said yet (None), the text is what the speaker reads.
+    Speakers with several entries are numbered. An entry without a reply shows its prompt.
     """
-    names = [_who(turn) for turn, *_ in entries]
-    folds, lines = "", []
-    for i, (turn, said, notes) in enumerate(entries):
-        text = "\n".join(message["content"] for message in turn.messages) if said is None else said
-        who = f"{names[i]} {names[: i + 1].count(names[i])} of {names.count(names[i])}".removesuffix(" 1 of 1")
-        short = len(text) <= SHORT and "\n" not in text
-        head = " · ".join([f"{who}: {text or EMPTY}" if short else who, *notes])
-        read = "".join(element("b", message["role"]) + pre(message["content"]) for message in turn.messages)
-        body = read if short or said is None else pre(text) + _fold("what it read", read, is_open=False)
-        folds += _fold(head, body, is_open=not short and i == 0)
-        lines += [head] if short else [head, *(f"    {line}" for line in text.split("\n"))]
-    return Shown(element("div", Markup(folds)), visible("\n".join(lines)))
+    folds = []
+    lines = []
+    labels = _numbered_speakers(entries)
+    for i, entry in enumerate(entries):
+        prompt = _prompt_html(entry.turn)
+        text = entry.text
+        if text is None:
+            text = _prompt_text(entry.turn)
+        is_short = len(text) <= SHORT and "\n" not in text
+        label = labels[i]
+        if is_short:
+            label = f"{label}: {text or NO_CHARACTER}"
+        head = " · ".join([label, *entry.remarks])
+        lines.append(head)
+        if not is_short:
+            lines += [f"    {line}" for line in text.split("\n")]
+        body = prompt
+        if entry.text is not None and not is_short:
+            body = pre(text) + _fold("what it read", prompt, is_open=False)
+        is_open = i == 0 and not is_short
+        folds.append(_fold(head, body, is_open))
+    page = element("div", *folds)
+    return Shown(str(page), visible("\n".join(lines)))
+
+
+def _numbered_speakers(entries: Sequence[_Entry]) -> list[str]:
+    speakers = [_speaker(entry.turn) for entry in entries]
+    totals = Counter(speakers)
+    numbers: Counter[str] = Counter()
+    labels = []
+    for speaker in speakers:
+        total = totals[speaker]
+        numbers[speaker] += 1
+        if total == 1:
+            labels.append(speaker)
+        else:
+            labels.append(f"{speaker} {numbers[speaker]} of {total}")
+    return labels
+
+
+def _prompt_text(turn: Turn) -> str:
+    return "\n".join(message["content"] for message in turn.messages)
+
+
+def _prompt_html(turn: Turn) -> Markup:
+    return Markup("").join(
+        element("b", message["role"]) + pre(message["content"])
+        for message in turn.messages
+    )

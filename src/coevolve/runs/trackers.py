@@ -1,6 +1,7 @@
-"""A sink for metrics beside the files of a run: TensorBoard, trackio or Weights & Biases, through accelerate.
+"""A sink for metrics beside the files of a run: TensorBoard, trackio or Weights & Biases.
 
-Each is an extra that has to be installed; `preflight.check` names a missing one before anything loads.
+Each is an optional extra that is used through accelerate; `preflight.check` reports a missing one
+before anything is loaded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +12,13 @@ from typing import Any
 
 
 @contextmanager
-def tracker(kind: str, out: Path, name: str, config: Mapping[str, Any]) -> Iterator[Any]:
-    """Open the sink `kind`; its `log(values, step)` takes a step's metrics. An empty kind ignores them.
+def tracker(
+    kind: str, out: Path, name: str, config: Mapping[str, Any]
+) -> Iterator[Any]:
+    """Open the sink `kind`; its `log(values, step)` takes a step's metrics. "" ignores them.
 
-    `name` and `config` describe the run to services that show several. TensorBoard's files lie in
-    the run's folder `out`: `tensorboard --logdir OUT`.
+    `name` and `config` describe the run to services that show several runs. TensorBoard's files
+    are written to the run's folder `out`; show them with `tensorboard --logdir OUT`.
     """
     if not kind:
         yield SimpleNamespace(log=lambda values, step: None)

@@ -1,6 +1,6 @@
-"""How lists are written into a prompt: discussions, solutions of several agents, critiques.
+"""The blocks that prompts show: discussions, solutions of several agents, critiques.
 
-One form for full and compact prompts, so that parsers and models meet the same marks everywhere.
+Full and compact prompts share one form, so parsers and models see the same marks everywhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,15 +11,22 @@ def discussion(rounds: Iterable[tuple[str, Sequence[str]]]) -> str:
     lines = []
     for solution, evaluations in rounds:
         lines.append(f"<solution>{solution}</solution>")
-        lines += [f"<evaluation>{evaluation}</evaluation>" for evaluation in evaluations]
+        for evaluation in evaluations:
+            lines.append(f"<evaluation>{evaluation}</evaluation>")
     return "\n".join(lines)
 
 
 def solutions(texts: Sequence[str]) -> str:
     """Number the agents' solutions from 0, as CoNL's rankings and critiques refer to them."""
-    return "\n".join(f"Agent {i}<solution>{text}</solution>" for i, text in enumerate(texts))
+    lines = []
+    for agent, text in enumerate(texts):
+        lines.append(f"Agent {agent}<solution>{text}</solution>")
+    return "\n".join(lines)
 
 
 def critiques(texts: Iterable[str]) -> str:
     """List the critiques that an agent received in CoNL's second round."""
-    return "\n".join(f"<critique>{text}</critique>" for text in texts)
+    lines = []
+    for text in texts:
+        lines.append(f"<critique>{text}</critique>")
+    return "\n".join(lines)

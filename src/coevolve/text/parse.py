@@ -1,7 +1,7 @@
-"""Text to value or None: tags, numbers, scores, final answers.
+"""Parsers from text to a value or None: tags, numbers, scores, final answers.
 
-Every function is total (no text makes it raise), takes linear time and evaluates nothing. Knows no role,
-no reward and no paper's scale except the 1 to 10 of `judge_score`.
+Every function is total (no text makes it raise), takes linear time and evaluates nothing. Knows no
+role, no reward and no paper's scale except the 1 to 10 of `judge_score`.
 """
 
 import re
@@ -12,69 +12,86 @@ HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 INEQUALITY = re.compile(r"[<>≤≥]|\\(?:lt|gt|leq?|geq?)(?![a-z])")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 BOX = "\\boxed{"
-OPENS = "```"  # a program that is handed in as an answer
+CODE_FENCE = "```"  # starts a program that is given as the answer
 PROGRAM = re.compile(r"^```py(?:thon)?[^\S\n]*\n", re.MULTILINE)
 FENCE = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
 ANSWER = re.compile(r"^[^\S\n]*ANSWER:(.*)$", re.MULTILINE)
 
 
 def tag_pairs(text: str, name: str) -> list[str] | None:
-    """Return what stands inside each <name>...</name>, as written; [] without any tag.
+    """Return the content of each <name>...</name> verbatim, [] if there is no tag.
 
-    None when opening and closing tags do not strictly alternate (nested, stray, reversed, unclosed). Tags are
-    literal and case-sensitive; code fences and <think> blocks are ordinary text.
+    None if opening and closing tags do not strictly alternate (nested, stray, reversed, unclosed).
+    Tags are literal and case-sensitive; code fences and <think> blocks are ordinary text.
     """
-    pairs = matched(text, re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>"))
-    return None if pairs is None else [text[opening.end() : closing.start()] for opening, closing in pairs]
-
-
-def matched(text: str, tags: re.Pattern[str]) -> list[tuple[re.Match[str], re.Match[str]]] | None:
-    """Match opening with closing tags in order; None when they do not strictly alternate."""
-    found = list(tags.finditer(text))
-    if len(found) % 2 or any(tag[0].startswith("</") != bool(i % 2) for i, tag in enumerate(found)):
+    tags = re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>")
+    pairs = matched(text, tags)
+    if pairs is None:
         return None
-    return list(zip(found[::2], found[1::2], strict=True))
+    contents = []
+    for opening, closing in pairs:
+        contents.append(text[opening.end() : closing.start()])
+    return contents
+
+
+def matched(
+    text: str, tags: re.Pattern[str]
+) -> list[tuple[re.Match[str], re.Match[str]]] | None:
+    """Pair opening and closing tags in order; None if they do not strictly alternate."""
+    matches = list(tags.finditer(text))
+    if len(matches) % 2:
+        return None
+    pairs = list(zip(matches[::2], matches[1::2], strict=True))
+    for opening, closing in pairs:
+        if opening[0].startswith("</") or not closing[0].startswith("</"):
+            return None
+    return pairs
 
 
 def only(text: str, name: str) -> str:
-    """Return what stands inside the text's one <name> pair, as written; empty without exactly one pair."""
+    """Return the content of the text's one <name> pair verbatim, "" without exactly one pair."""
     pairs = tag_pairs(text, name)
-    return pairs[0] if pairs and len(pairs) == 1 else ""
+    if pairs is None or len(pairs) != 1:
+        return ""
+    return pairs[0]
 
 
 def filled(content: str) -> str | None:
-    """Strip the content; None when it is empty or an untouched placeholder.
+    """Strip the content; None if it is empty or an untouched placeholder.
 
-    Placeholders: dots alone, `$ANSWER`, or a content that is one bracket `[Your ...]` or `[Write ...]`.
+    Placeholders are dots alone, `$ANSWER`, and one bracket `[Your ...]` or `[Write ...]` alone.
     """
     content = content.strip()
-    return None if not content or PLACEHOLDER.fullmatch(content) else content
+    if not content or PLACEHOLDER.fullmatch(content):
+        return None
+    return content
 
 
 def tag(text: str, name: str) -> str | None:
     """Return the stripped content of the text's one <name> pair.
 
-    None without a pair, with several pairs (which one is meant is not guessed) or with unfilled content.
+    None without a pair, with several pairs (any choice would be a guess) or with unfilled content.
     """
     return filled(only(text, name))
 
 
 def number(text: str) -> float | None:
-    """Read a plain decimal: optional minus, at most six digits without leading zero, at most six decimals.
+    """Read a plain decimal: at most six digits without a leading zero and at most six decimals.
 
-    ASCII only, blanks around allowed; no plus sign, exponent, underscore, fraction, infinity or NaN.
+    A minus sign and surrounding blanks are allowed. Not allowed are non-ASCII digits, a plus sign,
+    an exponent, underscores, fractions, infinity and NaN.
     """
     text = text.strip(" \t\r\n")
     return float(text) if NUMBER.fullmatch(text) else None
 
 
 def score_value(text: str) -> float | None:
-    """Return the number in the text's one <score> pair, whatever its range; None if there is none."""
+    """Return the number in the text's one <score> pair, in any range; None if there is none."""
     return number(only(text, "score"))
 
 
 def judge_score(text: str) -> float | None:
-    """Map a judgement of 1 to 10 to (s - 1) / 9; 0.5 for a number out of range, None if unreadable."""
+    """Map a score s from 1 to 10 to (s - 1) / 9; 0.5 if it is out of range, None if unreadable."""
     score = score_value(text)
     if score is None:
         return None
@@ -82,53 +99,68 @@ def judge_score(text: str) -> float | None:
 
 
 def boxed(text: str) -> str | None:
-    r"""Return the content of the last \boxed{...}; of a text without a box the program in the one code block.
+    r"""Return the content of the last \boxed{...}; without any box, the program in the code block.
 
-    None when that one is missing, unclosed, unfilled, or hedges ("1 or 2"); earlier boxes do not count.
+    None if the last box is unclosed, unfilled, or hedges ("1 or 2"); earlier boxes do not count.
     """
     start = text.rfind(BOX)
     if start < 0:
         return code_block(text)
-    start, depth = start + len(BOX), 1
-    for match in BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)  # an escaped brace counts nothing
+    start += len(BOX)
+    depth = 1
+    for match in BRACE.finditer(text, start):  # an escaped brace changes no depth
+        if match[0] == "{":
+            depth += 1
+        elif match[0] == "}":
+            depth -= 1
         if depth == 0:
-            return _handed_in(text[start : match.start()])
+            return _final_answer(text[start : match.start()])
     return None
 
 
 def code_block(text: str) -> str | None:
-    """Return the program in the text's one ```python block, as written.
+    """Return the program in the text's one ```python block verbatim.
 
-    None without such a block, with several (which one is meant is not guessed), an unclosed or an empty one.
+    None without a block, with several (any choice would be a guess), or if it is unclosed or empty.
     """
     opening = PROGRAM.search(text)
-    closing = opening and FENCE.search(text, opening.end())
-    if not opening or not closing or PROGRAM.search(text, closing.end()):
+    if opening is None:
+        return None
+    closing = FENCE.search(text, opening.end())
+    if closing is None or PROGRAM.search(text, closing.end()):
         return None
     program = text[opening.end() : closing.start()]
     return program if program.strip() else None
 
 
 def answer_line(text: str) -> str | None:
-    """Return what follows `ANSWER:` on the last line that begins with it, or the program in the block behind it.
+    """Return the rest of the last line that starts with `ANSWER:`, or the program in a block there.
 
-    None without such a line, or when that line is unfilled or hedges.
+    None if there is no such line, or if it is unfilled or hedges.
     """
     lines = list(ANSWER.finditer(text))
     if not lines:
         return None
-    behind = text[lines[-1].start(1) :].lstrip()
-    return _handed_in(behind if behind.startswith(OPENS) else lines[-1][1])
+    last = lines[-1]
+    remainder = text[last.start(1) :].lstrip()
+    if remainder.startswith(CODE_FENCE):
+        return _final_answer(remainder)
+    return _final_answer(last[1])
 
 
-def _handed_in(content: str) -> str | None:
-    """Return the filled content unless it offers alternatives; of a code block the program in it.
+def _final_answer(content: str) -> str | None:
+    """Return the program of a code block, or the filled content; None if it offers alternatives.
 
     Inequalities joined by "or" are one answer, a set.
     """
-    if content.lstrip().startswith(OPENS):
-        return code_block(content.lstrip())
-    said = filled(content)
-    parts = HEDGE.split(said or "")
-    return said if len(parts) == 1 or all(map(INEQUALITY.search, parts)) else None
+    content = content.lstrip()
+    if content.startswith(CODE_FENCE):
+        return code_block(content)
+    answer = filled(content)
+    if answer is None:
+        return None
+    alternatives = HEDGE.split(answer)
+    if len(alternatives) == 1:
+        return answer
+    is_a_set = all(INEQUALITY.search(part) for part in alternatives)
+    return answer if is_a_set else None

@@ -1,8 +1,8 @@
-"""Prompt files and the loader that turns them into Roles. Prompts are data: <role>.<variant>.txt.
+"""Prompt files, named <role>.<variant>.txt, and the loader that turns them into Roles.
 
-`full` is for real models, `plain` (a sentence or two) for small ones, `compact` for the embedded
-backbones; all share the same fields, tags and parsers. Lines at the top that start with %% are
-comments. A user's folder with the same file names takes precedence.
+`full` is for large models, `plain` (a sentence or two) for small ones, `compact` for the embedded
+backbones; all share the same fields, tags and parsers. Leading lines that start with %% are
+comments. Files of the same name in a user's folder take precedence.
 """
 
 from itertools import dropwhile
@@ -14,7 +14,7 @@ from coevolve.validation import check_choice
 
 Variant = Literal["full", "plain", "compact"]
 PACKAGE = Path(__file__).parents[1]
-# Prompts that belong to no paper of their own; a paper's are in methods/<paper>/prompts.
+# Prompts that belong to no paper; a paper's prompts are in methods/<paper>/prompts.
 FOLDERS = {"azr": "methods/baselines/prompts", "strategies": "evaluation/prompts"}
 
 
@@ -23,28 +23,36 @@ def folder_of(paper: str) -> Path:
     return PACKAGE / FOLDERS.get(paper, f"methods/{paper}/prompts")
 
 
-def read(paper: str, role: str, variant: str = "full", folder: str | Path | None = None) -> str:
+def read(
+    paper: str, role: str, variant: str = "full", folder: str | Path | None = None
+) -> str:
     """Return a prompt without its comment lines.
 
-    `folder` is a user's folder of prompts, searched first. Raises ValueError that lists the
-    existing prompts if there is no such file.
+    `folder` is a user's folder of prompts, searched first. Raises ValueError, with the existing
+    prompts, if there is no such file.
     """
     check_choice("prompt variant", variant, get_args(Variant))
     if folder and not any(Path(folder).rglob(f"*.{variant}.txt")):
         raise ValueError(
-            f"prompt_folder must hold prompts named ROLE.{variant}.txt, but {str(folder)!r} has none"
+            f"prompt_folder must hold prompts named ROLE.{variant}.txt, "
+            f"but {str(folder)!r} has none"
         )
     file_name = f"{role}.{variant}.txt"
-    candidates = [folder_of(paper) / file_name]
+    searched = [folder_of(paper)]
     if folder:
-        candidates = [Path(folder) / paper / file_name, Path(folder) / file_name, *candidates]
-    for path in candidates:
+        searched = [Path(folder) / paper, Path(folder), *searched]
+    for place in searched:
+        path = place / file_name
         if path.is_file():
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            body = dropwhile(lambda line: line.startswith("%%"), lines)
-            return "".join(body).strip("\n")
+            return _without_comments(path.read_text(encoding="utf-8"))
     existing = ", ".join(available(paper, variant)) or "none"
     raise ValueError(f"no {variant} prompt {paper}/{role}; there are {existing}")
+
+
+def _without_comments(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    body = dropwhile(lambda line: line.startswith("%%"), lines)
+    return "".join(body).strip("\n")
 
 
 def available(paper: str, variant: str = "full") -> list[str]:
@@ -64,8 +72,8 @@ def load_role(
 ) -> Role:
     """Return the Role that speaks this prompt.
 
-    `name` is what samples and metrics call it (default: `role`); `settings` are a policy, a
-    temperature and a token limit. Raises ValueError if a user's prompt has other placeholders than
+    `name` is its name in samples and metrics (default: `role`); `settings` are Role's policy,
+    temperature and max_tokens. Raises ValueError if a user's prompt has other placeholders than
     the shipped one.
     """
     loaded = Role(name or role, read(paper, role, variant, folder), **settings)

@@ -1,6 +1,6 @@
-"""Exact verifiers behind one call, for answers of each of KINDS; programs are `codesandbox`'s business.
+"""Exact verifiers behind one call, for answers of each of KINDS.
 
-Nothing a model wrote is evaluated here.
+Nothing that a model wrote is evaluated here; `codesandbox` runs programs.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,30 @@ VERDICTS = {True: "pass", False: "wrong", None: "unscored"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verifier says: pass, wrong, error, timeout, memory, output or unscored."""
+    """A verifier's verdict: pass, wrong, error, timeout, memory, output or unscored."""
 
     verdict: str
     detail: str = ""
 
     @property
     def correct(self) -> bool | None:
-        """True or False; None where nothing can be said: such a sample is masked out, never paid 0."""
+        """True or False; None if unscored: such a sample is masked, its reward is not 0."""
         return None if self.verdict == "unscored" else self.verdict == "pass"
 
 
-def verify(kind: str, answer: str | None, gold: str | Sequence[str], *, tolerance: float = 1e-6) -> Verdict:
-    """Compare a model's answer with the gold answer; an answer of None (it did not parse) is wrong.
+def verify(
+    kind: str,
+    answer: str | None,
+    gold: str | Sequence[str],
+    *,
+    tolerance: float = 1e-6,
+) -> Verdict:
+    """Compare a model's answer with the gold answer; None (it did not parse) is wrong.
 
-    `math`: formulas, bounded in time and memory; `choice`: an option's letter; `exact`: a text; `float`: a number
-    within `tolerance`, absolute or relative. Of several golds `exact` accepts any, the others compare with the first.
-    Raises ValueError on an unknown kind, SandboxError where the guarded process of a formula cannot run.
+    The kinds are `math`, formulas, bounded in time and memory; `choice`, the letter of an option;
+    `exact`, a text; `float`, a number within `tolerance`, absolute or relative. If several gold
+    answers are given, `exact` accepts any of them; the other kinds use the first. Raises ValueError
+    for an unknown kind, SandboxError if the guarded process of a formula cannot run.
     """
     check_choice("kind", kind, KINDS)
     if answer is None:
@@ -42,17 +49,20 @@ def verify(kind: str, answer: str | None, gold: str | Sequence[str], *, toleranc
         return Verdict(*math.compare(answer, golds[0]))
     if kind == "exact":
         return Verdict(VERDICTS[exact.exact(answer, golds)])
-    right = exact.choice(answer, golds[0]) if kind == "choice" else exact.near(answer, golds[0], tolerance)
-    return Verdict(VERDICTS[right])
+    if kind == "choice":
+        return Verdict(VERDICTS[exact.choice(answer, golds[0])])
+    return Verdict(VERDICTS[exact.near(answer, golds[0], tolerance)])
 
 
 def valid(kind: str, gold: str) -> bool:
-    """Whether a gold answer can judge anything (SAGE): a formula has to parse, any other only has to be there."""
+    """Whether a gold answer can be used (SAGE): a formula must parse, others must not be empty."""
     check_choice("kind", kind, KINDS)
     return math.valid(gold) if kind == "math" else bool(gold)
 
 
-def verify_many(items: Sequence[tuple[str, str | None, str | Sequence[str]]]) -> list[Verdict]:
-    """Verify many (kind, answer, gold) at once, as many as there are cores; the same order comes back."""
+def verify_many(
+    items: Sequence[tuple[str, str | None, str | Sequence[str]]],
+) -> list[Verdict]:
+    """Verify many (kind, answer, gold) in parallel, in order."""
     with ThreadPoolExecutor() as threads:
         return list(threads.map(lambda item: verify(*item), items))

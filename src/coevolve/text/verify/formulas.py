@@ -1,4 +1,7 @@
-"""Whether two formulas are equal, by math-verify, which may take forever: `maths` calls it in a guarded process."""
+"""Whether two formulas are equal, decided by math-verify.
+
+It may run forever, so `verify.math` calls it in a guarded process.
+"""
 
 import re
 from typing import Any
@@ -6,49 +9,67 @@ from typing import Any
 from math_verify import parse
 from math_verify import verify as _verify
 
-RELATION = re.compile(r"[<>!]$|\\(?:n|l|g)?eq?$")  # what an equals sign may belong to
+# Together with the equals sign behind it, one of these is another relation, such as <=.
+RELATION = re.compile(r"[<>!]$|\\(?:n|l|g)?eq?$")
 LETTER = re.compile(r"[A-Za-z]")
 PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*\\?%")
 
 
 def _formula(text: str) -> Any:
     text = PERCENT.sub(r"\\frac{\1}{100}", text)
-    return parse("\\boxed{" + text + "}", parsing_timeout=None)
+    boxed = "\\boxed{" + text + "}"
+    return parse(boxed, parsing_timeout=None)
 
 
 def _close(gold: list, answer: list) -> bool:
-    """False when both have plain values that differ by more than rounding, which math-verify does absolutely."""
+    """Whether two plain numbers differ by rounding at most; True for all other formulas.
+
+    math-verify itself tolerates an absolute difference, however small the numbers are.
+    """
     try:
-        x, y = (complex(found[0]) for found in (gold, answer))
+        x = complex(gold[0])
+        y = complex(answer[0])
     except (TypeError, ValueError, OverflowError, AttributeError):
         return True
-    return x == y or abs(x - y) <= 1e-6 * max(abs(x), abs(y))
+    if x == y:  # infinities too, whose difference is not a number
+        return True
+    largest = max(abs(x), abs(y))
+    return abs(x - y) <= 1e-6 * largest
 
 
 def _sides(answer: str, gold: str) -> list[str]:
-    """What must equal the gold: of a chain a = b = c its end and every number, not what a name such as `x` stands for.
+    """Return the parts of an answer that must all equal the gold.
 
-    Of `x = 1, y = 2` the ends as a list.
+    For a chain a = b = c they are its end and every side without a letter, so not the name `x` in
+    `x = 3`. For `x = 1, y = 2` they are one list, `1, 2`.
     """
     *names, end = answer.split("=")
-    if "=" in gold or not names or any(RELATION.search(name.strip()) for name in names):
+    has_relation = any(RELATION.search(name.strip()) for name in names)
+    if not names or "=" in gold or has_relation:
         return [answer]
     parts = answer.split(",")
     if len(parts) > 1 and all("=" in part for part in parts):
-        return [",".join(part.rpartition("=")[2] for part in parts)]
-    return [name for name in names if not LETTER.search(name)] + [end]
+        values = [part.rpartition("=")[2] for part in parts]
+        value_list = ",".join(values)
+        return [value_list]
+    numbers = [name for name in names if not LETTER.search(name)]
+    return [*numbers, end]
 
 
 def equal(gold: str, answer: str | None) -> bool | None:
-    """Whether the answer equals the gold formula in each of its parts; None when math-verify cannot read the gold.
+    """Whether each side of the answer equals the gold formula; None if the gold is unreadable.
 
-    Without an answer: True when the gold can be read and compared with something.
+    If the answer is None: True when the gold can be read and compared with something.
     """
-    wanted = _formula(gold)
-    if all(isinstance(found, str) for found in wanted):
+    gold_formula = _formula(gold)
+    if all(isinstance(candidate, str) for candidate in gold_formula):
         return None
     if answer is None:
-        _verify(wanted, _formula("0"), timeout_seconds=None)
+        _verify(gold_formula, _formula("0"), timeout_seconds=None)
         return True
-    sides = map(_formula, _sides(answer, gold))
-    return all(_verify(wanted, side, timeout_seconds=None) is True and _close(wanted, side) for side in sides)
+    for side in _sides(answer, gold):
+        answer_formula = _formula(side)
+        is_equal = _verify(gold_formula, answer_formula, timeout_seconds=None)
+        if is_equal is not True or not _close(gold_formula, answer_formula):
+            return False
+    return True
