@@ -16,6 +16,7 @@ import torch
 
 from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.advantages.segments import segment_centred
+from coevolve.methods.conl.records import Comparison
 from coevolve.methods.conl.rewards import bradley_terry
 from coevolve.training import config
 from coevolve.training.trainer import Trainer
@@ -53,10 +54,10 @@ def step(agents: int) -> dict[str, float]:
     }
 
 
-def vote(rng: random.Random, agents: int) -> tuple[int, int, float]:
-    """Return a random comparison of two agents: winner, loser, weight."""
+def vote(rng: random.Random, agents: int) -> Comparison:
+    """Return a random comparison of two agents."""
     winner, loser = rng.sample(range(agents), 2)
-    return winner, loser, 1.0
+    return Comparison(winner, loser)
 
 
 def fits() -> dict[str, float]:

@@ -172,7 +172,8 @@ def comas_score(text: str) -> dict[str, float | None]:
 
 def conl_votes(text: str) -> list[list[float]]:
     """The votes of agent 1 of four."""
-    return [list(vote) for vote in conl.ranking(text, "final_ranking", 4, 1)]
+    votes = conl.ranking(text, "final_ranking", 4, 1)
+    return [[vote.winner, vote.loser, vote.weight] for vote in votes]
 
 
 def conl_ranking(text: str) -> dict[str, Any]:

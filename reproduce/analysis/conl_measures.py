@@ -102,7 +102,7 @@ def _vote_counts(home: Path, protocol: Mapping[str, Any]) -> Iterator[int]:
             for author, text in enumerate(texts):
                 hidden = None if sees_all else author
                 votes = ranking(text, tag, agents, hidden)
-                pairs = {frozenset(vote[:2]) for vote in votes}
+                pairs = {frozenset((vote.winner, vote.loser)) for vote in votes}
                 yield len(pairs)
 
 

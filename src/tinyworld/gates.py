@@ -236,12 +236,11 @@ def ranking(ask: Ask, count: int, seed: int = SEED) -> float:
         question = panel.task.question
         correct = [tasks.is_correct(question, answer) for answer in panel.answers]
         votes = parsing.ranking(reply.text, "final_ranking", len(correct))
-        for winner, loser, weight in votes:
-            if correct[winner] == correct[loser]:
+        for vote in votes:
+            if correct[vote.winner] == correct[vote.loser]:
                 continue
-            compared += weight
-            is_tie = weight != 1
-            if correct[winner] and not is_tie:
+            compared += vote.weight
+            if correct[vote.winner] and not vote.is_tie:
                 correctly_ranked += 1
     return correctly_ranked / compared if compared else 0.0
 

@@ -10,7 +10,9 @@ import pytest
 from core.conftest import Sums, by_hand, prompts, scripted, text
 from pytest import approx
 
-from coevolve.methods.conl.method import FAMILIES, CoNL, condensed, quoted
+from coevolve.methods.conl.memory import condensed, quoted
+from coevolve.methods.conl.method import FAMILIES, CoNL
+from coevolve.methods.conl.records import Comparison
 from coevolve.methods.conl.rewards import bradley_terry
 from coevolve.text.prompts import load_role
 from coevolve.training import config
@@ -81,7 +83,7 @@ def test_a_whole_conversation_by_hand(kept: str) -> None:
     pairs = ["Agent 1 > Agent 2", "Agent 0 > Agent 2", "Agent 0 > Agent 1"]
     steps.answer([ranked("final_ranking", pair) for pair in pairs])  # line 11
     outcome, facts = steps.outcome, steps.outcome.facts
-    V = bradley_terry([(1, 2, 1.0), (0, 2, 1.0), (0, 1, 1.0)], 3)  # of both rounds: votes on oneself are left out
+    V = bradley_terry([Comparison(1, 2), Comparison(0, 2), Comparison(0, 1)], 3)  # of both rounds: votes on oneself are left out
     assert facts["scores_before"] == facts["scores_after"] == V
     assert [sample.role for sample in outcome.samples] == ["proposal", "review", "revision", "verdict"] * 3
     assert {sample.group_id for sample in outcome.samples} == {(7, 2, 0)}
@@ -183,7 +185,7 @@ def test_any_number_of_agents(agents: int) -> None:
     assert len(asked) == 4 * agents and started[0] == "analyst"
     assert len(set(started)) == min(agents, 8), "personas come round again after eight"
     voters = agents if agents == 2 else agents - 2  # of two agents the only pair includes oneself
-    assert outcome.facts["scores_after"] == approx(bradley_terry([(0, 1, 1.0)] * voters, agents))
+    assert outcome.facts["scores_after"] == approx(bradley_terry([Comparison(0, 1)] * voters, agents))
 
 
 def test_rankings_move_the_consensus_reward_of_preset_gpu() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import astuple
 from itertools import permutations
 
 import numpy as np
@@ -11,8 +12,9 @@ from pytest import approx
 from scipy.optimize import minimize
 
 from coevolve.methods.conl.method import CoNL
-from coevolve.methods.conl.metrics import examine, measures, rank_rho
-from coevolve.methods.conl.parsing import Comparison, critiques, ranking, span
+from coevolve.methods.conl.metrics import measures, rank_rho
+from coevolve.methods.conl.parsing import critiques, ranking, span
+from coevolve.methods.conl.records import Comparison
 from coevolve.methods.conl.rewards import (
     bradley_terry,
     diagnostic,
@@ -22,14 +24,14 @@ from coevolve.methods.conl.rewards import (
 
 
 def won(*pairs: tuple[int, int]) -> list[Comparison]:
-    return [(winner, loser, 1.0) for winner, loser in pairs]
+    return [Comparison(winner, loser) for winner, loser in pairs]
 
 
 def brute_force(comparisons: list, n: int) -> np.ndarray:
     """Maximise likelihood times prior with a general-purpose optimiser, from the formula as printed."""
 
     def cost(theta: np.ndarray) -> float:
-        lost = sum(weight * np.logaddexp(0, theta[loser] - theta[winner]) for winner, loser, weight in comparisons)
+        lost = sum(weight * np.logaddexp(0, theta[loser] - theta[winner]) for winner, loser, weight in map(astuple, comparisons))
         return lost + sum(theta**2) / 2
 
     return 1 / (1 + np.exp(-minimize(cost, np.zeros(n), method="BFGS", options={"gtol": 1e-8}).x))
@@ -42,6 +44,7 @@ def test_bradley_terry_finds_what_brute_force_finds_on_300_tables() -> None:
         pairs = rng.integers(0, n, (int(rng.integers(0, 25)), 2)).tolist()
         table = [(a, b, float(rng.choice([0.5, 1.0, 1.0, 3.0]))) for a, b in pairs if a != b]
         table += [(b, a, weight) for a, b, weight in table if weight == 0.5]
+        table = [Comparison(*row) for row in table]
         assert bradley_terry(table, n) == approx(brute_force(table, n), abs=2e-5)
 
 
@@ -60,14 +63,14 @@ def test_bradley_terry_by_hand() -> None:
 
 def test_bradley_terry_is_finite_and_fair_where_maximum_likelihood_is_not() -> None:
     assert bradley_terry(won((0, 1), (1, 2), (2, 0)), 3) == approx([0.5] * 3), "a cycle"
-    assert bradley_terry([(0, 1, 0.5), (1, 0, 0.5)], 2) == approx([0.5, 0.5]), "a tie"
+    assert bradley_terry([Comparison(0, 1, 0.5), Comparison(1, 0, 0.5)], 2) == approx([0.5, 0.5]), "a tie"
     islands = bradley_terry(won((0, 1), (2, 3)), 4)
     assert islands == approx([islands[0], 1 - islands[0]] * 2)
-    million = bradley_terry([(0, 1, 1e6)], 4)
+    million = bradley_terry([Comparison(0, 1, 1e6)], 4)
     assert million[0] == approx(1 / (1 + math.exp(-6.01)), abs=1e-3) and million[2:] == [0.5, 0.5]
-    lopsided = bradley_terry([(0, 1, 1e15), (1, 0, 1.0)], 2)
+    lopsided = bradley_terry([Comparison(0, 1, 1e15), Comparison(1, 0, 1.0)], 2)
     assert sum(lopsided) == approx(1) and 0 < lopsided[1] < 1e-6
-    assert bradley_terry([(0, 0, 5.0)], 2) == [0.5, 0.5], "compared with itself"
+    assert bradley_terry([Comparison(0, 0, 5.0)], 2) == [0.5, 0.5], "compared with itself"
     weak, strong = (bradley_terry(won((0, 1)), 2, variance)[0] for variance in (0.01, 100.0))
     assert 0.5 < weak < 0.51 < 0.85 < strong < 1
 
@@ -89,7 +92,7 @@ def test_majority_alignment_by_hand() -> None:
     assert majority_alignment(won((0, 1), (3, 2), (1, 2)), [*everyone, won((1, 2))]) == 1.0
     assert majority_alignment(won((2, 3)), everyone) is None, "only a split pair: nothing to compare with"
     assert majority_alignment([], everyone) == 0.0, "nothing readable"
-    tie = [(0, 1, 0.5), (1, 0, 0.5)]
+    tie = [Comparison(0, 1, 0.5), Comparison(1, 0, 0.5)]
     assert majority_alignment(tie, everyone) is None and majority_alignment(won((0, 1)), [won((0, 1)), tie]) == 1.0
     half = [won((0, 1), (2, 1)), won((0, 1), (1, 2)), won((0, 1), (1, 2))]
     assert majority_alignment(half[0], half) == 0.5
@@ -101,8 +104,8 @@ def test_majority_alignment_by_hand() -> None:
 
 def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
     text = "<final_ranking>Agent 1 > Agent 0\nAgent 0 > Agent 2</final_ranking>"
-    assert ranking(text, "final_ranking", 3, 1) == [(0, 2, 1.0)], "own votes count only when asked for"
-    assert ranking(text, "final_ranking", 3) == [(1, 0, 1.0), (0, 2, 1.0)]
+    assert ranking(text, "final_ranking", 3, 1) == [Comparison(0, 2, 1.0)], "own votes count only when asked for"
+    assert ranking(text, "final_ranking", 3) == [Comparison(1, 0, 1.0), Comparison(0, 2, 1.0)]
     for places in permutations(range(4)):
         line = " > ".join(f"Agent {i}" for i in places)
         votes = ranking(f"<final_ranking>{line}</final_ranking>", "final_ranking", 4)
@@ -113,8 +116,8 @@ def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
 @given(HOSTILE)
 def test_no_text_raises_and_every_value_is_sound(text: str) -> None:
     read = ranking(text, "final_ranking", 4, 1)
-    assert all(a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0) for a, b, weight in read)
-    assert len({frozenset(vote[:2]) for vote in read if vote[2] == 1.0}) <= 3
+    assert all(a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0) for a, b, weight in map(astuple, read))
+    assert len({frozenset((vote.winner, vote.loser)) for vote in read if vote.weight == 1.0}) <= 3
     assert read == [] or span(text, "final_ranking")
     for critique in critiques(text, 4, 1):
         said = text[slice(*critique.span)].removeprefix(f'<critique target="Agent {critique.target}">')
@@ -145,7 +148,7 @@ def test_measures_of_appendix_f_and_table_4_by_hand() -> None:
 
 def test_examine_discusses_test_items_of_the_families_trained_on() -> None:
     conl = CoNL(agents=2)
-    rows = examine(conl, Scripted(lambda turn: "ANSWER: 5"), 2, (1,))
+    rows = conl.examine(Scripted(lambda turn: "ANSWER: 5"), 2, (1,))
     assert len(rows) == 24 and {row["family"] for row in rows} == set(conl.families)
     assert [row["item"] for row in rows] == list(range(24)) and json.loads(json.dumps(rows)) == rows
     assert all(row["answers_after"] == ["5", "5"] and row["scores_after"] == [0.5, 0.5] for row in rows)

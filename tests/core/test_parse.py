@@ -12,7 +12,7 @@ from hypothesis import example, given
 from coevolve.evaluation import strategies
 from coevolve.methods.comas import rewards as comas
 from coevolve.methods.conl import parsing as conl
-from coevolve.methods.conl.method import condensed
+from coevolve.methods.conl.memory import condensed
 from coevolve.methods.format_reward import format_reward
 from coevolve.methods.sage import rewards as sage
 from coevolve.methods.spice import parsing as spice

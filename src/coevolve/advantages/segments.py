@@ -1,7 +1,7 @@
 """Credit by text segment (CoNL, section 3.3, Table 1): whose reward each token gets, if any.
 
 Turns character spans into token masks through `Reply.char_ends`, and segment rewards into
-advantages. Knows segments by name only; where they are in a text was found out before.
+advantages. Segments are names; the methods find their spans in the text.
 """
 
 from collections import defaultdict
@@ -11,11 +11,14 @@ from statistics import fmean
 from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.types import Reply, Sample
 
+MaskedRewards = dict[str, float | None]  # by segment, None where masked
+Advantages = list[list[float | None]]  # by sample and token, None where masked
+
 GAMMA = 1.0  # nothing is discounted
 LAMBDA = 0.95  # Appendix G
 
 
-def segments(sample: Sample) -> dict[str, float | None]:
+def segments(sample: Sample) -> MaskedRewards:
     """Return the sample's rewards by segment, None where masked.
 
     A plain number is the reward of a single segment without a name.
@@ -28,25 +31,29 @@ def segments(sample: Sample) -> dict[str, float | None]:
 
 def unmasked(sample: Sample) -> dict[str, float]:
     """Return the sample's rewards by segment, without those that are masked."""
-    return {
-        name: reward for name, reward in segments(sample).items() if reward is not None
-    }
+    rewards = {}
+    for name, reward in segments(sample).items():
+        if reward is not None:
+            rewards[name] = reward
+    return rewards
 
 
 def owners(sample: Sample) -> list[str | None]:
     """Return the segment that each token of the completion belongs to, None for none.
 
-    A token belongs to a span when every character it touches does, so a token across an
-    edge is left out. A token that completes no character (part of a multi-byte one) goes
-    with the next character.
-    A segment without spans covers the whole completion, including the EOS token. Tokens claimed by
-    two segments belong to neither.
+    A token belongs to a span when every character it touches does, so a token across an edge is
+    left out. A token that completes no character (part of a multi-byte one) goes with the next
+    character. A segment without spans covers the whole completion, including the EOS token. Tokens
+    claimed by two segments belong to neither.
     """
     claims: list[list[str]] = [[] for _ in sample.reply.completion_ids]
     for name in segments(sample):
         for token in _tokens_of(sample, name):
             claims[token].append(name)
-    return [names[0] if len(names) == 1 else None for names in claims]
+    owner_of: list[str | None] = []
+    for names in claims:
+        owner_of.append(names[0] if len(names) == 1 else None)
+    return owner_of
 
 
 def _tokens_of(sample: Sample, name: str) -> set[int]:
@@ -64,8 +71,10 @@ def _tokens_inside(reply: Reply, span_start: int, span_end: int) -> set[int]:
     """Return the tokens all of whose characters lie in [span_start, span_end)."""
     # A token that ends where the span does may hold the first byte of the next character, if that
     # character has several.
-    next_is_one_byte = span_end >= len(reply.text) or reply.text[span_end].isascii()
-    last_sure_end = span_end if next_is_one_byte else span_end - 1
+    next_character = reply.text[span_end : span_end + 1]
+    last_sure_end = span_end
+    if not next_character.isascii():
+        last_sure_end = span_end - 1
     inside: set[int] = set()
     token_start = 0
     for token, token_end in enumerate(reply.char_ends):
@@ -80,7 +89,10 @@ def _tokens_inside(reply: Reply, span_start: int, span_end: int) -> set[int]:
 def token_rewards(sample: Sample) -> list[float | None]:
     """Return the reward of each token's segment, None for tokens that are masked."""
     rewards = segments(sample)
-    return [None if owner is None else rewards[owner] for owner in owners(sample)]
+    reward_by_token: list[float | None] = []
+    for owner in owners(sample):
+        reward_by_token.append(None if owner is None else rewards[owner])
+    return reward_by_token
 
 
 def mean_reward(rewards: Sequence[float]) -> float:
@@ -90,7 +102,7 @@ def mean_reward(rewards: Sequence[float]) -> float:
     return fmean(rewards)
 
 
-def segment_centred(inputs: EstimatorInputs) -> list[list[float | None]]:
+def segment_centred(inputs: EstimatorInputs) -> Advantages:
     """Give every token its segment's reward minus that segment's mean over the conversation.
 
     The mean is over the agents: the samples of one role and group. Masked segments (reward
@@ -116,14 +128,14 @@ def _peers(sample: Sample, segment: str) -> Hashable:
     return sample.role, sample.group_id, segment
 
 
-def gae(inputs: EstimatorInputs) -> list[list[float | None]]:
+def gae(inputs: EstimatorInputs) -> Advantages:
     """Generalised advantage estimation along each segment (CoNL, Appendix G: gamma 1, lambda 0.95).
 
     `inputs.values` holds one estimate of the expected reward per token, made before that token was
     drawn. A segment's tokens form one trajectory with its reward on the last of them and value 0
     after it, so nothing leaks from one segment into another. Masked tokens get None.
     """
-    advantages: list[list[float | None]] = []
+    advantages: Advantages = []
     for sample, values in zip(inputs.samples, inputs.values, strict=True):
         row: list[float | None] = [None] * len(sample.reply.completion_ids)
         owner_of = owners(sample)
@@ -142,7 +154,7 @@ def gae(inputs: EstimatorInputs) -> list[list[float | None]]:
     return advantages
 
 
-def role_conditioned(inputs: EstimatorInputs) -> list[list[float | None]]:
+def role_conditioned(inputs: EstimatorInputs) -> Advantages:
     """Give every token its segment's reward minus the role's moving mean so far (RAE, SPIRAL).
 
     `inputs.values` holds that mean per token of each sample. No standard deviation; masked tokens
@@ -152,6 +164,9 @@ def role_conditioned(inputs: EstimatorInputs) -> list[list[float | None]]:
     for sample, means in zip(inputs.samples, inputs.values, strict=True):
         row = []
         for reward, mean in zip(token_rewards(sample), means, strict=True):
-            row.append(None if reward is None else reward - mean)
+            advantage = None
+            if reward is not None:
+                advantage = reward - mean
+            row.append(advantage)
         advantages.append(row)
     return advantages

@@ -15,4 +15,5 @@ def top_ranked(room: Room, seats: int = SEATS) -> Episode:
     table = CoNL(agents=seats, prompt=room.method.prompt, prompt_folder=room.method.prompt_folder)
     talk = yield from room.host(table.converse(room.question))
     answers = [answer_line(text) for text in talk.revised]
-    return room.outcome(answers[talk.after.index(max(talk.after))], answers=answers, scores=talk.after)
+    scores = talk.final_scores
+    return room.outcome(answers[scores.index(max(scores))], answers=answers, scores=scores)

@@ -1,3 +1,3 @@
-"""CoNL, conversation for non-verifiable learning: personas propose, rank and criticise, revise, and rank again."""
+"""CoNL, conversation for non-verifiable learning: personas propose, rank, criticise and revise."""
 
 from coevolve.methods.conl.method import CoNL as CoNL

@@ -1,9 +1,9 @@
-"""CoNL: N personas of one policy propose, rank and criticise, revise, and rank again (section 3, Algorithm 1).
+"""CoNL: N personas of one policy propose, rank and criticise, revise, and rank again.
 
-Straight-line text code: reads replies, never tokens. What a vote or a critique is worth is in `rewards`.
+The generators follow section 3 and Algorithm 1, whose line numbers are in the comments. They read
+replies, never tokens.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,23 +15,55 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method, paper_table
-from coevolve.methods.conl import metrics, parsing, rewards
-from coevolve.methods.conl.conversation import Conversation
-from coevolve.methods.conl.parsing import Critique, Ranking, Rankings
+from coevolve.methods.conl import parsing, rewards
+from coevolve.methods.conl.credit import assign_credit
+from coevolve.methods.conl.memory import condensed, quoted, ranking_block
+from coevolve.methods.conl.metrics import episode_metrics
+from coevolve.methods.conl.records import (
+    AgentRewards,
+    Conversation,
+    Critique,
+    Rankings,
+)
 from coevolve.rollout.engine import Engine
+from coevolve.rollout.scheduler import play
 from coevolve.runs.record import Recorder
 from coevolve.text import blocks, prompts
-from coevolve.text.parse import answer_line, filled, tag
+from coevolve.text.parse import answer_line, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Role, Sample
 from coevolve.worlds import World
 
-PERSONAS = ("analyst", "creator", "critic", "synthesizer", "verifier", "planner", "tester", "builder")  # Appendix J
-FAMILIES = ("add", "sub", "mul", "prec", "eq", "mod", "rate", "unit", "fact", "div", "code", "ops")  # section 4.1
-OWN_MARKS = re.compile(r"<(?=/?(?:solution|critique|question|initial_ranking|final_ranking)\b)")
+PERSONAS = (  # Appendix J
+    "analyst",
+    "creator",
+    "critic",
+    "synthesizer",
+    "verifier",
+    "planner",
+    "tester",
+    "builder",
+)
+FAMILIES = (  # of questions (section 4.1)
+    "add",
+    "sub",
+    "mul",
+    "prec",
+    "eq",
+    "mod",
+    "rate",
+    "unit",
+    "fact",
+    "div",
+    "code",
+    "ops",
+)
 
 
 class CoNL(Method):
-    """Conversation for non-verifiable learning. The defaults are the paper's numbers; ablations are arguments."""
+    """Conversation for non-verifiable learning.
+
+    The defaults are the paper's numbers, and each ablation is an argument.
+    """
 
     paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
@@ -67,7 +99,7 @@ class CoNL(Method):
     """Whether an agent's own vote is left out of the majority it is compared with."""
 
     pay_thought: bool = False
-    """Whether the text before a final ranking has the ranking's reward as well."""
+    """Whether the text before a final ranking earns the ranking's reward as well."""
 
     prior_variance: PositiveFloat = 1.0
     """Variance of the Gaussian prior of the Bradley-Terry scores."""
@@ -98,167 +130,286 @@ class CoNL(Method):
         self.compress_solution = self.role("compress_solution")
         self.compress_critique = self.role("compress_critique")
         # The solver has no persona (Appendix E); only the full prompts have a text without one.
-        plain = self.role("plain", "proposal") if self.prompt == "full" else self.proposal
-        self.solver = replace(plain, prompt=plain.prompt.replace("{persona}", self.personas[0]))
+        plain = self.proposal
+        if self.prompt == "full":
+            plain = self.role("plain", "proposal")
+        solver_prompt = plain.prompt.replace("{persona}", self.personas[0])
+        self.solver = replace(plain, prompt=solver_prompt)
+
+    # The conversation (section 3.1).
 
     def episode(self, rng: Random) -> Episode:
-        """Sample a query, let the agents talk, and pay every segment (Algorithm 1, lines 4 to 21)."""
-        return (yield from self.discuss(rng.choice(self.questions)))  # 4
+        """Sample a query, hold the conversation and reward every segment (lines 4 to 21)."""
+        # Line 4
+        question = rng.choice(self.questions)
+        return (yield from self.discuss(question))
 
     def discuss(self, question: str) -> Episode:
-        """Algorithm 1, lines 5 to 21, for a given query."""
-        talk = yield from self.converse(question)  # 5-14
-        return Outcome(self.paid(talk), trace=talk)  # 15-21
+        """Play lines 5 to 21 of Algorithm 1 for one query."""
+        # Lines 5 to 14
+        conversation = yield from self.converse(question)
+        samples: list[Sample] = []
+        for agent in range(self.agents):
+            # Lines 17 to 19, then line 20
+            earned = self.reward(conversation, agent)
+            samples += assign_credit(conversation, agent, earned, self.pay_thought)
+        return Outcome(samples, trace=conversation)
 
     def converse(self, question: str) -> Dialogue[Conversation]:
-        """Play the four rounds (lines 5 to 14)."""
-        agents = list(enumerate(self.personas))
-        proposals = yield [self.proposal(persona=p, query=question) for _, p in agents]  # 8
+        """Play the four rounds and score the solutions before and after (lines 5 to 14)."""
+        # Round 0 (line 8)
+        proposals = yield [
+            self.proposal(persona=persona, query=question) for persona in self.personas
+        ]
         initial = [reply.text for reply in proposals]
+
+        # Round 1 (line 9)
         shown = yield from self.remember(self.compress_solution, "solution", initial)
-        reviews, first = yield from self.rank(self.review, "initial_ranking", question, shown)  # 9
-        critiques = [parsing.critiques(reply.text, self.agents, i) for i, reply in enumerate(reviews)]
-        others = f"{blocks.solutions(shown)}\n" if self.revision_reads == "all" else ""
-        told = [others + blocks.critiques(received) for received in (yield from self.received(critiques))]
-        revisions = yield [
-            self.revision(persona=p, query=question, solution=shown[i], critiques=told[i]) for i, p in agents
-        ]  # 10
-        tagged = [tag(reply.text, "revised_solution") for reply in revisions]
-        revised = [old if new is None else new for old, new in zip(initial, tagged, strict=True)]
+        reviews = yield from self.rank(self.review, "initial_ranking", question, shown)
+        initial_rankings = self.read_rankings(reviews, "initial_ranking")
+        critiques = self.read_critiques(reviews)
+
+        # Round 2 (line 10)
+        revisions = yield from self.revise(question, shown, critiques)
+        revised = revised_solutions(initial, revisions)
+
+        # Round 3 (line 11)
         shown = yield from self.remember(self.compress_solution, "solution", revised)
-        verdicts, last = yield from self.rank(self.verdict, "final_ranking", question, shown)  # 11
-        before, after = self.scores(first), self.scores(last)  # 13-14
-        rounds = [proposals, reviews, revisions, verdicts]
-        return Conversation(question, rounds, first, critiques, last, before, after, revised)
+        verdicts = yield from self.rank(self.verdict, "final_ranking", question, shown)
+        final_rankings = self.read_rankings(verdicts, "final_ranking")
 
-    def rank(self, role: Role, name: str, question: str, shown: list[str]) -> Dialogue[tuple[list[Reply], Rankings]]:
-        """Ask everybody for a ranking, all at once or (not blind) in turn; return replies and readable votes."""
+        # Lines 13 and 14
+        initial_scores = self.score_agents(initial_rankings)
+        final_scores = self.score_agents(final_rankings)
+        return Conversation(
+            question=question,
+            proposals=proposals,
+            reviews=reviews,
+            initial_rankings=initial_rankings,
+            critiques=critiques,
+            revisions=revisions,
+            revised=revised,
+            verdicts=verdicts,
+            final_rankings=final_rankings,
+            initial_scores=initial_scores,
+            final_scores=final_scores,
+        )
+
+    def rank(
+        self, role: Role, tag_name: str, question: str, shown: Sequence[str]
+    ) -> Dialogue[list[Reply]]:
+        """Return the agents' replies with rankings, given all at once (blind) or in turn.
+
+        Agents in turn read the rankings before their own (Table 3, without blind ranking).
+        """
+        agents = range(self.agents)
+        waves = [[agent] for agent in agents]
+        if self.blind:
+            waves = [list(agents)]
         replies: list[Reply] = []
-        votes: Rankings = []
-        own = self.own_votes or self.agents == 2  # of two, the only pair includes oneself
-        everybody = list(enumerate(self.personas))
-        for speakers in [everybody] if self.blind else [[agent] for agent in everybody]:
-            block = "\n".join([blocks.solutions(shown), *(spoken(i, name, ranking) for i, ranking in enumerate(votes))])
-            replies += yield [role(persona=p, agent=i, query=question, solutions=block) for i, p in speakers]
-            votes += [parsing.ranking(replies[i].text, name, self.agents, None if own else i) for i, _ in speakers]
-        return replies, votes
+        for speakers in waves:
+            block = [blocks.solutions(shown)]
+            for author, ranking in enumerate(self.read_rankings(replies, tag_name)):
+                block.append(ranking_block(author, tag_name, ranking))
+            turns = []
+            for agent in speakers:
+                turn = role(
+                    persona=self.personas[agent],
+                    agent=agent,
+                    query=question,
+                    solutions="\n".join(block),
+                )
+                turns.append(turn)
+            replies += yield turns
+        return replies
 
-    def received(self, critiques: Sequence[Sequence[Critique]]) -> Dialogue[list[list[str]]]:
-        """Return, for each agent, the critiques about it as it will read them."""
-        flat = [critique for written in critiques for critique in written]
-        texts = yield from self.remember(self.compress_critique, "critique", [critique.text for critique in flat])
-        pairs = list(zip(flat, texts, strict=True))
-        return [[text for critique, text in pairs if critique.target == k] for k in range(self.agents)]
+    def revise(
+        self,
+        question: str,
+        shown: Sequence[str],
+        critiques: Sequence[Sequence[Critique]],
+    ) -> Dialogue[list[Reply]]:
+        """Have every agent revise its solution by the critiques of it (line 10)."""
+        received = yield from self.receive(critiques)
+        introduction = ""
+        if self.revision_reads == "all":
+            introduction = f"{blocks.solutions(shown)}\n"
+        turns = []
+        for agent, persona in enumerate(self.personas):
+            turn = self.revision(
+                persona=persona,
+                query=question,
+                solution=shown[agent],
+                critiques=introduction + blocks.critiques(received[agent]),
+            )
+            turns.append(turn)
+        revisions: list[Reply] = yield turns
+        return revisions
 
-    def remember(self, compress: Role, field: str, texts: Sequence[str]) -> Dialogue[list[str]]:
-        """The memory buffer (section 4.1): return texts as others will read them, long ones in a condensed version."""
-        long = [i for i, text in enumerate(texts) if self.memory and len(text) > self.memory]
-        kept = list(texts)
-        replies = yield [compress(**{field: quoted(texts[i])}) for i in long]
-        for i, reply in zip(long, replies, strict=True):
-            kept[i] = condensed(texts[i], reply.text)
-        return [quoted(text) for text in kept]
+    def receive(
+        self, critiques: Sequence[Sequence[Critique]]
+    ) -> Dialogue[list[list[str]]]:
+        """Return, for each agent, the critiques of its solution as the agent reads them."""
+        written: list[Critique] = []
+        for critiques_by_author in critiques:
+            written += critiques_by_author
+        texts = yield from self.remember(
+            self.compress_critique, "critique", [critique.text for critique in written]
+        )
+        received: list[list[str]] = [[] for _ in range(self.agents)]
+        for critique, text in zip(written, texts, strict=True):
+            received[critique.target].append(text)
+        return received
 
-    def scores(self, votes: Sequence[Ranking]) -> list[float]:
-        """The agents' Bradley-Terry qualities by everybody's votes (lines 13 and 14)."""
-        return rewards.bradley_terry([vote for ranking in votes for vote in ranking], self.agents, self.prior_variance)
+    def remember(
+        self, compress: Role, field: str, texts: Sequence[str]
+    ) -> Dialogue[list[str]]:
+        """Return texts as other agents read them: quoted, and long ones condensed.
 
-    def agreement(self, talk: Conversation) -> list[float | None]:
-        """How far each agent's final votes agree with the majority (line 19)."""
-        return [rewards.majority_alignment(mine, talk.final, self.leave_one_out) for mine in talk.final]
+        This is the memory buffer (section 4.1); `field` names the placeholder of its prompt.
+        """
+        long = []
+        if self.memory:
+            long = [i for i, text in enumerate(texts) if len(text) > self.memory]
+        summaries = yield [compress(**{field: quoted(texts[i])}) for i in long]
+        remembered = list(texts)
+        for i, summary in zip(long, summaries, strict=True):
+            remembered[i] = condensed(texts[i], summary.text)
+        return [quoted(text) for text in remembered]
 
-    def paid(self, talk: Conversation) -> list[Sample]:
-        """Lines 16 to 20 and Table 1: each segment with its reward; None masks a segment."""
-        samples: list[Sample] = []
-        agreement = self.agreement(talk)
-        for i, (proposal, review, revision, verdict) in enumerate(zip(*talk.rounds, strict=True)):
-            solution = _times(self.w_solution, talk.after[i])  # 17
-            gain = rewards.diagnostic([c.target for c in talk.critiques[i]], talk.before, talk.after)
-            diagnostic = _times(self.w_diagnostic, gain)  # 18
-            consensus = _times(self.w_consensus, agreement[i])  # 19
-            # Without a readable one the first solution stands, and nothing is paid.
-            tagged = tag(revision.text, "revised_solution") is not None
-            critiques = tuple(critique.span for critique in talk.critiques[i])
-            spans = {"initial_ranking": parsing.span(review.text, "initial_ranking"), "critique": critiques}
-            reviewed = {"initial_ranking": None, "critique": diagnostic if critiques else None}
-            samples += [
-                proposal.earns({"initial_solution": solution}, proposal.group_id),
-                review.earns(reviewed, review.group_id, spans),
-                _segment(revision, "revised_solution", solution if tagged else None),
-                _segment(verdict, "final_ranking", consensus, self.pay_thought),
-            ]
-        return samples
+    def read_rankings(self, replies: Sequence[Reply], tag_name: str) -> Rankings:
+        """Read the agents' rankings; comparisons with oneself count only with `own_votes`."""
+        # The only pair of two agents includes oneself.
+        own_votes_count = self.own_votes or self.agents == 2
+        rankings = []
+        for author, reply in enumerate(replies):
+            excluded = None if own_votes_count else author
+            ranking = parsing.ranking(reply.text, tag_name, self.agents, excluded)
+            rankings.append(ranking)
+        return rankings
+
+    def read_critiques(self, reviews: Sequence[Reply]) -> list[list[Critique]]:
+        """Read the agents' critiques of the other agents."""
+        critiques = []
+        for author, review in enumerate(reviews):
+            critiques.append(parsing.critiques(review.text, self.agents, author))
+        return critiques
+
+    # Rewards (section 3.2).
+
+    def score_agents(self, rankings: Rankings) -> list[float]:
+        """Return the agents' Bradley-Terry qualities (lines 13 and 14)."""
+        return rewards.agent_scores(rankings, self.prior_variance)
+
+    def reward(self, conversation: Conversation, agent: int) -> AgentRewards:
+        """Return the three weighted rewards of an agent (lines 17 to 19)."""
+        targets = [critique.target for critique in conversation.critiques[agent]]
+        final_rankings = conversation.final_rankings
+        # Lines 17, 18 and 19
+        r_sol = conversation.final_scores[agent]
+        r_diag = rewards.diagnostic(
+            targets, conversation.initial_scores, conversation.final_scores
+        )
+        r_meta = rewards.majority_alignment(
+            final_rankings[agent], final_rankings, self.leave_one_out
+        )
+        return AgentRewards(
+            solution=rewards.weighted(self.w_solution, r_sol),
+            diagnostic=rewards.weighted(self.w_diagnostic, r_diag),
+            consensus=rewards.weighted(self.w_consensus, r_meta),
+        )
+
+    # Questions, prompts and records.
 
     @cached_property
     def questions(self) -> list[str]:
         """The queries D to train on: not the test questions, unless at test time."""
-        return self.world.questions("test" if self.test_time else "train", self.families)
+        split = "test" if self.test_time else "train"
+        return self.world.questions(split, self.families)
 
-    def _persona(self, name: str) -> str:
-        return name if self.prompt != "full" else prompts.read("conl", f"personas/{name}", folder=self.prompt_folder)
+    def role(self, prompt: str, name: str | None = None, **options: Any) -> Role:
+        """Return the role that speaks a prompt, with the lines that an ablation changes.
+
+        See `Method.role`.
+        """
+        role = super().role(prompt, name, **options)
+        lines = role.prompt.split("\n")
+        changed = [self._ablation_lines.get(line, line) for line in lines]
+        return replace(role, prompt="\n".join(changed))
 
     @cached_property
-    def _changed(self) -> dict[str, str]:
-        """Lines of the full prompts that an ablation makes untrue: {line: the one that replaces it}.
+    def _ablation_lines(self) -> dict[str, str]:
+        """Lines of the full prompts that an ablation makes untrue: {line: its replacement}.
 
-        Compact prompts say nothing that an ablation changes; a user's own prompts without these lines stay as they are.
+        An ablation changes nothing that compact prompts say; a user's own prompts without these
+        lines stay the same.
         """
-        ablations = {"open": not self.blind, "own": self.own_votes, "all": self.revision_reads == "all"}
-        names = [name for name, asked in ablations.items() if asked and self.prompt == "full"]
-        texts = [prompts.read("conl", f"ablations/{name}", folder=self.prompt_folder) for name in names]
-        pairs = [pair.split("\n") for text in texts for pair in text.split("\n\n")]
-        return {line: replacement for line, replacement in pairs}
+        if self.prompt != "full":
+            return {}
+        ablations = {
+            "open": not self.blind,
+            "own": self.own_votes,
+            "all": self.revision_reads == "all",
+        }
+        replacements = {}
+        for name, applies in ablations.items():
+            if applies:
+                text = self._read_prompt(f"ablations/{name}")
+                for pair in text.split("\n\n"):
+                    line, replacement = pair.split("\n")
+                    replacements[line] = replacement
+        return replacements
 
-    def role(self, prompt: str, name: str | None = None, **more: Any) -> Role:
-        """The role that speaks a prompt, with the lines that an ablation changes; see `Method.role`."""
-        role = super().role(prompt, name, **more)
-        return replace(role, prompt="\n".join(self._changed.get(line, line) for line in role.prompt.split("\n")))
+    def _persona(self, name: str) -> str:
+        """Return a persona's description: one word, or with full prompts a text."""
+        if self.prompt != "full":
+            return name
+        return self._read_prompt(f"personas/{name}")
 
-    def after_run(self, engine: Engine, key: tuple[int, ...], log: Recorder) -> dict[str, Any]:
-        """Discuss test items with the trained policy; conversations.jsonl holds the paper's measures of each."""
-        if self.examined:
-            log.rows("conversations", metrics.examine(self, engine, self.examined, key))
-        return {}
+    def _read_prompt(self, name: str) -> str:
+        return prompts.read("conl", name, folder=self.prompt_folder)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """The oracle's view of the conversation, its scores, and the null level of the diagnostic reward."""
-        return metrics.facts_of(self, outcome.trace, world)
+        """Return the oracle's view of the conversation, its scores and mean rewards."""
+        return episode_metrics(
+            outcome.trace,
+            world,
+            leave_one_out=self.leave_one_out,
+            prior_variance=self.prior_variance,
+        )
+
+    def after_run(
+        self, engine: Engine, key: tuple[int, ...], log: Recorder
+    ) -> dict[str, Any]:
+        """Discuss test questions with the trained policy.
+
+        Writes the paper's measures of each to conversations.jsonl.
+        """
+        if self.examined:
+            log.rows("conversations", self.examine(engine, self.examined, key))
+        return {}
+
+    def examine(
+        self, engine: Engine, per_family: int, key: tuple[int, ...] = ()
+    ) -> list[dict[str, Any]]:
+        """Discuss `per_family` test questions of each family; return the facts of each.
+
+        The policy is not trained on them.
+        """
+        items = self.world.items("test", per_family, self.families)
+        episodes = [self.discuss(item.question) for item in items]
+        outcomes = play(episodes, engine, key)
+        rows = []
+        for number, (item, outcome) in enumerate(zip(items, outcomes, strict=True)):
+            row = {"item": number, "family": item.family, "level": item.level}
+            rows.append(row | self.observe(outcome, self.world))
+        return rows
 
 
-def quoted(text: str) -> str:
-    """A text as another agent may read it: it cannot close its own block or open somebody else's."""
-    return OWN_MARKS.sub("&lt;", text)
-
-
-def condensed(original: str, summary: str) -> str:
-    """The memory buffer's summary with the original's answer line: that one must survive.
-
-    An empty summary leaves the original as it is.
-    """
-    answer, text = answer_line(original), filled(summary)
-    if text is None:
-        return original
-    if answer is None or answer_line(text) == answer:
-        return text
-    lines = [line for line in text.split("\n") if not line.strip().startswith("ANSWER:")]
-    return "\n".join([*lines, f"ANSWER: {answer}"])
-
-
-def spoken(agent: int, name: str, votes: Ranking) -> str:
-    """How a ranking is shown to those who speak later (the ablation without blind ranking)."""
-    lines = [f"Agent {a} > Agent {b}" for a, b, weight in votes if weight == 1]
-    lines += [f"Agent {a} = Agent {b}" for a, b, weight in votes if weight != 1 and a < b]
-    return "\n".join([f"Agent {agent}<{name}>", *lines, f"</{name}>"])
-
-
-def _segment(reply: Reply, name: str, reward: float | None, before: bool = False) -> Sample:
-    """A reply with one paid segment, `before` from the reply's start; without that segment nothing is paid."""
-    spans = parsing.span(reply.text, name)
-    if before:
-        spans = tuple((0, end) for _, end in spans)
-    return reply.earns({name: reward if spans else None}, reply.group_id, {name: spans})
-
-
-def _times(weight: float, reward: float | None) -> float | None:
-    """A weighted reward; a weight of 0 masks the segment instead of paying 0."""
-    return None if reward is None or not weight else weight * reward
+def revised_solutions(initial: Sequence[str], revisions: Sequence[Reply]) -> list[str]:
+    """Return the revised solutions; where a revision holds none, the initial one stands."""
+    solutions = []
+    for solution, revision in zip(initial, revisions, strict=True):
+        revised = tag(revision.text, "revised_solution")
+        solutions.append(solution if revised is None else revised)
+    return solutions

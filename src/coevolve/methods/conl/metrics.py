@@ -1,96 +1,165 @@
-"""CoNL's own measures (Appendix F, Table 4): Pass@1 of the top-ranked agent, Pass@K, Rank-rho, corrections and harm.
+"""What is recorded about CoNL's conversations: correctness, rewards, and the paper's own measures.
 
-Pure functions of final scores and of who was right; `examine` plays conversations on test items to get them.
+The paper's measures are Pass@1 of the top-ranked agent, Pass@K and Rank-rho (Appendix F), and
+corrections and harm (Table 4).
 """
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coevolve.methods.conl import rewards
+from coevolve.methods.conl.records import Conversation, Ranking
 from coevolve.methods.facts import mean_known
-from coevolve.rollout.engine import Engine
-from coevolve.rollout.scheduler import play
 from coevolve.text.parse import answer_line
 from coevolve.worlds import World
 
-if TYPE_CHECKING:
-    from coevolve.methods.conl.conversation import Conversation
-    from coevolve.methods.conl.method import CoNL
+Verdicts = Sequence[
+    bool | None
+]  # whether each agent's answer is correct; None: unscored
+MEASURES = (
+    "pass_1",
+    "pass_k",
+    "rank_rho",
+    "wrong_before",
+    "fixed",
+    "right_before",
+    "harmed",
+)
 
-Verdicts = Sequence[bool | None]  # of the agents' answers; None: unscored
-MEASURES = ("pass_1", "pass_k", "rank_rho", "wrong_before", "fixed", "right_before", "harmed")
 
+def rank_rho(scores: Sequence[float], correct: Sequence[bool]) -> float | None:
+    """Return Spearman's correlation of final scores with correctness (Appendix F).
 
-def rank_rho(scores: Sequence[float], right: Sequence[bool]) -> float | None:
-    """Spearman's correlation of the final scores with being right (Appendix F).
-
-    None where it is undefined: all agents right, none right, or all scores equal.
+    None where it is undefined: all agents correct, all wrong, or all scores equal.
     """
-    if len(set(right)) < 2 or len(set(scores)) < 2:
+    if len(set(correct)) < 2 or len(set(scores)) < 2:
         return None
-    from scipy.stats import spearmanr  # only here: it takes half a second to load
+    # Loaded only where it is needed, because it takes half a second.
+    from scipy.stats import spearmanr
 
-    return float(spearmanr(scores, right).statistic)
+    return float(spearmanr(scores, correct).statistic)
 
 
-def measures(scores: Sequence[float], before: Verdicts, after: Verdicts) -> dict[str, float | None]:
-    """All measures of one conversation; `before` and `after` say which agents were right in rounds 0 and 2.
+def measures(
+    scores: Sequence[float], correct_before: Verdicts, correct_after: Verdicts
+) -> dict[str, float | None]:
+    """Return the paper's measures of one conversation by name; all None if an answer is unscored.
 
-    All are None where a single answer could not be scored. Corrections and harm (Table 4) come as counts over the
-    agents: of those wrong before, how many were fixed, and of those right before, how many were harmed.
+    The verdicts are on the agents' initial and revised solutions. Corrections and harm (Table 4)
+    are counts of agents: of those wrong before, how many were fixed, and of those correct before,
+    how many were harmed.
     """
-    pairs = [(b, a) for b, a in zip(before, after, strict=True) if b is not None and a is not None]
-    if len(pairs) < len(after):
+    changes = list(zip(correct_before, correct_after, strict=True))
+    if None in correct_before or None in correct_after:
         return dict.fromkeys(MEASURES)
-    right = [a for _, a in pairs]
+    correct = [bool(verdict) for verdict in correct_after]
+    top_ranked = scores.index(max(scores))  # the first of equal scores
     return {
-        "pass_1": float(right[scores.index(max(scores))]),  # of equal scores the first counts
-        "pass_k": float(any(right)),
-        "rank_rho": rank_rho(scores, right),
-        "wrong_before": float(sum(not b for b, _ in pairs)),
-        "fixed": float(sum(a and not b for b, a in pairs)),
-        "right_before": float(sum(b for b, _ in pairs)),
-        "harmed": float(sum(b and not a for b, a in pairs)),
+        "pass_1": float(correct[top_ranked]),
+        "pass_k": float(any(correct)),
+        "rank_rho": rank_rho(scores, correct),
+        "wrong_before": float(correct_before.count(False)),
+        "fixed": float(changes.count((False, True))),
+        "right_before": float(correct_before.count(True)),
+        "harmed": float(changes.count((True, False))),
     }
 
 
-def facts_of(method: "CoNL", talk: "Conversation", world: World) -> dict[str, Any]:
+def episode_metrics(
+    conversation: Conversation,
+    world: World,
+    *,
+    leave_one_out: bool,
+    prior_variance: float,
+) -> dict[str, Any]:
     """Return the facts of one conversation, see `Method.observe`.
 
-    `r_diag_null` is what the diagnostic reward would pay if every agent's two rankings were swapped at random.
+    `leave_one_out` and `prior_variance` are the fields of CoNL that its rewards depend on.
     """
-    answers = [[answer_line(text) for text in texts] for texts in ([r.text for r in talk.rounds[0]], talk.revised)]
-    before, after = ([world.is_correct(talk.question, answer) for answer in given] for given in answers)
-    targets = [[critique.target for critique in written] for written in talk.critiques]
-    coin = Random(f"null {talk.question} {talk.before} {talk.after}")
-    swapped = [(b, a) if coin.random() < 0.5 else (a, b) for a, b in zip(talk.initial, talk.final, strict=True)]
-    null = [method.scores(votes) for votes in zip(*swapped, strict=True)]
-    agreement = method.agreement(talk)
-    said = {"question": talk.question, "answers_before": answers[0], "answers_after": answers[1]}
+    question = conversation.question
+    answers_before = [answer_line(reply.text) for reply in conversation.proposals]
+    answers_after = [answer_line(text) for text in conversation.revised]
+    correct_before = [world.is_correct(question, answer) for answer in answers_before]
+    correct_after = [world.is_correct(question, answer) for answer in answers_after]
     return {
-        **said,
-        **{"scores_before": talk.before, "scores_after": talk.after},
-        **measures(talk.after, before, after),
-        "right_initial": mean_known(before),
-        "right_final": mean_known(after),
-        "r_sol": mean_known(talk.after),
-        "r_meta": mean_known(agreement),
-        "decided": mean_known([bool(mine) and value is not None for mine, value in zip(talk.final, agreement, strict=True)]),
-        "r_diag": mean_known([rewards.diagnostic(to, talk.before, talk.after) for to in targets]),
-        "r_diag_null": mean_known([rewards.expected_diagnostic(to, *null) for to in targets]),
-        "critiques": mean_known([len(to) for to in targets]),
-        "votes": mean_known([sum(share for *_, share in ranking) for ranking in talk.final]),
-        "tokens_turn": mean_known([len(reply.completion_ids) for said in talk.rounds for reply in said]),
+        "question": question,
+        "answers_before": answers_before,
+        "answers_after": answers_after,
+        "scores_before": conversation.initial_scores,
+        "scores_after": conversation.final_scores,
+        **measures(conversation.final_scores, correct_before, correct_after),
+        "right_initial": mean_known(correct_before),
+        "right_final": mean_known(correct_after),
+        "r_sol": mean_known(conversation.final_scores),
+        **_consensus_metrics(conversation, leave_one_out),
+        **_diagnostic_metrics(conversation, prior_variance),
+        "critiques": mean_known(len(written) for written in conversation.critiques),
+        "votes": mean_known(_votes(one) for one in conversation.final_rankings),
+        "tokens_turn": _mean_tokens(conversation),
     }
 
 
-def examine(method: "CoNL", engine: Engine, per_family: int, key: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """Let the method discuss `per_family` test items of each family it trains on; return the facts of each item.
+def _consensus_metrics(
+    conversation: Conversation, leave_one_out: bool
+) -> dict[str, float | None]:
+    """Return the mean r_meta, and the fraction of agents that have one by their comparisons."""
+    rankings = conversation.final_rankings
+    r_meta = rewards.alignments(rankings, leave_one_out)
+    decided = []
+    for ranking, reward in zip(rankings, r_meta, strict=True):
+        decided.append(bool(ranking) and reward is not None)
+    return {"r_meta": mean_known(r_meta), "decided": mean_known(decided)}
 
-    Nothing is trained on.
-    """
-    items = method.world.items("test", per_family, method.families)
-    outcomes = play([method.discuss(item.question) for item in items], engine, key)
-    asked = [{"item": number, "family": item.family, "level": item.level} for number, item in enumerate(items)]
-    return [{**row, **method.observe(outcome, method.world)} for row, outcome in zip(asked, outcomes, strict=True)]
+
+def _diagnostic_metrics(
+    conversation: Conversation, prior_variance: float
+) -> dict[str, float | None]:
+    """Return the mean r_diag, and its null level: the mean if rankings were swapped at random."""
+    initial_scores = conversation.initial_scores
+    final_scores = conversation.final_scores
+    swapped_scores = _swapped_scores(conversation, prior_variance)
+    r_diag = []
+    null_level = []
+    for written in conversation.critiques:
+        targets = [critique.target for critique in written]
+        r_diag.append(rewards.diagnostic(targets, initial_scores, final_scores))
+        null_level.append(rewards.expected_diagnostic(targets, *swapped_scores))
+    return {"r_diag": mean_known(r_diag), "r_diag_null": mean_known(null_level)}
+
+
+def _swapped_scores(
+    conversation: Conversation, prior_variance: float
+) -> tuple[list[float], list[float]]:
+    """Return both scores after each agent's two rankings are swapped with probability 1/2."""
+    seed = (
+        f"null {conversation.question} "
+        f"{conversation.initial_scores} {conversation.final_scores}"
+    )
+    rng = Random(seed)
+    first_rankings = []
+    second_rankings = []
+    for first, second in zip(
+        conversation.initial_rankings, conversation.final_rankings, strict=True
+    ):
+        if rng.random() < 0.5:
+            first, second = second, first
+        first_rankings.append(first)
+        second_rankings.append(second)
+    return (
+        rewards.agent_scores(first_rankings, prior_variance),
+        rewards.agent_scores(second_rankings, prior_variance),
+    )
+
+
+def _votes(ranking: Ranking) -> float:
+    """Return the number of compared pairs; the two halves of a tie make one."""
+    return sum(comparison.weight for comparison in ranking)
+
+
+def _mean_tokens(conversation: Conversation) -> float | None:
+    """Return the mean number of tokens of a reply."""
+    token_counts: list[int] = []
+    for replies in conversation.rounds:
+        token_counts += [len(reply.completion_ids) for reply in replies]
+    return mean_known(token_counts)
