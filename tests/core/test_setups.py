@@ -85,7 +85,7 @@ def test_consistency_takes_the_majority_of_five_samples_of_the_agents_in_turn() 
 
 def test_debate_shows_everybody_the_others_last_solutions() -> None:
     last = ["\\boxed{4}", "\\boxed{5}", "none"]
-    asked, outcome = walk("debate", says(1, 2, 3), last, [*says(7), "x", *says(8)], seats=3)
+    asked, outcome = walk("debate", says(1, 2, 3), last, [*says(7), "x", *says(8)], agents=3)
     one, two, three = shows(1, 2, 3)
     assert prompts(asked[0]) == ["solve 1+1"] * 3
     orders = [one, two, three], [two, one, three], [three, one, two]
@@ -97,14 +97,14 @@ def test_debate_shows_everybody_the_others_last_solutions() -> None:
 
 
 def test_later_rounds_speak_with_the_policy_temperature_and_length_of_their_seat() -> None:
-    asked, _ = walk("debate", says(1, 1, 1), says(2, 2, 2), speak="ab", seats=3, rounds=2)
+    asked, _ = walk("debate", says(1, 1, 1), says(2, 2, 2), speak="ab", agents=3, rounds=2)
     for wave in asked:
         said = [(turn.policy, turn.temperature, turn.max_tokens) for turn in wave]
         assert said == [("a", 0.3, 9), ("b", 0.3, 9), ("a", 0.3, 9)]
 
 
 def test_full_prompts_show_solutions_whole() -> None:
-    asked, _ = walk("debate", says(1, 2), ["\\boxed{1}"] * 2, seats=2, rounds=2, prompt="full")
+    asked, _ = walk("debate", says(1, 2), ["\\boxed{1}"] * 2, agents=2, rounds=2, prompt="full")
     first = prompts(asked[1])[0]
     assert "Your own last solution:\n<solution>so <answer>1</answer></solution>\n" in first
     assert "other agents' last solutions:\n<solution>so <answer>2</answer></solution>\n" in first
@@ -144,7 +144,7 @@ def test_top_ranked_gives_the_answer_that_the_final_rankings_put_first() -> None
     proposals, reviews = ["ANSWER: 1", "ANSWER: 2", "ANSWER: 3"], ["<initial_ranking></initial_ranking>"] * 3
     revised = [f"<revised_solution>ANSWER: {answer}</revised_solution>" for answer in ("4", "5", "")]
     verdicts = [f"<final_ranking>{votes}</final_ranking>" for votes in ("Agent 1 > Agent 2", "", "Agent 1 > Agent 0")]
-    asked, outcome = walk("top_ranked", proposals, reviews, revised, verdicts, speak="ab", seats=3)
+    asked, outcome = walk("top_ranked", proposals, reviews, revised, verdicts, speak="ab", agents=3)
     assert policies(asked) == ["aba"] * 4 and {turn.temperature for turn in asked[3]} == {0.3}
     assert all(HEAD in prompt for wave in asked for prompt in prompts(wave))
     assert outcome.facts["answers"] == ["4", "5", None]

@@ -103,13 +103,13 @@ def test_ask_answers_one_question_or_several_with_one_policy_or_several() -> Non
     assert ask(oracle(), [], "vanilla") == []
     team = PolicySet({"left": "tiny", "right": "tiny-small"}, ("left", "right"))
     seats = make_engine(team, "torch", 1.0, 64)
-    facts = ask(seats, ["3+4", "2+2"], setup="debate", seats=2, rounds=1, policies=team.trained)
+    facts = ask(seats, ["3+4", "2+2"], setup="debate", agents=2, rounds=1, policies=team.trained)
     alone = [ask(team.policies["left"], "3+4"), ask(seats, "3+4", policies=["left"])]
     assert [len(found["answers"]) for found in facts] == [2, 2] and alone[0]["answer"] == alone[1]["answer"]
 
 
 def test_the_limit_of_compact_prompts_grows_with_the_seats() -> None:
-    limits = (({}, 64), ({"seats": 8}, 320), ({"seats": 8, "max_tokens": 9}, 9), ({"prompt": "full", "seats": 8}, 4096))
+    limits = (({}, 64), ({"agents": 8}, 320), ({"agents": 8, "max_tokens": 9}, 9), ({"prompt": "full", "agents": 8}, 4096))
     for options, most in limits:
         engine = Scripted(lambda turn: "")
         ask(engine, "3+4", "top_ranked", **options)
@@ -120,7 +120,7 @@ def test_eight_embedded_agents_finish_what_they_say_and_are_ranked() -> None:
     questions = [task.question for task in tiny.items("validation", 1)][:4]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        facts = ask(load_policy("tiny"), questions, "top_ranked", seats=8)
+        facts = ask(load_policy("tiny"), questions, "top_ranked", agents=8)
     assert all(found["finished"] for found in facts) and any(len(set(found["scores"])) > 1 for found in facts)
 
 

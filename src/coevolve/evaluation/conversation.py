@@ -1,4 +1,4 @@
-"""One conversation at test time: whose solver, prompts and reading are used, who speaks, and what was said so far."""
+"""A conversation at test time: the question, the agents who answer it, and their replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,86 +10,129 @@ from coevolve.text import blocks, prompts
 from coevolve.text.parse import boxed
 from coevolve.types import Dialogue, Episode, Outcome, Reply, T, Turn
 
-SHOWN_ROUNDS = 2  # how far back a discussion goes: CoMAS's horizon (Table 2)
-SEATS = 4  # of a table, unless told otherwise (CoNL, section 4.1 and appendix E)
+SHOWN_ROUNDS = 2  # earlier rounds in a prompt: CoMAS's horizon (Table 2)
+DEFAULT_AGENTS = 4  # CoNL, section 4.1 and appendix E
 
 
 @dataclass(frozen=True)
 class Room:
-    """One conversation: whose solver, prompts and reading are used, who speaks, and what was said so far."""
+    """A question and the agents who answer it with the solver of a method.
+
+    Raises ValueError if the solver's prompt has other than one placeholder.
+    """
 
     method: Method
     question: str
-    policies: Sequence[str] = ("shared",)  # of the seats; with fewer policies than seats they come round again
+    # Agent i speaks with policy i modulo their number.
+    policies: Sequence[str] = ("shared",)
     temperature: float | None = None
-    max_tokens: int | None = None  # a reply; None: the solver's own limit, or else the engine's
-    heard: list[Reply] = field(default_factory=list)
+    # Of a reply; None: the solver's own limit, or else the engine's.
+    max_tokens: int | None = None
+    replies: list[Reply] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if len(fields := self.method.answering.fields) != 1:
-            raise ValueError(f"solver must have one placeholder, for the question; got {sorted(fields)}")
+        placeholders = self.method.answering.fields
+        if len(placeholders) != 1:
+            raise ValueError(
+                "solver must have one placeholder, for the question; "
+                f"got {sorted(placeholders)}"
+            )
 
-    def solve(self, seat: int = 0) -> Turn:
-        """Return the turn in which a seat solves the question with the solver's prompt."""
+    # Turns.
+
+    def solve(self, agent: int = 0) -> Turn:
+        """Return the turn in which an agent solves the question with the solver's prompt."""
         solver = self.method.answering
-        return self.seated(solver(**dict.fromkeys(solver.fields, self.question)), seat)
+        (placeholder,) = solver.fields
+        turn = solver(**{placeholder: self.question})
+        return self.spoken_by(agent, turn)
 
-    def speak(self, seat: int, script: str, **fields: str) -> Turn:
-        """Return the turn in which a seat speaks a prompt of evaluation/prompts."""
-        role = prompts.load_role("strategies", script, self.method.prompt, folder=self.method.prompt_folder)
-        return self.seated(role(question=self.question, **fields), seat)
+    def prompted(self, agent: int, prompt: str, **fields: str) -> Turn:
+        """Return the turn in which an agent answers a prompt of evaluation/prompts."""
+        role = prompts.load_role(
+            "strategies",
+            prompt,
+            self.method.prompt,
+            folder=self.method.prompt_folder,
+        )
+        turn = role(question=self.question, **fields)
+        return self.spoken_by(agent, turn)
 
-    def seated(self, turn: Turn, seat: int) -> Turn:
-        """Return a turn as the policy of a seat speaks it."""
-        policy, limit = self.policies[seat % len(self.policies)], self.max_tokens or self.method.answering.max_tokens
-        return replace(turn, policy=policy, temperature=self.temperature, max_tokens=limit)
+    def spoken_by(self, agent: int, turn: Turn) -> Turn:
+        """Return a turn with an agent's policy and the conversation's temperature and limit."""
+        return replace(
+            turn,
+            policy=self.policies[agent % len(self.policies)],
+            temperature=self.temperature,
+            max_tokens=self.max_tokens or self.method.answering.max_tokens,
+        )
 
-    def hear(self, *turns: Turn) -> Dialogue[list[Reply]]:
-        """Ask turns, all at once, and return and remember the replies."""
-        said: list[Reply] = yield [*turns]
-        self.heard.extend(said)
-        return said
+    # Dialogues.
 
-    def host(self, talk: Dialogue[T]) -> Dialogue[T]:
-        """Play another dialogue, which yields lists of turns, in this room: turn i of every list is seat i's."""
-        said: list[Reply] | None = None
+    def ask(self, *turns: Turn) -> Dialogue[list[Reply]]:
+        """Ask turns, all at once; return the replies and remember them."""
+        replies: list[Reply] = yield [*turns]
+        self.replies.extend(replies)
+        return replies
+
+    def run_inside(self, dialogue: Dialogue[T]) -> Dialogue[T]:
+        """Run another dialogue as part of this conversation and return its result.
+
+        The dialogue yields lists of turns; turn i of each list is agent i's.
+        """
+        replies: list[Reply] | None = None
         while True:
             try:
-                asked: Any = talk.send(said)
+                requests: Any = dialogue.send(replies)
             except StopIteration as stop:
                 return cast(T, stop.value)
-            said = yield from self.hear(*(self.seated(turn, seat) for seat, turn in enumerate(asked)))
+            turns = [self.spoken_by(i, turn) for i, turn in enumerate(requests)]
+            replies = yield from self.ask(*turns)
 
-    def answer(self, reply: Reply) -> str | None:
-        """Return what a reply answers: in the solver's form, or boxed as evaluation/prompts ask for it."""
+    # What replies say.
+
+    def read_answer(self, reply: Reply) -> str | None:
+        """Return a reply's answer in the solver's form, or else boxed (evaluation/prompts)."""
         answer = self.method.read_answer(reply.text)
         return boxed(reply.text) if answer is None else answer
 
     def shown(self, reply: Reply) -> str:
-        """Return a solution as others read it: whole, but small models only know bare boxed answers."""
-        answer = self.answer(reply)
-        return reply.text if self.method.prompt == "full" or answer is None else f"\\boxed{{{answer}}}"
+        """Return a solution as other agents read it: whole with full prompts.
+
+        Smaller models have only been trained on bare boxed answers.
+        """
+        answer = self.read_answer(reply)
+        if self.method.prompt == "full" or answer is None:
+            return reply.text
+        return f"\\boxed{{{answer}}}"
+
+    # The end.
 
     def outcome(self, answer: str | None, **facts: object) -> Outcome:
-        """End with an answer: the facts tell it, whether no reply was cut off, and the tokens read and written."""
-        finished = all(reply.finished for reply in self.heard)
-        return Outcome(
-            facts={
-                "answer": answer,
-                "finished": finished,
-                "tokens_in": sum(len(reply.prompt_ids) for reply in self.heard),
-                "tokens_out": sum(len(reply.completion_ids) for reply in self.heard),
-                **facts,
-            }
-        )
+        """Return an outcome without samples whose facts are the answer, its cost, and `facts`.
 
-    def voted(self, answers: list[str | None]) -> Outcome:
-        """End with the answer of the majority."""
+        `finished` is whether no reply was cut off; `tokens_in` and `tokens_out` count the tokens
+        of all prompts and all completions.
+        """
+        tokens_in = sum(len(reply.prompt_ids) for reply in self.replies)
+        tokens_out = sum(len(reply.completion_ids) for reply in self.replies)
+        summary = {
+            "answer": answer,
+            "finished": all(reply.finished for reply in self.replies),
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+        }
+        return Outcome(facts={**summary, **facts})
+
+    def end_by_vote(self, answers: list[str | None]) -> Outcome:
+        """Return the outcome with the answer of the majority."""
         answer, votes = majority(answers)
         return self.outcome(answer, answers=answers, votes=votes)
 
-    def summed(self, replies: Sequence[Reply]) -> Episode:
-        """End with what a model writes that reads all solutions (MASLab)."""
-        solutions = blocks.discussion([(self.shown(reply), ()) for reply in replies])
-        (final,) = yield from self.hear(self.speak(0, "summary", discussion=solutions))
-        return self.outcome(self.answer(final), answers=[self.answer(reply) for reply in replies])
+    def end_by_summary(self, replies: Sequence[Reply]) -> Episode:
+        """Let the first agent read all solutions and write the final one (MASLab)."""
+        solutions = blocks.discussion((self.shown(reply), ()) for reply in replies)
+        summary = self.prompted(0, "summary", discussion=solutions)
+        (final,) = yield from self.ask(summary)
+        answers = [self.read_answer(reply) for reply in replies]
+        return self.outcome(self.read_answer(final), answers=answers)

@@ -1,6 +1,6 @@
 """Scores policies on held-out items: one row per item, exact verifiers.
 
-Knows methods, set-ups and a world that grades, not which engine answers.
+Knows methods, inference strategies and a world that grades, but not which engine answers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,9 @@ from coevolve.rollout.scheduler import play
 from coevolve.types import Outcome
 from coevolve.validation import check_choice
 
+NAN = float("nan")
+Row = dict[str, object]
+
 
 def score(
     engine: Engine,
@@ -25,60 +28,107 @@ def score(
     policies: Sequence[str] = (),
     key: tuple[int, ...] = (),
     play: Callable[..., list[Outcome]] = play,
-) -> list[dict[str, object]]:
-    """Answer every item under a set-up and have the method's world grade it; return one row per item.
+) -> list[Row]:
+    """Answer every item under an inference strategy and have the method's world grade the answers.
 
-    A row has the fields of record.SCORE_FIELDS but the stage. The method's answering role solves. `temperature` None
-    is the item's own, else the set-up's (vanilla: greedy). Item i is answered by policy i of `policies` (default:
-    the method's `scored`) modulo their number; the others follow it, in turn, in set-ups of several agents. `play`
-    is what plays the episodes. What no verifier can say is None in `correct`. Raises ValueError for an unknown
-    set-up and for a solver with other than one placeholder.
+    Returns one row per item, with the fields of record.SCORE_FIELDS but the stage; `correct` is
+    None where no verifier can tell. The method's answering role solves.
+
+    `temperature`: None is the item's own, or else the strategy's (vanilla: greedy).
+    `policies`: default the method's `scored`. Item i is answered by policy i modulo their number;
+    the policies after it speak for the other agents of the strategy, in turn.
+    `play`: plays the episodes.
+
+    Raises ValueError for an unknown strategy and for a solver with other than one placeholder.
     """
     check_choice("setup", setup, SETUPS)
     names = policies or method.scored
     episodes = []
     for number, item in enumerate(items):
-        heat = next(heat for heat in (temperature, item.temperature, TEMPERATURES[setup]) if heat is not None)
         first = number % len(names)
-        episodes.append(SETUPS[setup](Room(method, item.question, (*names[first:], *names[:first]), heat)))
-    facts = [outcome.facts for outcome in play(episodes, engine, key)]
-    verdicts = method.world.grade([(item, found["answer"]) for item, found in zip(items, facts, strict=True)])
-    rows: list[dict[str, object]] = []
-    for number, (item, found, correct) in enumerate(zip(items, facts, verdicts, strict=True)):
-        kind = {name: getattr(item, name) for name in ("family", "split", "level")}
-        said = {name: found[name] for name in ("answer", "finished", "tokens_in", "tokens_out")}
-        lured = not correct and found["answer"] is not None and found["answer"] == item.misconception
-        marks = {"correct": None if correct is None else int(correct), "misconception": int(lured)}
-        rows.append({"setup": setup, **kind, "item": number, "question": item.question, **marks, **said})
+        room = Room(
+            method,
+            item.question,
+            policies=(*names[first:], *names[:first]),
+            temperature=_temperature(temperature, item, setup),
+        )
+        episodes.append(SETUPS[setup](room))
+    outcomes = play(episodes, engine, key)
+    answers = [outcome.facts["answer"] for outcome in outcomes]
+    verdicts = method.world.grade(list(zip(items, answers, strict=True)))
+    rows = []
+    graded = zip(items, outcomes, verdicts, strict=True)
+    for number, (item, outcome, is_correct) in enumerate(graded):
+        row = {"setup": setup, **_row(number, item, outcome.facts, is_correct)}
+        rows.append(row)
     return rows
 
 
-def tally(rows: Sequence[dict[str, object]]) -> dict[str, int]:
-    """Count right answers: {"k": right, "n": all that were scored}."""
+def _temperature(temperature: float | None, item: Any, setup: str) -> float:
+    """Return the caller's temperature, or else the item's, or else the strategy's."""
+    if temperature is not None:
+        return temperature
+    if item.temperature is not None:
+        return float(item.temperature)
+    return TEMPERATURES[setup]
+
+
+def _row(
+    number: int, item: Any, facts: Mapping[str, Any], is_correct: bool | None
+) -> Row:
+    answer = facts["answer"]
+    has_answer = answer is not None
+    is_misconception = not is_correct and has_answer and answer == item.misconception
+    return {
+        "family": item.family,
+        "split": item.split,
+        "level": item.level,
+        "item": number,
+        "question": item.question,
+        "correct": None if is_correct is None else int(is_correct),
+        "misconception": int(is_misconception),
+        "answer": answer,
+        "finished": facts["finished"],
+        "tokens_in": facts["tokens_in"],
+        "tokens_out": facts["tokens_out"],
+    }
+
+
+def tally(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
+    """Count correct answers: {"k": how many are correct, "n": how many were graded}."""
     verdicts = [row["correct"] for row in rows if row["correct"] is not None]
     return {"k": verdicts.count(1), "n": len(verdicts)}
 
 
 def gain(scores: Any) -> tuple[float, float, float]:
-    """Return how many points more of the same questions are right after training, with the limits of its 95 % interval.
+    """Return (points, low, high): the accuracy gained by training and its 95 % interval.
 
-    `scores` is what `record.read(run, "scores")` returns. The interval, a paired t interval over the questions, says
-    nothing about another seed. The limits are nan where no question was scored, or the answers to all changed alike.
+    `scores` is what `record.read(run, "scores")` returns. The interval is a paired t interval over
+    the questions and does not cover other seeds. Its limits are nan where no question was graded
+    or all questions changed by the same amount.
     """
-    from scipy.stats import ttest_1samp  # only here, as below
+    # scipy.stats takes half a second to load.
+    from scipy.stats import ttest_1samp
 
-    asked = scores[scores["setup"] == "vanilla"].pivot(index="item", columns="stage", values="correct")
-    change = 100 * asked.reindex(columns=["before", "after"]).dropna().diff(axis=1)["after"]
-    low, high = ttest_1samp(change, 0).confidence_interval() if change.nunique() > 1 else [float("nan")] * 2
-    return float(change.sum() / max(len(change), 1)), float(low), float(high)
+    vanilla = scores[scores["setup"] == "vanilla"]
+    correct = vanilla.pivot(index="item", columns="stage", values="correct")
+    paired = correct.reindex(columns=["before", "after"]).dropna()
+    change = 100 * paired.diff(axis=1)["after"]
+    points = float(change.sum() / max(len(change), 1))
+    if change.nunique() <= 1:
+        return points, NAN, NAN
+    low, high = ttest_1samp(change, 0).confidence_interval()
+    return points, float(low), float(high)
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """Say how many answers are right of those scored, see `tally`, with the 95 % Wilson interval."""
-    from scipy.stats import binomtest  # only here: it takes half a second to load
+    """Write the counts of `tally` as a sentence, with the 95 % Wilson interval."""
+    # scipy.stats takes half a second to load.
+    from scipy.stats import binomtest
 
-    k, n, share = counts["k"], counts["n"], ""
-    if n:
-        low, high = binomtest(k, n).proportion_ci(method="wilson")
-        share = f" ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"
-    return f"{k} of {n} right{share}"
+    k = counts["k"]
+    n = counts["n"]
+    if not n:
+        return f"{k} of {n} right"
+    low, high = binomtest(k, n).proportion_ci(method="wilson")
+    return f"{k} of {n} right ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"

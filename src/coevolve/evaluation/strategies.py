@@ -1,15 +1,15 @@
-"""Inference set-ups as episodes that earn nothing: they say what was answered, and at which price.
+"""Inference strategies as episodes without rewards: they end with an answer and its cost.
 
-Every set-up takes a `Room`: a method whose solver answers, a question, and the policies that take the seats in turn.
-Later rounds speak evaluation/prompts, and read \\boxed{} as well.
+Every strategy takes a `Room`: a method whose solver answers, a question, and the agents' policies.
+Later rounds use evaluation/prompts, and then \\boxed{} is read as well.
 """
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coevolve.evaluation.conversation import SEATS, SHOWN_ROUNDS, Room
+from coevolve.evaluation.conversation import DEFAULT_AGENTS, SHOWN_ROUNDS, Room
 from coevolve.evaluation.top_ranked import top_ranked
 from coevolve.methods.base import Method
 from coevolve.rollout.engine import BatchedEngine, Engine
@@ -22,91 +22,139 @@ if TYPE_CHECKING:
     from coevolve.models.policy import Policy
 
 ACCEPTED = re.compile(r": right\W*$", re.IGNORECASE)
-LIMITS = {"compact": 64, "plain": 64, "full": 4096}  # tokens a reply in `ask`; CoMAS, Table 2
+# Tokens of a reply in `ask`; CoMAS, Table 2.
+LIMITS = {"compact": 64, "plain": 64, "full": 4096}
 
 
 def vanilla(room: Room) -> Episode:
     """Ask once."""
-    (reply,) = yield from room.hear(room.solve())
+    (reply,) = yield from room.ask(room.solve())
     return room.outcome(room.method.read_answer(reply.text))
 
 
 def consistency(room: Room, samples: int = 5) -> Episode:
-    """Self-Consistency: sample several times and take the majority (CoNL, appendix E: 5 samples)."""
-    replies = yield from room.hear(*map(room.solve, range(samples)))
-    return room.voted([room.method.read_answer(reply.text) for reply in replies])
+    """Self-Consistency: take the majority of several samples (CoNL, appendix E: 5 samples)."""
+    replies = yield from _solutions(room, samples)
+    return room.end_by_vote([room.method.read_answer(reply.text) for reply in replies])
 
 
 def consistency_summed(room: Room, samples: int = 5) -> Episode:
-    """Self-Consistency as in the public code of MASLab, which CoMAS uses: a model reads the samples and answers."""
-    replies = yield from room.hear(*map(room.solve, range(samples)))
-    return (yield from room.summed(replies))
+    """Self-Consistency as in MASLab, which CoMAS uses: a model reads all samples and answers."""
+    replies = yield from _solutions(room, samples)
+    return (yield from room.end_by_summary(replies))
 
 
-def debate(room: Room, seats: int = SEATS, rounds: int = 3) -> Episode:
-    """Debate (CoNL, appendix E): everybody solves, then reads the others and solves again; the last round votes."""
-    replies = yield from _argued(room, seats, rounds)
-    return room.voted([room.answer(reply) for reply in replies])
+def debate(room: Room, agents: int = DEFAULT_AGENTS, rounds: int = 3) -> Episode:
+    """Debate (CoNL, appendix E): all agents solve, read each other and solve again.
+
+    The answers of the last round vote.
+    """
+    replies = yield from _debate(room, agents, rounds)
+    return room.end_by_vote([room.read_answer(reply) for reply in replies])
 
 
-def debate_summed(room: Room, seats: int = 3, rounds: int = 2) -> Episode:
-    """Debate as in the public code of MASLab, which CoMAS uses: 3 agents, 2 rounds, and a model sums up."""
-    return (yield from room.summed((yield from _argued(room, seats, rounds))))
+def debate_summed(room: Room, agents: int = 3, rounds: int = 2) -> Episode:
+    """Debate as in MASLab, which CoMAS uses: a model reads all last solutions and answers."""
+    replies = yield from _debate(room, agents, rounds)
+    return (yield from room.end_by_summary(replies))
 
 
-def _argued(room: Room, seats: int, rounds: int) -> Dialogue[list[Reply]]:
-    """Return everybody's last solution of a debate."""
-    replies = yield from room.hear(*map(room.solve, range(seats)))
+def _solutions(room: Room, agents: int) -> Dialogue[list[Reply]]:
+    """Return a solution of each agent, who know nothing of each other."""
+    turns = [room.solve(agent) for agent in range(agents)]
+    return (yield from room.ask(*turns))
+
+
+def _debate(room: Room, agents: int, rounds: int) -> Dialogue[list[Reply]]:
+    """Return the agents' solutions in the last round of a debate."""
+    replies = yield from _solutions(room, agents)
     for _ in range(rounds - 1):
         shown = [blocks.discussion([(room.shown(reply), ())]) for reply in replies]
-        others = ["\n".join(shown[:seat] + shown[seat + 1 :]) for seat in range(seats)]
-        turns = [room.speak(seat, "debate", own=shown[seat], others=others[seat]) for seat in range(seats)]
-        replies = yield from room.hear(*turns)
+        turns = []
+        for agent, own in enumerate(shown):
+            others = "\n".join(shown[:agent] + shown[agent + 1 :])
+            turns.append(room.prompted(agent, "debate", own=own, others=others))
+        replies = yield from room.ask(*turns)
     return replies
 
 
 def self_refine(room: Room, iterations: int = 3) -> Episode:
-    """Self-Refine: criticise one's own solution and write it anew (CoNL, appendix E: 3 iterations, the last counts)."""
+    """Self-Refine: one agent criticises its own solution and rewrites it.
+
+    CoNL, appendix E: three iterations, and the last solution counts.
+    """
     return (yield from _revise(room, iterations, "feedback", critic=0))
 
 
 def autogen(room: Room, turns: int = 3) -> Episode:
-    """AutoGen: an assistant, and a user's proxy (the second agent, if there is one) that ends it or asks for more.
+    """AutoGen: an assistant, and a user's proxy that accepts the solution or asks for more.
 
-    The assistant speaks at most 3 times, as in MASLab, which CoMAS uses (section 4.1); no code is executed.
+    The proxy is the second agent, if there is one. The assistant speaks at most three times, as in
+    MASLab, which CoMAS uses (section 4.1); no code is executed.
     """
     return (yield from _revise(room, turns - 1, "proxy", critic=1, accepted=ACCEPTED))
 
 
-def _revise(room: Room, revisions: int, script: str, critic: int, accepted: re.Pattern[str] | None = None) -> Episode:
-    """Solve, then hear feedback and solve again, `revisions` times or until the feedback accepts the solution."""
-    (reply,) = yield from room.hear(room.solve())
-    answers = [room.answer(reply)]
-    rounds: list[tuple[str, list[str]]] = []
+def _revise(
+    room: Room,
+    revisions: int,
+    critic_prompt: str,
+    critic: int,
+    accepted: re.Pattern[str] | None = None,
+) -> Episode:
+    """Solve, then alternate feedback and revisions until the feedback matches `accepted`."""
+    (reply,) = yield from room.ask(room.solve())
+    answers = [room.read_answer(reply)]
+    rounds: list[tuple[str, list[str]]] = []  # solutions with their feedback
     for _ in range(revisions):
-        solution, before = room.shown(reply), blocks.discussion(rounds[-SHOWN_ROUNDS:])
-        (feedback,) = yield from room.hear(room.speak(critic, script, solution=solution, discussion=before))
+        solution = room.shown(reply)
+        history = blocks.discussion(rounds[-SHOWN_ROUNDS:])
+        feedback_turn = room.prompted(
+            critic, critic_prompt, solution=solution, discussion=history
+        )
+        (feedback,) = yield from room.ask(feedback_turn)
         if accepted and accepted.search(feedback.text):
             break
         rounds.append((solution, [feedback.text]))
-        (reply,) = yield from room.hear(room.speak(0, "revision", discussion=blocks.discussion(rounds[-SHOWN_ROUNDS:])))
-        answers.append(room.answer(reply))
+        history = blocks.discussion(rounds[-SHOWN_ROUNDS:])
+        (reply,) = yield from room.ask(room.prompted(0, "revision", discussion=history))
+        answers.append(room.read_answer(reply))
     return room.outcome(answers[-1], answers=answers)
 
 
-PLAYED = (vanilla, consistency, consistency_summed, autogen, debate, debate_summed, self_refine, top_ranked)
-SETUPS: dict[str, Callable[..., Episode]] = {setup.__name__: setup for setup in PLAYED}
-GREEDY = ("vanilla", "autogen", "self_refine")
-# 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2).
-TEMPERATURES = {name: 0.0 if name in GREEDY else 0.7 for name in SETUPS}
+SETUPS: dict[str, Callable[..., Episode]] = {
+    "vanilla": vanilla,
+    "consistency": consistency,
+    "consistency_summed": consistency_summed,
+    "autogen": autogen,
+    "debate": debate,
+    "debate_summed": debate_summed,
+    "self_refine": self_refine,
+    "top_ranked": top_ranked,
+}
+# Greedy, or 0.7 where votes or personas need variety: CoMAS's evaluation temperature (Table 2).
+TEMPERATURES = {
+    "vanilla": 0.0,
+    "consistency": 0.7,
+    "consistency_summed": 0.7,
+    "autogen": 0.0,
+    "debate": 0.7,
+    "debate_summed": 0.7,
+    "self_refine": 0.0,
+    "top_ranked": 0.7,
+}
 
 
-def limit(prompt: str = "compact", seats: int = SEATS) -> int:
-    """Return the tokens a reply in `ask`: LIMITS, and with short prompts as much again for each seat above four.
+def limit(prompt: str = "compact", agents: int = DEFAULT_AGENTS) -> int:
+    """Return the default limit of a reply in `ask`, in tokens.
 
-    Their rankings name every other agent; with all of them cut off, the first agent would be ranked top.
+    With short prompts it grows by LIMITS for each agent above four, because CoNL's rankings name
+    every other agent; with all rankings cut off, the first agent would be ranked top.
     """
-    return LIMITS[prompt] * (1 + max(0, seats - SEATS) if prompt != "full" else 1)
+    if prompt == "full":
+        return LIMITS[prompt]
+    additional_agents = max(0, agents - DEFAULT_AGENTS)
+    return LIMITS[prompt] * (1 + additional_agents)
 
 
 def ask(
@@ -121,26 +169,55 @@ def ask(
     seed: int = 0,
     **numbers: int,
 ) -> Any:
-    """Answer one question, or a list of them, under a set-up; return the facts (a dict), or a list of them.
+    """Answer one question, or each of a list, under a strategy; return the facts of each answer.
 
-    `method` says who solves and how a reply is read (default: MAE with `prompt`, which is "full" for real models).
-    The `policies` of an engine (default: those that the method scores) take the seats in turn. `numbers` are the
-    set-up's own: samples, seats, rounds, iterations, turns. `max_tokens` (default: the solver's, else `limit`) is a
-    reply's; the answer depends on all replies of a conversation, so one that was cut off makes the fact `finished`
-    False, and there is a warning.
+    `method` gives the solver and how its replies are read (default: MAE with `prompt`, which is
+    "full" for real models). `policies`, of an engine, speak for the agents in turn (default: those
+    that the method scores). `numbers` are the strategy's own: samples, agents, rounds, iterations,
+    turns. `max_tokens` is a reply's (default: the solver's, or else `limit`).
+
+    A reply that was cut off makes the fact `finished` False, with a warning, since the answer
+    depends on all replies of a conversation. Raises ValueError for an unknown strategy and for a
+    number below 1.
     """
     from coevolve.methods.mae.method import MAE
 
     check_choice("setup", setup, SETUPS)
-    if low := [name for name, number in numbers.items() if number < 1]:
-        raise ValueError(f"{low[0]} must be at least 1, got {numbers[low[0]]}")
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
     method = method or MAE(prompt=prompt)
-    most = max_tokens or method.answering.max_tokens or limit(method.prompt, numbers.get("seats", SEATS))
+    agents = numbers.get("agents", DEFAULT_AGENTS)
+    max_tokens = (
+        max_tokens or method.answering.max_tokens or limit(method.prompt, agents)
+    )
     questions = [question] if isinstance(question, str) else question
-    rooms = [Room(method, one, policies or method.scored, TEMPERATURES[setup], most) for one in questions]
-    engine = speaker if isinstance(speaker, Engine) else BatchedEngine(speaker.generate)
-    facts = [outcome.facts for outcome in play([SETUPS[setup](room, **numbers) for room in rooms], engine, (seed,))]
-    if cut := sum(not found["finished"] for found in facts):
-        told = f"replies were cut off at max_tokens={most} in {cut} of {len(facts)} conversations (setup {setup!r})"
-        warnings.warn(f"{told}: their answers may not be what the agents meant", stacklevel=2)
+    episodes = []
+    for text in questions:
+        room = Room(
+            method,
+            text,
+            policies=policies or method.scored,
+            temperature=TEMPERATURES[setup],
+            max_tokens=max_tokens,
+        )
+        episodes.append(SETUPS[setup](room, **numbers))
+    is_engine = isinstance(speaker, Engine)
+    engine = speaker if is_engine else BatchedEngine(speaker.generate)
+    facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]
+    _warn_of_cut_replies(facts, setup, max_tokens)
     return facts[0] if isinstance(question, str) else facts
+
+
+def _warn_of_cut_replies(
+    facts: Sequence[Mapping[str, Any]], setup: str, max_tokens: int
+) -> None:
+    """Warn the caller of `ask` of conversations with a reply that was cut off."""
+    cut = [one for one in facts if not one["finished"]]
+    if not cut:
+        return
+    warnings.warn(
+        f"replies were cut off at max_tokens={max_tokens} in {len(cut)} of {len(facts)} "
+        f"conversations (setup {setup!r}): their answers may not be what the agents meant",
+        stacklevel=3,
+    )

@@ -1,19 +1,23 @@
 """CoNL's conversation as an inference strategy."""
 
-from coevolve.evaluation.conversation import SEATS, Room
+from coevolve.evaluation.conversation import DEFAULT_AGENTS, Room
 from coevolve.text.parse import answer_line
 from coevolve.types import Episode
 
 
-def top_ranked(room: Room, seats: int = SEATS) -> Episode:
-    """CoNL's four rounds, then the answer of the agent with the highest final score (appendix F; ties: the first).
+def top_ranked(room: Room, agents: int = DEFAULT_AGENTS) -> Episode:
+    """Play CoNL's four rounds and take the answer with the highest final score (appendix F).
 
-    Speaks CoNL's own prompts and reads their answer line; the solvers only lend their policies.
+    Ties go to the first agent. CoNL's own prompts are spoken and its answer line is read; the room
+    gives only the policies, the temperature and the limit.
     """
-    from coevolve.methods.conl.method import CoNL  # only runs that use this strategy need it
+    # Only runs that use this strategy need it.
+    from coevolve.methods.conl.method import CoNL
 
-    table = CoNL(agents=seats, prompt=room.method.prompt, prompt_folder=room.method.prompt_folder)
-    talk = yield from room.host(table.converse(room.question))
-    answers = [answer_line(text) for text in talk.revised]
-    scores = talk.final_scores
-    return room.outcome(answers[scores.index(max(scores))], answers=answers, scores=scores)
+    method = room.method
+    conl = CoNL(agents=agents, prompt=method.prompt, prompt_folder=method.prompt_folder)
+    conversation = yield from room.run_inside(conl.converse(room.question))
+    answers = [answer_line(text) for text in conversation.revised]
+    scores = conversation.final_scores
+    best_agent = scores.index(max(scores))
+    return room.outcome(answers[best_agent], answers=answers, scores=scores)
