@@ -202,8 +202,11 @@ def ask(
             max_tokens=max_tokens,
         )
         episodes.append(SETUPS[setup](room, **numbers))
-    is_engine = isinstance(speaker, Engine)
-    engine = speaker if is_engine else BatchedEngine(speaker.generate)
+    engine: Engine
+    if isinstance(speaker, Engine):
+        engine = speaker
+    else:
+        engine = BatchedEngine(speaker.generate)
     facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]
     _warn_of_cut_replies(facts, setup, max_tokens)
     return facts[0] if isinstance(question, str) else facts
