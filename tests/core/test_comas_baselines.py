@@ -8,7 +8,7 @@ from core.conftest import Sums, boxes, by_hand, earned, prompts, scripted
 
 from coevolve.engines.loading import load_policy
 from coevolve.methods.baselines import ttrl_maporl
-from coevolve.methods.baselines.trl_trainers import SRLM, preference
+from coevolve.methods.baselines.trl_trainers import SRLM, RatedAnswer, preference
 from coevolve.methods.baselines.ttrl_maporl import TTRL, MAPoRL
 from coevolve.models.lora import attach
 from coevolve.rollout.engine import BatchedEngine
@@ -127,7 +127,9 @@ def test_the_best_is_preferred_to_the_worst() -> None:
     pairs |= dict.fromkeys(
         [((2.0, "a"), (2.0, "b")), ((3.0, "a"), (1.0, "a")), ((3.0, "a"),), ()]
     )  # no pair
-    assert {rated: preference(rated) for rated in pairs} == pairs
+    assert {
+        rated: preference([RatedAnswer(*one) for one in rated]) for rated in pairs
+    } == pairs
 
 
 def test_srlm_averages_readable_judgements() -> None:

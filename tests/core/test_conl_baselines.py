@@ -124,11 +124,11 @@ def test_an_answer_that_nobody_could_score_is_neither_paid_nor_counted() -> None
 def test_they_share_conls_questions_and_read_its_answers(method: type) -> None:
     baseline, conl = method(world=Sums()), CoNL(world=Sums())
     assert (
-        baseline.table.questions == conl.questions
+        baseline.conl.questions == conl.questions
         and baseline.read_answer("ANSWER: 5") == "5"
     )
     assert len(run(method(world=Sums(), agents=2), "5", "5")[1]) == 2
-    assert method(world=Sums(), test_time=True).table.questions == ["test: 2+3"]
+    assert method(world=Sums(), test_time=True).conl.questions == ["test: 2+3"]
 
 
 @pytest.mark.parametrize("preset", ["quick", "full", "gpu"])

@@ -10,9 +10,10 @@ from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.methods.baselines.rzero import (
     RZero,
     StrongChallenger,
+    Vote,
     bleu,
     majority,
-    shares,
+    repetition_penalties,
 )
 from coevolve.methods.spice.method import SPICE
 from coevolve.rollout.stepper import EpisodeStepper
@@ -143,9 +144,9 @@ def test_a_held_out_question_trains_no_solver_and_without_a_box_there_is_no_majo
     assert outcome.facts["taught"] == 0.0
     outcome = begin(asks("Which one?"), ["none"] * 5, seed=STRING, rollouts=1).outcome
     assert earned(outcome) == [("challenger", 0.0)]
-    assert majority([None, None]) == (None, 0.0) and majority(
+    assert majority([None, None]) == Vote(None, 0.0) and majority(
         ["B", "b.", "c", None]
-    ) == ("b", 0.5)
+    ) == Vote("b", 0.5)
 
 
 def test_bleu_by_hand() -> None:
@@ -173,10 +174,16 @@ def test_cluster_shares() -> None:
         "What is the sum of 3 and 4 in total?",
         "Name a river.",
     ]
-    assert shares(alike, 0.5, 8) == [2 / 8, 2 / 8, 1 / 8]
-    assert shares(alike, 0.0, 8) == [1 / 8] * 3 and shares(alike, 1.0, 4) == [3 / 4] * 3
-    assert shares(alike[:1], 0.5, 4) == [0.25] and shares([], 0.5, 4) == []
-    assert shares([alike[0]] * 3, 0.0, 3) == [1.0] * 3
+    assert repetition_penalties(alike, 0.5, 8) == [2 / 8, 2 / 8, 1 / 8]
+    assert (
+        repetition_penalties(alike, 0.0, 8) == [1 / 8] * 3
+        and repetition_penalties(alike, 1.0, 4) == [3 / 4] * 3
+    )
+    assert (
+        repetition_penalties(alike[:1], 0.5, 4) == [0.25]
+        and repetition_penalties([], 0.5, 4) == []
+    )
+    assert repetition_penalties([alike[0]] * 3, 0.0, 3) == [1.0] * 3
 
 
 def test_only_the_solver_of_rzero_is_scored() -> None:
