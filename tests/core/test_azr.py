@@ -153,7 +153,7 @@ class TestRewards:
     """The rewards as functions of solve rate, correctness and format."""
 
     @pytest.mark.parametrize(
-        ("format", "reward"),
+        ("format_score", "reward"),
         [
             (0.0, -1.0),
             (0.5, -1.0),
@@ -161,9 +161,9 @@ class TestRewards:
         ],
     )
     def test_an_invalid_proposal_is_penalised(
-        self, format: float, reward: float
+        self, format_score: float, reward: float
     ) -> None:
-        assert proposer_reward(None, format) == reward
+        assert proposer_reward(None, format_score) == reward
 
     @pytest.mark.parametrize(
         ("solve_rate", "reward"),
@@ -180,7 +180,7 @@ class TestRewards:
         assert proposer_reward(solve_rate, 1.0) == reward
 
     @pytest.mark.parametrize(
-        ("is_correct", "format", "reward"),
+        ("is_correct", "format_score", "reward"),
         [
             (True, 1.0, 1.0),
             (True, 0.5, -1.0),
@@ -191,9 +191,9 @@ class TestRewards:
         ],
     )
     def test_a_solution_earns_by_verdict_and_format(
-        self, is_correct: bool, format: float, reward: float
+        self, is_correct: bool, format_score: float, reward: float
     ) -> None:
-        assert solver_reward(is_correct, format) == reward
+        assert solver_reward(is_correct, format_score) == reward
 
 
 INVALID_PROPOSALS = {

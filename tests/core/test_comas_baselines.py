@@ -10,7 +10,7 @@ from pytest import approx
 
 from coevolve.engines.loading import load_policy
 from coevolve.methods.baselines import ttrl_maporl
-from coevolve.methods.baselines.trl_trainers import SRLM, preference
+from coevolve.methods.baselines.trl_trainers import SRLM, RatedAnswer, preference
 from coevolve.methods.baselines.ttrl_maporl import TTRL, MAPoRL
 from coevolve.models.lora import attach
 from coevolve.models.policy import Policy
@@ -217,7 +217,8 @@ class TestDebate:
 def test_the_best_is_preferred_to_the_worst(
     rated: list[tuple[float, str]], pair: tuple[str, str] | None
 ) -> None:
-    assert preference(rated) == pair
+    answers = [RatedAnswer(score, text) for score, text in rated]
+    assert preference(answers) == pair
 
 
 class TestEpisodeOfSRLM:

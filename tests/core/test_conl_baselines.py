@@ -199,7 +199,7 @@ class TestSharedWithCoNL:
 
     def test_questions_are_those_of_conl(self, method: type) -> None:
         conl = CoNL(world=Sums())
-        assert method(world=Sums()).table.questions == conl.questions
+        assert method(world=Sums()).conl.questions == conl.questions
 
     def test_answers_are_read_as_in_conl(self, method: type) -> None:
         assert method(world=Sums()).read_answer("ANSWER: 5") == "5"
@@ -209,7 +209,7 @@ class TestSharedWithCoNL:
 
     def test_at_test_time_they_train_on_test_questions(self, method: type) -> None:
         baseline = method(world=Sums(), test_time=True)
-        assert baseline.table.questions == ["test: 2+3"]
+        assert baseline.conl.questions == ["test: 2+3"]
 
 
 @pytest.mark.parametrize("preset", ["quick", "full", "gpu"])

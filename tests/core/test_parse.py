@@ -40,7 +40,20 @@ READERS = [  # every reader of replies, and the text around what a model may rep
 ]  # fmt: skip
 
 
-ENDLESS = ["x", "<", "9", "0.", "<question></question>", "\\boxed{}", "ANSWER:\n", "(A", "(", "A) ", "[", '{"']
+ENDLESS = [
+    "x",
+    "<",
+    "9",
+    "0.",
+    "<question></question>",
+    "\\boxed{}",
+    "ANSWER:\n",
+    "(A",
+    "(",
+    "A) ",
+    "[",
+    '{"',
+]
 ENDLESS += [*PIECES, '{"a": ', '{"a":{}']
 
 
@@ -57,17 +70,25 @@ def test_time_grows_as_the_text_does(read: Callable, around: str) -> None:
         return around.format(piece * (size // len(piece)))
 
     slowest = max(ENDLESS, key=lambda piece: seconds(read, text(piece, 50_000)))
-    one, ten = (min(seconds(read, text(slowest, size)) for _ in range(2)) for size in (200_000, 2_000_000))
+    one, ten = (
+        min(seconds(read, text(slowest, size)) for _ in range(2))
+        for size in (200_000, 2_000_000)
+    )
     assert ten < 30 * one + 0.5, slowest  # a square would take a hundred times as long
 
 
 @given(HOSTILE)
 @example("\ud800<score>\udfff</score>")
 @example("\x00<score>1\x00</score>")
-def test_no_text_raises_and_a_full_format_reward_is_a_value_that_was_read(text: str) -> None:
+def test_no_text_raises_and_a_full_format_reward_is_a_value_that_was_read(
+    text: str,
+) -> None:
     for read, around in READERS:
         read(text), read(around.format(text))
-    for name, read in (("question", lambda said: parse.tag(said, "question")), ("score", parse.score_value)):
+    for name, read in (
+        ("question", lambda said: parse.tag(said, "question")),
+        ("score", parse.score_value),
+    ):
         pairs = parse.tag_pairs(text, name)
         assert pairs is None or len(pairs) == text.count(f"</{name}>")
         assert format_reward(text, name) in (0.0, 0.5, 1.0)
@@ -87,7 +108,11 @@ def test_a_pool_keeps_its_order_and_repeats_only_where_it_may() -> None:
     pool.extend(["a", "c"])
     repeated = Pool([pair], distinct=False)
     repeated.extend([pair, ("1+1", "3")])
-    assert pool.items == ["c", "d", "a"] and repeated.items == [pair, pair, ("1+1", "3")]
+    assert pool.items == ["c", "d", "a"] and repeated.items == [
+        pair,
+        pair,
+        ("1+1", "3"),
+    ]
     view, other = pool.view(), repeated.view()
     for item in ("a", "b", "b"):
         view.add(item), other.add(pair)
@@ -96,21 +121,36 @@ def test_a_pool_keeps_its_order_and_repeats_only_where_it_may() -> None:
 
 def test_a_view_sees_the_pool_as_it_stood_and_its_own_additions() -> None:
     def seen() -> tuple[set, set]:
-        return tuple({view.sample(Random(seed)) for seed in range(50)} for view in (early, other))
+        return tuple(
+            {view.sample(Random(seed)) for seed in range(50)} for view in (early, other)
+        )
 
     pool = Pool(["a", "b"])
     early, other = pool.view(), pool.view()
     early.add("mine")
-    assert seen() == ({"a", "b", "mine"}, {"a", "b"}) and len(early) == 3 and pool.items == ["a", "b"]
+    assert (
+        seen() == ({"a", "b", "mine"}, {"a", "b"})
+        and len(early) == 3
+        and pool.items == ["a", "b"]
+    )
     pool.extend([*early.added, "late"])
     pool.reset(["z"])
-    assert seen() == ({"a", "b", "mine"}, {"a", "b"}), "what was committed later stays unseen"
+    assert seen() == ({"a", "b", "mine"}, {"a", "b"}), (
+        "what was committed later stays unseen"
+    )
 
 
-def test_a_view_draws_every_item_equally_often_and_the_same_for_the_same_randomness() -> None:
+def test_a_view_draws_every_item_equally_often_and_the_same_for_the_same_randomness() -> (
+    None
+):
     view, rng = Pool("abc").view(), Random(0)
     view.add("d")
     drawn = [view.sample(rng) for _ in range(4000)]
-    assert all(880 < drawn.count(item) < 1120 for item in "abcd")  # 1000, give or take 4.4 standard deviations
+    assert all(
+        880 < drawn.count(item) < 1120 for item in "abcd"
+    )  # 1000, give or take 4.4 standard deviations
     again = Random(0)
-    assert drawn[:20] == [view.sample(again) for _ in range(20)] and Pool().view().sample(rng) is None
+    assert (
+        drawn[:20] == [view.sample(again) for _ in range(20)]
+        and Pool().view().sample(rng) is None
+    )

@@ -1,6 +1,7 @@
-"""Inference set-ups with scripted replies: who reads what, who votes, what is counted."""
+"""Inference strategies with scripted replies: who reads what, who votes, what is counted."""
 
 import re
+from dataclasses import dataclass
 from itertools import cycle
 
 import pytest
@@ -20,181 +21,425 @@ from coevolve.text.prompts import read
 from coevolve.types import Outcome, Reply, Role, Turn
 
 HEAD = "<question>1+1</question>"
+SOLVE = "solve 1+1"
 
 
 class Solve(Method):
-    """A method with a solver's prompt of its own, which says how long a reply may be."""
+    """A method with a solver's prompt of its own, which limits the length of a reply."""
 
     def define_roles(self) -> None:
         self.solver = Role("solver", "solve {problem}", max_tokens=9)
 
 
-def says(*answers: object) -> list[str]:
+def tagged(*answers: object) -> list[str]:
+    """Replies in the solver's own form."""
     return [f"so <answer>{answer}</answer>" for answer in answers]
 
 
-def shows(*solutions: object) -> list[str]:
+def shown(*solutions: object) -> list[str]:
+    """Solutions as the other agents read them with compact prompts."""
     return [f"<solution>\\boxed{{{solution}}}</solution>" for solution in solutions]
 
 
-def walk(name: str, *waves: list[str], speak="a", prompt="compact", **numbers) -> tuple[list[list[Turn]], Outcome]:
-    """Answer wave after wave of a set-up by hand; return what was asked in each and how it ended."""
-    room = Room(Solve(prompt=prompt), "1+1", tuple(speak), 0.3)
-    steps, asked = EpisodeStepper(SETUPS[name](room, **numbers), Scripted()), []
-    for wave in waves:
-        asked.append(steps.pending_turns)
-        steps.answer(wave)
-    assert steps.outcome is not None, f"still asking {prompts(steps.pending_turns)}"
-    return asked, steps.outcome
+def speakers(wave: list[Turn]) -> str:
+    """The policies of a wave, such as "aab"."""
+    return "".join(turn.policy for turn in wave)
 
 
-def policies(asked: list[list[Turn]]) -> list[str]:
-    """Return who speaks in every wave, such as "aab"."""
-    return ["".join(turn.policy for turn in wave) for wave in asked]
+@dataclass(frozen=True)
+class Played:
+    """A strategy that was answered by hand."""
+
+    waves: list[list[Turn]]
+    outcome: Outcome
+
+    @property
+    def facts(self) -> dict[str, object]:
+        return self.outcome.facts
+
+    @property
+    def speakers(self) -> list[str]:
+        """The policies of every wave."""
+        return [speakers(wave) for wave in self.waves]
+
+    def prompts(self, wave: int) -> list[str]:
+        return prompts(self.waves[wave])
 
 
-def test_majority() -> None:
-    votes = {
-        ("1", "2", "2"): ("2", 2),
-        ("2", "1", "1", "2"): ("2", 2),  # a tie: the one seen first
-        (None, None, "3"): ("3", 1),  # unreadable answers do not vote, though there are more of them
-        (None, None): (None, 0),
-        (): (None, 0),
-        ("", None, None): ("", 1),  # empty is an answer, None is not
-        ("01", "1", "1"): ("1", 2),  # texts, not numbers
+def play_by_hand(
+    name: str, *replies: list[str], policies: str = "a", prompt="compact", **numbers
+) -> Played:
+    """Answer a strategy wave after wave, until its end; each letter is a policy."""
+    method = Solve(prompt=prompt)
+    room = Room(method, "1+1", tuple(policies), temperature=0.3)
+    steps = EpisodeStepper(SETUPS[name](room, **numbers), Scripted())
+    waves = []
+    for texts in replies:
+        waves.append(steps.pending_turns)
+        steps.answer(texts)
+    pending = prompts(steps.pending_turns)
+    assert steps.outcome is not None, f"still asking {pending}"
+    return Played(waves, steps.outcome)
+
+
+@pytest.mark.parametrize(
+    ("answers", "winner", "votes"),
+    [
+        pytest.param(["1", "2", "2"], "2", 2, id="the most frequent"),
+        pytest.param(["2", "1", "1", "2"], "2", 2, id="a tie: the one seen first"),
+        pytest.param([None, None, "3"], "3", 1, id="unreadable answers do not vote"),
+        pytest.param([None, None], None, 0, id="no vote"),
+        pytest.param([], None, 0, id="no answer"),
+        pytest.param(["", None, None], "", 1, id="empty is an answer, None is not"),
+        pytest.param(["01", "1", "1"], "1", 2, id="texts, not numbers"),
+    ],
+)
+def test_majority(answers: list[str | None], winner: str | None, votes: int) -> None:
+    assert majority(answers) == (winner, votes)
+
+
+def test_vanilla_asks_once() -> None:
+    played = play_by_hand("vanilla", tagged(2))
+    assert played.prompts(0) == [SOLVE]
+    assert played.outcome.samples == []
+    assert played.facts == {
+        "answer": "2",
+        "finished": True,
+        "tokens_in": 0,
+        "tokens_out": 0,
     }
-    assert {answers: majority(answers) for answers in votes} == votes
 
 
-def test_vanilla_asks_once_and_reads_only_the_solvers_own_form() -> None:
-    (asked,), outcome = walk("vanilla", says(2))
-    assert prompts(asked) == ["solve 1+1"] and outcome.samples == []
-    assert outcome.facts == {"answer": "2", "finished": True, "tokens_in": 0, "tokens_out": 0}
-    assert walk("vanilla", ["\\boxed{2}"])[1].facts["answer"] is None
+def test_vanilla_reads_only_the_solvers_own_form() -> None:
+    assert play_by_hand("vanilla", ["\\boxed{2}"]).facts["answer"] is None
 
 
-def test_consistency_takes_the_majority_of_five_samples_of_the_agents_in_turn() -> None:
-    said = [*says(3), "?", *says(2, 2, 3)]
-    (asked,), outcome = walk("consistency", said, speak="ab")
-    assert prompts(asked) == ["solve 1+1"] * 5
-    assert policies([asked]) == ["ababa"] and len({turn.key for turn in asked}) == 5  # so that the samples differ
-    assert outcome.facts["answer"] == "3" and outcome.facts["votes"] == 2, "ties go to the first"
-    assert outcome.facts["answers"] == ["3", None, "2", "2", "3"]
-    assert len(walk("consistency", says(1), samples=1)[0][0]) == 1
+class TestConsistency:
+    """Self-Consistency."""
+
+    @pytest.fixture
+    def played(self) -> Played:
+        replies = [*tagged(3), "?", *tagged(2, 2, 3)]
+        return play_by_hand("consistency", replies, policies="ab")
+
+    def test_five_samples_are_drawn_from_the_agents_in_turn(
+        self, played: Played
+    ) -> None:
+        assert played.prompts(0) == [SOLVE] * 5
+        assert played.speakers == ["ababa"]
+
+    def test_every_sample_has_noise_of_its_own(self, played: Played) -> None:
+        (wave,) = played.waves
+        assert len({turn.key for turn in wave}) == 5
+
+    def test_the_majority_wins_and_ties_go_to_the_first(self, played: Played) -> None:
+        assert played.facts["answer"] == "3"
+        assert played.facts["votes"] == 2
+        assert played.facts["answers"] == ["3", None, "2", "2", "3"]
+
+    def test_the_number_of_samples_can_be_set(self) -> None:
+        played = play_by_hand("consistency", tagged(1), samples=1)
+        assert len(played.waves[0]) == 1
 
 
-def test_debate_shows_everybody_the_others_last_solutions() -> None:
-    last = ["\\boxed{4}", "\\boxed{5}", "none"]
-    asked, outcome = walk("debate", says(1, 2, 3), last, [*says(7), "x", *says(8)], agents=3)
-    one, two, three = shows(1, 2, 3)
-    assert prompts(asked[0]) == ["solve 1+1"] * 3
-    orders = [one, two, three], [two, one, three], [three, one, two]
-    assert prompts(asked[1]) == [f"solve box{HEAD}" + "\n".join(order) for order in orders]
-    four, five = shows(4, 5)
-    assert prompts(asked[2])[1] == f"solve box{HEAD}" + "\n".join([five, four, "<solution>none</solution>"])
-    assert outcome.facts["answers"] == ["7", None, "8"] and outcome.facts["answer"] == "7"
-    assert walk("debate", *[says(2) * 4] * 3)[1].facts["votes"] == 4, "four seats and three rounds"
+class TestDebate:
+    """CoNL's debate."""
+
+    @pytest.fixture
+    def played(self) -> Played:
+        second_round = ["\\boxed{4}", "\\boxed{5}", "none"]
+        third_round = [*tagged(7), "x", *tagged(8)]
+        return play_by_hand(
+            "debate", tagged(1, 2, 3), second_round, third_round, agents=3
+        )
+
+    def test_first_all_agents_solve_alone(self, played: Played) -> None:
+        assert played.prompts(0) == [SOLVE] * 3
+
+    def test_then_each_reads_its_own_solution_and_those_of_the_others(
+        self, played: Played
+    ) -> None:
+        one, two, three = shown(1, 2, 3)
+        assert played.prompts(1) == [
+            f"solve box{HEAD}{one}\n{two}\n{three}",
+            f"solve box{HEAD}{two}\n{one}\n{three}",
+            f"solve box{HEAD}{three}\n{one}\n{two}",
+        ]
+
+    def test_only_the_last_solutions_are_shown(self, played: Played) -> None:
+        four, five = shown(4, 5)
+        unreadable = "<solution>none</solution>"
+        prompt = played.prompts(2)[1]
+        assert prompt == f"solve box{HEAD}{five}\n{four}\n{unreadable}"
+
+    def test_the_last_round_votes(self, played: Played) -> None:
+        assert played.facts["answers"] == ["7", None, "8"]
+        assert played.facts["answer"] == "7"
+
+    def test_the_default_is_four_agents_and_three_rounds(self) -> None:
+        replies = tagged(2) * 4
+        played = play_by_hand("debate", replies, replies, replies)
+        assert played.facts["votes"] == 4
+
+    def test_every_round_has_the_policy_temperature_and_limit_of_its_agent(
+        self,
+    ) -> None:
+        played = play_by_hand(
+            "debate",
+            tagged(1, 1, 1),
+            tagged(2, 2, 2),
+            policies="ab",
+            agents=3,
+            rounds=2,
+        )
+        for wave in played.waves:
+            settings = [(t.policy, t.temperature, t.max_tokens) for t in wave]
+            assert settings == [("a", 0.3, 9), ("b", 0.3, 9), ("a", 0.3, 9)]
+
+    def test_full_prompts_show_solutions_whole(self) -> None:
+        played = play_by_hand(
+            "debate",
+            tagged(1, 2),
+            ["\\boxed{1}"] * 2,
+            agents=2,
+            rounds=2,
+            prompt="full",
+        )
+        own, other = (f"<solution>{text}</solution>\n" for text in tagged(1, 2))
+        prompt = played.prompts(1)[0]
+        assert f"Your own last solution:\n{own}" in prompt
+        assert f"other agents' last solutions:\n{other}" in prompt
 
 
-def test_later_rounds_speak_with_the_policy_temperature_and_length_of_their_seat() -> None:
-    asked, _ = walk("debate", says(1, 1, 1), says(2, 2, 2), speak="ab", agents=3, rounds=2)
-    for wave in asked:
-        said = [(turn.policy, turn.temperature, turn.max_tokens) for turn in wave]
-        assert said == [("a", 0.3, 9), ("b", 0.3, 9), ("a", 0.3, 9)]
+class TestSelfRefine:
+    """Self-Refine."""
+
+    @pytest.fixture
+    def played(self) -> Played:
+        return play_by_hand(
+            "self_refine",
+            tagged(0),
+            ["1: wrong"],
+            ["\\boxed{1}"],
+            ["2: wrong"],
+            ["\\boxed{2}"],
+            ["2: right"],
+            ["\\boxed{3}"],
+            policies="ab",
+        )
+
+    def test_one_policy_criticises_and_solves_three_times(self, played: Played) -> None:
+        assert played.speakers == ["a"] * 7
+        assert played.facts["answers"] == ["0", "1", "2", "3"]
+        assert played.facts["answer"] == "3"
+
+    def test_prompts_show_the_last_two_rounds_as_in_comas(self, played: Played) -> None:
+        zero, one, two = shown(0, 1, 2)
+        first = f"{zero}\n<evaluation>1: wrong</evaluation>"
+        second = f"{one}\n<evaluation>2: wrong</evaluation>"
+        third = f"{two}\n<evaluation>2: right</evaluation>"
+        prompt = [played.prompts(wave)[0] for wave in range(7)]
+        assert prompt[1] == f"evaluate{HEAD}{zero}"
+        assert prompt[2] == f"solve box{HEAD}{first}"
+        assert prompt[3] == f"evaluate{HEAD}{first}{one}"
+        assert prompt[4] == f"solve box{HEAD}{first}\n{second}"
+        assert prompt[6] == f"solve box{HEAD}{second}\n{third}"
+
+    def test_the_last_solution_counts_even_if_it_cannot_be_read(self) -> None:
+        played = play_by_hand(
+            "self_refine", tagged(2), ["2: right"], ["?"], iterations=1
+        )
+        assert played.facts["answer"] is None
 
 
-def test_full_prompts_show_solutions_whole() -> None:
-    asked, _ = walk("debate", says(1, 2), ["\\boxed{1}"] * 2, agents=2, rounds=2, prompt="full")
-    first = prompts(asked[1])[0]
-    assert "Your own last solution:\n<solution>so <answer>1</answer></solution>\n" in first
-    assert "other agents' last solutions:\n<solution>so <answer>2</answer></solution>\n" in first
+class TestAutoGen:
+    """AutoGen: an assistant and a user's proxy."""
+
+    ACCEPTING = ["2: right", "fine\nverdict: right", "**Verdict: Right.**\n"]
+    REFUSING = [
+        "2: wrong",
+        "verdict: right or wrong",
+        "alright",
+        "",
+        "right",
+        ": righteous",
+    ]
+
+    @pytest.mark.parametrize("verdict", ACCEPTING)
+    def test_it_ends_when_the_proxy_accepts(self, verdict: str) -> None:
+        played = play_by_hand("autogen", tagged(2), [verdict], policies="ab")
+        assert played.speakers == ["a", "b"]
+        assert played.facts["answer"] == "2"
+
+    @pytest.mark.parametrize("verdict", ACCEPTING)
+    def test_a_single_agent_is_its_own_proxy(self, verdict: str) -> None:
+        played = play_by_hand("autogen", tagged(2), [verdict])
+        assert played.speakers == ["a", "a"]
+
+    @pytest.mark.parametrize("verdict", REFUSING)
+    def test_otherwise_the_assistant_speaks_three_times(self, verdict: str) -> None:
+        played = play_by_hand(
+            "autogen",
+            tagged(0),
+            [verdict],
+            tagged(1),
+            [verdict],
+            tagged(2),
+            policies="ab",
+        )
+        assert played.speakers == ["a", "b", "a", "b", "a"]
+        assert played.facts["answers"] == ["0", "1", "2"]
+        zero, one = shown(0, 1)
+        feedback = f"<evaluation>{verdict}</evaluation>"
+        assert played.prompts(3) == [f"evaluate{HEAD}{zero}\n{feedback}{one}"]
 
 
-def test_self_refine_criticises_and_solves_again_three_times_with_one_policy() -> None:
-    said = says(0), ["1: wrong"], ["\\boxed{1}"], ["2: wrong"], ["\\boxed{2}"], ["2: right"], ["\\boxed{3}"]
-    asked, outcome = walk("self_refine", *said, speak="ab")
-    prompt, (zero, one, two) = [prompts(wave)[0] for wave in asked], shows(0, 1, 2)
-    first = f"{zero}\n<evaluation>1: wrong</evaluation>"
-    second, third = f"{one}\n<evaluation>2: wrong</evaluation>", f"{two}\n<evaluation>2: right</evaluation>"
-    assert prompt[1] == f"evaluate{HEAD}{zero}" and prompt[2] == f"solve box{HEAD}{first}"
-    assert prompt[3] == f"evaluate{HEAD}{first}{one}" and prompt[4] == f"solve box{HEAD}{first}\n{second}"
-    assert prompt[6] == f"solve box{HEAD}{second}\n{third}"  # two rounds back, as in CoMAS
-    assert outcome.facts["answers"] == ["0", "1", "2", "3"] and outcome.facts["answer"] == "3"
-    assert policies(asked) == ["a"] * 7
-    _, outcome = walk("self_refine", says(2), ["2: right"], ["?"], iterations=1)
-    assert outcome.facts["answer"] is None, "the last solution counts even when it cannot be read"
+class TestTopRanked:
+    """CoNL's conversation."""
+
+    @pytest.fixture
+    def played(self) -> Played:
+        revised = [
+            "<revised_solution>ANSWER: 4</revised_solution>",
+            "<revised_solution>ANSWER: 5</revised_solution>",
+            "<revised_solution>ANSWER: </revised_solution>",
+        ]
+        verdicts = [
+            "<final_ranking>Agent 1 > Agent 2</final_ranking>",
+            "<final_ranking></final_ranking>",
+            "<final_ranking>Agent 1 > Agent 0</final_ranking>",
+        ]
+        return play_by_hand(
+            "top_ranked",
+            ["ANSWER: 1", "ANSWER: 2", "ANSWER: 3"],
+            ["<initial_ranking></initial_ranking>"] * 3,
+            revised,
+            verdicts,
+            policies="ab",
+            agents=3,
+        )
+
+    def test_the_rooms_policies_speak_all_four_rounds(self, played: Played) -> None:
+        assert played.speakers == ["aba"] * 4
+        assert {turn.temperature for turn in played.waves[3]} == {0.3}
+
+    def test_every_prompt_shows_the_question(self, played: Played) -> None:
+        for wave in range(4):
+            assert all(HEAD in prompt for prompt in played.prompts(wave))
+
+    def test_the_agent_with_the_highest_final_score_answers(
+        self, played: Played
+    ) -> None:
+        assert played.facts["answers"] == ["4", "5", None]
+        assert played.facts["answer"] == "5", "agent 1 won both of its comparisons"
+        scores = played.facts["scores"]
+        assert scores[1] > 0.5 > scores[0] == scores[2]
+
+    def test_without_votes_the_first_agent_answers(self) -> None:
+        proposals = ["ANSWER: 1", "ANSWER: 2", "ANSWER: 2", "ANSWER: 2"]
+        unreadable = ["?"] * 4
+        played = play_by_hand(
+            "top_ranked", proposals, unreadable, unreadable, unreadable
+        )
+        assert played.facts["scores"] == [0.5] * 4
+        assert played.facts["answer"] == "1"
 
 
-@pytest.mark.parametrize("verdict", ["2: right", "fine\nverdict: right", "**Verdict: Right.**\n"])
-def test_autogen_ends_when_the_proxy_accepts(verdict: str) -> None:
-    asked, outcome = walk("autogen", says(2), [verdict], speak="ab")
-    assert policies(asked) == ["a", "b"] and outcome.facts["answer"] == "2"
-    assert policies(walk("autogen", says(2), [verdict])[0]) == ["a", "a"], "one agent talks to itself"
+class TestEveryStrategy:
+    """What all strategies have in common."""
+
+    PROMPT_TOKENS = (1, 2, 3)
+    COMPLETION_TOKENS = (4, 5)
+
+    def first_reply_cut(self, turn: Turn) -> Reply:
+        """An answer that was cut off in the first turn of its episode."""
+        (text,) = tagged(2)
+        return Reply(
+            turn,
+            text,
+            self.PROMPT_TOKENS,
+            self.COMPLETION_TOKENS,
+            finished=turn.key[-1] > 0,
+        )
+
+    @pytest.mark.parametrize("name", SETUPS)
+    def test_it_earns_nothing_and_adds_up_the_cost_of_all_replies(
+        self, name: str
+    ) -> None:
+        engine = Scripted(self.first_reply_cut)
+        (outcome,) = play([SETUPS[name](Room(Solve(), "1+1"))], engine)
+        replies = len(engine.asked)
+        assert outcome.samples == []
+        assert outcome.adds == {}
+        assert outcome.facts["tokens_in"] == 3 * replies
+        assert outcome.facts["tokens_out"] == 2 * replies
+        assert outcome.facts["finished"] is False
+
+    @pytest.mark.parametrize("name", SETUPS)
+    def test_no_reply_breaks_it(self, name: str) -> None:
+        inputs = [entry["input"] for entry in CORPUS]
+        hostile = [text for text in inputs if isinstance(text, str)]
+        texts = cycle(hostile)
+        repeats = len(hostile[::8])
+        episodes = []
+        for method in (Solve(), SPICE()):
+            for _ in range(repeats):
+                episodes.append(SETUPS[name](Room(method, "1+1")))
+        outcomes = play(episodes, Scripted(lambda turn: next(texts)))
+        answers = [outcome.facts["answer"] for outcome in outcomes]
+        assert all(answer is None or isinstance(answer, str) for answer in answers)
 
 
-@pytest.mark.parametrize("verdict", ["2: wrong", "verdict: right or wrong", "alright", "", "right", ": righteous"])
-def test_autogen_goes_on_otherwise_for_at_most_three_solutions(verdict: str) -> None:
-    asked, outcome = walk("autogen", says(0), [verdict], says(1), [verdict], says(2), speak="ab")
-    assert policies(asked) == ["a", "b", "a", "b", "a"] and outcome.facts["answers"] == ["0", "1", "2"]
-    zero, one = shows(0, 1)
-    assert prompts(asked[3]) == [f"evaluate{HEAD}{zero}\n<evaluation>{verdict}</evaluation>{one}"]
+class TestMistakesOfUsers:
+    """Each is refused in one line."""
+
+    UNKNOWN = r"^setup must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"
+
+    def test_an_unknown_strategy_for_ask(self) -> None:
+        with pytest.raises(ValueError, match=self.UNKNOWN):
+            strategies.ask(Scripted(), "1+1", "vanila")
+
+    def test_an_unknown_strategy_for_score(self) -> None:
+        with pytest.raises(ValueError, match=self.UNKNOWN):
+            score(Scripted(), Solve(), [], "vanila")
+
+    def test_no_samples(self) -> None:
+        with pytest.raises(ValueError, match=r"^samples must be at least 1, got 0$"):
+            strategies.ask(Scripted(), "1+1", "consistency", samples=0)
+
+    def test_a_solver_with_two_placeholders(self) -> None:
+        method = Solve()
+        method.solver = Role("solver", "{problem} {discussion}")
+        message = r"^solver must have one placeholder.*\['discussion', 'problem'\]$"
+        with pytest.raises(ValueError, match=message):
+            Room(method, "1+1")
 
 
-def test_top_ranked_gives_the_answer_that_the_final_rankings_put_first() -> None:
-    proposals, reviews = ["ANSWER: 1", "ANSWER: 2", "ANSWER: 3"], ["<initial_ranking></initial_ranking>"] * 3
-    revised = [f"<revised_solution>ANSWER: {answer}</revised_solution>" for answer in ("4", "5", "")]
-    verdicts = [f"<final_ranking>{votes}</final_ranking>" for votes in ("Agent 1 > Agent 2", "", "Agent 1 > Agent 0")]
-    asked, outcome = walk("top_ranked", proposals, reviews, revised, verdicts, speak="ab", agents=3)
-    assert policies(asked) == ["aba"] * 4 and {turn.temperature for turn in asked[3]} == {0.3}
-    assert all(HEAD in prompt for wave in asked for prompt in prompts(wave))
-    assert outcome.facts["answers"] == ["4", "5", None]
-    assert outcome.facts["answer"] == "5"  # agent 1 won both of its comparisons
-    assert outcome.facts["scores"][1] > 0.5 > outcome.facts["scores"][0] == outcome.facts["scores"][2]
-    _, outcome = walk("top_ranked", ["ANSWER: 1", *["ANSWER: 2"] * 3], *[["?"] * 4] * 3)
-    assert outcome.facts["scores"] == [0.5] * 4 and outcome.facts["answer"] == "1", "no votes: the first agent's"
+class TestPrompts:
+    """The files of evaluation/prompts."""
 
+    # Each with the prompt of CoMAS that the embedded backbone was trained on.
+    TRAINED_AS = {
+        "feedback": "evaluation",
+        "proxy": "evaluation",
+        "revision": "solution",
+        "debate": "solution",
+    }
 
-@pytest.mark.parametrize("name", SETUPS)
-def test_every_setup_earns_nothing_and_adds_up_what_all_its_replies_cost(name: str) -> None:
-    engine = Scripted(lambda turn: Reply(turn, *says(2), (1, 2, 3), (4, 5), finished=turn.key[-1] > 0))
-    (outcome,) = play([SETUPS[name](Room(Solve(), "1+1"))], engine)
-    assert outcome.samples == [] and outcome.adds == {}
-    count = len(engine.asked)
-    assert (outcome.facts["tokens_in"], outcome.facts["tokens_out"]) == (3 * count, 2 * count)
-    assert outcome.facts["finished"] is False  # the very first reply was cut off
+    @pytest.mark.parametrize(("name", "trained_name"), TRAINED_AS.items())
+    def test_compact_prompts_are_known_to_the_backbone(
+        self, name: str, trained_name: str
+    ) -> None:
+        compact = read("strategies", name, "compact")
+        trained = read("comas", trained_name, "compact")
+        as_discussion = re.sub(r"\{own\}\n\{others\}", "{discussion}", compact)
+        assert as_discussion == trained.replace("{problem}", "{question}")
 
-
-@pytest.mark.parametrize("name", SETUPS)
-def test_no_reply_breaks_a_setup(name: str) -> None:
-    hostile = [entry["input"] for entry in CORPUS if isinstance(entry["input"], str)]
-    told = cycle(hostile)
-    episodes = [SETUPS[name](Room(method, "1+1")) for method in (Solve(), SPICE()) for _ in hostile[::8]]
-    outcomes = play(episodes, Scripted(lambda turn: next(told)))
-    assert all(o.facts["answer"] is None or isinstance(o.facts["answer"], str) for o in outcomes)
-
-
-def test_a_users_mistakes_are_one_line() -> None:
-    unknown = r"^setup must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"
-    with pytest.raises(ValueError, match=unknown):
-        strategies.ask(Scripted(), "1+1", "vanila")
-    with pytest.raises(ValueError, match=unknown):
-        score(Scripted(), Solve(), [], "vanila")
-    with pytest.raises(ValueError, match=r"^samples must be at least 1, got 0$"):
-        strategies.ask(Scripted(), "1+1", "consistency", samples=0)
-    two = Solve()
-    two.solver = Role("solver", "{problem} {discussion}")
-    with pytest.raises(ValueError, match=r"^solver must have one placeholder.*\['discussion', 'problem'\]$"):
-        Room(two, "1+1")
-
-
-KNOWN = {"feedback": "evaluation", "proxy": "evaluation", "revision": "solution", "debate": "solution"}
-
-
-@pytest.mark.parametrize(("role", "known"), KNOWN.items())
-def test_compact_prompts_are_known_to_the_backbone_and_full_ones_suit_the_readers(role: str, known: str) -> None:
-    ours, trained = read("strategies", role, "compact"), read("comas", known, "compact")
-    assert re.sub(r"\{own\}\n\{others\}", "{discussion}", ours) == trained.replace("{problem}", "{question}")
-    full = read("strategies", role)
-    assert ("\\boxed{...}" in full) == (role in ("revision", "debate"))
-    assert ("verdict: right\nverdict: wrong" in full) == (role == "proxy")
-    assert "{question}" in full
+    @pytest.mark.parametrize("name", TRAINED_AS)
+    def test_full_prompts_ask_for_the_form_that_is_read(self, name: str) -> None:
+        full = read("strategies", name)
+        asks_for_box = "\\boxed{...}" in full
+        asks_for_verdict = "verdict: right\nverdict: wrong" in full
+        assert asks_for_box == (name in ("revision", "debate"))
+        assert asks_for_verdict == (name == "proxy")
+        assert "{question}" in full

@@ -14,9 +14,10 @@ from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.methods.baselines.rzero import (
     RZero,
     StrongChallenger,
+    Vote,
     bleu,
     majority,
-    shares,
+    repetition_penalties,
 )
 from coevolve.methods.spice.method import SPICE
 from coevolve.rollout.stepper import EpisodeStepper
@@ -223,8 +224,8 @@ def test_a_question_without_a_boxed_answer_trains_no_solver() -> None:
 
 
 def test_the_majority_ignores_case_punctuation_and_missing_answers() -> None:
-    assert majority([None, None]) == (None, 0.0)
-    assert majority(["B", "b.", "c", None]) == ("b", 0.5)
+    assert majority([None, None]) == Vote(None, 0.0)
+    assert majority(["B", "b.", "c", None]) == Vote("b", 0.5)
 
 
 class TestBleu:
@@ -254,8 +255,8 @@ class TestBleu:
         assert bleu("", "a") == 0.0
 
 
-class TestClusterShares:
-    """The share of the batch that each question's cluster takes."""
+class TestRepetitionPenalties:
+    """The fraction of the batch that each question's cluster takes."""
 
     ALIKE = "What is the sum of 3 and 4 in all?"
     QUESTIONS = [
@@ -275,14 +276,14 @@ class TestClusterShares:
     def test_similarity_decides_which_questions_share_a_cluster(
         self, similarity: float, batch: int, expected: list[float]
     ) -> None:
-        assert shares(self.QUESTIONS, similarity, batch) == expected
+        assert repetition_penalties(self.QUESTIONS, similarity, batch) == expected
 
     def test_fewer_than_two_questions_need_no_clustering(self) -> None:
-        assert shares([self.ALIKE], 0.5, 4) == [0.25]
-        assert shares([], 0.5, 4) == []
+        assert repetition_penalties([self.ALIKE], 0.5, 4) == [0.25]
+        assert repetition_penalties([], 0.5, 4) == []
 
     def test_equal_questions_share_a_cluster_at_similarity_0(self) -> None:
-        assert shares([self.ALIKE] * 3, 0.0, 3) == [1.0] * 3
+        assert repetition_penalties([self.ALIKE] * 3, 0.0, 3) == [1.0] * 3
 
 
 def test_only_the_solver_of_rzero_is_scored() -> None:

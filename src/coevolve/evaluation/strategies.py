@@ -202,11 +202,17 @@ def ask(
             max_tokens=max_tokens,
         )
         episodes.append(SETUPS[setup](room, **numbers))
-    is_engine = isinstance(speaker, Engine)
-    engine = speaker if is_engine else BatchedEngine(speaker.generate)
-    facts = [outcome.facts for outcome in play(episodes, engine, (seed,))]
+    outcomes = play(episodes, _engine_of(speaker), (seed,))
+    facts = [outcome.facts for outcome in outcomes]
     _warn_of_cut_replies(facts, setup, max_tokens)
     return facts[0] if isinstance(question, str) else facts
+
+
+def _engine_of(speaker: "Engine | Policy") -> Engine:
+    """Return an engine itself, or an engine that samples from a policy."""
+    if isinstance(speaker, Engine):
+        return speaker
+    return BatchedEngine(speaker.generate)
 
 
 def _warn_of_cut_replies(

@@ -1,1 +1,1 @@
-"""Baselines of the papers' tables: methods like the papers' own, some with a trainer of TRL's."""
+"""Baselines of the papers' tables: methods like the papers' own, some trained by TRL."""

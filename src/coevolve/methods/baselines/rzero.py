@@ -1,13 +1,15 @@
 """Baselines of SPICE's Table 1: a strong frozen Challenger, and R-Zero.
 
-R-Zero has no corpus and no gold answers. Two policies from one start: the Challenger looks for questions that divide
-the Solver, the Solver learns to agree with its own majority. Both are trained with GRPO in every step.
+R-Zero has no corpus and no gold answers. Two policies start from one model: the Challenger seeks
+questions that divide the Solver, and the Solver learns to agree with its own majority. Both are
+trained with GRPO in every step.
 """
 
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,20 +21,62 @@ from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method
 from coevolve.methods.facts import mean_known
 from coevolve.methods.spice.method import SPICE, TEMPLATES, Template
-from coevolve.methods.spice.parsing import ANSWER_TYPES, BOOLEANS, Question, read_free
+from coevolve.methods.spice.parsing import (
+    ANSWER_TYPES,
+    BOOLEANS,
+    Question,
+    read_free,
+)
 from coevolve.methods.spice.rewards import uncertainty
 from coevolve.rollout import voting
 from coevolve.text.parse import boxed
 from coevolve.text.verify.exact import normal
-from coevolve.types import Episode, Outcome, Reply
+from coevolve.types import Dialogue, Episode, Outcome, Reply, Sample
 from coevolve.validation import Share
 from coevolve.worlds import World
 
 TOKEN = re.compile(r"[^\W\d_]+|\d|\S")
+MAX_NGRAM = 4
+NO_MATCH = 0.1  # counts in place of zero matching n-grams
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The majority of the answers to one question, which stands for its gold answer."""
+
+    label: str | None  # None: no answer could be read
+    agreement: float  # the fraction of all answers that equal the label
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A reply of the Challenger."""
+
+    reply: Reply
+    request: int  # number of its prompt in the episode
+    question: str | None  # None: invalid
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A valid question, the Solver's answers and their vote."""
+
+    question: str
+    answers: list[Reply]
+    vote: Vote
+
+
+@dataclass(frozen=True)
+class EpisodeTrace:
+    """What an episode leaves behind, for `RZero.observe`."""
+
+    proposals: int  # how many, the invalid ones included
+    answered: list[AnsweredQuestion]
+    taught: int  # how many questions the Solver learns from
 
 
 class StrongChallenger(SPICE):
-    """SPICE in which a stronger model is the Challenger and only the Reasoner is trained (section 3.1)."""
+    """SPICE with a stronger model as the Challenger; only the Reasoner is trained (section 3.1)."""
 
     challenger: Literal["fixed"] = "fixed"
     """The strong model is not trained."""
@@ -42,18 +86,28 @@ class StrongChallenger(SPICE):
 
     @property
     def models(self) -> dict[str, str]:
-        """The policy that is not the run's own model."""
+        """The model of the Challenger's policy; the other policies start from the run's model."""
         return {"challenger": self.strong}
 
 
+def _values_of_spice() -> dict[str, Any]:
+    values = dict(SPICE.TRAINING)
+    values.pop("length_norm", None)
+    return values
+
+
 class RZero(Method):
-    """Self-play without a corpus. Numbers: SPICE's Table 5 and Appendix 8, where those are silent R-Zero's own."""
+    """Self-play without a corpus.
+
+    Numbers are from SPICE's Table 5 and Appendix 8, and where those are silent from R-Zero itself.
+    """
 
     paper_name: ClassVar[str] = "spice"
     read_answer = staticmethod(boxed)
     seeded: ClassVar[bool] = False
-    TRAINING: ClassVar[Mapping[str, Any]] = {k: v for k, v in SPICE.TRAINING.items() if k != "length_norm"}
-    PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}  # Table 5; ours are those of the other rows
+    TRAINING: ClassVar[Mapping[str, Any]] = _values_of_spice()
+    # Table 5; this run has as many steps as the other rows.
+    PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}
 
     rollouts: PositiveInt = 4
     """Questions sampled from one prompt: a GRPO group (Table 5)."""
@@ -92,36 +146,91 @@ class RZero(Method):
         self.booleans = BOOLEANS if self.prompt == "full" else ("yes", "no")
 
     def episode(self, rng: Random) -> Episode:
-        """Ask `requests` times `rollouts` questions, answer each, pay the Challenger and teach the Solver."""
-        kinds = [rng.choice(ANSWER_TYPES) for _ in range(self.requests)]
-        wanted = [kind for kind in kinds for _ in range(self.rollouts)]
-        asked = yield [self.ask(answer_type=kind) for kind in wanted]
-        tasks = [read_free(reply.text, kind, self.booleans) for reply, kind in zip(asked, wanted, strict=True)]
-        valid = {i: task.text for i, task in enumerate(tasks) if isinstance(task, Question)}  # not the task's answer
-        questions = list(valid.values())
-        replies = yield [self.solver(question=q) for q in questions for _ in range(self.answers)]
-        groups = [replies[i : i + self.answers] for i in range(0, len(replies), self.answers)]
-        votes = [majority([boxed(reply.text) for reply in group]) for group in groups]
-        rewards = dict.fromkeys(range(len(asked)), self.invalid)
-        repeats = shares(questions, self.similarity, len(asked))
-        for i, (_, rate), repeated in zip(valid, votes, repeats, strict=True):
-            rewards[i] = max(0.0, uncertainty(rate) - self.repetition * repeated)
-        samples = [reply.earns(rewards[i], (reply.group_id, i // self.rollouts)) for i, reply in enumerate(asked)]
-        taught = [i for i, question in enumerate(questions) if self.teaches(question, *votes[i])]
-        for i in taught:
-            samples += [reply.earns(self.solver_reward(reply, votes[i][0]), (reply.group_id, i)) for reply in groups[i]]
-        return Outcome(samples, trace=(len(asked), questions, votes, taught))
+        """Ask `requests` times `rollouts` questions, answer each, and reward both policies."""
+        proposals = yield from self.propose(rng)
+        questions = [p.question for p in proposals if p.question is not None]
+        answered = yield from self.answer(questions)
+        samples = self.challenger_samples(proposals, answered)
+        taught = 0
+        for i, question in enumerate(answered):
+            if self.teaches(question):
+                samples += self.solver_samples(question, i)
+                taught += 1
+        return Outcome(samples, trace=EpisodeTrace(len(proposals), answered, taught))
 
-    def teaches(self, question: str, label: str | None, rate: float) -> bool:
-        """Whether the Solver learns from a question: one that divides it, and is not held out."""
-        allowed = self.world.valid(question) is False or not self.world.held_out(question)
-        return bool(label) and abs(rate - 0.5) <= self.band and allowed
+    def propose(self, rng: Random) -> Dialogue[list[Proposal]]:
+        """Return the Challenger's replies, `rollouts` to each prompt; only questions are read."""
+        kinds = [rng.choice(ANSWER_TYPES) for _ in range(self.requests)]
+        turns = []
+        for kind in kinds:
+            turns += [self.ask(answer_type=kind)] * self.rollouts
+        replies = yield turns
+        proposals = []
+        for i, reply in enumerate(replies):
+            request = i // self.rollouts
+            task = read_free(reply.text, kinds[request], self.booleans)
+            # The task's own answer is not used.
+            question = task.text if isinstance(task, Question) else None
+            proposals.append(Proposal(reply, request, question))
+        return proposals
+
+    def answer(self, questions: Sequence[str]) -> Dialogue[list[AnsweredQuestion]]:
+        """Let the Solver answer each question `answers` times, and vote."""
+        turns = []
+        for question in questions:
+            turns += [self.solver(question=question)] * self.answers
+        replies = yield turns
+        answered = []
+        for i, question in enumerate(questions):
+            group = replies[i * self.answers : (i + 1) * self.answers]
+            vote = majority([boxed(reply.text) for reply in group])
+            answered.append(AnsweredQuestion(question, group, vote))
+        return answered
+
+    def challenger_samples(
+        self, proposals: Sequence[Proposal], answered: Sequence[AnsweredQuestion]
+    ) -> list[Sample]:
+        """Reward every proposal; `answered` are the valid ones, in the same order."""
+        questions = [one.question for one in answered]
+        penalties = repetition_penalties(questions, self.similarity, len(proposals))
+        results = zip(answered, penalties, strict=True)
+        samples = []
+        for proposal in proposals:
+            reward = self.invalid
+            if proposal.question is not None:
+                question, penalty = next(results)
+                reward = self.challenger_reward(question.vote.agreement, penalty)
+            group_id = (proposal.reply.group_id, proposal.request)
+            samples.append(proposal.reply.earns(reward, group_id))
+        return samples
+
+    def solver_samples(self, question: AnsweredQuestion, i: int) -> list[Sample]:
+        """Reward the answers to the i-th valid question, which are a GRPO group."""
+        samples = []
+        for reply in question.answers:
+            reward = self.solver_reward(reply, question.vote.label)
+            samples.append(reply.earns(reward, (reply.group_id, i)))
+        return samples
+
+    def challenger_reward(self, agreement: float, penalty: float) -> float:
+        """Return the reward of a valid question: the Solver's uncertainty less repetition."""
+        return max(0.0, uncertainty(agreement) - self.repetition * penalty)
 
     def solver_reward(self, reply: Reply, label: str | None) -> float:
-        """Return what an answer earns: for agreeing with the majority, and for its form."""
+        """Return the reward of an answer: for agreeing with the majority, and for its form."""
         answer = boxed(reply.text)
-        agrees = answer is not None and normal(answer) == label
-        return self.accuracy_weight * agrees + (1 - self.accuracy_weight) * (answer is not None)
+        accuracy = float(answer is not None and normal(answer) == label)
+        is_readable = float(answer is not None)
+        weight = self.accuracy_weight
+        return weight * accuracy + (1 - weight) * is_readable
+
+    def teaches(self, question: AnsweredQuestion) -> bool:
+        """Whether the Solver learns from a question: it divides the Solver and is not held out."""
+        vote = question.vote
+        if not vote.label or abs(vote.agreement - 0.5) > self.band:
+            return False
+        is_ill_formed = self.world.valid(question.question) is False
+        return is_ill_formed or not self.world.held_out(question.question)
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -129,42 +238,68 @@ class RZero(Method):
         return ("solver",)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How many questions were valid and taught, and whether the majorities were right."""
-        asked, questions, votes, taught = outcome.trace
-        agreement = mean_known([rate for _, rate in votes])
-        right = mean_known([world.is_correct(q, label) for q, (label, _) in zip(questions, votes, strict=True)])
-        parts = {"valid": len(questions) / asked, "taught": len(taught) / asked}
-        return {**parts, "agreement": agreement, "gold_right": right, "questions": questions}
+        """Return which questions were valid and taught, and whether majorities were correct."""
+        trace: EpisodeTrace = outcome.trace
+        verdicts = []
+        for one in trace.answered:
+            verdicts.append(world.is_correct(one.question, one.vote.label))
+        return {
+            "valid": len(trace.answered) / trace.proposals,
+            "taught": trace.taught / trace.proposals,
+            "agreement": mean_known(one.vote.agreement for one in trace.answered),
+            "gold_right": mean_known(verdicts),
+            "questions": [one.question for one in trace.answered],
+        }
 
 
-def majority(answers: Sequence[str | None]) -> tuple[str | None, float]:
-    """Return the answer given most often, in `normal` spelling, and its share of all; (None, 0.0) without any."""
-    label, votes = voting.majority(None if answer is None else normal(answer) for answer in answers)
-    return label, votes / max(1, len(answers))
+def majority(answers: Sequence[str | None]) -> Vote:
+    """Return the vote over the answers in `normal` spelling; None does not vote."""
+    spellings = [None if answer is None else normal(answer) for answer in answers]
+    label, votes = voting.majority(spellings)
+    return Vote(label, votes / max(1, len(answers)))
 
 
-def bleu(text: str, reference: str) -> float:
+def bleu(candidate: str, reference: str) -> float:
     """Return the sentence BLEU of two questions over words and single digits, smoothed with 0.1.
 
     The highest order is the length of the shorter text, at most 4, so equal texts give 1.
     """
-    a, b = TOKEN.findall(text), TOKEN.findall(reference)
-    if not a or not b:
-        return float(a == b)
-    logs = []
-    for n in range(1, min(4, len(a), len(b)) + 1):
-        mine, theirs = (Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1)) for words in (a, b))
-        logs.append(math.log(((mine & theirs).total() or 0.1) / mine.total()))
-    return math.exp(sum(logs) / len(logs)) * min(1.0, math.exp(1 - len(b) / len(a)))
+    candidate_tokens = TOKEN.findall(candidate)
+    reference_tokens = TOKEN.findall(reference)
+    if not candidate_tokens or not reference_tokens:
+        return float(candidate_tokens == reference_tokens)
+    max_order = min(MAX_NGRAM, len(candidate_tokens), len(reference_tokens))
+    log_precisions = []
+    for order in range(1, max_order + 1):
+        candidate_ngrams = count_ngrams(candidate_tokens, order)
+        reference_ngrams = count_ngrams(reference_tokens, order)
+        matches = (candidate_ngrams & reference_ngrams).total() or NO_MATCH
+        log_precisions.append(math.log(matches / candidate_ngrams.total()))
+    precision = math.exp(sum(log_precisions) / len(log_precisions))
+    length_ratio = len(reference_tokens) / len(candidate_tokens)
+    brevity_penalty = min(1.0, math.exp(1 - length_ratio))
+    return precision * brevity_penalty
 
 
-def shares(questions: Sequence[str], similarity: float, batch: int) -> list[float]:
-    """Return each question's cluster size over the batch's size: R-Zero's repetition penalty.
+def count_ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    """Count the sequences of `order` tokens."""
+    starts = range(len(tokens) - order + 1)
+    return Counter(tuple(tokens[i : i + order]) for i in starts)
 
-    Clusters are agglomerative with average linkage on 1 - BLEU (both ways, averaged), cut at `similarity`.
+
+def repetition_penalties(
+    questions: Sequence[str], similarity: float, batch: int
+) -> list[float]:
+    """Return each question's cluster size divided by the size of the batch (R-Zero).
+
+    Clusters are agglomerative with average linkage on 1 - BLEU, averaged over both directions, and
+    cut at the distance `similarity`.
     """
     if len(questions) < 2:
         return [1 / batch] * len(questions)
-    distances = [1 - (bleu(a, b) + bleu(b, a)) / 2 for a, b in combinations(questions, 2)]
-    labels = fcluster(linkage(distances, "average"), similarity, "distance").tolist()
+    distances = []
+    for a, b in combinations(questions, 2):
+        distances.append(1 - (bleu(a, b) + bleu(b, a)) / 2)
+    clusters = linkage(distances, "average")
+    labels = fcluster(clusters, similarity, "distance").tolist()
     return [labels.count(label) / batch for label in labels]

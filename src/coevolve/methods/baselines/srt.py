@@ -1,10 +1,12 @@
-"""Baselines of CoNL: SRT, self-rewarding training by majority vote (Appendix E), and RL with ground truth (figure 3).
+"""Baselines of CoNL: SRT, self-rewarding by majority vote (Appendix E), and RL with ground truth.
 
-SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes on the revised ones. None has a ranking
-reward, a diagnostic reward or credit by segment.
+SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes on the revised ones.
+Figure 3 compares with ground truth. None of them has a ranking reward, a diagnostic reward or
+credit by segment.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -18,8 +20,25 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
 
-class AnswerRewards(Method):
-    """Agents answer one of CoNL's questions; what an agent's answer earns is paid for all that it said."""
+@dataclass(frozen=True)
+class Solutions:
+    """The replies of every round, and every agent's solution in the end."""
+
+    rounds: list[list[Reply]]  # by agent within a round
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class EpisodeTrace:
+    """What an episode leaves behind, for `observe`."""
+
+    question: str
+    rounds: list[list[Reply]]
+    answers: list[str | None]
+
+
+class AnswerRewardMethod(Method):
+    """Agents answer one of CoNL's questions; an answer's reward goes to all its agent's replies."""
 
     paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
@@ -36,47 +55,68 @@ class AnswerRewards(Method):
     """Whether to train on the test questions, as the paper does (section 4.1)."""
 
     def define_roles(self) -> None:
-        """Make CoNL's own method with the same fields, and take its solver."""
-        shared = [name for name in CoNL.model_fields if name in type(self).model_fields]
-        self.table = CoNL(**{name: getattr(self, name) for name in shared})
-        self.solver = self.table.solver
+        """Make a CoNL method with the same values of the shared fields, and use its solver."""
+        shared = {}
+        for name in CoNL.model_fields:
+            if name in type(self).model_fields:
+                shared[name] = getattr(self, name)
+        self.conl = CoNL(**shared)
+        self.solver = self.conl.solver
 
     def episode(self, rng: Random) -> Episode:
-        """Have all agents answer one question, and pay them; the agents of a round share a baseline."""
-        question = rng.choice(self.table.questions)
-        rounds, solutions = yield from self.solve(question)
-        answers = [answer_line(solution) for solution in solutions]
+        """Let all agents answer one question and reward them; a round shares a baseline."""
+        question = rng.choice(self.conl.questions)
+        solutions = yield from self.solve(question)
+        answers = [answer_line(text) for text in solutions.texts]
         rewards = self.rewards(question, answers)
-        said = [pair for replies in rounds for pair in zip(replies, rewards, strict=True)]
-        samples = [reply.earns(reward, reply.group_id) for reply, reward in said if reward is not None]
-        return Outcome(samples, trace=(question, rounds, answers))
+        samples = []
+        for replies in solutions.rounds:
+            for reply, reward in zip(replies, rewards, strict=True):
+                if reward is not None:
+                    samples.append(reply.earns(reward, reply.group_id))
+        trace = EpisodeTrace(question, solutions.rounds, answers)
+        return Outcome(samples, trace=trace)
 
-    def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
-        """Return the rounds that were said and every agent's solution: one round, each asked plainly (Appendix E).
+    def solve(self, question: str) -> Dialogue[Solutions]:
+        """Return one round of independent solutions (Appendix E).
 
-        Only the full prompts have one without a persona; the others are CoNL's round 0.
+        The full prompts have one without a persona; the others use CoNL's round 0.
         """
-        asked = [self.solver(query=question)] * self.agents
-        if self.prompt != "full":
-            asked = [self.table.proposal(persona=persona, query=question) for persona in self.table.personas]
-        replies = yield asked
-        return [replies], [reply.text for reply in replies]
+        if self.prompt == "full":
+            turns = [self.solver(query=question)] * self.agents
+        else:
+            turns = []
+            for persona in self.conl.personas:
+                turns.append(self.conl.proposal(persona=persona, query=question))
+        replies = yield turns
+        return Solutions(rounds=[replies], texts=[reply.text for reply in replies])
 
-    def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
-        """Return what each agent's answer earns; None: nothing, and it is not trained on."""
+    def rewards(
+        self, question: str, answers: Sequence[str | None]
+    ) -> list[float | None]:
+        """Return the reward of each agent's answer; None: the agent is not trained on."""
         raise NotImplementedError
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """What was answered, whether the majority is right, the share of right answers, and mean tokens per turn."""
-        question, rounds, answers = outcome.trace
-        right = mean_known([world.is_correct(question, answer) for answer in answers])
-        voted = as_float(world.is_correct(question, majority(answers)[0]))
-        said = {"question": question, "answers": answers, "majority_right": voted, "right_final": right}
-        return {**said, "tokens_turn": mean_known([len(reply.completion_ids) for replies in rounds for reply in replies])}
+        """Return the answers, whether they and their majority are correct, and tokens per turn."""
+        trace: EpisodeTrace = outcome.trace
+        winner, _ = majority(trace.answers)
+        majority_verdict = world.is_correct(trace.question, winner)
+        verdicts = [world.is_correct(trace.question, one) for one in trace.answers]
+        lengths: list[float] = []
+        for replies in trace.rounds:
+            lengths += [len(reply.completion_ids) for reply in replies]
+        return {
+            "question": trace.question,
+            "answers": trace.answers,
+            "majority_right": as_float(majority_verdict),
+            "right_final": mean_known(verdicts),
+            "tokens_turn": mean_known(lengths),
+        }
 
 
-class SRT(AnswerRewards):
-    """Majority voting as proxy ground truth, with CoNL's data and training configuration (section 4.1)."""
+class SRT(AnswerRewardMethod):
+    """Majority voting as proxy ground truth, with CoNL's data and training (section 4.1)."""
 
     form: Literal["single", "multi"] = "single"
     """single: SRT-S; multi: SRT-M, the four-round conversation."""
@@ -84,25 +124,30 @@ class SRT(AnswerRewards):
     judge_temperature: float | None = None
     """Sampling temperature of SRT-M's rankings, as in CoNL; None: the run's."""
 
-    def solve(self, question: str) -> Dialogue[tuple[list[list[Reply]], list[str]]]:
-        """Solve alone, or in conversation and then revise."""
+    def solve(self, question: str) -> Dialogue[Solutions]:
+        """Return independent solutions (SRT-S), or those revised in CoNL's conversation (SRT-M)."""
         if self.form == "single":
             return (yield from super().solve(question))
-        talk = yield from self.table.converse(question)
-        return talk.rounds, talk.revised
+        conversation = yield from self.conl.converse(question)
+        return Solutions(conversation.rounds, conversation.revised)
 
-    def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
-        """Pay everybody who is with the majority."""
+    def rewards(
+        self, question: str, answers: Sequence[str | None]
+    ) -> list[float | None]:
+        """Return 1 for the answers that equal the majority's, 0 for the others."""
         winner, _ = majority(answers)
         return [float(answer is not None and answer == winner) for answer in answers]
 
 
-class GroundTruth(AnswerRewards):
-    """Verifiable rewards with CoNL's data and training configuration (section 4.4).
+class GroundTruth(AnswerRewardMethod):
+    """Verifiable rewards with CoNL's data and training configuration (section 4.4, figure 3).
 
-    The only method of that comparison that is told which answers are right.
+    The only method of that comparison that learns which answers are correct.
     """
 
-    def rewards(self, question: str, answers: Sequence[str | None]) -> list[float | None]:
-        """Pay 1 for a right answer, 0 for a wrong one, nothing where no verifier can tell."""
-        return [as_float(self.world.is_correct(question, answer)) for answer in answers]
+    def rewards(
+        self, question: str, answers: Sequence[str | None]
+    ) -> list[float | None]:
+        """Return the verdicts as 1 or 0; None where no verifier can tell."""
+        verdicts = [self.world.is_correct(question, answer) for answer in answers]
+        return [as_float(is_correct) for is_correct in verdicts]

@@ -1,40 +1,62 @@
-"""Baselines that TRL trains: SFT on gold answers (MAE's Table 1), and SRLM, DPO on self-graded pairs (CoMAS's)."""
+"""Baselines that TRL trains: SFT on gold answers, and SRLM, DPO on self-graded pairs.
+
+SFT is from MAE's Table 1, SRLM from CoMAS's.
+"""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from coevolve.methods.base import Method
-from coevolve.methods.comas.method import Table1, quoted
+from coevolve.methods.base import FitSettings, Method
+from coevolve.methods.comas.method import CoMASBenchmark, quoted
 from coevolve.methods.comas.rewards import extract_score
 from coevolve.methods.facts import as_float, mean_known
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
 from coevolve.runs import checkpoint
 from coevolve.text.parse import boxed
-from coevolve.types import Episode, Outcome
+from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
 if TYPE_CHECKING:
     from coevolve.models.policy import Policy
-    from coevolve.training.config import Run
 
 Make = Callable[..., Any]
+Example = dict[str, Any]  # a row of a data set as TRL reads it
+
+
+@dataclass(frozen=True)
+class RatedAnswer:
+    """An answer and the mean of its readable scores."""
+
+    score: float
+    text: str
+
+
+@dataclass(frozen=True)
+class EpisodeTrace:
+    """What an episode of SRLM leaves behind."""
+
+    question: str
+    pair: tuple[str, str] | None  # (chosen, rejected); None: the answers are all alike
 
 
 class SFT(Method):
-    """Supervised fine-tuning, of a LoRA adapter unless `lora` is empty; `fit` takes the place of the training loop.
+    """Supervised fine-tuning, of a LoRA adapter unless `lora` is empty, by TRL.
 
-    The only method here that is shown answers of the seed set.
+    No other baseline learns the seed set's answers.
     """
 
     paper_name: ClassVar[str] = "mae"
-    TRAINING: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}  # the rank: section 5
+    TRAINING: ClassVar[Mapping[str, Any]] = {
+        "lora": (128, 128, 0.0)
+    }  # the rank: section 5
 
     epochs: PositiveInt = 5
     """Passes over the examples (section 5)."""
@@ -46,35 +68,48 @@ class SFT(Method):
         """Make the solver."""
         self.solver = self.role("solver")
 
-    def examples(self) -> list[dict[str, Any]]:
-        """Return the seed rows (repeats included, as published) as prompt and completion messages."""
+    def examples(self) -> list[Example]:
+        """Return the seed rows (repeats included, as published) as prompts and completions."""
         examples = []
         for _, task in self.world.seed_rows():
-            said = [{"role": "assistant", "content": f"<answer>{task.answer}</answer>"}]
-            examples.append({"prompt": list(self.solver(question=task.question).messages), "completion": said})
+            turn = self.solver(question=task.question)
+            completion = assistant(f"<answer>{task.answer}</answer>")
+            example = {"prompt": list(turn.messages), "completion": completion}
+            examples.append(example)
         return examples
 
     def numbers(self) -> dict[str, Any]:
-        """Return the settings of TRL's that are not the run's."""
-        return {"per_device_train_batch_size": self.sft_batch, "num_train_epochs": self.epochs, "max_length": 1024}
+        """Return the arguments of TRL's trainer that are not fields of the run."""
+        return {
+            "per_device_train_batch_size": self.sft_batch,
+            "num_train_epochs": self.epochs,
+            "max_length": 1024,
+        }
 
-    def fit(self, policy: "Policy", run: "Run") -> int:
-        """Fine-tune the policy in place, saving as it goes; return the steps taken."""
+    def fit(self, policy: "Policy", run: FitSettings) -> int:
+        """Fine-tune the policy in place, with checkpoints; return the number of steps."""
         from trl import SFTConfig, SFTTrainer  # type: ignore[attr-defined]
 
         # PEFT would ask the hub at every checkpoint whether the base has another vocabulary.
-        policy.model.save_pretrained = partial(policy.model.save_pretrained, save_embedding_layers=False)
-        numbers = self.numbers() | {"save_strategy": "steps", "save_steps": run.save_every, "save_total_limit": 2}
-        trainer = tune(policy, run, self.examples(), partial(SFTTrainer, policy.model), SFTConfig, numbers)
+        policy.model.save_pretrained = partial(
+            policy.model.save_pretrained, save_embedding_layers=False
+        )
+        arguments = self.numbers() | {
+            "save_strategy": "steps",
+            "save_steps": run.save_every,
+            "save_total_limit": 2,
+        }
+        make_trainer = partial(SFTTrainer, policy.model)
+        trainer = tune(policy, run, self.examples(), make_trainer, SFTConfig, arguments)
         policy.model.eval()
         return int(trainer.state.global_step)
 
 
-class SRLM(Table1):
-    """Self-rewarding language model: iterated DPO on self-graded pairs; `fit` takes the place of the training loop.
+class SRLM(CoMASBenchmark):
+    """Self-rewarding language model: iterated DPO on self-graded pairs, by TRL.
 
-    Every iteration samples candidates, lets the same model judge each of them several times, and prefers the best to
-    the worst. Knows no verifier.
+    Every iteration samples candidates, has the same model judge each of them several times, and
+    prefers the best to the worst. No verifier is used.
     """
 
     iterations: PositiveInt = 2
@@ -101,101 +136,195 @@ class SRLM(Table1):
         self.judge = self.role("scoring_alone", "judge")
 
     def episode(self, rng: Random) -> Episode:
-        """Answer one question several times, judge each answer, and pair the best with the worst."""
+        """Answer one question several times, judge the answers, and pair the best and the worst."""
         _, question = rng.choice(self.training_questions)
-        replies = yield [self.solver(question=question)] * self.candidates
-        judges = [self.judge(problem=question, solution=quoted(reply)) for reply in replies]
-        verdicts = yield [judge for judge in judges for _ in range(self.judgements)]
+        candidates = yield [self.solver(question=question)] * self.candidates
+        rated = yield from self.rate(question, candidates)
+        return Outcome(trace=EpisodeTrace(question, preference(rated)))
+
+    def rate(
+        self, question: str, candidates: Sequence[Reply]
+    ) -> Dialogue[list[RatedAnswer]]:
+        """Judge each candidate `judgements` times; return those with a readable score."""
+        turns = []
+        for candidate in candidates:
+            turn = self.judge(problem=question, solution=quoted(candidate))
+            turns += [turn] * self.judgements
+        verdicts = yield turns
         scores = [extract_score(verdict.text) for verdict in verdicts]
-        means = [mean_known(scores[i : i + self.judgements]) for i in range(0, len(scores), self.judgements)]
-        rated = [(score, reply.text) for score, reply in zip(means, replies, strict=True) if score is not None]
-        return Outcome(trace=(question, preference(rated)))
+        rated = []
+        for i, candidate in enumerate(candidates):
+            first = i * self.judgements
+            score = mean_known(scores[first : first + self.judgements])
+            if score is not None:
+                rated.append(RatedAnswer(score, candidate.text))
+        return rated
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """Whether there is a pair, and which of the two answers are right."""
-        question, pair = outcome.trace
-        chosen, rejected = [as_float(world.is_correct(question, boxed(text))) for text in pair] if pair else (None, None)
-        paired = {"paired": float(pair is not None), "pair": pair}
-        return {"question": question, **paired, "chosen_right": chosen, "rejected_right": rejected}
+        """Return whether there is a pair, and which of its two answers are correct."""
+        trace: EpisodeTrace = outcome.trace
+        chosen_verdict = rejected_verdict = None
+        if trace.pair is not None:
+            chosen, rejected = trace.pair
+            chosen_verdict = world.is_correct(trace.question, boxed(chosen))
+            rejected_verdict = world.is_correct(trace.question, boxed(rejected))
+        return {
+            "question": trace.question,
+            "paired": float(trace.pair is not None),
+            "pair": trace.pair,
+            "chosen_right": as_float(chosen_verdict),
+            "rejected_right": as_float(rejected_verdict),
+        }
 
-    def pairs(self, policy: "Policy", run: "Run", iteration: int) -> list[dict[str, Any]]:
-        """Play one iteration's episodes with the model as it is now; return the pairs as TRL reads them."""
-        engine = BatchedEngine(partial(policy.generate, temperature=run.temperature, max_tokens=run.max_tokens))
-        episodes = [self.episode(Random(f"{run.seed}/{iteration}/{i}")) for i in range(self.questions)]
+    def pairs(
+        self, policy: "Policy", run: FitSettings, iteration: int
+    ) -> list[Example]:
+        """Play the episodes of one iteration with the current model; return the pairs for TRL."""
+        generate = partial(
+            policy.generate, temperature=run.temperature, max_tokens=run.max_tokens
+        )
+        episodes = []
+        for i in range(self.questions):
+            rng = Random(f"{run.seed}/{iteration}/{i}")
+            episodes.append(self.episode(rng))
+        key = (run.seed, iteration)
         pairs = []
-        for question, pair in (outcome.trace for outcome in play(episodes, engine, (run.seed, iteration))):
-            if pair:
-                chosen, rejected = ([{"role": "assistant", "content": text}] for text in pair)
-                prompt = list(self.solver(question=question).messages)
-                pairs.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
+        for outcome in play(episodes, BatchedEngine(generate), key):
+            trace: EpisodeTrace = outcome.trace
+            if trace.pair is None:
+                continue
+            chosen, rejected = trace.pair
+            pair = {
+                "prompt": list(self.solver(question=trace.question).messages),
+                "chosen": assistant(chosen),
+                "rejected": assistant(rejected),
+            }
+            pairs.append(pair)
         return pairs
 
-    def fit(self, policy: "Policy", run: "Run") -> int:
-        """Train the policy's model in place, iteration by iteration; return the optimiser steps taken."""
+    def fit(self, policy: "Policy", run: FitSettings) -> int:
+        """Train the policy's model in place, iteration by iteration; return the number of steps."""
         from peft import PeftModel
         from trl import DPOConfig, DPOTrainer  # type: ignore[attr-defined]
 
-        batch, beta = self.dpo_batch, self.dpo_beta
-        numbers = {"per_device_train_batch_size": batch, "num_train_epochs": 1, "beta": beta, "max_length": None}
+        arguments = {
+            "per_device_train_batch_size": self.dpo_batch,
+            "num_train_epochs": 1,
+            "beta": self.dpo_beta,
+            "max_length": None,
+        }
         steps = 0
         for iteration in range(1, self.iterations + 1):
             pairs = self.pairs(policy, run, iteration)
-            if pairs:
-                model, reference = copy.deepcopy(policy.model), copy.deepcopy(policy.model)
-                if isinstance(reference, PeftModel):  # TRL makes a reference only of an adapter called "default"
-                    reference = reference.merge_and_unload()
-                trainer = tune(policy, run, pairs, partial(DPOTrainer, model, reference), DPOConfig, numbers)
-                steps += trainer.state.global_step
-                policy.model.load_state_dict(model.state_dict())
+            if not pairs:
+                continue
+            model = copy.deepcopy(policy.model)
+            reference = copy.deepcopy(policy.model)
+            # TRL makes a reference only of an adapter called "default".
+            if isinstance(reference, PeftModel):
+                reference = reference.merge_and_unload()
+            make_trainer = partial(DPOTrainer, model, reference)
+            trainer = tune(policy, run, pairs, make_trainer, DPOConfig, arguments)
+            steps += trainer.state.global_step
+            policy.model.load_state_dict(model.state_dict())
         return steps
 
 
-def preference(rated: Sequence[tuple[float, str]]) -> tuple[str, str] | None:
-    """Return the best and the worst of (score, text), the earliest of equals; None if they score or read the same."""
-    high, best = max(rated, key=itemgetter(0), default=(0.0, ""))
-    low, worst = min(rated, key=itemgetter(0), default=(0.0, ""))
-    return (best, worst) if high > low and best != worst else None
+def assistant(text: str) -> list[dict[str, str]]:
+    """Return a text as the messages of an assistant, as TRL reads them."""
+    return [{"role": "assistant", "content": text}]
 
 
-class PlainHead:
-    """TRL's fused head as plain torch, for where there is no CUDA to run that kernel."""
+def preference(rated: Sequence[RatedAnswer]) -> tuple[str, str] | None:
+    """Return the texts of the best and of the worst answer, each the earliest of equals.
+
+    None if their scores or their texts are the same.
+    """
+    if not rated:
+        return None
+    best = max(rated, key=lambda answer: answer.score)
+    worst = min(rated, key=lambda answer: answer.score)
+    if best.score == worst.score or best.text == worst.text:
+        return None
+    return best.text, worst.text
+
+
+class TorchLogProbHead:
+    """TRL's fused head in plain torch, for machines without CUDA, which that kernel requires."""
 
     @staticmethod
-    def apply(hidden_TH: Any, head_VH: Any, bias: None, targets_T: Any, *_: object) -> tuple[Any, ...]:
-        """Return log-probabilities, entropies, nothing, mean logits, and whether the target is the likeliest token."""
+    def apply(
+        hidden_TH: Any, head_VH: Any, bias: None, targets_T: Any, *_: object
+    ) -> tuple[Any, ...]:
+        """Return what TRL's kernel returns, each of shape T, and None for its third value.
+
+        Log-probabilities and entropies; mean logits, and whether the target is the likeliest token.
+        """
         logits_TV = hidden_TH @ head_VH.T
         logprobs_TV = logits_TV.log_softmax(-1)
         chosen_T = logprobs_TV.gather(-1, targets_T[:, None])[:, 0]
         entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
-        return chosen_T, entropy_T, None, logits_TV.mean(-1), logits_TV.argmax(-1) == targets_T
+        is_likeliest_T = logits_TV.argmax(-1) == targets_T
+        return chosen_T, entropy_T, None, logits_TV.mean(-1), is_likeliest_T
 
 
 def tune(
-    policy: "Policy", run: "Run", examples: list[dict[str, Any]], trainer: Make, config: Make, numbers: dict[str, Any]
+    policy: "Policy",
+    run: FitSettings,
+    examples: list[Example],
+    make_trainer: Make,
+    make_config: Make,
+    arguments: dict[str, Any],
 ) -> Any:
-    """Train on examples in full precision with one of TRL's trainers; return that trainer.
+    """Train on examples in full precision with one of TRL's trainers; return the trainer.
 
-    `trainer` makes it of arguments, data and the policy's tokenizer; `config` makes the arguments of `numbers` and
-    the run's own. Goes on from the newest checkpoint that is whole, where `numbers` ask for checkpoints.
+    `make_trainer` gets the config, the data and the policy's tokenizer; `make_config` gets
+    `arguments` and the run's settings. Where `arguments` ask for checkpoints, training resumes from
+    the newest one that verifies.
     """
     from datasets import Dataset
-    from transformers import TrainerCallback
     from trl.trainer import utils
+
+    folder = run.out / "checkpoints"
+    on_gpu = policy.head_VH.is_cuda
+    if not on_gpu:
+        utils._ChunkedLogProbFunction = TorchLogProbHead  # type: ignore[assignment, attr-defined]
+    defaults = {
+        "seed": run.seed,
+        "logging_steps": 50,
+        "learning_rate": run.learning_rate,
+        "weight_decay": run.weight_decay,
+        "max_grad_norm": run.grad_clip,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "output_dir": str(folder),
+        "dataloader_pin_memory": on_gpu,
+        "use_cpu": not on_gpu,
+    }
+    trainer = make_trainer(
+        args=make_config(**(defaults | arguments)),
+        train_dataset=Dataset.from_list(examples),
+        processing_class=policy.tokenizer,
+        callbacks=[_sealing_callback(folder)],
+    )
+    newest = None
+    checkpoints = checkpoint.of_trl(folder)
+    if checkpoints:
+        step = max(checkpoints)
+        newest = checkpoints[step]
+        print(f"goes on at step {step}", flush=True)
+    trainer.train(resume_from_checkpoint=newest)
+    return trainer
+
+
+def _sealing_callback(folder: Path) -> Any:
+    """Return the callback that seals every checkpoint after TRL has written it."""
+    from transformers import TrainerCallback
 
     class Seal(TrainerCallback):
         def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:
             checkpoint.seal(folder / f"checkpoint-{state.global_step}")
 
-    on_gpu, folder = policy.head_VH.is_cuda, run.out / "checkpoints"
-    if not on_gpu:
-        utils._ChunkedLogProbFunction = PlainHead  # type: ignore[assignment, attr-defined]
-    ours = {"learning_rate": run.learning_rate, "weight_decay": run.weight_decay, "max_grad_norm": run.grad_clip}
-    plain = {"bf16": False, "gradient_checkpointing": False, "report_to": "none", "save_strategy": "no"}
-    where = {"output_dir": str(folder), "dataloader_pin_memory": on_gpu, "use_cpu": not on_gpu}
-    settings = config(seed=run.seed, logging_steps=50, **(ours | plain | where | numbers))
-    data = Dataset.from_list(examples)
-    made = trainer(args=settings, train_dataset=data, processing_class=policy.tokenizer, callbacks=[Seal()])
-    if whole := checkpoint.of_trl(folder):
-        print(f"goes on at step {max(whole)}", flush=True)
-    made.train(resume_from_checkpoint=whole[max(whole)] if whole else None)
-    return made
+    return Seal()

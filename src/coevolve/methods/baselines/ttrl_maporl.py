@@ -1,25 +1,52 @@
-"""RL baselines of CoMAS's Table 1, on CoMAS's questions with REINFORCE++: TTRL's vote and MAPoRL's debate."""
+"""RL baselines of CoMAS's Table 1: TTRL's vote and MAPoRL's debate.
+
+Both train on CoMAS's questions with REINFORCE++.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from pydantic import PositiveInt
 
-from coevolve.methods.comas.method import Discussion, Table1, quoted
+from coevolve.methods.comas.method import CoMASBenchmark, Discussion, quoted
 from coevolve.methods.facts import as_float, mean_known
 from coevolve.rollout.voting import majority
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
-from coevolve.types import Episode, Outcome, Reply
+from coevolve.types import Episode, Outcome, Reply, Sample
 from coevolve.validation import Share, check_choice
 from coevolve.worlds import World
 
+VerdictsByRound = Sequence[
+    Sequence[Any]
+]  # [t][k]: 1.0 or 0.0; None: no verifier can tell
 
-class TTRL(Table1):
-    """Test-time reinforcement learning: reward 1 for the majority's answer, a dummy where answers cannot be voted on.
 
-    No labels are read.
+@dataclass(frozen=True)
+class VoteTrace:
+    """What an episode of TTRL leaves behind."""
+
+    question: str
+    can_vote: bool
+    replies: list[Reply]
+    answers: list[str | None]
+
+
+@dataclass(frozen=True)
+class DebateTrace:
+    """What an episode of MAPoRL leaves behind."""
+
+    question: str
+    rounds: list[list[Reply]]  # by agent within a round
+    verdicts: VerdictsByRound
+
+
+class TTRL(CoMASBenchmark):
+    """Test-time reinforcement learning: reward 1 for the majority's answer, without labels.
+
+    In domains whose answers cannot be voted on, all rewards are a dummy 0.
     """
 
     votes: PositiveInt = 64
@@ -36,37 +63,52 @@ class TTRL(Table1):
         self.solver = self.role("solver")
 
     def before_run(self) -> None:
-        """Raise ValueError in one line for a domain to vote in that no training question has."""
-        for domain in self.voting:
+        """Raise ValueError in one line for a domain of `voting` that no training question has."""
+        for voting_domain in self.voting:
             domains = {domain for domain, _ in self.training_questions}
-            check_choice("voting", domain, sorted(domains))
+            check_choice("voting", voting_domain, sorted(domains))
 
     def episode(self, rng: Random) -> Episode:
-        """Ask one question many times, and pay the first `samples` answers by the vote of all."""
+        """Answer one question many times and reward the first `samples` by the vote of all."""
         domain, question = rng.choice(self.training_questions)
-        votes = domain in self.voting
-        replies = yield [self.solver(question=question)] * (self.votes if votes else self.samples)
+        can_vote = domain in self.voting
+        count = self.votes if can_vote else self.samples
+        replies = yield [self.solver(question=question)] * count
         answers = [boxed(reply.text) for reply in replies]
         label, _ = majority(answers)
-        wins = [votes and answer is not None and answer == label for answer in answers[: self.samples]]
-        group = None if votes else "dummy"  # everybody's reward is the same within it, so it teaches nothing
-        samples = [reply.earns(float(won), group) for reply, won in zip(replies, wins, strict=False)]
-        return Outcome(samples, trace=(domain, question, replies, answers))
+        # The dummy rewards of a group are all equal, so they teach nothing.
+        group_id = None if can_vote else "dummy"
+        answered = list(zip(replies, answers, strict=True))
+        samples = []
+        for reply, answer in answered[: self.samples]:
+            agrees = answer is not None and answer == label
+            reward = 1.0 if can_vote and agrees else 0.0
+            samples.append(reply.earns(reward, group_id))
+        trace = VoteTrace(question, can_vote, replies, answers)
+        return Outcome(samples, trace=trace)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How right the answers and their majority were, and what they cost."""
-        domain, question, replies, answers = outcome.trace
-        voted, (label, _) = domain in self.voting, majority(answers)
-        right = mean_known([world.is_correct(question, answer) for answer in answers])
-        known = as_float(world.is_correct(question, label)) if voted else None
-        return {"question": question, "right": right, "voted": float(voted), "majority_right": known, **cost(replies)}
+        """Return how correct the answers and their majority were, and their cost."""
+        trace: VoteTrace = outcome.trace
+        label, _ = majority(trace.answers)
+        verdicts = [world.is_correct(trace.question, one) for one in trace.answers]
+        majority_verdict = None
+        if trace.can_vote:
+            majority_verdict = world.is_correct(trace.question, label)
+        return {
+            "question": trace.question,
+            "right": mean_known(verdicts),
+            "voted": float(trace.can_vote),
+            "majority_right": as_float(majority_verdict),
+            **cost(trace.replies),
+        }
 
 
 class MAPoRL(Discussion):
-    """Multi-agent post-co-training by debate: a verifier pays every answer, and each agent learns from it.
+    """Multi-agent post-co-training by debate: a verifier's verdicts reward each agent's answers.
 
-    The verifier stands for the reward model of the original (section 4.1.2 of CoMAS). The only RL baseline here that
-    sees right and wrong.
+    The verifier takes the place of the original's reward model (section 4.1.2 of CoMAS). No other
+    RL baseline in this module learns which answers are correct.
     """
 
     agents: PositiveInt = 2
@@ -87,45 +129,83 @@ class MAPoRL(Discussion):
         self.solution = self.role("solution")
 
     def episode(self, rng: Random) -> Episode:
-        """Debate one question: everybody answers, then sees all answers (one's own first) and answers again."""
+        """Debate one question: all agents answer, then read all answers and answer again."""
         _, question = rng.choice(self.training_questions)
-        said: list[list[Reply]] = []
+        rounds: list[list[Reply]] = []
         for _ in range(self.turns):
-            heard = [seen(said[-1], agent) if said else "" for agent in range(self.agents)]
-            speakers = zip(self.policies, heard, strict=True)
-            said.append((yield [self.solution(policy=u, problem=question, discussion=h) for u, h in speakers]))
-        values = [[as_float(self.world.is_correct(question, boxed(reply.text))) for reply in replies] for replies in said]
-        verified = all(None not in verdicts for verdicts in values)  # nobody is paid where there is nothing to verify
-        spoken = [(t, k, reply) for t, replies in enumerate(said) for k, reply in enumerate(replies) if verified]
-        samples = [reply.earns(reward(values, t, k, self.discount, self.share)) for t, k, reply in spoken]
-        return Outcome(samples, trace=(question, said, values))
+            turns = []
+            for agent, policy in enumerate(self.policies):
+                history = shown_to(agent, rounds[-1]) if rounds else ""
+                fields = {"problem": question, "discussion": history}
+                turns.append(self.solution(policy=policy, **fields))
+            replies = yield turns
+            rounds.append(replies)
+        verdicts = []
+        for replies in rounds:
+            answers = [boxed(reply.text) for reply in replies]
+            correct = [self.world.is_correct(question, answer) for answer in answers]
+            verdicts.append([as_float(is_correct) for is_correct in correct])
+        samples = self.reward_debate(rounds, verdicts)
+        return Outcome(samples, trace=DebateTrace(question, rounds, verdicts))
+
+    def reward_debate(
+        self, rounds: Sequence[Sequence[Reply]], verdicts: VerdictsByRound
+    ) -> list[Sample]:
+        """Reward every answer, or none if a verdict is missing."""
+        if any(None in round_verdicts for round_verdicts in verdicts):
+            return []
+        samples = []
+        for t, replies in enumerate(rounds):
+            for agent, reply in enumerate(replies):
+                value = reward(verdicts, t, agent, self.discount, self.share)
+                samples.append(reply.earns(value))
+        return samples
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """How right the agents were, None where nothing could be verified, and what it cost."""
-        question, said, values = outcome.trace
-        right = mean_known([value for verdicts in values for value in verdicts])
-        first, last = mean_known(values[0]), mean_known(values[-1])
-        replies = [reply for replies in said for reply in replies]
-        return {"question": question, "right": right, "right_first": first, "right_last": last, **cost(replies)}
+        """Return how correct the answers were, None where no verifier can tell, and their cost."""
+        trace: DebateTrace = outcome.trace
+        all_replies: list[Reply] = []
+        for replies in trace.rounds:
+            all_replies += replies
+        all_verdicts: list[float | None] = []
+        for round_verdicts in trace.verdicts:
+            all_verdicts += round_verdicts
+        return {
+            "question": trace.question,
+            "right": mean_known(all_verdicts),
+            "right_first": mean_known(trace.verdicts[0]),
+            "right_last": mean_known(trace.verdicts[-1]),
+            **cost(all_replies),
+        }
 
 
 def cost(replies: Sequence[Reply]) -> dict[str, int]:
-    """Return how many replies there were, and how many tokens."""
-    return {"interactions": len(replies), "tokens_out": sum(len(reply.completion_ids) for reply in replies)}
+    """Return the number of replies and of their tokens."""
+    tokens = sum(len(reply.completion_ids) for reply in replies)
+    return {"interactions": len(replies), "tokens_out": tokens}
 
 
-def seen(replies: Sequence[Reply], agent: int) -> str:
-    """Return the last answers as an agent reads them: first its own, then the others'."""
-    return blocks.discussion((quoted(reply), ()) for reply in (replies[agent], *replies[:agent], *replies[agent + 1 :]))
+def shown_to(agent: int, replies: Sequence[Reply]) -> str:
+    """Return the answers of a round as an agent reads them: its own, then the others'."""
+    others = [*replies[:agent], *replies[agent + 1 :]]
+    return blocks.discussion((quoted(reply), ()) for reply in [replies[agent], *others])
 
 
-def reward(values: Sequence[Sequence[Any]], turn: int, agent: int, discount: float, share: bool) -> float:
-    """Return what an answer earns: its own verdict and the discounted ones after it, as a weighted mean.
+def reward(
+    verdicts: VerdictsByRound, t: int, agent: int, discount: float, share: bool
+) -> float:
+    """Return the reward of an agent's answer in round t.
 
-    `values[t][a]` is the verdict of agent a in round t, 1.0 or 0.0. With `share` a later round counts with the mean
-    of all agents, so an answer is also paid for what the others make of it.
+    It is the mean of the answer's own verdict and those of all later rounds, with weights
+    discount^0, discount^1 and so on. With `share` a later round counts with the mean over all
+    agents, which rewards an answer for its influence on the other agents.
     """
-    later = [mean_known(verdicts) if share else verdicts[agent] for verdicts in values[turn + 1 :]]
-    weights = [discount**k for k in range(len(later) + 1)]
-    total = sum(weight * value for weight, value in zip(weights, [values[turn][agent], *later], strict=True))
-    return float(total / sum(weights))
+    values = [verdicts[t][agent]]
+    for later_verdicts in verdicts[t + 1 :]:
+        if share:
+            values.append(mean_known(later_verdicts))
+        else:
+            values.append(later_verdicts[agent])
+    weights = [discount**k for k in range(len(values))]
+    weighted = [weight * value for weight, value in zip(weights, values, strict=True)]
+    return float(sum(weighted) / sum(weights))

@@ -1,4 +1,4 @@
-"""The untrained model: a method without episodes, so that every line of a table is a run."""
+"""The untrained model: a method without episodes, so that every row of a table is a run."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -8,13 +8,13 @@ from coevolve.methods.base import Method
 
 
 class Base(Method):
-    """Evaluate the model as it comes, asked the way one paper asks."""
+    """Evaluate the model without training, with the solver's prompt of one paper."""
 
     seeded: ClassVar[bool] = False
     TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 0}
 
     paper: Literal["mae", "sage", "spice", "comas", "conl"] = "mae"
-    """The paper whose prompt the model is asked with."""
+    """The paper whose prompt is used."""
 
     @property
     def paper_name(self) -> str:  # type: ignore[override]
@@ -28,5 +28,5 @@ class Base(Method):
         self.solver = self.method.answering
 
     def read_answer(self, text: str) -> str | None:
-        """Return what a reply answers, in the paper's form."""
+        """Return the answer in a reply, in the paper's form; None if there is none."""
         return self.method.read_answer(text)

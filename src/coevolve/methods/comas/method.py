@@ -33,7 +33,7 @@ BLOCK_TAG = re.compile(r"<(/?(?:question|solution|evaluation|score|judgment)>)")
 RepliesBySolution = list[list[Reply]]
 
 
-class Table1(Method):
+class CoMASBenchmark(Method):
     """The fields, questions and answer format of the trained methods in CoMAS's Table 1."""
 
     paper_name: ClassVar[str] = "comas"
@@ -53,7 +53,7 @@ class Table1(Method):
         return self.world.training_questions()
 
 
-class Discussion(Table1):
+class Discussion(CoMASBenchmark):
     """Several agents, each with its own weights."""
 
     agents: PositiveInt = 4
