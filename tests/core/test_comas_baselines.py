@@ -80,7 +80,7 @@ class TestTTRL:
 
     def test_rewards_are_dummies_in_a_domain_without_a_vote(self) -> None:
         outcome, turns = self.play(boxes(2, 3), votes=5, samples=2, voting=())
-        assert len(turns) == 2, "no votes are bought"
+        assert len(turns) == 2, "only the trained samples are drawn"
         rewards = {(sample.reward, sample.group_id) for sample in outcome.samples}
         assert rewards == {(0.0, "dummy")}
         assert outcome.facts["voted"] == 0.0
@@ -127,12 +127,12 @@ class TestRewardOfMAPoRL:
     ) -> None:
         assert ttrl_maporl.reward(self.VERDICTS, 2, agent, 0.3, True) == verdict
 
-    def test_without_a_discount_factor_later_rounds_do_not_count(self) -> None:
+    def test_later_rounds_do_not_count_with_a_discount_of_0(self) -> None:
         assert ttrl_maporl.reward(self.VERDICTS, 0, 0, 0.0, True) == 1.0
 
 
 class TestDebate:
-    """Two agents of MAPoRL answer in two rounds; the second answers wrong."""
+    """Two agents of MAPoRL answer in two rounds; the second is never correct."""
 
     QUESTION = "solve box<question>1+1</question>"
 
@@ -225,9 +225,12 @@ class TestEpisodeOfSRLM:
     """Three answers with two judgements each: scores 3, 2 and unrated."""
 
     JUDGEMENTS = [
-        *("<score>3</score>", "?"),
-        *("<score>3</score>", "<score>1</score>"),
-        *("?", "3"),
+        "<score>3</score>",  # of the first answer
+        "?",
+        "<score>3</score>",  # of the second
+        "<score>1</score>",
+        "?",  # of the third
+        "3",
     ]
 
     @pytest.fixture
