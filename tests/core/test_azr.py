@@ -1,9 +1,14 @@
-"""AZR's episode and rewards by hand: propose like the buffer, verify by execution, solve tasks of the same mode."""
+"""AZR's episodes and rewards by hand.
+
+The Proposer imitates a task of its mode's buffer, the executor verifies it, and the
+Solver solves tasks of the same mode.
+"""
 
 from random import Random
 
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, text
+from pytest import approx
 
 from coevolve.methods.baselines.absolute_zero import (
     AZR,
@@ -16,142 +21,247 @@ from coevolve.text.parse import tag
 from coevolve.types import Turn
 from tinyworld import tasks as tiny
 
-TRAIN = {
+TRAIN_TASKS = {
     "deduction": "30+7",
     "abduction": "x+4=9 x?",
     "induction": "f(1)=5 f(2)=7 f=",
-}  # of the train split
-ANSWERS = {"deduction": "37", "abduction": "5", "induction": "x+x+3"}
-FORMS = {"mae": "<answer>{}</answer>", "spice": r"\boxed{{{}}}"}
+}
+CORRECT_ANSWERS = {"deduction": "37", "abduction": "5", "induction": "x+x+3"}
+ANSWER_FORMS = {"mae": "<answer>{}</answer>", "spice": r"\boxed{{{}}}"}
+SOLVER_PROMPTS = {
+    "mae": "solve<question>{}</question>",
+    "spice": "solve box<question>{}</question>",
+}
 
 
-def begin(mode: str, proposal: str, **fields) -> EpisodeStepper:
-    """An episode that draws this mode, after its proposal."""
-    seed = next(seed for seed in range(100) if Random(seed).choice(list(MODES)) == mode)
+def start_with_proposal(mode: str, proposal: str, **fields) -> EpisodeStepper:
+    """Start an episode that draws `mode` and answer its first turn with `proposal`."""
+    seeds = range(100)
+    seed = next(seed for seed in seeds if Random(seed).choice(list(MODES)) == mode)
     return by_hand(AZR(**fields), [proposal], seed=seed)
 
 
 def question_of(turn: Turn) -> str:
+    """Return the task that a turn asks to solve."""
     return tag(text(turn), "question")
 
 
-def right(turn: Turn, paper: str = "mae") -> str:
-    return FORMS[paper].format(tiny.read(question_of(turn)).answer)
+def correct_reply(turn: Turn, paper: str = "mae") -> str:
+    """Return the reply that solves a turn's task, in the form of `paper`."""
+    task = tiny.read(question_of(turn))
+    return ANSWER_FORMS[paper].format(task.answer)
 
 
-@pytest.mark.parametrize("paper", FORMS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_whole_episode_by_hand(mode: str, paper: str) -> None:
-    assert tiny.split(TRAIN[mode]) == "train"
-    say, solve = FORMS[paper].format, "solve" if paper == "mae" else "solve box"
-    steps = begin(mode, f"<question>{TRAIN[mode]}</question>", paper=paper)
-    assert AZR().fits(tag(text(steps.replies[0].turn), "ref"), mode)
-    assert (
-        prompts(steps.pending_turns)
-        == [f"{solve}<question>{TRAIN[mode]}</question>"] * 5
-    )
-    steps.answer(
-        [say(ANSWERS[mode]), say(99), say(ANSWERS[mode]), "bare", say(ANSWERS[mode])]
-    )
-    assert len(steps.pending_turns) == 4 and all(
-        AZR().fits(question_of(turn), mode) for turn in steps.pending_turns
-    )
-    steps.answer(
-        [
-            right(steps.pending_turns[0], paper),
-            say(-1),
-            "37",
-            right(steps.pending_turns[3], paper),
+def test_the_example_of_each_mode_is_a_training_task(mode: str) -> None:
+    assert tiny.split(TRAIN_TASKS[mode]) == "train"
+
+
+@pytest.mark.parametrize("paper", ANSWER_FORMS)
+@pytest.mark.parametrize("mode", MODES)
+class TestWholeEpisode:
+    """One episode in which the Proposer repeats the example task of the mode."""
+
+    @pytest.fixture
+    def proposed(self, mode: str, paper: str) -> EpisodeStepper:
+        """The episode after its proposal."""
+        proposal = f"<question>{TRAIN_TASKS[mode]}</question>"
+        return start_with_proposal(mode, proposal, paper=paper)
+
+    @pytest.fixture
+    def attempted(
+        self, proposed: EpisodeStepper, mode: str, paper: str
+    ) -> EpisodeStepper:
+        """The episode after five attempts, three of them correct."""
+        form = ANSWER_FORMS[paper]
+        correct = form.format(CORRECT_ANSWERS[mode])
+        proposed.answer([correct, form.format(99), correct, "bare", correct])
+        return proposed
+
+    @pytest.fixture
+    def finished(
+        self, attempted: EpisodeStepper, mode: str, paper: str
+    ) -> EpisodeStepper:
+        """The episode after four solutions, two of them correct."""
+        first, _, _, last = attempted.pending_turns
+        attempted.answer(
+            [
+                correct_reply(first, paper),
+                ANSWER_FORMS[paper].format(-1),
+                "37",
+                correct_reply(last, paper),
+            ]
+        )
+        return attempted
+
+    def test_the_proposer_reads_a_task_of_the_mode(
+        self, proposed: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        proposer_turn = proposed.replies[0].turn
+        assert AZR().fits(tag(text(proposer_turn), "ref"), mode)
+
+    def test_the_proposal_is_attempted_five_times(
+        self, proposed: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        prompt = SOLVER_PROMPTS[paper].format(TRAIN_TASKS[mode])
+        assert prompts(proposed.pending_turns) == [prompt] * 5
+
+    def test_four_tasks_of_the_mode_are_solved(
+        self, attempted: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        assert len(attempted.pending_turns) == 4
+        for turn in attempted.pending_turns:
+            assert AZR().fits(question_of(turn), mode)
+
+    def test_every_role_is_rewarded(
+        self, finished: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        assert earned(finished.outcome) == [
+            ("proposer", approx(1 - 3 / 5)),
+            ("solver", approx(1.0)),
+            ("solver", approx(-0.5)),
+            ("solver", approx(-1.0)),
+            ("solver", approx(1.0)),
         ]
+
+    def test_baselines_are_per_role_and_mode(
+        self, finished: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        groups = [sample.group_id for sample in finished.outcome.samples]
+        assert groups == [f"propose {mode}", *[f"solve {mode}"] * 4]
+
+    def test_the_task_is_added_to_the_buffer_of_its_mode(
+        self, finished: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        assert finished.outcome.adds == {mode: [TRAIN_TASKS[mode]]}
+
+    def test_the_facts_are_recorded_in_this_order(
+        self, finished: EpisodeStepper, mode: str, paper: str
+    ) -> None:
+        facts = {
+            "valid": 1.0,
+            "right": 0.5,
+            "difficulty": approx(0.4),
+            "proposal": TRAIN_TASKS[mode],
+            "mode": mode,
+        }
+        assert finished.outcome.facts == facts
+        assert list(finished.outcome.facts) == list(facts)
+
+
+class TestRewards:
+    """The rewards as functions of solve rate, correctness and format."""
+
+    @pytest.mark.parametrize(
+        ("format_score", "reward"),
+        [
+            (0.0, -1.0),
+            (0.5, -1.0),
+            (1.0, -0.5),
+        ],
     )
-    outcome = steps.outcome
-    assert earned(outcome, "proposer", "solver") == pytest.approx(
-        [1 - 3 / 5, 1.0, -0.5, -1.0, 1.0]
+    def test_an_invalid_proposal_is_penalised(
+        self, format_score: float, reward: float
+    ) -> None:
+        assert proposer_reward(None, format_score) == reward
+
+    @pytest.mark.parametrize(
+        ("solve_rate", "reward"),
+        [
+            (0.0, 0.0),
+            (0.2, 0.8),
+            (0.75, 0.25),
+            (1.0, 0.0),
+        ],
     )
-    assert [sample.role for sample in outcome.samples] == ["proposer"] + ["solver"] * 4
-    assert [sample.group_id for sample in outcome.samples] == [f"propose {mode}"] + [
-        f"solve {mode}"
-    ] * 4
-    assert outcome.adds == {mode: [TRAIN[mode]]}
-    assert " ".join(outcome.facts) == "valid right difficulty proposal mode"
-    assert [*outcome.facts.values()] == [
-        1.0,
-        0.5,
-        pytest.approx(0.4),
-        TRAIN[mode],
-        mode,
-    ]
+    def test_a_valid_proposal_earns_its_learnability(
+        self, solve_rate: float, reward: float
+    ) -> None:
+        assert proposer_reward(solve_rate, 1.0) == reward
+
+    @pytest.mark.parametrize(
+        ("is_correct", "format_score", "reward"),
+        [
+            (True, 1.0, 1.0),
+            (True, 0.5, -1.0),
+            (True, 0.0, -1.0),
+            (False, 1.0, -0.5),
+            (False, 0.5, -1.0),
+            (False, 0.0, -1.0),
+        ],
+    )
+    def test_a_solution_earns_by_verdict_and_format(
+        self, is_correct: bool, format_score: float, reward: float
+    ) -> None:
+        assert solver_reward(is_correct, format_score) == reward
 
 
-def test_rewards_by_hand() -> None:
-    assert [proposer_reward(None, form) for form in (0.0, 0.5, 1.0)] == [
-        -1.0,
-        -1.0,
-        -0.5,
-    ]
-    assert [proposer_reward(rate, 1.0) for rate in (0.0, 0.2, 0.75, 1.0)] == [
-        0.0,
-        0.8,
-        0.25,
-        0.0,
-    ]
-    assert [solver_reward(True, form) for form in (1.0, 0.5, 0.0)] == [1.0, -1.0, -1.0]
-    assert [solver_reward(False, form) for form in (1.0, 0.5, 0.0)] == [
-        -0.5,
-        -1.0,
-        -1.0,
-    ]
-
-
-INVALID = {
+INVALID_PROPOSALS = {
     "<question>what is it</question>": -0.5,  # no task
     "<question>Al has 5. Gives 2. Has?</question>": -0.5,  # a task of no mode
-    f"<question>{TRAIN['abduction']}</question>": -0.5,  # a task of another mode
+    "<question>x+4=9 x?</question>": -0.5,  # a task of another mode
     "<question>30+7</question><question>30+7</question>": -1.0,
     "": -1.0,
 }
 
 
-@pytest.mark.parametrize(("proposal", "paid"), INVALID.items())
+@pytest.mark.parametrize(("proposal", "reward"), INVALID_PROPOSALS.items())
 def test_an_invalid_proposal_is_not_attempted_and_not_kept(
-    proposal: str, paid: float
+    proposal: str, reward: float
 ) -> None:
-    steps = begin("deduction", proposal)
-    assert len(steps.pending_turns) == 4, "straight on to tasks of the buffer"
+    steps = start_with_proposal("deduction", proposal)
+    assert len(steps.pending_turns) == 4, "tasks of the buffer follow at once"
     steps.answer(["<answer>0</answer>"] * 4)
-    assert earned(steps.outcome, "proposer") == [paid]
+    assert earned(steps.outcome, "proposer") == [reward]
     assert steps.outcome.adds == {"deduction": []}
-    assert (
-        steps.outcome.facts["difficulty"] is None
-        and steps.outcome.facts["valid"] == 0.0
-    )
+    assert steps.outcome.facts["difficulty"] is None
+    assert steps.outcome.facts["valid"] == 0.0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_held_out_tasks_are_paid_but_never_enter_a_buffer_and_neither_do_copies(
-    mode: str,
-) -> None:
-    held = next(
-        task.question for task in tiny.items("test", 1, (MODES[mode]["families"][0],))
-    )
-    for proposal in (held, AZR().pools[mode].items[0]):
-        steps = begin(mode, f"<question>{proposal}</question>")
-        steps.answer([right(turn) for turn in steps.pending_turns])
-        assert held not in map(question_of, steps.pending_turns)
-        steps.answer([right(turn) for turn in steps.pending_turns])
-        assert earned(steps.outcome, "proposer", "solver") == [0.0] + [1.0] * 4, (
-            "what is always solved teaches nothing"
-        )
+class TestTasksThatAreNotAdded:
+    """A buffer takes neither held-out tasks nor copies of its own tasks."""
+
+    @pytest.fixture
+    def held_out_task(self, mode: str) -> str:
+        family = MODES[mode]["families"][0]
+        tasks = tiny.items("test", 1, (family,))
+        return next(task.question for task in tasks)
+
+    @pytest.fixture(params=["held-out", "copy"])
+    def steps(
+        self, request: pytest.FixtureRequest, mode: str, held_out_task: str
+    ) -> EpisodeStepper:
+        """The episode after a proposal that was solved in all attempts."""
+        copy = AZR().pools[mode].items[0]
+        task = held_out_task if request.param == "held-out" else copy
+        steps = start_with_proposal(mode, f"<question>{task}</question>")
+        steps.answer([correct_reply(turn) for turn in steps.pending_turns])
+        return steps
+
+    def test_the_solver_does_not_train_on_a_held_out_task(
+        self, steps: EpisodeStepper, held_out_task: str
+    ) -> None:
+        for turn in steps.pending_turns:
+            assert question_of(turn) != held_out_task
+
+    def test_the_task_is_not_added_though_the_episode_is_rewarded(
+        self, steps: EpisodeStepper, mode: str
+    ) -> None:
+        steps.answer([correct_reply(turn) for turn in steps.pending_turns])
+        rewards = earned(steps.outcome, "proposer", "solver")
+        always_solved = 0.0
+        assert rewards == [always_solved, 1.0, 1.0, 1.0, 1.0]
         assert steps.outcome.adds == {mode: []}
 
 
 @pytest.mark.parametrize(("world", "count"), [("tiny", 5), (Sums(), 1)])
-def test_buffers_start_with_train_tasks_of_their_mode(
+def test_buffers_start_with_training_tasks_of_their_mode(
     world: str | Sums, count: int, landlock: None
 ) -> None:
     method = AZR(world=world)
     for mode, pool in method.pools.items():
-        assert len(pool) == count and all(
-            method.fits(task, mode) for task in pool.items
-        )
-        assert not any(method.world.held_out(task) for task in pool.items)
+        assert len(pool) == count
+        for task in pool.items:
+            assert method.fits(task, mode)
+            assert not method.world.held_out(task)

@@ -1,4 +1,9 @@
-"""SRT-S, SRT-M and RL with ground truth against Appendix E: who is paid what, and that no oracle pays SRT."""
+"""SRT-S, SRT-M and RL with ground truth against Appendix E of CoNL.
+
+The tests check which samples earn a reward, and that no oracle rewards SRT.
+"""
+
+from typing import Any
 
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted
@@ -6,150 +11,226 @@ from core.conftest import Sums, by_hand, earned, prompts, scripted
 from coevolve.methods.base import Method
 from coevolve.methods.baselines.srt import SRT, GroundTruth
 from coevolve.methods.conl.method import CoNL
+from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.training import config
 from coevolve.types import Outcome, Turn
 
+QUESTION = "<question>train: 2+3</question>"
+FACTS = ["question", "answers", "majority_right", "right_final", "tokens_turn"]
+
 
 class Unscored(Sums):
-    """Knows no verdict on one answer."""
+    """A world of sums without a verdict on the answer 6."""
 
     def is_correct(self, question: str, answer: str | None) -> bool | None:
         return None if answer == "6" else super().is_correct(question, answer)
 
 
-def run(method: Method, *answers: str) -> tuple[Outcome, list[Turn]]:
-    """Play an episode in which agent i proposes answer i to 2+3, and that is all."""
-    (outcome,), asked = scripted(method, [f"ANSWER: {answer}" for answer in answers])
-    return outcome, asked
+def play_proposals(method: Method, *answers: str) -> tuple[Outcome, list[Turn]]:
+    """Play an episode in which agent i proposes answer i to 2+3."""
+    (outcome,), turns = scripted(method, [f"ANSWER: {answer}" for answer in answers])
+    return outcome, turns
 
 
-def test_srt_s_pays_the_majority_whether_it_is_right_or_not() -> None:
-    outcome, asked = run(SRT(world=Sums()), "6", "5", "6", "7")
-    assert earned(outcome) == [("proposal", reward) for reward in (1.0, 0.0, 1.0, 0.0)]
-    assert {sample.group_id for sample in outcome.samples} == {(0,)}, (
-        "a baseline per question"
+def outcome_of(method: Method, *answers: str) -> Outcome:
+    """Play an episode of proposals; return its outcome."""
+    outcome, _ = play_proposals(method, *answers)
+    return outcome
+
+
+def turns_of(method: Method, *answers: str) -> list[Turn]:
+    """Play an episode of proposals; return its turns."""
+    _, turns = play_proposals(method, *answers)
+    return turns
+
+
+class TestSingleSRT:
+    """SRT-S votes on independent proposals: here 6 wins against the correct 5."""
+
+    @pytest.fixture
+    def played(self) -> tuple[Outcome, list[Turn]]:
+        return play_proposals(SRT(world=Sums()), "6", "5", "6", "7")
+
+    def test_the_majority_earns_though_it_is_wrong(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = played
+        assert earned(outcome) == [
+            ("proposal", 1.0),
+            ("proposal", 0.0),
+            ("proposal", 1.0),
+            ("proposal", 0.0),
+        ]
+
+    def test_the_baseline_is_per_question(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = played
+        assert {sample.group_id for sample in outcome.samples} == {(0,)}
+
+    def test_compact_proposals_have_personas(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        _, turns = played
+        first_two = prompts(turns)[:2]
+        personas = ("analyst", "creator")
+        assert first_two == [f"{persona} propose{QUESTION}" for persona in personas]
+
+    def test_the_facts_are_recorded_in_this_order(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = played
+        assert list(outcome.facts) == FACTS
+        assert outcome.facts == {
+            "question": "train: 2+3",
+            "answers": ["6", "5", "6", "7"],
+            "majority_right": 0.0,
+            "right_final": 0.25,
+            "tokens_turn": 0.0,
+        }
+
+    @pytest.mark.parametrize(
+        ("answers", "rewards"),
+        [
+            # A tie goes to the answer seen first.
+            (["6", "5", "5", "6"], [1.0, 0.0, 0.0, 1.0]),
+            # A missing answer is never the majority.
+            (["", "5", "", ""], [0.0, 1.0, 0.0, 0.0]),
+            (["", "", "", ""], [0.0, 0.0, 0.0, 0.0]),
+            # Answers are compared as text, without surrounding blanks.
+            (["5 ", " 5", "5.0", "6"], [1.0, 1.0, 0.0, 0.0]),
+        ],
     )
-    wanted = [
-        f"{persona} propose<question>train: 2+3</question>"
-        for persona in ("analyst", "creator")
-    ]
-    assert prompts(asked)[:2] == wanted
-    assert (
-        " ".join(outcome.facts)
-        == "question answers majority_right right_final tokens_turn"
-    )
-    assert [*outcome.facts.values()] == [
-        "train: 2+3",
-        ["6", "5", "6", "7"],
-        0.0,
-        0.25,
-        0.0,
-    ]
+    def test_ties_missing_answers_and_spellings(
+        self, answers: list[str], rewards: list[float]
+    ) -> None:
+        outcome = outcome_of(SRT(world=Sums()), *answers)
+        assert earned(outcome, "proposal") == rewards
 
 
-def test_ties_go_to_the_answer_seen_first_and_no_answer_is_never_the_majority() -> None:
-    paid = {
-        ("6", "5", "5", "6"): [1.0, 0.0, 0.0, 1.0],
-        ("", "5", "", ""): [0.0, 1.0, 0.0, 0.0],
-        ("", "", "", ""): [0.0] * 4,
-        ("5 ", " 5", "5.0", "6"): [1.0, 1.0, 0.0, 0.0],
-    }
-    assert {
-        answers: earned(run(SRT(world=Sums()), *answers)[0], "proposal")
-        for answers in paid
-    } == paid
+class TestFullPrompts:
+    """The persona is part of the conversation only."""
+
+    @pytest.mark.parametrize("method", [SRT, GroundTruth])
+    def test_agents_that_solve_alone_have_no_persona(self, method: type) -> None:
+        baseline = method(world=Sums(), prompt="full")
+        turns = turns_of(baseline, "6", "5", "6", "7")
+        assert len(turns) == 4
+        (prompt,) = set(prompts(turns))
+        assert "{" not in prompt
+        assert "Query: train: 2+3" in prompt
+        assert "Formalist" not in prompt
+
+    def test_agents_in_conversation_have_a_persona(self) -> None:
+        steps = by_hand(SRT(form="multi", world=Sums(), prompt="full"))
+        assert "Rigorous Formalist" in prompts(steps.pending_turns)[0]
+
+
+@pytest.mark.parametrize("judge_temperature", [None, 0.4])
+class TestMultiSRT:
+    """SRT-M plays CoNL's four rounds and votes on the revised solutions."""
+
+    ROLES = ["proposal", "review", "revision", "verdict"]
+
+    @pytest.fixture
+    def played(self, judge_temperature: float | None) -> EpisodeStepper:
+        method = SRT(
+            form="multi",
+            judge_temperature=judge_temperature,
+            world=Sums(),
+        )
+        proposals = ["ANSWER: 6"] * 4
+        no_rankings = [""] * 4
+        revisions = [
+            f"<revised_solution>ANSWER: {answer}</revised_solution>"
+            for answer in ("5", "7", "5", "6")
+        ]
+        return by_hand(method, proposals, no_rankings, revisions, no_rankings)
+
+    def test_only_rankings_have_the_judges_temperature(
+        self, played: EpisodeStepper, judge_temperature: float | None
+    ) -> None:
+        turns = [reply.turn for reply in played.replies]
+        assert {turn.role: turn.temperature for turn in turns} == {
+            "proposal": None,
+            "review": judge_temperature,
+            "revision": None,
+            "verdict": judge_temperature,
+        }
+
+    def test_all_replies_of_an_agent_earn_its_reward(
+        self, played: EpisodeStepper, judge_temperature: float | None
+    ) -> None:
+        rewards = [1.0, 0.0, 1.0, 0.0]
+        expected = [(role, reward) for role in self.ROLES for reward in rewards]
+        assert earned(played.outcome) == expected
+
+    def test_the_vote_is_on_revised_solutions(
+        self, played: EpisodeStepper, judge_temperature: float | None
+    ) -> None:
+        assert played.outcome.facts["answers"] == ["5", "7", "5", "6"]
+        assert played.outcome.facts["majority_right"] == 1.0
+
+
+def test_ground_truth_rewards_correct_answers_whatever_the_majority_is() -> None:
+    outcome = outcome_of(GroundTruth(world=Sums()), "6", "5", "6", "")
+    assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0]
+    assert outcome.facts["right_final"] == 0.25
+    assert list(outcome.facts) == FACTS
+
+
+class TestUnscoredAnswer:
+    """The world has no verdict on the answer 6."""
+
+    def test_ground_truth_neither_rewards_nor_counts_it(self) -> None:
+        outcome = outcome_of(GroundTruth(world=Unscored()), "6", "5", "7", "6")
+        assert earned(outcome, "proposal") == [1.0, 0.0]
+        assert outcome.facts["right_final"] == 0.5
+
+    def test_srt_does_not_count_it(self) -> None:
+        outcome = outcome_of(SRT(world=Unscored()), "6", "5", "6", "7")
+        assert outcome.facts["majority_right"] is None
+        assert outcome.facts["right_final"] == 0.5
 
 
 @pytest.mark.parametrize("method", [SRT, GroundTruth])
-def test_full_prompts_of_who_solves_alone_have_no_persona(method: type) -> None:
-    _, asked = run(method(world=Sums(), prompt="full"), "6", "5", "6", "7")
-    assert (
-        len(asked) == 4 and len({*prompts(asked)}) == 1 and "{" not in prompts(asked)[0]
-    )
-    assert (
-        "Query: train: 2+3" in prompts(asked)[0]
-        and "Formalist" not in prompts(asked)[0]
-    )
-    multi = by_hand(SRT(form="multi", world=Sums(), prompt="full"))
-    assert "Rigorous Formalist" in prompts(multi.pending_turns)[0], (
-        "in conversation they have personas"
-    )
+class TestSharedWithCoNL:
+    """The baselines use CoNL's questions and its form of answers."""
 
+    def test_questions_are_those_of_conl(self, method: type) -> None:
+        conl = CoNL(world=Sums())
+        assert method(world=Sums()).conl.questions == conl.questions
 
-@pytest.mark.parametrize("heat", [None, 0.4])
-def test_srt_m_plays_the_four_rounds_and_votes_on_revised_solutions(
-    heat: float | None,
-) -> None:
-    revised = [
-        f"<revised_solution>ANSWER: {answer}</revised_solution>" for answer in "5756"
-    ]
-    method = SRT(form="multi", judge_temperature=heat, world=Sums())
-    steps = by_hand(method, ["ANSWER: 6"] * 4, [""] * 4, revised, [""] * 4)
-    heats = {"proposal": None, "review": heat, "revision": None, "verdict": heat}
-    assert {reply.turn.role: reply.turn.temperature for reply in steps.replies} == heats
-    paid = [(role, reward) for role in heats for reward in (1.0, 0.0, 1.0, 0.0)]
-    assert earned(steps.outcome) == paid, "one reward for all of it"
-    facts = steps.outcome.facts
-    assert facts["answers"] == ["5", "7", "5", "6"] and facts["majority_right"] == 1.0
+    def test_answers_are_read_as_in_conl(self, method: type) -> None:
+        assert method(world=Sums()).read_answer("ANSWER: 5") == "5"
 
+    def test_the_number_of_agents_is_a_field(self, method: type) -> None:
+        assert len(turns_of(method(world=Sums(), agents=2), "5", "5")) == 2
 
-def test_ground_truth_pays_what_is_right_whatever_the_majority_says() -> None:
-    outcome, _ = run(GroundTruth(world=Sums()), "6", "5", "6", "")
-    assert (
-        earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0]
-        and outcome.facts["right_final"] == 0.25
-    )
-    assert list(outcome.facts) == [
-        "question",
-        "answers",
-        "majority_right",
-        "right_final",
-        "tokens_turn",
-    ]
-
-
-def test_an_answer_that_nobody_could_score_is_neither_paid_nor_counted() -> None:
-    outcome, _ = run(GroundTruth(world=Unscored()), "6", "5", "7", "6")
-    assert (
-        earned(outcome, "proposal") == [1.0, 0.0]
-        and outcome.facts["right_final"] == 0.5
-    )
-    outcome, _ = run(SRT(world=Unscored()), "6", "5", "6", "7")
-    assert (
-        outcome.facts["majority_right"] is None and outcome.facts["right_final"] == 0.5
-    )
-
-
-@pytest.mark.parametrize("method", [SRT, GroundTruth])
-def test_they_share_conls_questions_and_read_its_answers(method: type) -> None:
-    baseline, conl = method(world=Sums()), CoNL(world=Sums())
-    assert (
-        baseline.conl.questions == conl.questions
-        and baseline.read_answer("ANSWER: 5") == "5"
-    )
-    assert len(run(method(world=Sums(), agents=2), "5", "5")[1]) == 2
-    assert method(world=Sums(), test_time=True).conl.questions == ["test: 2+3"]
+    def test_at_test_time_they_train_on_test_questions(self, method: type) -> None:
+        baseline = method(world=Sums(), test_time=True)
+        assert baseline.conl.questions == ["test: 2+3"]
 
 
 @pytest.mark.parametrize("preset", ["quick", "full", "gpu"])
 @pytest.mark.parametrize(
-    ("method", "fields"),
-    [("srt", {"form": "multi"}), ("srt", {}), ("ground_truth", {})],
+    ("method", "fields", "own_settings"),
+    [
+        ("srt", {"form": "multi"}, ["method", "protocol"]),
+        ("srt", {}, ["method", "protocol"]),
+        # The replies of an agent that solves alone are shorter than either limit.
+        ("ground_truth", {}, ["method", "protocol", "max_tokens"]),
+    ],
 )
-def test_their_presets_train_with_conls_configuration(
-    method: str, fields: dict, preset: str
+def test_presets_train_with_conls_configuration(
+    method: str, fields: dict[str, Any], own_settings: list[str], preset: str
 ) -> None:
-    theirs, conl = (
-        config.build(method, preset, out=".", overrides=fields),
-        config.build("conl", preset, out="."),
-    )
-    mine, apart = theirs.describe(), ["method", "protocol"]
-    if (
-        method == "ground_truth"
-    ):  # solves alone: what it says is far shorter than either limit
-        apart.append("max_tokens")
-    assert mine == conl.describe() | {name: mine[name] for name in apart}
-    assert (
-        theirs.protocol.solver == conl.protocol.solver
-        and theirs.protocol.test_time == conl.protocol.test_time
-    )
+    baseline = config.build(method, preset, out=".", overrides=fields)
+    conl = config.build("conl", preset, out=".")
+    settings = baseline.describe()
+    expected = conl.describe()
+    for name in own_settings:
+        expected[name] = settings[name]
+    assert settings == expected
+    assert baseline.protocol.solver == conl.protocol.solver
+    assert baseline.protocol.test_time == conl.protocol.test_time
