@@ -1,4 +1,4 @@
-"""What core's tests share: a scripted engine, a world of sums, pieces of hostile text, and playing by hand."""
+"""Helpers of the core's tests: a scripted engine, a world of sums, hostile text, and more."""
 
 import json
 import re
@@ -15,16 +15,66 @@ from coevolve.types import Outcome, Reply, Turn
 from tinyworld import programs
 
 SUM = re.compile(r"(?:\w+: )?([0-9])\+([0-9])")
-TESTS = "assert f(3)==9\nassert f(4)==12"  # of the program x*3, the only one that the world of sums knows
-PIECES = [
-    "<question>", "</question>", "<type>", "</type>", "<answer>", "</answer>", "<tests>", "</tests>", "<plan>", "</plan>",
-    "<score>", "</score>", "<think>", "</think>", "<judgment>", "</judgment>", "<revised_solution>", "</revised_solution>",
-    "<initial_ranking>", "</initial_ranking>", "<final_ranking>", "</final_ranking>", '<critique target="Agent 2">',
-    '<critique target="Agent 0">', "</critique>", "<critique", "Agent 0", "Agent 2", "Agent 3", " > ", " = ", "\n", "- ",
-    "math", "code", "correct", "assert f(3)==9", "8", "1", "3", "2+3", "-", ".", " ", "x*3", "```python\n", "\n```", "[Your",
-    "\\boxed{", "{", "}", "\\", "5", "ANSWER:", "{question}", '{"question": "', '", "answer": 5, "answer_type": "Integer"}',
-    "A) 1 B) 2 C) 3 D) 4", "\ud800", "\x00", "é", "\u200b",
-]  # fmt: skip
+# The only program that the world of sums knows, and tests that accept it.
+PROGRAM = "x*3"
+TESTS = "assert f(3)==9\nassert f(4)==12"
+
+TAG_NAMES = (
+    "question",
+    "type",
+    "answer",
+    "tests",
+    "plan",
+    "score",
+    "think",
+    "judgment",
+    "revised_solution",
+    "initial_ranking",
+    "final_ranking",
+)
+TAGS = [f"<{slash}{name}>" for name in TAG_NAMES for slash in ("", "/")]
+CRITIQUES = [
+    '<critique target="Agent 2">',
+    '<critique target="Agent 0">',
+    "</critique>",
+    "<critique",
+    "Agent 0",
+    "Agent 2",
+    "Agent 3",
+    " > ",
+    " = ",
+    "\n",
+    "- ",
+]
+ANSWERS = [
+    "math",
+    "code",
+    "correct",
+    "assert f(3)==9",
+    "8",
+    "1",
+    "3",
+    "2+3",
+    "-",
+    ".",
+    " ",
+    "x*3",
+    "```python\n",
+    "\n```",
+    "[Your",
+    "\\boxed{",
+    "{",
+    "}",
+    "\\",
+    "5",
+    "ANSWER:",
+    "{question}",
+    '{"question": "',
+    '", "answer": 5, "answer_type": "Integer"}',
+    "A) 1 B) 2 C) 3 D) 4",
+]
+UNUSUAL_CHARACTERS = ["\ud800", "\x00", "é", "\u200b"]
+PIECES = [*TAGS, *CRITIQUES, *ANSWERS, *UNUSUAL_CHARACTERS]
 HOSTILE = st.one_of(
     st.text(st.characters()),
     st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
@@ -32,28 +82,37 @@ HOSTILE = st.one_of(
 
 
 class Scripted(BatchedEngine):
-    """An engine that says what `say` makes of a turn, or the texts of a list in order; `asked` keeps the turns."""
+    """An engine that replies by a function of the turn, or by the texts of a list in order.
+
+    `asked` keeps the turns that it was sent.
+    """
 
     def __init__(self, say: Callable[[Turn], str | Reply] | Sequence[str] = ()):
         super().__init__(self.answer)
-        texts = iter(() if callable(say) else say)
-        self.say = say if callable(say) else lambda turn: next(texts)
         self.asked: list[Turn] = []
+        if callable(say):
+            self.say = say
+        else:
+            texts = iter(say)
+            self.say = lambda turn: next(texts)
 
     def answer(self, turns: list[Turn]) -> list[Reply]:
-        """Answer a wave."""
+        """Reply to a wave of turns."""
         self.asked += turns
-        said = [(turn, self.say(turn)) for turn in turns]
-        return [
-            reply if isinstance(reply, Reply) else Reply(turn, reply)
-            for turn, reply in said
-        ]
+        replies = []
+        for turn in turns:
+            reply = self.say(turn)
+            if not isinstance(reply, Reply):
+                reply = Reply(turn, reply)
+            replies.append(reply)
+        return replies
 
 
 class Sums:
-    """A world of one-digit sums and of one program, whose oracle is these lines."""
+    """A world of one-digit sums and of one program; its oracle computes the sums."""
 
-    name, grading = "sums", "exact"
+    name = "sums"
+    grading = "exact"
 
     def __init__(
         self,
@@ -61,23 +120,21 @@ class Sums:
         held: tuple[str, ...] = (),
         tasks: tuple = (("1+1", "math", "2"),),
     ):
-        self.known_questions, self.held, self.starts = (
-            list(questions or ("1+1",)),
-            held,
-            list(tasks),
-        )
+        self.training = list(questions or ("1+1",))
+        self.held = held
+        self.tasks = list(tasks)
 
     def seed_questions(self) -> list[str]:
-        return self.known_questions
+        return self.training
 
     def zero_questions(self) -> list[str]:
         return ["0+0"]
 
     def training_questions(self) -> list[tuple[str, str]]:
-        return [("sums", question) for question in self.known_questions]
+        return [("sums", question) for question in self.training]
 
     def verifiable_tasks(self) -> list[tuple[str, str, str]]:
-        return self.starts
+        return self.tasks
 
     def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
         return [f"{split}: 2+3"]
@@ -86,14 +143,13 @@ class Sums:
         return programs.program(question, answer)
 
     def answer(self, question: str) -> str | None:
-        found = SUM.fullmatch(question)
-        return (
-            str(int(found[1]) + int(found[2]))
-            if found
-            else "x*3"
-            if question.startswith("f(")
-            else None
-        )
+        """Return the oracle's answer; None for an ill-formed question."""
+        match = SUM.fullmatch(question)
+        if match is not None:
+            return str(int(match[1]) + int(match[2]))
+        if question.startswith("f("):
+            return PROGRAM
+        return None
 
     def held_out(self, question: str) -> bool:
         return question in self.held
@@ -102,34 +158,42 @@ class Sums:
         return self.answer(question) is not None
 
     def is_correct(self, question: str, answer: str | None) -> bool | None:
-        return answer == self.answer(question) if self.valid(question) else None
+        if not self.valid(question):
+            return None
+        return answer == self.answer(question)
 
     def level(self, question: str) -> int | None:
-        return (3 if question[0] == "9" else 1) if self.valid(question) else None
+        """Return 3 for a question that starts with 9, and 1 for any other well-formed one."""
+        if not self.valid(question):
+            return None
+        return 3 if question[0] == "9" else 1
 
     def sound(self, question: str, kind: str, verifier: str) -> bool | None:
-        return (
-            verifier == TESTS if kind == "code" else self.is_correct(question, verifier)
-        )
+        if kind == "code":
+            return verifier == TESTS
+        return self.is_correct(question, verifier)
 
     def fits(self, question: str, plan: str) -> bool | None:
-        return plan == "add" if self.valid(question) else None
+        if not self.valid(question):
+            return None
+        return plan == "add"
 
 
 def text(turn: Turn) -> str:
-    """What a turn asks."""
+    """Return the prompt of a turn."""
     return turn.messages[0]["content"]
 
 
 def prompts(turns: Iterable[Turn]) -> list[str]:
-    """What turns ask."""
+    """Return the prompts of turns."""
     return [text(turn) for turn in turns]
 
 
 def earned(outcome: Outcome, *roles: str) -> list:
-    """(role, reward) of the samples; of the roles named the rewards alone."""
-    pairs = [(sample.role, sample.reward) for sample in outcome.samples]
-    return [reward for role, reward in pairs if role in roles] if roles else pairs
+    """Return (role, reward) of all samples; given roles, the rewards of their samples alone."""
+    if not roles:
+        return [(sample.role, sample.reward) for sample in outcome.samples]
+    return [sample.reward for sample in outcome.samples if sample.role in roles]
 
 
 def free(
@@ -137,35 +201,41 @@ def free(
     answer: object = 2,
     kind: object = "Integer",
 ) -> str:
-    """A free-form task as SPICE's Challenger writes it."""
+    """Write a free-form task as SPICE's Challenger does."""
     return json.dumps({"question": question, "answer": answer, "answer_type": kind})
 
 
 def mcq(question: object = "Which? A) 1 B) 2 C) 3 D) 4", letter: object = "B") -> str:
-    """A multiple-choice task as SPICE's Challenger writes it."""
+    """Write a multiple-choice task as SPICE's Challenger does."""
     return json.dumps(
-        {"multiple_choice_question": question, "multiple_choice_correct": letter}
+        {
+            "multiple_choice_question": question,
+            "multiple_choice_correct": letter,
+        }
     )
 
 
 def boxes(*answers: object) -> list[str]:
-    """Answers in boxes."""
+    """Put each answer in a LaTeX box."""
     return [rf"\boxed{{{answer}}}" for answer in answers]
 
 
 def scripted(
     method: Method, say: Callable | Sequence, seeds: Iterable[int] = (0,)
 ) -> tuple[list[Outcome], list[Turn]]:
-    """Play one step of episodes; return their outcomes and every turn that was asked."""
+    """Play one step of episodes; return their outcomes and the turns of the engine."""
     engine = Scripted(say)
-    return play([method.observed(Random(seed)) for seed in seeds], engine), engine.asked
+    episodes = [method.observed(Random(seed)) for seed in seeds]
+    outcomes = play(episodes, engine)
+    return outcomes, engine.asked
 
 
 def by_hand(
     method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()
 ) -> EpisodeStepper:
-    """Answer an episode by hand, wave after wave."""
-    steps = EpisodeStepper(method.observed(Random(seed)), Scripted(), key)
+    """Start an episode and answer its first waves of turns by hand."""
+    episode = method.observed(Random(seed))
+    stepper = EpisodeStepper(episode, Scripted(), key)
     for wave in waves:
-        steps.answer(wave)
-    return steps
+        stepper.answer(wave)
+    return stepper

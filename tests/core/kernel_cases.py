@@ -1,152 +1,220 @@
-"""The Triton kernels in Triton's interpreter, on CPU tensors: run by test_kernels.py with TRITON_INTERPRET=1.
+"""The Triton kernels in Triton's interpreter, on CPU tensors.
 
-A file of its own because the variable must be set before Triton is first imported.
+test_kernels.py runs this file in a process with TRITON_INTERPRET=1, which must be set before
+Triton is first imported.
 """
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
-from tensors import policy_loss
-from test_losses_paths import FACTS, assert_same, huge, outcome, problem
-
-from coevolve.losses import kernels, selective_logprobs
-from coevolve.losses.reference import LossConfig, TokenBatch
-
-# Rows shorter than, equal to and longer than one step of the kernels, and not a multiple of anything.
-COLUMNS = {torch.float32: [1, 64, 1300], torch.bfloat16: [2, 2500]}
-NEAR = {torch.float32: 2e-5, torch.bfloat16: 0.02}
-
-
-@pytest.mark.parametrize(
-    ("dtype", "V"), [(dtype, V) for dtype, every in COLUMNS.items() for V in every]
+from core.loss_problems import (
+    GRADIENTS,
+    STATISTICS,
+    LossProblem,
+    assert_same,
+    huge_problem,
+    random_problem,
 )
-def test_kernels_are_the_reference(dtype, V):
-    inputs = problem(V, 5, V, 8, dtype, scale=0.3)
-    for entropy_coef, temperature, with_old in [
-        (0.0, 1.0, True),
-        (0.05, 0.7, True),
-        (0.05, 1.0, False),
-    ]:
-        given = *inputs[:4], inputs[4] if with_old else None
-        shares = inputs[5] if with_old else None
+from torch import Tensor
+
+from coevolve.losses import LossConfig, TokenBatch, kernels, selective_logprobs
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Inputs of a precision, and how close gradients come to float64."""
+
+    dtype: torch.dtype
+    gradient_error: float
+    """Largest distance, relative to the norm."""
+
+
+FLOAT32 = Precision(torch.float32, gradient_error=2e-5)
+BFLOAT16 = Precision(torch.bfloat16, gradient_error=0.02)
+# Rows shorter than, equal to and longer than one step of the kernels.
+ROWS = [
+    (FLOAT32, 1),
+    (FLOAT32, 64),
+    (FLOAT32, 1300),
+    (BFLOAT16, 2),
+    (BFLOAT16, 2500),
+]
+
+
+class TestAgainstTheReference:
+    @pytest.mark.parametrize(
+        ("entropy_coef", "temperature", "off_policy"),
+        [(0.0, 1.0, True), (0.05, 0.7, True), (0.05, 1.0, False)],
+    )
+    @pytest.mark.parametrize(("precision", "V"), ROWS)
+    def test_kernels_are_the_reference(
+        self,
+        precision: Precision,
+        V: int,
+        entropy_coef: float,
+        temperature: float,
+        off_policy: bool,
+    ) -> None:
+        problem = random_problem(V, T=5, V=V, H=8, dtype=precision.dtype, scale=0.3)
+        if not off_policy:
+            problem = problem.without("old_logprobs_T", "weights_T")
         options = {
             "entropy_coef": entropy_coef,
             "temperature": temperature,
-            "weights_T": shares,
+            "upstream": -1.5,
         }
-        ours = outcome(given, path="triton", chunk=3, upstream=-1.5, **options)
-        assert ours["path"] == "triton"
-        # Logits are rounded to the inputs' precision: the reference rounds them alike, and then counts in float32.
-        alike = outcome(given, path="reference", upstream=-1.5, **options)
-        for name in (*FACTS, "loss"):
+        result = problem.loss_and_gradients(path="triton", chunk=3, **options)
+        assert result.path == "triton"
+        self.check_statistics(result, problem, options)
+        self.check_gradients(result, problem, options, precision)
+
+    @staticmethod
+    def check_statistics(result, problem: LossProblem, options: dict) -> None:
+        """Compare with a reference in the same precision, so that both round the logits alike."""
+        reference = problem.loss_and_gradients(path="reference", **options)
+        for name in (*STATISTICS, "loss"):
             torch.testing.assert_close(
-                ours[name],
-                alike[name],
+                getattr(result, name),
+                getattr(reference, name),
                 rtol=3e-5,
                 atol=3e-5,
-                msg=lambda m, n=name: n + m,
+                msg=lambda message, name=name: f"{name}: {message}",
             )
-        exact = outcome(
-            (given[0].double(), given[1].double(), *given[2:]),
-            path="reference",
-            upstream=-1.5,
-            **options,
-        )
-        for name in ("hidden", "head"):
-            assert ours[name].dtype == dtype
-            gap = (ours[name] - exact[name]).norm()
-            assert gap <= NEAR[dtype] * exact[name].norm() + 1e-6, f"{name}: {gap}"
+
+    @staticmethod
+    def check_gradients(
+        result, problem: LossProblem, options: dict, precision: Precision
+    ) -> None:
+        """Compare with a reference in float64."""
+        reference = problem.double().loss_and_gradients(path="reference", **options)
+        for name in GRADIENTS:
+            gradient = getattr(result, name)
+            exact = getattr(reference, name)
+            assert gradient.dtype == precision.dtype
+            error = (gradient - exact).norm()
+            bound = precision.gradient_error * exact.norm() + 1e-6
+            assert error <= bound, f"{name}: {error}"
+
+    def test_masked_tokens_do_not_count(self) -> None:
+        problem = random_problem(5, T=7, V=30, H=4, dtype=torch.float32)
+        problem.weights_T[::2] = 0.0
+        problem.old_logprobs_T[::2] = torch.nan
+        problem.advantages_T[::2] = torch.inf
+        expected = problem.loss_and_gradients(path="reference")
+        assert expected.loss.isfinite()
+        assert expected.hidden_grad_TH.isfinite().all()
+        result = problem.loss_and_gradients(path="triton", chunk=3)
+        assert_same(result, expected, rtol=1e-4, atol=1e-5)
+
+    def test_huge_logits_and_ratios_stay_finite(self) -> None:
+        problem = huge_problem()
+        result = problem.loss_and_gradients(path="triton", entropy_coef=0.1)
+        assert result.loss.isfinite()
+        assert result.hidden_grad_TH.isfinite().all()
+        expected = problem.loss_and_gradients(path="reference", entropy_coef=0.1)
+        assert_same(result, expected, rtol=1e-6, atol=1e-5)
+
+    def test_selective_logprobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        problem = random_problem(2, T=6, V=50, H=4, dtype=torch.float32)
+        problem = problem.without("weights_T")
+        inputs = (problem.hidden_TH, problem.head_VH, problem.targets_T)
+        expected_T = selective_logprobs(*inputs, 0.6)
+        assert problem.policy_loss().path == "chunked"  # a CPU's default is in torch
+
+        monkeypatch.setenv("COEVOLVE_LOSS_PATH", "triton")
+        assert problem.policy_loss().path == "triton"
+        logprobs_T = selective_logprobs(*inputs, 0.6)
+        torch.testing.assert_close(logprobs_T, expected_T, rtol=1e-5, atol=1e-5)
 
 
-def test_masked_tokens_and_no_tokens():
-    inputs = [*problem(5, 7, 30, 4, torch.float32)]
-    inputs[5][::2] = 0.0
-    inputs[4][::2], inputs[3][::2] = torch.nan, torch.inf
-    weights_T = inputs.pop()
-    expected = outcome(inputs, path="reference", weights_T=weights_T)
-    assert expected["loss"].isfinite() and expected["hidden"].isfinite().all()
-    assert_same(
-        outcome(inputs, path="triton", chunk=3, weights_T=weights_T),
-        expected,
-        rtol=1e-4,
-        atol=1e-5,
+def test_no_tokens_have_a_loss_of_0() -> None:
+    problem = random_problem(1, T=0, V=30, H=4, dtype=torch.float32)
+    problem = problem.without("weights_T")
+    result = problem.loss_and_gradients(path="triton")
+    assert result.loss == 0
+    assert result.hidden_grad_TH.shape == (0, 4)
+    assert result.head_grad_VH.abs().sum() == 0
+
+
+@dataclass(frozen=True)
+class KernelOutput:
+    """What the two kernels compute for T rows of logits."""
+
+    logprobs_T: Tensor
+    entropy_T: Tensor
+    gradient_TV: Tensor
+
+
+def run_kernels(
+    logits_TV: Tensor,
+    targets: list[int],
+    old_logprobs: list[float] | None = None,
+    entropy_coef: float = 0.0,
+) -> KernelOutput:
+    """Run the kernels on these logits, with advantages and weights of 1."""
+    rows, columns = logits_TV.shape
+    tokens = TokenBatch(
+        targets_T=torch.tensor(targets),
+        advantages_T=torch.ones(rows),
+        weights_T=torch.ones(rows),
+        config=LossConfig(entropy_coef=entropy_coef),
+        old_logprobs_T=None if old_logprobs is None else torch.tensor(old_logprobs),
     )
-    empty = outcome(problem(1, 0, 30, 4, torch.float32)[:5], path="triton")
-    assert (
-        empty["loss"] == 0
-        and empty["hidden"].shape == (0, 4)
-        and empty["head"].abs().sum() == 0
-    )
-
-
-def test_selective_logprobs(monkeypatch):
-    inputs = problem(2, 6, 50, 4, torch.float32)
-    expected = selective_logprobs(*inputs[:3], 0.6)
-    assert policy_loss(*inputs[:5]).path == "chunked"  # a CPU's default stays in torch
-    monkeypatch.setenv("COEVOLVE_LOSS_PATH", "triton")
-    assert policy_loss(*inputs[:5]).path == "triton"
-    torch.testing.assert_close(
-        selective_logprobs(*inputs[:3], 0.6), expected, rtol=1e-5, atol=1e-5
-    )
-
-
-def test_huge_logits_and_ratios_stay_finite():
-    ours, expected = (
-        outcome(huge(), path=path, entropy_coef=0.1) for path in ("triton", "reference")
-    )
-    assert torch.isfinite(ours["loss"]) and torch.isfinite(ours["hidden"]).all()
-    assert_same(ours, expected, rtol=1e-6, atol=1e-5)
-
-
-def through_kernels(logits, targets, old=None, **objective):
-    """Log-probabilities, entropies and the gradient that the kernels make of these logits."""
-    rows, columns = logits.shape
-    kernel = kernels.TritonRows(logits, rows, columns)
-    config = LossConfig(**objective)
-    tokens = TokenBatch(targets, torch.ones(rows), torch.ones(rows), old, config=config)
-    logprobs, entropy = torch.empty(rows), torch.empty(rows)
-    return (
-        logprobs,
-        entropy,
-        kernel(kernel.logits_CV.copy_(logits), tokens, logprobs, entropy, True),
-    )
+    kernel = kernels.TritonRows(logits_TV, rows, columns)
+    kernel.logits_CV.copy_(logits_TV)
+    logprobs_T = torch.empty(rows)
+    entropy_T = torch.empty(rows)
+    gradient_TV = kernel(kernel.logits_CV, tokens, logprobs_T, entropy_T, gradient=True)
+    return KernelOutput(logprobs_T, entropy_T, gradient_TV)
 
 
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_minus_infinity_is_probability_zero(dtype, entropy_coef):
-    logits = torch.tensor([0.0, 1.0, -math.inf, 2.0]).repeat(700)[None].to(dtype)
-    logits[0, :600] = -math.inf  # whole threads and more see nothing else
-    logprob, entropy, gradient = through_kernels(
-        logits, torch.tensor([1001]), entropy_coef=entropy_coef
-    )
-    p = logits.float().softmax(-1)[0]
-    kept = p[p > 0]
-    torch.testing.assert_close(logprob, p[1001:1002].log())
-    torch.testing.assert_close(entropy, -(kept * kept.log()).sum()[None])
-    assert torch.isfinite(gradient).all() and gradient[0, :600].abs().sum() == 0
+def test_minus_infinity_is_probability_zero(
+    dtype: torch.dtype, entropy_coef: float
+) -> None:
+    logits_V = torch.tensor([0.0, 1.0, -math.inf, 2.0]).repeat(700)
+    logits_V[:600] = -math.inf  # all that some threads read
+    logits_V = logits_V.to(dtype)
+    output = run_kernels(logits_V[None], [1001], entropy_coef=entropy_coef)
+
+    p_V = logits_V.float().softmax(-1)
+    logprob = p_V[1001].log()
+    torch.testing.assert_close(output.logprobs_T, logprob[None])
+    p_V = p_V[p_V > 0]
+    entropy = -(p_V * p_V.log()).sum()
+    torch.testing.assert_close(output.entropy_T, entropy[None])
+    assert output.gradient_TV.isfinite().all()
+    assert output.gradient_TV[0, :600].abs().sum() == 0
 
 
-def test_a_target_of_probability_zero():
-    logits = torch.tensor([[0.0, 1.0, -math.inf]])
-    logprob, entropy, gradient = through_kernels(
-        logits, torch.tensor([2]), old=torch.tensor([-1.0])
-    )
-    assert (
-        logprob.item() == -math.inf and entropy.isfinite() and gradient.abs().sum() == 0
-    )  # ratio 0
+def test_a_target_of_probability_zero_has_no_gradient() -> None:
+    logits_TV = torch.tensor([[0.0, 1.0, -math.inf]])
+    output = run_kernels(logits_TV, [2], old_logprobs=[-1.0])
+    assert output.logprobs_T.item() == -math.inf
+    assert output.entropy_T.isfinite()
+    assert output.gradient_TV.abs().sum() == 0  # the ratio is 0
 
 
 @pytest.mark.parametrize(
-    "row", [[0.0, math.nan, 1.0], [0.0, math.inf, 1.0], [-math.inf] * 3, [math.nan] * 3]
+    "logits",
+    [
+        [0.0, math.nan, 1.0],
+        [0.0, math.inf, 1.0],
+        [-math.inf] * 3,
+        [math.nan] * 3,
+    ],
 )
-def test_what_is_not_finite_shows(row):
-    logprob, _, gradient = through_kernels(torch.tensor([row]), torch.tensor([0]))
-    assert logprob.isnan() and gradient.isnan().all()
+def test_logits_that_are_not_finite_give_nan(logits: list[float]) -> None:
+    output = run_kernels(torch.tensor([logits]), [0])
+    assert output.logprobs_T.isnan()
+    assert output.gradient_TV.isnan().all()
 
 
 @pytest.mark.parametrize("target", [-1, 5, 63, 2**40])
-def test_a_target_outside_the_vocabulary_is_nan_and_reads_nothing(target):
-    logprob, _, gradient = through_kernels(torch.zeros(1, 5), torch.tensor([target]))
-    assert logprob.isnan() and gradient.isnan().all()
+def test_a_target_outside_the_vocabulary_is_nan_and_reads_nothing(target: int) -> None:
+    output = run_kernels(torch.zeros(1, 5), [target])
+    assert output.logprobs_T.isnan()
+    assert output.gradient_TV.isnan().all()

@@ -1,9 +1,10 @@
-"""The Triton kernels without a GPU: interpreted against the reference, and compiled for three generations of GPUs."""
+"""The Triton kernels without a GPU: interpreted, and compiled for three generations of GPUs."""
 
 import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,125 +14,186 @@ import torch
 from coevolve.losses import dispatch
 
 triton = pytest.importorskip(
-    "triton", reason="the kernel is tested where triton is installed (Linux, dev extra)"
+    "triton", reason="kernels are tested where triton is installed (Linux, dev extra)"
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-WORDS = {"fp32": 4, "bf16": 2}
+NVIDIA_TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+ELEMENT_SIZES = {"bf16": 2, "fp32": 4}
 
 
 @pytest.mark.timeout(600)
-def test_interpreted_kernel():
-    """Every case of kernel_cases.py; a process of its own because Triton must see the variable at its import."""
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        str(ROOT / "tests/core/kernel_cases.py"),
-    ]
+def test_all_kernel_cases_pass_in_the_interpreter() -> None:
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            str(ROOT / "tests/core/kernel_cases.py"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert re.search(r"\d{2,} passed", done.stdout) and "skipped" not in done.stdout
+    assert re.search(r"\d{2,} passed", done.stdout)
+    assert "skipped" not in done.stdout
 
 
-def compiled(
-    name: str, flags: dict, capability: int, word: str, columns: int, folder: Path
-) -> tuple[str, str]:
-    """The compiler's resource report and the machine code of a kernel as it is launched for such rows."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as it is launched: its name, and the arguments known at compile time."""
 
-    from coevolve.losses import kernels
+    name: str
+    constants: dict = field(default_factory=dict)
 
-    kernel, shape = getattr(kernels, name), kernels.launch_shape(columns, WORDS[word])
-    warps = shape.pop("num_warps")
-    constants = {**flags, **shape}
-    names = kernel.arg_names
-    kinds = {
-        "logits": f"*{word}",
-        "targets": "*i64",
-        "inverse_temperature": "fp32",
-        "columns": "i32",
-    }
-    kinds |= dict.fromkeys(constants, "constexpr")
-    signature = {name: kinds.get(name, "*fp32") for name in names}
-    # Triton itself finds out at launch that these are multiples of 16; `columns` may be anything.
-    wide = [i for i, name in enumerate(names) if signature[name].startswith("*")]
-    source = ASTSource(
-        kernel, signature, constants, {(i,): [["tt.divisibility", 16]] for i in wide}
-    )
-    binary = triton.compile(
-        source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps}
-    )
-    cubin = folder / "kernel.cubin"
-    cubin.write_bytes(binary.asm["cubin"])
+    def argument_types(self, element: str) -> dict[str, str]:
+        """Return Triton's types of all arguments, as if none were a constant."""
+        from coevolve.losses import kernels
 
-    def read(flag: str) -> str:
-        return subprocess.run(
-            [TOOLS / "cuobjdump", flag, cubin],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        types = {
+            "logits": f"*{element}",
+            "targets": "*i64",
+            "inverse_temperature": "fp32",
+            "columns": "i32",
+        }
+        names = getattr(kernels, self.name).arg_names
+        return {name: types.get(name, "*fp32") for name in names}
 
-    return read("--dump-resource-usage"), read("--dump-sass")
+    def compile(self, capability: int, element: str, columns: int) -> bytes:
+        """Compile the kernel for rows of this many columns; return the GPU's binary."""
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        from coevolve.losses import kernels
+
+        shape = kernels.launch_shape(columns, ELEMENT_SIZES[element])
+        warps = shape.pop("num_warps")
+        constants = {**self.constants, **shape}
+        signature = self.argument_types(element)
+        signature |= dict.fromkeys(constants, "constexpr")
+        # At a launch Triton finds that pointers are multiples of 16; `columns` may be anything.
+        attributes = {}
+        for position, argument_type in enumerate(signature.values()):
+            if argument_type.startswith("*"):
+                attributes[position,] = [["tt.divisibility", 16]]
+        source = ASTSource(
+            getattr(kernels, self.name), signature, constants, attributes
+        )
+        binary = triton.compile(
+            source,
+            target=GPUTarget("cuda", capability, 32),
+            options={"num_warps": warps},
+        )
+        return binary.asm["cubin"]
+
+
+def cuobjdump(flag: str, cubin: Path) -> str:
+    """Return what NVIDIA's tool prints about a binary."""
+    command = [NVIDIA_TOOLS / "cuobjdump", flag, cubin]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+KERNELS = [
+    Kernel("_statistics"),
+    Kernel("_gradient"),
+    Kernel("_gradient", {"bonuses": None}),
+]
+thorough = pytest.mark.thorough
 
 
 @pytest.mark.parametrize(
     "capability",
-    [90, *(pytest.param(one, marks=pytest.mark.thorough) for one in (80, 100))],
+    [90, pytest.param(80, marks=thorough), pytest.param(100, marks=thorough)],
 )
+@pytest.mark.parametrize("element", ["bf16", pytest.param("fp32", marks=thorough)])
 @pytest.mark.parametrize(
-    "word", ["bf16", pytest.param("fp32", marks=pytest.mark.thorough)]
+    "kernel", KERNELS, ids=["statistics", "gradient", "gradient_without_bonus"]
 )
-@pytest.mark.parametrize(
-    ("name", "flags"),
-    [("_statistics", {}), ("_gradient", {}), ("_gradient", {"bonuses": None})],
-)
-def test_compiled_kernels_spill_nothing_and_move_16_bytes(
-    capability, word, name, flags, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    for columns in (151_936, 50_257, 511):
-        report, code = compiled(name, flags, capability, word, columns, tmp_path)
+class TestCompiledKernels:
+    @pytest.fixture
+    def compile_kernel(self, kernel, element, capability, tmp_path, monkeypatch):
+        """Return a function that writes the binary for rows of this many columns."""
+        monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+        def write_cubin(columns: int) -> Path:
+            cubin = tmp_path / "kernel.cubin"
+            cubin.write_bytes(kernel.compile(capability, element, columns))
+            return cubin
+
+        return write_cubin
+
+    @pytest.mark.parametrize("columns", [151_936, 50_257, 511])
+    def test_registers_suffice(self, compile_kernel, columns: int) -> None:
+        cubin = compile_kernel(columns)
+        report = cuobjdump("--dump-resource-usage", cubin)
         usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", report))
-        assert usage["STACK"] == usage["LOCAL"] == "0" and not re.search(
-            r"\b(LDL|STL)\b", code
-        ), report
-        assert (
-            int(usage["REG"]) <= 64
-        )  # 32 warps of a program then fit on a multiprocessor
-        if columns > 511:
-            assert re.search(r"LDG\.E\S*\.128", code)
-            assert bool(re.search(r"STG\.E\S*\.128", code)) == (name == "_gradient")
+        assert usage["STACK"] == "0", report
+        assert usage["LOCAL"] == "0", report
+        assert int(usage["REG"]) <= 64  # 32 warps of a program fit on a multiprocessor
+        machine_code = cuobjdump("--dump-sass", cubin)
+        assert not re.search(r"\b(LDL|STL)\b", machine_code), report
+
+    @pytest.mark.parametrize("columns", [151_936, 50_257])
+    def test_long_rows_move_by_16_bytes(
+        self, compile_kernel, columns: int, kernel: Kernel
+    ) -> None:
+        machine_code = cuobjdump("--dump-sass", compile_kernel(columns))
+        assert re.search(r"LDG\.E\S*\.128", machine_code)
+        stores_by_16_bytes = bool(re.search(r"STG\.E\S*\.128", machine_code))
+        assert stores_by_16_bytes == (kernel.name == "_gradient")
 
 
-GPUS = [
-    (torch.bfloat16, (9, 0), True, ""),
-    (torch.float32, (8, 0), True, ""),
-    (torch.float64, (9, 0), True, "takes bfloat16"),
-    (torch.float32, (7, 5), True, "needs an NVIDIA GPU"),
-    (torch.float32, (9, 0), None, "needs the package triton"),
-]
+class TestChoiceOfThePath:
+    @pytest.fixture
+    def hidden_states(self, monkeypatch: pytest.MonkeyPatch):
+        """Return a function that makes hidden states on a GPU of this capability."""
+        monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
 
+        def make(
+            dtype: torch.dtype = torch.float32,
+            capability: tuple[int, int] = (9, 0),
+            triton_installed: bool = True,
+        ) -> SimpleNamespace:
+            monkeypatch.setattr(
+                torch.cuda, "get_device_capability", lambda device: capability
+            )
+            package = object() if triton_installed else None
+            monkeypatch.setattr(dispatch, "find_spec", lambda name: package)
+            return SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
 
-@pytest.mark.parametrize(("dtype", "capability", "package", "why"), GPUS)
-def test_a_gpu_gets_the_kernel_where_it_runs(
-    monkeypatch, dtype, capability, package, why
-):
-    monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(dispatch, "find_spec", lambda name: package)
-    hidden = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert dispatch.choose_path(None, hidden) == ("chunked" if why else "triton")
-    assert dispatch.choose_path("chunked", hidden) == "chunked"
-    if why:
-        with pytest.raises(ValueError, match=f"path of the loss 'triton' {why}"):
-            dispatch.choose_path("triton", hidden)
+        return make
+
+    @pytest.mark.parametrize(
+        "gpu",
+        [
+            {"dtype": torch.bfloat16},
+            {"capability": (8, 0)},
+        ],
+    )
+    def test_a_gpu_runs_the_kernels(self, gpu: dict, hidden_states) -> None:
+        hidden_TH = hidden_states(**gpu)
+        assert dispatch.choose_path(None, hidden_TH) == "triton"
+        assert dispatch.choose_path("chunked", hidden_TH) == "chunked"
+
+    @pytest.mark.parametrize(
+        ("gpu", "reason"),
+        [
+            ({"dtype": torch.float64}, "takes bfloat16"),
+            ({"capability": (7, 5)}, "needs an NVIDIA GPU"),
+            ({"triton_installed": False}, "needs the package triton"),
+        ],
+    )
+    def test_a_gpu_that_cannot_run_them_stays_in_torch(
+        self, gpu: dict, reason: str, hidden_states
+    ) -> None:
+        hidden_TH = hidden_states(**gpu)
+        assert dispatch.choose_path(None, hidden_TH) == "chunked"
+        assert dispatch.choose_path("chunked", hidden_TH) == "chunked"
+        with pytest.raises(ValueError, match=f"path of the loss 'triton' {reason}"):
+            dispatch.choose_path("triton", hidden_TH)

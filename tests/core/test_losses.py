@@ -1,166 +1,249 @@
-"""The losses against numbers worked out by hand and finite differences, on both paths that every machine has."""
+"""The losses against numbers worked out by hand and finite differences, in torch on both paths."""
 
 import math
+from dataclasses import dataclass
+from math import exp, isnan, log
 
 import pytest
 import torch
-from tensors import policy_loss
+from core.tensors import policy_loss
+from pytest import approx
+from torch import Tensor
 
-from coevolve.losses import selective_logprobs
+from coevolve.losses import PolicyLoss, selective_logprobs
 
-D = torch.float64
-LOG = math.log
+FLOAT64 = torch.float64
+each_loss = pytest.mark.parametrize("loss", ["ppo", "importance"])
+
+# Three tokens whose probability was 0.4: their ratios are 1.5 (above 1.28), 0.5 (below 0.8), 1.1.
+LOGPROBS = [log(0.6), log(0.2), log(0.44)]
+OLD_LOGPROBS = [log(0.4)] * 3
 
 
 @pytest.fixture(autouse=True, params=["reference", "chunked"])
-def path(request, monkeypatch):
+def loss_path(request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test on both paths."""
     monkeypatch.setenv("COEVOLVE_LOSS_PATH", request.param)
 
 
-def loss_of(logprobs, advantages, old=None, **settings):
-    """The loss of tokens 0 of 2 with exactly these log-probabilities, and the hidden states (H = 2) that give them."""
-    p = torch.tensor(logprobs, dtype=D).exp()
-    hidden_TH = torch.stack([p.log(), (1 - p).log()], -1).requires_grad_()
-    known = [
-        None if given is None else torch.tensor(given, dtype=D)
-        for given in (advantages, old)
-    ]
-    head_VH, targets_T = (
-        torch.eye(2, dtype=D),
-        torch.zeros(len(logprobs), dtype=torch.long),
+def vector(values: list[float]) -> Tensor:
+    """Return the values in float64."""
+    return torch.tensor(values, dtype=FLOAT64)
+
+
+@dataclass(frozen=True)
+class LossByHand:
+    """The loss of a few tokens, its statistics as numbers, and its gradient by the logits."""
+
+    result: PolicyLoss
+    loss: float
+    ratio_mean: float
+    ratio_max: float
+    clip_fraction: float
+    gradient_TV: Tensor
+
+    @property
+    def moves(self) -> list[bool]:
+        """Whether each token has a gradient."""
+        norms = self.gradient_TV.abs().sum(-1)
+        return [norm > 0 for norm in norms.tolist()]
+
+
+def loss_of(
+    logprobs: list[float],
+    advantages: list[float],
+    old_logprobs: list[float] | None = None,
+    **options: object,
+) -> LossByHand:
+    """Compute the loss of tokens with exactly these log-probabilities.
+
+    All are token 0 of a vocabulary of two, with the hidden states as logits.
+    """
+    p_T = vector(logprobs).exp()
+    logits = [p_T.log(), (1 - p_T).log()]
+    hidden_TH = torch.stack(logits, -1).requires_grad_()
+    result = policy_loss(
+        hidden_TH,
+        head_VH=torch.eye(2, dtype=FLOAT64),
+        targets_T=torch.zeros(len(logprobs), dtype=torch.long),
+        advantages_T=vector(advantages),
+        old_logprobs_T=None if old_logprobs is None else vector(old_logprobs),
+        **options,
     )
-    return policy_loss(hidden_TH, head_VH, targets_T, *known, **settings), hidden_TH
-
-
-# old probability 0.4; current 0.6 (ratio 1.5), 0.2 (ratio 0.5), 0.44 (ratio 1.1)
-NOW, OLD = [LOG(0.6), LOG(0.2), LOG(0.44)], [LOG(0.4)] * 3
-
-
-def test_ppo_clips_the_gain_of_a_good_token_above_and_of_a_bad_one_below():
-    up, grad = loss_of(NOW, [1.0, 1.0, 1.0], OLD)
-    assert up.loss.item() == pytest.approx(-(1.28 + 0.5 + 1.1) / 3)
-    assert up.clip_fraction.item() == pytest.approx(1 / 3)
-    up.loss.backward()
-    assert (
-        grad.grad[0].abs().sum() == 0
-        and grad.grad[1].abs().sum() > 0
-        and grad.grad[2].abs().sum() > 0
-    )
-    down, grad = loss_of(NOW, [-2.0, -2.0, -2.0], OLD)
-    assert down.loss.item() == pytest.approx(2 * (1.5 + 0.8 + 1.1) / 3)
-    down.loss.backward()
-    assert grad.grad[1].abs().sum() == 0 and grad.grad[0].abs().sum() > 0
-    assert down.ratio_mean.item() == pytest.approx((1.5 + 0.5 + 1.1) / 3)
-    assert down.ratio_max.item() == pytest.approx(1.5)
-
-
-BY_HAND = [
-    ([1, -1, 0], {"clip": (0.6, 0.1)}, (-1.1 + 0.5) / 3, 1 / 3),  # low, then high
-    ([1, -2, 3], {"loss": "importance"}, -(1.5 - 2 * 0.5 + 3 * 1.1) / 3, 0),
-]
-
-
-@pytest.mark.parametrize(("advantages", "settings", "loss", "clipped"), BY_HAND)
-def test_objectives_by_hand(advantages, settings, loss, clipped):
-    result, _ = loss_of(NOW, advantages, OLD, **settings)
-    assert result.loss.item() == pytest.approx(
-        loss
-    ) and result.clip_fraction.item() == pytest.approx(clipped)
-
-
-@pytest.mark.parametrize("kind", ["ppo", "importance"])
-def test_on_policy_gradient_is_the_policy_gradient(kind):
-    result, hidden = loss_of(NOW, [1.0, -2.0, 3.0], loss=kind)
     result.loss.backward()
-    p = torch.tensor(
-        [0.6, 0.2, 0.44], dtype=D
-    )  # d logprob / d logits = (1 - p, -(1 - p))
-    expected = -torch.tensor([1.0, -2.0, 3.0], dtype=D) * (1 - p) / 3
-    torch.testing.assert_close(hidden.grad, torch.stack([expected, -expected], -1))
-    assert result.ratio_mean.item() == 1 and result.ratio_max.item() == 1
-
-
-def test_weights_and_entropy_bonus():
-    h = -(0.6 * LOG(0.6) + 0.4 * LOG(0.4))
-    h2 = -(0.2 * LOG(0.2) + 0.8 * LOG(0.8))
-    settings = {
-        "entropy_coef": 0.1,
-        "weights_T": torch.tensor([2.0, 0.5], dtype=D),
-        "loss": "importance",
-    }
-    result, hidden = loss_of(NOW[:2], [1.0, 1.0], OLD[:2], **settings)
-    assert result.loss.item() == pytest.approx(
-        2 * (-1.5 - 0.1 * h) + 0.5 * (-0.5 - 0.1 * h2)
+    return LossByHand(
+        result=result,
+        loss=result.loss.item(),
+        ratio_mean=result.ratio_mean.item(),
+        ratio_max=result.ratio_max.item(),
+        clip_fraction=result.clip_fraction.item(),
+        gradient_TV=hidden_TH.grad,
     )
-    torch.testing.assert_close(result.entropy_T, torch.tensor([h, h2], dtype=D))
-    assert not result.entropy_T.requires_grad and not result.logprobs_T.requires_grad
-    still, hidden = loss_of(NOW[:2], [0.0, 0.0], entropy_coef=0.1)
-    still.loss.backward()
-    assert (
-        hidden.grad[0, 0] > 0 > hidden.grad[0, 1]
-    )  # a step down pulls the likelier token back
 
 
-@pytest.mark.parametrize("kind", ["ppo", "importance"])
+class TestClipping:
+    def test_the_gain_of_a_good_token_stops_above(self) -> None:
+        result = loss_of(LOGPROBS, [1.0, 1.0, 1.0], OLD_LOGPROBS)
+        mean = (1.28 + 0.5 + 1.1) / 3
+        assert result.loss == approx(-mean)
+        assert result.clip_fraction == approx(1 / 3)
+        assert result.moves == [False, True, True]
+
+    def test_the_gain_of_a_bad_token_stops_below(self) -> None:
+        result = loss_of(LOGPROBS, [-2.0, -2.0, -2.0], OLD_LOGPROBS)
+        mean = (1.5 + 0.8 + 1.1) / 3
+        assert result.loss == approx(2 * mean)
+        assert result.moves == [True, False, True]
+
+    def test_the_statistics_are_of_unclipped_ratios(self) -> None:
+        result = loss_of(LOGPROBS, [-2.0, -2.0, -2.0], OLD_LOGPROBS)
+        mean = (1.5 + 0.5 + 1.1) / 3
+        assert result.ratio_mean == approx(mean)
+        assert result.ratio_max == approx(1.5)
+
+    def test_clip_is_low_then_high(self) -> None:
+        result = loss_of(LOGPROBS, [1, -1, 0], OLD_LOGPROBS, clip=(0.6, 0.1))
+        assert result.loss == approx((-1.1 + 0.5) / 3)
+        assert result.clip_fraction == approx(1 / 3)
+
+    def test_importance_sampling_does_not_clip(self) -> None:
+        result = loss_of(LOGPROBS, [1, -2, 3], OLD_LOGPROBS, loss="importance")
+        mean = (1.5 - 2 * 0.5 + 3 * 1.1) / 3
+        assert result.loss == approx(-mean)
+        assert result.clip_fraction == approx(0)
+
+
+@each_loss
+def test_on_policy_gradient_is_the_policy_gradient(loss: str) -> None:
+    advantages = [1.0, -2.0, 3.0]
+    result = loss_of(LOGPROBS, advantages, loss=loss)
+    p_T = vector([0.6, 0.2, 0.44])
+    # The derivative of the log-probability by the two logits is (1 - p, -(1 - p)).
+    slope_T = -vector(advantages) * (1 - p_T) / 3
+    torch.testing.assert_close(result.gradient_TV, torch.stack([slope_T, -slope_T], -1))
+    assert result.ratio_mean == 1
+    assert result.ratio_max == 1
+
+
+def binary_entropy(p: float) -> float:
+    """Return the entropy of two outcomes with the probabilities p and 1 - p."""
+    return -(p * log(p) + (1 - p) * log(1 - p))
+
+
+class TestEntropyBonus:
+    ENTROPIES = (binary_entropy(0.6), binary_entropy(0.2))
+
+    @pytest.fixture
+    def weighted(self) -> LossByHand:
+        """Two tokens with a bonus, of which the first counts four times as much."""
+        return loss_of(
+            LOGPROBS[:2],
+            [1.0, 1.0],
+            OLD_LOGPROBS[:2],
+            loss="importance",
+            entropy_coef=0.1,
+            weights_T=vector([2.0, 0.5]),
+        )
+
+    def test_weights_apply_to_the_bonus_as_well(self, weighted: LossByHand) -> None:
+        first_term = -1.5 - 0.1 * self.ENTROPIES[0]
+        second_term = -0.5 - 0.1 * self.ENTROPIES[1]
+        assert weighted.loss == approx(2 * first_term + 0.5 * second_term)
+
+    def test_statistics_are_detached(self, weighted: LossByHand) -> None:
+        result = weighted.result
+        torch.testing.assert_close(result.entropy_T, vector(list(self.ENTROPIES)))
+        assert not result.entropy_T.requires_grad
+        assert not result.logprobs_T.requires_grad
+
+    def test_it_makes_the_likelier_token_less_likely(self) -> None:
+        result = loss_of(LOGPROBS[:2], [0.0, 0.0], entropy_coef=0.1)
+        likelier, other = result.gradient_TV[0].tolist()
+        assert likelier > 0 > other
+
+
+@each_loss
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_gradients_against_finite_differences(kind, temperature):
+def test_gradients_agree_with_finite_differences(loss: str, temperature: float) -> None:
     torch.manual_seed(0)
-    hidden = torch.randn(5, 4, dtype=D, requires_grad=True)
-    head = torch.randn(7, 4, dtype=D, requires_grad=True)
-    targets = torch.tensor([0, 3, 6, 2, 2])
-    old = selective_logprobs(hidden, head, targets, temperature) + 0.1 * torch.randn(
-        5, dtype=D
-    )
-    advantages = torch.randn(5, dtype=D)
+    hidden_TH = torch.randn(5, 4, dtype=FLOAT64, requires_grad=True)
+    head_VH = torch.randn(7, 4, dtype=FLOAT64, requires_grad=True)
+    targets_T = torch.tensor([0, 3, 6, 2, 2])
+    logprobs_T = selective_logprobs(hidden_TH, head_VH, targets_T, temperature)
+    old_logprobs_T = logprobs_T + 0.1 * torch.randn(5, dtype=FLOAT64)
+    advantages_T = torch.randn(5, dtype=FLOAT64)
 
-    def loss(hidden, head):
-        settings = {"loss": kind, "entropy_coef": 0.3, "temperature": temperature}
-        return policy_loss(hidden, head, targets, advantages, old, **settings).loss
+    def loss_by(hidden_TH: Tensor, head_VH: Tensor) -> Tensor:
+        result = policy_loss(
+            hidden_TH,
+            head_VH,
+            targets_T,
+            advantages_T,
+            old_logprobs_T,
+            loss=loss,
+            entropy_coef=0.3,
+            temperature=temperature,
+        )
+        return result.loss
 
-    assert torch.autograd.gradcheck(loss, (hidden, head))
+    assert torch.autograd.gradcheck(loss_by, (hidden_TH, head_VH))
 
 
-def test_logprobs_and_entropy_are_those_of_the_tempered_distribution():
+def test_logprobs_and_entropy_are_those_of_the_tempered_distribution() -> None:
     torch.manual_seed(1)
-    hidden, head = torch.randn(6, 4, dtype=D), torch.randn(9, 4, dtype=D)
-    targets = torch.arange(6)
-    expected = torch.distributions.Categorical(logits=hidden @ head.T / 0.5)
-    torch.testing.assert_close(
-        selective_logprobs(hidden, head, targets, 0.5), expected.log_prob(targets)
-    )
-    found = policy_loss(hidden, head, targets, torch.zeros(6, dtype=D), temperature=0.5)
-    torch.testing.assert_close(found.logprobs_T, expected.log_prob(targets))
-    torch.testing.assert_close(found.entropy_T, expected.entropy())
+    hidden_TH = torch.randn(6, 4, dtype=FLOAT64)
+    head_VH = torch.randn(9, 4, dtype=FLOAT64)
+    targets_T = torch.arange(6)
+    logits_TV = hidden_TH @ head_VH.T / 0.5
+    distribution = torch.distributions.Categorical(logits=logits_TV)
+    expected_T = distribution.log_prob(targets_T)
+    logprobs_T = selective_logprobs(hidden_TH, head_VH, targets_T, 0.5)
+    torch.testing.assert_close(logprobs_T, expected_T)
+
+    advantages_T = torch.zeros(6, dtype=FLOAT64)
+    result = policy_loss(hidden_TH, head_VH, targets_T, advantages_T, temperature=0.5)
+    torch.testing.assert_close(result.logprobs_T, expected_T)
+    torch.testing.assert_close(result.entropy_T, distribution.entropy())
 
 
-def test_ratio_stops_growing_and_stays_finite():
-    # log-ratio 25: both ratio and slope stop at 20; an advantage of 0 is not stopped by anything
-    now, old = [LOG(0.5)] * 3, [LOG(0.5) - 25] * 3
-    result, grad = loss_of(now, [1.0, -1.0, 0.0], old, loss="importance")
-    assert result.loss.item() == pytest.approx(0)
-    assert (
-        result.ratio_mean.item()
-        == pytest.approx(math.exp(20))
-        == result.ratio_max.item()
-    )
-    assert result.clip_fraction.item() == pytest.approx(2 / 3)
-    result.loss.backward()
-    assert grad.grad.abs().sum() == 0
-    bad, grad = loss_of(now[:1], [-1.0], old[:1])
-    assert (
-        bad.loss.item() == pytest.approx(math.exp(20)) and bad.clip_fraction.item() == 1
-    )
-    good, _ = loss_of(now[:1], [1.0], old[:1])
-    assert good.loss.item() == pytest.approx(-1.28)
+class TestHugeRatios:
+    """The log-ratio is 25; the ratio stops growing at e^20."""
+
+    LOGPROB = log(0.5)
+    OLD_LOGPROB = log(0.5) - 25
+
+    def test_a_ratio_stops_growing_and_then_has_no_gradient(self) -> None:
+        result = loss_of(
+            [self.LOGPROB] * 3,
+            [1.0, -1.0, 0.0],  # the last is not stopped: it does not move anyway
+            [self.OLD_LOGPROB] * 3,
+            loss="importance",
+        )
+        assert result.loss == approx(0)
+        assert result.ratio_mean == approx(exp(20))
+        assert result.ratio_max == approx(exp(20))
+        assert result.clip_fraction == approx(2 / 3)
+        assert result.gradient_TV.abs().sum() == 0
+
+    def test_a_bad_token_loses_e_to_the_20_at_most(self) -> None:
+        result = loss_of([self.LOGPROB], [-1.0], [self.OLD_LOGPROB])
+        assert result.loss == approx(exp(20))
+        assert result.clip_fraction == 1
+
+    def test_a_good_token_gains_as_much_as_the_clip_allows(self) -> None:
+        result = loss_of([self.LOGPROB], [1.0], [self.OLD_LOGPROB])
+        assert result.loss == approx(-1.28)
 
 
-@pytest.mark.parametrize("kind", ["ppo", "importance"])
-@pytest.mark.parametrize("old", [-math.inf, math.inf, math.nan])
+@each_loss
+@pytest.mark.parametrize("old_logprob", [-math.inf, math.inf, math.nan])
 @pytest.mark.parametrize("advantage", [1.0, -1.0, 0.0])
-def test_an_old_logprob_that_is_not_finite_is_never_learned_from(kind, old, advantage):
-    result, hidden = loss_of(
-        [LOG(0.5), LOG(0.5)], [advantage, 1.0], [old, LOG(0.5)], loss=kind
-    )
-    assert result.loss.isnan()
-    result.loss.backward()
-    assert hidden.grad[0].isnan().all() and hidden.grad[1].isfinite().all()
+def test_an_old_logprob_that_is_not_finite_is_never_learned_from(
+    loss: str, old_logprob: float, advantage: float
+) -> None:
+    logprobs = [log(0.5), log(0.5)]
+    old_logprobs = [old_logprob, log(0.5)]
+    result = loss_of(logprobs, [advantage, 1.0], old_logprobs, loss=loss)
+    assert isnan(result.loss)
+    assert result.gradient_TV[0].isnan().all()
+    assert result.gradient_TV[1].isfinite().all()
