@@ -1,4 +1,4 @@
-"""A method of a user's own, as small as one can be: the tests load it by the path of this file."""
+"""A small method of a user, with a field of each kind. Tests load it by the path of this file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Debate(Method):
     rounds: int = 2
     """How often the solver speaks."""
 
-    heat: float | None = None
+    friend_temperature: float | None = None
     friends: tuple[str, ...] = ()
     manner: Literal["polite", "rude"] = "polite"
     tones: tuple[Literal["low", "high"], ...] = ("low",)
@@ -32,4 +32,4 @@ class Debate(Method):
 
 
 class Stranger:
-    """A class that is no method."""
+    """A class that is not a method."""

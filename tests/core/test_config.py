@@ -89,14 +89,14 @@ class TestOwnMethod:
 
     @pytest.fixture
     def run(self) -> Run:
-        overrides = {"rounds": 3, "heat": 1, "friends": ["a"], "steps": 7}
+        overrides = {"rounds": 3, "friend_temperature": 1, "friends": ["a"], "steps": 7}
         return build(OWN, "smoke", out="x", overrides=overrides)
 
     def test_its_fields_have_their_types(self, run: Run) -> None:
         method = run.protocol
         assert method.rounds == 3
-        assert method.heat == 1.0
-        assert type(method.heat) is float
+        assert method.friend_temperature == 1.0
+        assert type(method.friend_temperature) is float
         assert method.friends == ("a",)
         assert method.span == (0, 1)
 

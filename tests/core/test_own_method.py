@@ -1,83 +1,132 @@
-"""The page about one's own method does what it says: its file is trained, listed and read by its own commands."""
+"""The page about a user's own method holds: its files train, and its tables match the code."""
 
+import inspect
 import re
 import runpy
 import shlex
-from dataclasses import fields
-from inspect import formatannotation
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+import pytest
 from core.conftest import by_hand, earned
 
 from coevolve.cli import main
 from coevolve.methods.registry import get_method
 from coevolve.runs import record
 from coevolve.types import Outcome, Reply, Turn
+from coevolve.worlds import World
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "your-own-method.md").read_text(encoding="utf-8")
+FILES = ("duel.py", "jury.py", "reading.py")
+MAX_FILE_LINES = 45
+SMALL_RUN = ["steps=2", "batch_size=8", "eval_items=2"]
 
 
-def blocks(language: str) -> list[str]:
+def code_blocks(language: str) -> list[str]:
     """The page's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_page_s_file_is_trained_listed_and_read(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The page's Python files by name, saved in the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    for name, text in zip(
-        ("duel.py", "jury.py", "reading.py"), blocks("python"), strict=True
-    ):
-        Path(name).write_text(text, encoding="utf-8")
-        assert len(text.splitlines()) <= 45
-    for line in blocks("sh")[0].splitlines():
-        arguments = shlex.split(line.removeprefix("python -m coevolve "))
-        small = [
-            "steps=2",
-            "batch_size=8",
-            "eval_items=2",
-        ]  # the later of two values counts
-        capsys.readouterr()
-        assert main(arguments + (small if arguments[0] == "train" else [])) == 0, line
-    rows = {
-        row.split(" | ")[0]: row.split(" | ")[1:4]
-        for row in capsys.readouterr().out.splitlines()[2:]
+    contents = dict(zip(FILES, code_blocks("python"), strict=True))
+    for name, content in contents.items():
+        Path(name).write_text(content, encoding="utf-8")
+    return contents
+
+
+def execute(line: str) -> None:
+    """Run a command of the page, training only for a moment."""
+    arguments = shlex.split(line.removeprefix("python -m coevolve "))
+    if arguments[0] == "train":
+        arguments += SMALL_RUN  # the later of two values counts
+    assert main(arguments) == 0, line
+
+
+def table_of_runs(output: str) -> dict[str, list[str]]:
+    """The method, seed and steps of each run in the output of `coevolve runs`."""
+    _, _, *rows = output.splitlines()
+    runs = {}
+    for row in rows:
+        folder, method, seed, steps, *_ = row.removeprefix("| ").split(" | ")
+        runs[folder] = [method, seed, steps]
+    return runs
+
+
+def test_the_pages_files_are_short(files: dict[str, str]) -> None:
+    for name, content in files.items():
+        assert len(content.splitlines()) <= MAX_FILE_LINES, name
+
+
+@pytest.mark.usefixtures("files")
+def test_the_pages_commands_train_its_files_and_list_and_plot_their_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (commands,) = code_blocks("sh")
+    *train_lines, runs_line = commands.splitlines()
+    for line in train_lines:
+        execute(line)
+    capsys.readouterr()
+    execute(runs_line)
+    assert table_of_runs(capsys.readouterr().out) == {
+        "duel": ["./duel.py:Duel", "0", "2"],
+        "jury": ["./jury.py:Jury", "0", "2"],
+        "mae20": ["mae", "0", "2"],
     }
-    files = {
-        f"| {name}": [f"./{name}.py:{name.title()}", "0", "2"]
-        for name in ("duel", "jury")
-    }
-    assert rows == {**files, "| mae20": ["mae", "0", "2"]}
-    runpy.run_path("reading.py")
+
     metrics = record.read("runs/duel")
-    assert {"reward/solver", "reward/proposer", "majority_right"} <= {
-        *metrics.columns
-    } and metrics["step"].max() == 2
-    jury = get_method("./jury.py:Jury")()
-    votes = [
-        ["<score>10</score>", "ten", "<score>1</score>"],
-        ["?"] * 3,
-    ]  # worth 1 and 0, and None
-    paid = [
-        earned(by_hand(jury, ["<answer>3</answer>"], said).outcome) for said in votes
-    ]
-    assert paid == [
-        [("juror", 1.0), ("juror", 0.0), ("juror", 1.0), ("solver", 0.5)],
-        [("juror", 0.0)] * 3,
-    ]
+    assert {"reward/solver", "reward/proposer", "majority_right"} <= {*metrics.columns}
+    assert metrics["step"].max() == 2
+
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    runpy.run_path("reading.py")
+    assert Path("duel.png").is_file()
 
 
-def test_the_page_s_table_has_every_field_with_its_type():
-    told = re.findall(
-        r"^\| `(\w+)\.(\w+)` \| `(.+?)` \|", PAGE.replace(r"\|", "|"), re.MULTILINE
-    )
-    kinds = [(kind, field) for kind in (Turn, Reply, Outcome) for field in fields(kind)]
-    types = [
-        re.sub(r"(coevolve\.types|typing)\.", "", formatannotation(field.type))
-        for _, field in kinds
+@pytest.mark.usefixtures("files")
+def test_the_jury_ignores_unreadable_votes() -> None:
+    def rewards(votes: list[str]) -> list[tuple[str, float]]:
+        jury = get_method("./jury.py:Jury")()
+        return earned(by_hand(jury, ["<answer>3</answer>"], votes).outcome)
+
+    one_unreadable = ["<score>10</score>", "ten", "<score>1</score>"]  # 1, None and 0
+    assert rewards(one_unreadable) == [
+        ("juror", 1.0),
+        ("juror", 0.0),
+        ("juror", 1.0),
+        ("solver", 0.5),
     ]
-    assert told == [
-        (kind.__name__, field.name, one)
-        for (kind, field), one in zip(kinds, types, strict=True)
-    ]
+    all_unreadable = ["?", "?", "?"]
+    assert rewards(all_unreadable) == [("juror", 0.0)] * 3
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of one of the three types that an author meets."""
+
+    owner: str
+    name: str
+    type: str
+
+
+def test_the_pages_table_lists_every_field_with_its_type() -> None:
+    row = re.compile(r"^\| `(\w+)\.(\w+)` \| `(.+?)` \|", re.MULTILINE)
+    documented = [Field(*cells) for cells in row.findall(PAGE.replace(r"\|", "|"))]
+    expected = []
+    for owner in (Turn, Reply, Outcome):
+        for field in fields(owner):
+            annotation = inspect.formatannotation(field.type)
+            annotation = re.sub(r"(coevolve\.types|typing)\.", "", annotation)
+            expected.append(Field(owner.__name__, field.name, annotation))
+    assert documented == expected
+
+
+def test_the_pages_world_has_the_methods_of_its_table() -> None:
+    _, _, table = PAGE.partition("| method of `self.world` | returns |")
+    table, _, _ = table.partition("\n\n")
+    methods = re.findall(r"^\| `(\w+)\(", table, re.MULTILINE)
+    assert len(methods) == 6
+    assert all(callable(getattr(World, name, None)) for name in methods)

@@ -1,199 +1,239 @@
-"""Answers against gold answers: formulas, letters, spellings, numbers; hostile text; what a gold answer has to be."""
+"""Verifiers: correct and wrong answers of each kind, hostile text, and usable gold answers."""
 
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from data_files import tables
 
 from benchmarks import attacks
-from coevolve.text.verify import KINDS, Verdict, exact, math, valid, verify, verify_many
+from codesandbox.trusted import Answer
+from coevolve.text.verify import KINDS, Verdict, exact, valid, verify, verify_many
+from coevolve.text.verify import math as math_verifier
 
-JUDGED = tables("answers")["judged"]
-LONG = [  # kind, gold answer, and what is wrong: too many boxes or characters
-    ("math", "42", "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10))),
-    ("choice", "B", "B" * 10_000),
-    ("exact", "x" * 5000, "x" * 5000),
-]
+
+@dataclass(frozen=True)
+class Judged:
+    """A gold answer of one kind of verifier, with answers that are correct and wrong."""
+
+    kind: str
+    gold: str | list[str]
+    correct: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.gold}"[:24]
+
+
+MANY_BOXES = "".join(rf"\boxed{{42.{0:0{n}}}}" for n in range(1, 10))
+JUDGED = [Judged(**row) for row in tables("answers")["judged"]]
 JUDGED += [
-    {"kind": kind, "gold": gold, "wrong": [answer]} for kind, gold, answer in LONG
+    Judged("math", "42", wrong=(MANY_BOXES,)),
+    Judged("choice", "B", wrong=("B" * 10_000,)),
+    Judged("exact", "x" * 5000, wrong=("x" * 5000,)),
 ]
 
 
-@pytest.mark.parametrize(
-    "row", JUDGED, ids=lambda row: f"{row['kind']} {row['gold']}"[:24]
-)
-def test_answers_that_are_right_and_wrong(row):
-    kind, gold, right, wrong = (
-        row["kind"],
-        row["gold"],
-        row.get("right", []),
-        row.get("wrong", []),
-    )
-    assert [
-        answer for answer in right if verify(kind, answer, gold).correct is not True
-    ] == []
-    assert [
-        answer for answer in wrong if verify(kind, answer, gold).correct is not False
-    ] == []
+@pytest.mark.parametrize("judged", JUDGED, ids=str)
+class TestAnswers:
+    def test_correct_answers_pass(self, judged: Judged) -> None:
+        for answer in judged.correct:
+            verdict = verify(judged.kind, answer, judged.gold)
+            assert verdict.correct is True, answer
+
+    def test_wrong_answers_do_not_pass(self, judged: Judged) -> None:
+        for answer in judged.wrong:
+            verdict = verify(judged.kind, answer, judged.gold)
+            assert verdict.correct is False, answer
 
 
-def test_a_tolerance_is_a_share_of_the_gold_number_and_words_have_none():
-    assert [
-        verify("float", answer, "100", tolerance=0.05).correct
-        for answer in ("104", "106")
-    ] == [True, False]
-    assert verify("float", "3", "three").correct is None
+class TestTolerance:
+    def test_it_is_a_fraction_of_the_gold_number(self) -> None:
+        assert verify("float", "104", "100", tolerance=0.05).correct is True
+        assert verify("float", "106", "100", tolerance=0.05).correct is False
+
+    def test_a_gold_number_in_words_leaves_the_answer_unscored(self) -> None:
+        assert verify("float", "3", "three").correct is None
 
 
-BOMBS = [
+FILE_OF_FORMULA = Path("/tmp/pwned_formula")
+HUGE_NUMBERS = [
     "(5^(5^(5^(5^5))-4)-5)/16",
     "9^{9^9}",
     "(10^{10})!",
     "42=9^{9^9}",
     r"(1+\sqrt{2})^{100000}",
-]
-BOMBS += [
     r"\int_{-\infty}^{\infty} e^{-x^{x}} dx",
+]
+LONG_OR_DEEP = [
     "x+" * 400,
     "(" * 25 + "1" + ")" * 25,
     "\\boxed{" * 20_000,
-]
-BOMBS += [
     " " * 200_000,
-    "\ud800",
     "-" * 400 + "1",
-    "__import__('os').system('touch /tmp/pwned_formula')",
+]
+BOMBS = [
+    *HUGE_NUMBERS,
+    *LONG_OR_DEEP,
+    "\ud800",
+    f"__import__('os').system('touch {FILE_OF_FORMULA}')",
 ]
 
 
-@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:24]))
-def test_a_hostile_formula_is_wrong_and_the_next_one_is_judged(bomb):
-    said = verify("math", bomb, "42")
-    assert said.verdict in ("wrong", "timeout", "memory", "error"), said
-    assert verify("math", "2x", "x+x").correct is True
-    assert not Path("/tmp/pwned_formula").exists()
+class TestHostileText:
+    @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:24]))
+    def test_a_hostile_formula_is_wrong_and_the_next_one_is_judged(
+        self, bomb: str
+    ) -> None:
+        verdict = verify("math", bomb, "42")
+        assert verdict.verdict in ("wrong", "timeout", "memory", "error"), verdict
+        assert verify("math", "2x", "x+x").correct is True
+        assert not FILE_OF_FORMULA.exists()
+
+    def test_attacks_earn_from_formulas_alone_and_only_for_gold_in_prose(
+        self, landlock: None
+    ) -> None:
+        verifiers = [*KINDS, "tests", "oracle"]
+        measured = attacks.measured(verifiers)
+        assert not measured["payload_ran"]
+        rewards = {}
+        for row in measured["rows"]:
+            for verifier in verifiers:
+                rewards[row["attack"], verifier] = row[verifier]["earned"]
+        assert len(rewards) == 60
+        for verifier in verifiers:
+            assert rewards.pop((attacks.CONTROL, verifier)) == 1.0
+        successful = {attack for attack, reward in rewards.items() if reward}
+        assert successful == {
+            ("gold inside noise", "math"),
+            ("gold and answer swapped", "math"),
+        }
 
 
-def test_no_attack_earns_anything_of_an_exact_verifier_but_for_a_number_in_prose(
-    landlock,
-):
-    found = attacks.measured([*KINDS, "tests", "oracle"])
-    earned = {
-        (row["attack"], kind): row[kind]["earned"]
-        for row in found["rows"]
-        for kind in found["items"]
-    }
-    paid = {pair: value for pair, value in earned.items() if value}
-    assert len(earned) == 60 and not found["payload_ran"]
-    assert [paid.pop((attacks.CONTROL, kind)) for kind in found["items"]] == [1.0] * 6
-    assert paid.keys() == {
-        ("gold inside noise", "math"),
-        ("gold and answer swapped", "math"),
-    }
+class TestFormulas:
+    @pytest.fixture
+    def without_algebra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Fail the test if a formula is compared by math-verify."""
 
+        def refuse() -> None:
+            pytest.fail("math-verify was called")
 
-def test_what_needs_no_algebra_is_decided_without_a_process(monkeypatch):
-    monkeypatch.setattr(
-        math, "_guarded_equal", lambda: pytest.fail("asked math-verify")
+        monkeypatch.setattr(math_verifier, "_guarded_equal", refuse)
+
+    @pytest.mark.usefixtures("without_algebra")
+    @pytest.mark.parametrize(
+        ("formula", "detail"),
+        [
+            ("x+" * 257, "over 512 characters"),
+            ("7" * 61, "over 60 digits in a row"),
+            ("{" * 25 + "}" * 25, "nested over 24 deep"),
+        ],
     )
-    assert verify("math", "x+" * 257, "42").detail == "over 512 characters"
-    assert verify("math", "7" * 61, "42").detail == "over 60 digits in a row"
-    assert verify("math", "{" * 25 + "}" * 25, "42").detail == "nested over 24 deep"
-    assert verify("math", "41", "42").verdict == "wrong"
+    def test_an_oversized_formula_is_refused_without_a_process(
+        self, formula: str, detail: str
+    ) -> None:
+        assert verify("math", formula, "42").detail == detail
 
+    @pytest.mark.usefixtures("without_algebra")
+    def test_plain_numbers_are_compared_without_a_process(self) -> None:
+        assert verify("math", "41", "42").verdict == "wrong"
 
-@pytest.mark.parametrize("gold", ["", "x+" * 300, "9" * 61, "9^{9^9}", "\\"])
-def test_a_gold_formula_that_cannot_be_read_leaves_the_answer_unscored(gold):
-    assert verify("math", "42", gold).correct is None
+    @pytest.mark.parametrize("gold", ["", "x+" * 300, "9" * 61, "9^{9^9}", "\\"])
+    def test_an_unreadable_gold_formula_leaves_the_answer_unscored(
+        self, gold: str
+    ) -> None:
+        assert verify("math", "42", gold).correct is None
 
-
-@pytest.mark.parametrize(
-    ("why", "verdict"),
-    [("lost", "unscored"), ("timeout", "timeout"), ("memory", "memory")],
-)
-def test_a_fault_of_the_machine_is_not_the_models(monkeypatch, why, verdict):
-    from codesandbox.trusted import Answer
-
-    monkeypatch.setattr(
-        math,
-        "_guarded_equal",
-        lambda: lambda gold, answer: Answer(why=why) if answer else Answer(True),
+    @pytest.mark.parametrize(
+        ("why", "verdict"),
+        [("lost", "unscored"), ("timeout", "timeout"), ("memory", "memory")],
     )
-    assert verify("math", "x+1", "1+x").verdict == verdict
+    def test_each_fault_of_the_machine_has_its_verdict(
+        self, monkeypatch: pytest.MonkeyPatch, why: str, verdict: str
+    ) -> None:
+        def guarded_equal(gold: str, answer: str) -> Answer:
+            return Answer(why=why) if answer else Answer(True)
+
+        monkeypatch.setattr(math_verifier, "_guarded_equal", lambda: guarded_equal)
+        assert verify("math", "x+1", "1+x").verdict == verdict
 
 
-def test_what_can_be_a_gold_answer():
-    assert (
-        valid("math", "x^2")
-        and valid("math", "-7")
-        and valid("math", "prime")
-        and valid("math", r"\boxed{3}")
-    )
-    assert (
-        not valid("math", "")
-        and not valid("math", "9" * 61)
-        and not valid("math", "9^{9^9}")
-    )
-    assert valid("choice", "B") and not valid("exact", "")
+class TestGoldAnswers:
+    @pytest.mark.parametrize("formula", ["x^2", "-7", "prime", r"\boxed{3}"])
+    def test_a_formula_that_parses_is_valid(self, formula: str) -> None:
+        assert valid("math", formula)
+
+    @pytest.mark.parametrize("formula", ["", "9" * 61, "9^{9^9}"])
+    def test_an_empty_or_oversized_formula_is_not_valid(self, formula: str) -> None:
+        assert not valid("math", formula)
+
+    def test_an_answer_of_another_kind_is_valid_unless_it_is_empty(self) -> None:
+        assert valid("choice", "B")
+        assert not valid("exact", "")
 
 
-def test_plain_numbers():
-    read = {
-        "-0.5": -0.5,
-        ".5": 0.5,
-        "5.": 5,
-        "1,234,567.5": 1234567.5,
-        "2E-2": 0.02,
-        "3/4": 0.75,
-        "+7": 7,
-    }
-    read |= {r"\frac{3}{4}": 0.75, r"-\tfrac{3}{4}": -0.75}
-    assert {text: exact.rational(text) for text in read} == {
-        text: exact.Fraction(str(v)) for text, v in read.items()
-    }
-    for text in (
-        "1,23",
-        "e5",
-        ".",
-        "",
-        "1e1000",
-        "--1",
-        "1/0",
-        "0x10",
-        "1 2",
-        "9" * 61,
-    ):
+NUMBERS = {
+    "-0.5": Fraction(-1, 2),
+    ".5": Fraction(1, 2),
+    "5.": Fraction(5),
+    "1,234,567.5": Fraction(2469135, 2),
+    "2E-2": Fraction(1, 50),
+    "3/4": Fraction(3, 4),
+    "+7": Fraction(7),
+    r"\frac{3}{4}": Fraction(3, 4),
+    r"-\tfrac{3}{4}": Fraction(-3, 4),
+}
+NOT_NUMBERS = [
+    "1,23",
+    "e5",
+    ".",
+    "",
+    "1e1000",
+    "--1",
+    "1/0",
+    "0x10",
+    "1 2",
+    "9" * 61,
+]
+
+
+class TestPlainNumbers:
+    @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
+    def test_a_number_is_read_exactly(self, text: str, number: Fraction) -> None:
+        assert exact.rational(text) == number
+
+    @pytest.mark.parametrize("text", NOT_NUMBERS)
+    def test_other_text_is_not_a_number(self, text: str) -> None:
         assert exact.rational(text) is None
 
 
-def test_no_answer_is_wrong_and_an_unknown_kind_the_users_error():
-    assert [verify(kind, None, "x").verdict for kind in KINDS] == ["wrong"] * 4
-    for ask in (lambda: verify("latex", "1", "1"), lambda: valid("latex", "1")):
-        with pytest.raises(
-            ValueError,
-            match="kind must be one of math, choice, exact, float, got 'latex'",
-        ):
-            ask()
+class TestVerdicts:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_no_answer_is_wrong(self, kind: str) -> None:
+        assert verify(kind, None, "x").verdict == "wrong"
 
+    def test_an_unknown_kind_is_refused(self) -> None:
+        message = "kind must be one of math, choice, exact, float, got 'latex'"
+        with pytest.raises(ValueError, match=message):
+            verify("latex", "1", "1")
+        with pytest.raises(ValueError, match=message):
+            valid("latex", "1")
 
-def test_only_a_pass_is_correct_and_unscored_is_neither():
-    names = ("pass", "unscored", "wrong", "error", "timeout", "memory", "output")
-    assert [Verdict(name).correct for name in names] == [True, None] + [False] * 5
+    def test_only_a_pass_is_correct_and_unscored_is_neither(self) -> None:
+        assert Verdict("pass").correct is True
+        assert Verdict("unscored").correct is None
+        for failure in ("wrong", "error", "timeout", "memory", "output"):
+            assert Verdict(failure).correct is False
 
-
-def test_many_come_back_in_order():
-    items = [
-        ("exact", "a", "a"),
-        ("math", "x+x", "2x"),
-        ("math", "9^{9^9}", "42"),
-        ("choice", "A", "B"),
-    ]
-    items += [("math", "x+x", "3x"), ("exact", None, "a")]
-    assert [said.correct for said in verify_many(items)] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+    def test_many_come_back_in_order(self) -> None:
+        items = [
+            ("exact", "a", "a"),
+            ("math", "x+x", "2x"),
+            ("math", "9^{9^9}", "42"),
+            ("choice", "A", "B"),
+            ("math", "x+x", "3x"),
+            ("exact", None, "a"),
+        ]
+        correct = [verdict.correct for verdict in verify_many(items)]
+        assert correct == [True, True, False, False, False, False]
