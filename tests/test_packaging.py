@@ -14,7 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from test_shape import CODE, reached
+from test_shape import CODE, imported, packages
 
 import coevolve
 from reproduce.modules import import_statements
@@ -161,7 +161,7 @@ def test_every_import_is_declared(providers: dict[str, list[str]]) -> None:
         declared_lines += group
     declared = requirements(declared_lines).keys()
     for path in CODE:
-        for name in reached(path) - OWN_NAMES - set(sys.stdlib_module_names):
+        for name in packages(imported(path)) - OWN_NAMES - set(sys.stdlib_module_names):
             packages = providers.get(name, [name])
             candidates = {canonicalize_name(package) for package in packages}
             assert candidates & declared, f"{path} imports {name}"

@@ -97,7 +97,7 @@ RETIRED = {
 
 MAX_DOCSTRING_LINES = 5
 MAX_CELLS = 25
-MAX_NOTEBOOK_FUNCTION_LINES = 5
+MAX_NOTEBOOK_FUNCTION_STATEMENTS = 5
 MAX_RUN_FIELDS = 26
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NOTEBOOKS = [
@@ -370,9 +370,10 @@ def test_a_notebook_is_committed_without_outputs_and_thin(path: Path) -> None:
 
 
 def check_cell(source: str) -> None:
-    """Functions of more than a few lines belong in the package."""
+    """Functions of more than a few statements belong in the package."""
     without_magics = re.sub(r"(?m)^\s*[%!].*$", "", source)
     for node in ast.walk(ast.parse(without_magics)):
         if isinstance(node, FUNCTIONS):
-            lines = node.end_lineno - node.lineno
-            assert lines < MAX_NOTEBOOK_FUNCTION_LINES, node.name
+            statements = [n for n in ast.walk(node) if isinstance(n, ast.stmt)]
+            inside = len(statements) - 1
+            assert inside <= MAX_NOTEBOOK_FUNCTION_STATEMENTS, node.name
