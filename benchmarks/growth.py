@@ -22,12 +22,12 @@ from typing import Any
 import datasets
 import matplotlib.pyplot as plt
 import torch
-from coevolve.rollout.engine import BatchedEngine
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.step import Ours, draw_questions
 from codesandbox import level, run_tests
+from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.pools import Pool
 from coevolve.rollout.scheduler import play
 from coevolve.training import config

@@ -115,7 +115,9 @@ class Phases:
 
         def counting() -> list:
             finished = poll()
-            self.sampled_tokens += sum(len(reply.completion_ids) for _, reply in finished)
+            self.sampled_tokens += sum(
+                len(reply.completion_ids) for _, reply in finished
+            )
             return finished
 
         engine.poll = counting

@@ -161,7 +161,9 @@ def main() -> None:
         return
     policy = load_policy("smollm2")
     samplers: dict[str, Sampler] = {
-        "ours": lambda turns: [reply.completion_ids for reply in policy.generate(turns)],
+        "ours": lambda turns: [
+            reply.completion_ids for reply in policy.generate(turns)
+        ],
         "transformers": transformers_of(policy),
     }
     if find_spec("vllm"):

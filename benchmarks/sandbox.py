@@ -174,7 +174,8 @@ def formulas(rounds: int = 40) -> dict[str, object]:
     for formula in FORMULAS:
         judge = partial(verify, "math", formula.answer, formula.gold)
         times.append(median_ms(judge, rounds))
-    math._guarded_equal()._pool.close()  # only ended processes count: this is the memory of honest pairs
+    # Only ended processes count: this is the memory of honest pairs.
+    math._guarded_equal()._pool.close()
     honest_peak_mib = peak_mib()
     hostile = hostile_formulas()
     slowest = 0.0

@@ -20,7 +20,6 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from coevolve.training.settings import Learning
 from datasets import Dataset
 from torch import Tensor
 from torch.optim import AdamW
@@ -34,6 +33,7 @@ from coevolve.models.policy import Policy
 from coevolve.rollout.scheduler import play
 from coevolve.text.parse import tag
 from coevolve.training import update
+from coevolve.training.settings import Learning
 from coevolve.types import Episode, Outcome, Turn
 from tinyworld import tasks
 

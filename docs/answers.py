@@ -1,4 +1,4 @@
-"""Verifiable rewards for a model that keeps to no answer form yet: a reply's last number is its answer.
+"""Verifiable rewards for a model that keeps to no answer form yet: the last number counts.
 
 docs/real-model.md has the command.
 """
@@ -33,5 +33,13 @@ class Answers(Method):
         """Ask one question of the world and pay by its verifier."""
         question = rng.choice(self.world.seed_questions())
         replies = yield [self.solver(question=question)] * self.answers
-        rights = [float(self.world.is_correct(question, self.read_answer(reply.text)) or 0) for reply in replies]
-        return Outcome([reply.earns(right, reply.group_id) for reply, right in zip(replies, rights, strict=True)])
+        rights = [
+            float(self.world.is_correct(question, self.read_answer(reply.text)) or 0)
+            for reply in replies
+        ]
+        return Outcome(
+            [
+                reply.earns(right, reply.group_id)
+                for reply, right in zip(replies, rights, strict=True)
+            ]
+        )

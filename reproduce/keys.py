@@ -13,7 +13,14 @@ from typing import Any
 
 from reproduce.modules import Modules, constants, digest, without_prose
 from reproduce.notebooks import code_cells
-from reproduce.plan import Item, Plan, configuration, method_names, split_protocol, with_needs
+from reproduce.plan import (
+    Item,
+    Plan,
+    configuration,
+    method_names,
+    split_protocol,
+    with_needs,
+)
 
 MARKER = "done.json"
 STARTED = "started.json"
@@ -22,8 +29,12 @@ FAILED = "notebook.failed.ipynb"
 PROVENANCE = "provenance.json"
 EXECUTED = "notebook.ipynb"
 NO_OUTPUTS = {MARKER, STARTED, FAILED, RUNNING, EXECUTED, PROVENANCE}
-PRESETS = "src/coevolve/training/presets.toml"  # counts by its values, see `preset_settings`
-METHODS_FOLDER = "src/coevolve/methods"  # whose prompts count where their paper is named
+PRESETS = (
+    "src/coevolve/training/presets.toml"  # counts by its values, see `preset_settings`
+)
+METHODS_FOLDER = (
+    "src/coevolve/methods"  # whose prompts count where their paper is named
+)
 PROMPTS_READER = "coevolve.text.prompts"
 PROMPTS_OF_STRATEGIES = "src/coevolve/evaluation/prompts"
 PAPER_OF_FOLDER = {"baselines": "azr"}  # elsewhere a folder has the name of its paper
@@ -136,7 +147,9 @@ def artefact_sources(plan: Plan, item: Item) -> Parts:
     return {"preset": preset, "modules": needed, "data": data}
 
 
-def data_files(plan: Plan, needed: Collection[str], strings: set[str]) -> dict[str, str]:
+def data_files(
+    plan: Plan, needed: Collection[str], strings: set[str]
+) -> dict[str, str]:
     """Hash the data files of these modules, and the printed numbers that the strings name.
 
     Prompts count only for code that reads prompts: those of the papers that are named, and those of

@@ -1,4 +1,4 @@
-"""Settings of all tests: examples are judged by what they give, not by how long a busy machine takes over them."""
+"""Settings of all tests: no test depends on how fast the machine is."""
 
 import signal
 import sys
@@ -8,7 +8,8 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
-# A shell starts background jobs deaf to Ctrl-C, and so would be the commands that the tests start and interrupt.
+# A shell starts background jobs deaf to Ctrl-C. The commands that the tests start and interrupt
+# would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -17,5 +18,8 @@ def landlock():
     """Skip where the kernel has no Landlock: no program runs there unasked."""
     from codesandbox.guarded import guard
 
-    if not sys.platform.startswith("linux") or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1:
+    if (
+        not sys.platform.startswith("linux")
+        or guard.LIBC.syscall(guard.LANDLOCK_CREATE, None, 0, 1) < 1
+    ):
         pytest.skip("no Landlock here")

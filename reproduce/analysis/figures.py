@@ -53,7 +53,12 @@ ALIASES = {  # what the papers call a method: its key in METHOD_COLOURS
     "absolute zero": "azr",
 }
 SOLID = {"facecolor": "#edf3f9", "edgecolor": COLOURS[0], "linewidth": 1.5}
-DASHED = {"facecolor": "white", "edgecolor": "0.45", "linewidth": 1.5, "linestyle": "--"}
+DASHED = {
+    "facecolor": "white",
+    "edgecolor": "0.45",
+    "linewidth": 1.5,
+    "linestyle": "--",
+}
 BELOW_AXES = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
 MAX_NAMES_INSIDE = 3  # with more curves, the legend goes below the axes
 Point = Sequence[float]  # x and y
@@ -259,7 +264,9 @@ def _draw_box(ax: Axes, centre: Point, name: str, role: Role | None) -> Bbox:
     return box.get_window_extent().transformed(to_data)
 
 
-def _draw_arrow(ax: Axes, boxes: Mapping[str, Bbox], edge: Edge, is_paired: bool) -> None:
+def _draw_arrow(
+    ax: Axes, boxes: Mapping[str, Bbox], edge: Edge, is_paired: bool
+) -> None:
     corners = [Bbox([corner, corner]) for corner in edge.bend]
     stops = [boxes[edge.source], *corners, boxes[edge.target]]
     lines = [_line(start, end, is_paired) for start, end in pairwise(stops)]
@@ -275,7 +282,9 @@ def _draw_arrow(ax: Axes, boxes: Mapping[str, Bbox], edge: Edge, is_paired: bool
     )
     ax.add_patch(arrow)
     x_direction = int(np.sign(second_point[0] - first_point[0]))  # 0 if upright
-    side = x_direction if is_paired else abs(x_direction)  # 1: label above, -1: below, 0: on it
+    side = (
+        x_direction if is_paired else abs(x_direction)
+    )  # 1: label above, -1: below, 0: on it
     at = edge.at
     if not at:
         fraction = 0.35 if is_paired and x_direction == 0 else 0.5

@@ -5,7 +5,9 @@ import pandas as pd
 from reproduce.analysis import tables
 from reproduce.analysis.scores import Spec
 
-TOLERANCE = 0.001  # a printed change that differs by more does not follow from its cells
+TOLERANCE = (
+    0.001  # a printed change that differs by more does not follow from its cells
+)
 
 
 def printed_cells(spec: Spec) -> pd.DataFrame:

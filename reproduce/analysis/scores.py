@@ -28,20 +28,32 @@ class Spec:
     runs: standins.Runs
     title: str
     table: str  # whose printed numbers stand beside the reproduced ones
-    backbones: Mapping[str, str]  # our backbone: the paper's model at its place in the table
+    backbones: Mapping[
+        str, str
+    ]  # our backbone: the paper's model at its place in the table
     labels: Mapping[str, standins.Labels]  # backbone: run: label of its row
     rows: Mapping[str, str]  # label: the paper's name of the row, where they differ
-    unprinted: Mapping[str, str]  # a base that is not printed: the printed row in its place
-    setups: Mapping[str, str]  # inference set-up: the paper's name of it, if it has several
+    unprinted: Mapping[
+        str, str
+    ]  # a base that is not printed: the printed row in its place
+    setups: Mapping[
+        str, str
+    ]  # inference set-up: the paper's name of it, if it has several
     inference: Mapping[str, str]  # set-up of the first run alone: the label of its row
     averages: Sequence[str]  # averages that the table shows; if empty, all
     sizes: bool  # whether the table shows agents and training steps
-    comparisons: Mapping[str, Mapping[str, Sequence[str]]]  # file: base: rows, if empty all
+    comparisons: Mapping[
+        str, Mapping[str, Sequence[str]]
+    ]  # file: base: rows, if empty all
     facts: Sequence[str]  # metrics that only the oracle can compute
-    unmatched: Mapping[str, Sequence[str]]  # printed average: its columns without a stand-in
+    unmatched: Mapping[
+        str, Sequence[str]
+    ]  # printed average: its columns without a stand-in
     behind: str  # the table whose cells the printed averages average; then only averages show
     from_cells: bool  # whether the paper's averages are means of these cells
-    cells_of: Mapping[str, str]  # the paper's name of a row: its name in the table behind
+    cells_of: Mapping[
+        str, str
+    ]  # the paper's name of a row: its name in the table behind
     asked: str  # how questions are asked, for the note
     remark: str  # what the note says after the seeds
 
@@ -110,7 +122,9 @@ class Page:
     parts: Sequence[Part]
     gains: Mapping[str, pd.DataFrame]  # file: gains of all parts
     table: pd.DataFrame
-    teams: pd.DataFrame  # agents, steps and models by label; empty if sizes are not shown
+    teams: (
+        pd.DataFrame
+    )  # agents, steps and models by label; empty if sizes are not shown
     oracle: pd.DataFrame | None  # of `oracle_facts`, if the spec names any
 
     @property
@@ -198,7 +212,9 @@ def printed_numbers(spec: Spec, backbone: str, setup: str) -> pd.DataFrame:
     )
 
 
-def joined(spec: Spec, parts: Sequence[Part], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def joined(
+    spec: Spec, parts: Sequence[Part], frames: Sequence[pd.DataFrame]
+) -> pd.DataFrame:
     """Concatenate a frame per part; columns say which part, where there are several."""
     labelled = []
     for part, frame in zip(parts, frames, strict=True):
@@ -211,7 +227,9 @@ def joined(spec: Spec, parts: Sequence[Part], frames: Sequence[pd.DataFrame]) ->
     return pd.concat(labelled, ignore_index=True)
 
 
-def gains_of_part(spec: Spec, part: Part, bases: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+def gains_of_part(
+    spec: Spec, part: Part, bases: Mapping[str, Sequence[str]]
+) -> pd.DataFrame:
     """Return the gains of one part over each base."""
     frames = []
     for base, methods in bases.items():
@@ -219,7 +237,9 @@ def gains_of_part(spec: Spec, part: Part, bases: Mapping[str, Sequence[str]]) ->
     return pd.concat(frames)
 
 
-def gains_over(spec: Spec, part: Part, base: str, methods: Sequence[str]) -> pd.DataFrame:
+def gains_over(
+    spec: Spec, part: Part, base: str, methods: Sequence[str]
+) -> pd.DataFrame:
     """Return the gains of some methods over a base, or of all methods if none is given.
 
     A base that the paper does not print is compared by the printed row in its place.

@@ -141,7 +141,9 @@ def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def scores(folder: str | Path, runs: Runs, labels: Labels, paper: str = "mae") -> pd.DataFrame:
+def scores(
+    folder: str | Path, runs: Runs, labels: Labels, paper: str = "mae"
+) -> pd.DataFrame:
     """Read the test scores after training of the runs in `labels`, a row per item.
 
     See `tables` for the columns.

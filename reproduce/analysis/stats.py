@@ -181,7 +181,9 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     equal_chances = np.full(seeds, 1 / seeds)
     weights_RS = rng.multinomial(seeds, equal_chances, replicates) / seeds
-    sums_R = sum(_resampled_means(scores_SI, weights_RS, rng) for scores_SI in strata_SI)
+    sums_R = sum(
+        _resampled_means(scores_SI, weights_RS, rng) for scores_SI in strata_SI
+    )
     means_R = sums_R / len(strata_SI)
     tails = [(1 - level) / 2, (1 + level) / 2]
     low, high = np.quantile(means_R, tails)
@@ -213,7 +215,9 @@ def student_half_width(means_S: Array, level: float) -> float:
     return critical * deviation / np.sqrt(seeds)
 
 
-def _resampled_means(scores_SI: Array, weights_RS: Array, rng: np.random.Generator) -> Array:
+def _resampled_means(
+    scores_SI: Array, weights_RS: Array, rng: np.random.Generator
+) -> Array:
     """Return the mean score of each replicate, for given seed weights and newly drawn items."""
     # Items with equal columns are interchangeable: drawing how often each distinct column occurs
     # is the same draw, only cheaper.

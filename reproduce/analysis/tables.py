@@ -17,7 +17,9 @@ from reproduce.analysis.writing import save_table as save_table
 
 NUMBERS = Path(__file__).parents[1] / "paper_numbers"
 ROW = ["backbone", "setup", "method"]
-Groups = Mapping[str, Sequence[str]]  # name of an average: its benchmarks, of equal weight
+Groups = Mapping[
+    str, Sequence[str]
+]  # name of an average: its benchmarks, of equal weight
 Matrices = dict[str, pd.DataFrame]  # benchmark: correctness, S seeds x I items
 Row = dict[str, Any]
 
@@ -30,7 +32,9 @@ def paper_numbers(table_id: str) -> pd.DataFrame:
     """
     known = sorted(path.stem for path in NUMBERS.glob("*.csv"))
     if table_id not in known:
-        raise ValueError(f"table_id must be one of {', '.join(known)}; got {table_id!r}")
+        raise ValueError(
+            f"table_id must be one of {', '.join(known)}; got {table_id!r}"
+        )
     frame = pd.read_csv(NUMBERS / f"{table_id}.csv", dtype=str, keep_default_na=False)
     if "value" in frame:
         frame["printed"] = frame["value"]
@@ -53,7 +57,9 @@ def recomputed_averages(frame: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     missing = members - set(frame["benchmark"])
     if missing:
         raise ValueError(f"groups: no benchmark {sorted(missing)} in the frame")
-    reasons = paper_numbers("known").set_index(["table", "method", "benchmark"])["known"]
+    reasons = paper_numbers("known").set_index(["table", "method", "benchmark"])[
+        "known"
+    ]
     rows = []
     for key, part in frame.groupby([*ROW, "metric"], sort=False):
         is_average = part["benchmark"].isin(list(groups))
@@ -123,7 +129,9 @@ def accuracy_matrix(scores: pd.DataFrame, method: str) -> Matrices:
         )
         matrix = matrix.astype(float)
         if matrix.isna().any(axis=None):
-            raise ValueError(f"method {method!r} lacks items of {benchmark!r} for some seed")
+            raise ValueError(
+                f"method {method!r} lacks items of {benchmark!r} for some seed"
+            )
         matrices[str(benchmark)] = matrix.sort_index(axis=0).sort_index(axis=1)
     return matrices
 
@@ -193,11 +201,15 @@ def _accuracy_average(strata: Sequence[pd.DataFrame]) -> Row:
     }
 
 
-def _check_groups(groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str) -> None:
+def _check_groups(
+    groups: Groups, matrices: Mapping[str, pd.DataFrame], method: str
+) -> None:
     members = {name for names in groups.values() for name in names}
     missing = members - set(matrices)
     if missing:
-        raise ValueError(f"groups: method {method!r} has no scores on {sorted(missing)}")
+        raise ValueError(
+            f"groups: method {method!r} has no scores on {sorted(missing)}"
+        )
 
 
 def compare_rows(
@@ -267,7 +279,9 @@ def _is_untrained(scores: pd.DataFrame, method: str) -> bool:
     return not scores.loc[is_method, "trained"].any()
 
 
-def _rows_to_compare(matrices: Matrices, groups: Groups) -> list[tuple[str, str, Sequence[str]]]:
+def _rows_to_compare(
+    matrices: Matrices, groups: Groups
+) -> list[tuple[str, str, Sequence[str]]]:
     """Return (kind, name, benchmarks) of each cell and average."""
     cells = [("cell", name, [name]) for name in matrices]
     averages = [("average", name, list(members)) for name, members in groups.items()]

@@ -29,7 +29,9 @@ LEVEL_COLUMNS = [
     "paper's direction",
 ]
 FAULT_COLUMNS = ["run", "step", "fault", "proposal", "judged quality"]
-Panel = Mapping[str, Any]  # title, ylabel, lines (metric: name), perhaps ylim and smooth
+Panel = Mapping[
+    str, Any
+]  # title, ylabel, lines (metric: name), perhaps ylim and smooth
 
 
 def read(folder: Path, runs: standins.Runs, labels: standins.Labels) -> pd.DataFrame:
@@ -65,7 +67,9 @@ def _derive_mae(curves: pd.DataFrame, batch_size: int) -> None:
 
 def _derive_comas(curves: pd.DataFrame) -> None:
     judged_correct = float("nan")
-    if "judged_correct" in curves:  # without scoring, the evaluation itself is a verdict
+    if (
+        "judged_correct" in curves
+    ):  # without scoring, the evaluation itself is a verdict
         judged_correct = curves["judged_correct"]
     curves["favourable"] = curves["score_3"].fillna(judged_correct)
     confirmed = curves["tp"] + curves["tn"]
@@ -130,7 +134,9 @@ def draw(panels: Sequence[Panel], data: Sequence[pd.DataFrame]) -> Figure:
 
 def drawn_values(data: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the values of all panels as one frame."""
-    return pd.concat([values.drop(columns="line") for values in data], ignore_index=True)
+    return pd.concat(
+        [values.drop(columns="line") for values in data], ignore_index=True
+    )
 
 
 def fifths(drawn: pd.DataFrame) -> pd.DataFrame:
@@ -172,7 +178,9 @@ def level_changes(
     return pd.DataFrame(rows, columns=LEVEL_COLUMNS)
 
 
-def _level_change(steps: pd.DataFrame, metric: str, fifth: float, sign: int | None) -> dict:
+def _level_change(
+    steps: pd.DataFrame, metric: str, fifth: float, sign: int | None
+) -> dict:
     early = steps[steps["step"] <= fifth]
     late = steps[steps["step"] > 4 * fifth]
     before = early.groupby("seed")[metric].mean()
@@ -216,7 +224,9 @@ def best_and_last(curves: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def faults(folder: Path, runs: standins.Runs, labels: standins.Labels, role: str) -> pd.DataFrame:
+def faults(
+    folder: Path, runs: standins.Runs, labels: standins.Labels, role: str
+) -> pd.DataFrame:
     """Return the recorded replies of one of MAE's roles that do not parse or are ill-formed."""
     rows = []
     for run, label in labels.items():
@@ -264,7 +274,9 @@ def final_gains(
     return gains.rename(columns={"base": first, "method": second})
 
 
-def halves(curves: pd.DataFrame, drawn: pd.DataFrame, metric: str, name: str) -> pd.DataFrame:
+def halves(
+    curves: pd.DataFrame, drawn: pd.DataFrame, metric: str, name: str
+) -> pd.DataFrame:
     """Return levels of a metric in the first and the last half of training, a row per method.
 
     Levels and spread (the standard deviation over steps, averaged over seeds) are of single steps,

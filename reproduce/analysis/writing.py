@@ -42,7 +42,9 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     note = _shown(note)
     _write_markdown(printed, out / "table.md", caption, note)
     folder = out.resolve().name
-    id = folder.removeprefix(".").removesuffix(".part")  # the batch writes into .ID.part
+    id = folder.removeprefix(".").removesuffix(
+        ".part"
+    )  # the batch writes into .ID.part
     _write_latex(printed, out / "table.tex", caption, note, label=f"tab:{id}")
 
 
@@ -74,7 +76,9 @@ def _write_markdown(printed: pd.DataFrame, path: Path, caption: str, note: str) 
     path.write_text("\n\n".join(paragraphs) + "\n", "utf-8")
 
 
-def _write_latex(printed: pd.DataFrame, path: Path, caption: str, note: str, label: str) -> None:
+def _write_latex(
+    printed: pd.DataFrame, path: Path, caption: str, note: str, label: str
+) -> None:
     table = printed.to_latex(
         index=False,
         escape=True,

@@ -1,11 +1,15 @@
-"""Several roles, one policy: the public names, each imported on first use, so that importing loads no torch."""
+"""Language models that improve by playing roles: the public names.
+
+Each name is imported on first use, so that `import coevolve` loads no torch.
+"""
 
 import warnings
 from importlib import import_module
 
 __version__ = "0.2.0"
 
-warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook without widgets tqdm shows bars as text
+# In a notebook without widgets, tqdm shows bars as text.
+warnings.filterwarnings("ignore", "IProgress not found")
 
 _HOMES = {
     "Method": "methods.base",
@@ -26,5 +30,7 @@ __all__ = list(_HOMES)  # noqa: PLE0605
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
-        raise AttributeError(f"coevolve has no attribute {name!r}; its public names: {', '.join(_HOMES)}")
+        raise AttributeError(
+            f"coevolve has no attribute {name!r}; its public names: {', '.join(_HOMES)}"
+        )
     return getattr(import_module(f"coevolve.{_HOMES[name]}"), name)

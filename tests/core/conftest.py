@@ -25,7 +25,10 @@ PIECES = [
     "\\boxed{", "{", "}", "\\", "5", "ANSWER:", "{question}", '{"question": "', '", "answer": 5, "answer_type": "Integer"}',
     "A) 1 B) 2 C) 3 D) 4", "\ud800", "\x00", "é", "\u200b",
 ]  # fmt: skip
-HOSTILE = st.one_of(st.text(st.characters()), st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+HOSTILE = st.one_of(
+    st.text(st.characters()),
+    st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
+)
 
 
 class Scripted(BatchedEngine):
@@ -41,7 +44,10 @@ class Scripted(BatchedEngine):
         """Answer a wave."""
         self.asked += turns
         said = [(turn, self.say(turn)) for turn in turns]
-        return [reply if isinstance(reply, Reply) else Reply(turn, reply) for turn, reply in said]
+        return [
+            reply if isinstance(reply, Reply) else Reply(turn, reply)
+            for turn, reply in said
+        ]
 
 
 class Sums:
@@ -49,8 +55,17 @@ class Sums:
 
     name, grading = "sums", "exact"
 
-    def __init__(self, *questions: str, held: tuple[str, ...] = (), tasks: tuple = (("1+1", "math", "2"),)):
-        self.known_questions, self.held, self.starts = list(questions or ("1+1",)), held, list(tasks)
+    def __init__(
+        self,
+        *questions: str,
+        held: tuple[str, ...] = (),
+        tasks: tuple = (("1+1", "math", "2"),),
+    ):
+        self.known_questions, self.held, self.starts = (
+            list(questions or ("1+1",)),
+            held,
+            list(tasks),
+        )
 
     def seed_questions(self) -> list[str]:
         return self.known_questions
@@ -72,7 +87,13 @@ class Sums:
 
     def answer(self, question: str) -> str | None:
         found = SUM.fullmatch(question)
-        return str(int(found[1]) + int(found[2])) if found else "x*3" if question.startswith("f(") else None
+        return (
+            str(int(found[1]) + int(found[2]))
+            if found
+            else "x*3"
+            if question.startswith("f(")
+            else None
+        )
 
     def held_out(self, question: str) -> bool:
         return question in self.held
@@ -87,7 +108,9 @@ class Sums:
         return (3 if question[0] == "9" else 1) if self.valid(question) else None
 
     def sound(self, question: str, kind: str, verifier: str) -> bool | None:
-        return verifier == TESTS if kind == "code" else self.is_correct(question, verifier)
+        return (
+            verifier == TESTS if kind == "code" else self.is_correct(question, verifier)
+        )
 
     def fits(self, question: str, plan: str) -> bool | None:
         return plan == "add" if self.valid(question) else None
@@ -109,14 +132,20 @@ def earned(outcome: Outcome, *roles: str) -> list:
     return [reward for role, reward in pairs if role in roles] if roles else pairs
 
 
-def free(question: object = "How many moons has Mars?", answer: object = 2, kind: object = "Integer") -> str:
+def free(
+    question: object = "How many moons has Mars?",
+    answer: object = 2,
+    kind: object = "Integer",
+) -> str:
     """A free-form task as SPICE's Challenger writes it."""
     return json.dumps({"question": question, "answer": answer, "answer_type": kind})
 
 
 def mcq(question: object = "Which? A) 1 B) 2 C) 3 D) 4", letter: object = "B") -> str:
     """A multiple-choice task as SPICE's Challenger writes it."""
-    return json.dumps({"multiple_choice_question": question, "multiple_choice_correct": letter})
+    return json.dumps(
+        {"multiple_choice_question": question, "multiple_choice_correct": letter}
+    )
 
 
 def boxes(*answers: object) -> list[str]:
@@ -124,13 +153,17 @@ def boxes(*answers: object) -> list[str]:
     return [rf"\boxed{{{answer}}}" for answer in answers]
 
 
-def scripted(method: Method, say: Callable | Sequence, seeds: Iterable[int] = (0,)) -> tuple[list[Outcome], list[Turn]]:
+def scripted(
+    method: Method, say: Callable | Sequence, seeds: Iterable[int] = (0,)
+) -> tuple[list[Outcome], list[Turn]]:
     """Play one step of episodes; return their outcomes and every turn that was asked."""
     engine = Scripted(say)
     return play([method.observed(Random(seed)) for seed in seeds], engine), engine.asked
 
 
-def by_hand(method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()) -> EpisodeStepper:
+def by_hand(
+    method: Method, *waves: list[str], seed: int = 0, key: tuple[int, ...] = ()
+) -> EpisodeStepper:
     """Answer an episode by hand, wave after wave."""
     steps = EpisodeStepper(method.observed(Random(seed)), Scripted(), key)
     for wave in waves:

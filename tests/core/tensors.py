@@ -22,11 +22,34 @@ SOLVER = prompts.load_role("mae", "solver", "compact")
 
 def qwen(tied=True, kv=1, scale=0.2, vocabulary=320, kind=Qwen2ForCausalLM, **other):
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    tokens = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": END, "pad_token_id": 0}
-    more = {"num_key_value_heads": kv, "tie_word_embeddings": tied, "initializer_range": scale}
-    model = kind(kind.config_class(**sizes, **tokens, **more, max_position_embeddings=128, **other)).eval()
-    for name, parameter in model.named_parameters():  # zero biases and plain norms would hide forgotten ones
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    tokens = {
+        "vocab_size": vocabulary,
+        "bos_token_id": 1,
+        "eos_token_id": END,
+        "pad_token_id": 0,
+    }
+    more = {
+        "num_key_value_heads": kv,
+        "tie_word_embeddings": tied,
+        "initializer_range": scale,
+    }
+    model = kind(
+        kind.config_class(
+            **sizes, **tokens, **more, max_position_embeddings=128, **other
+        )
+    ).eval()
+    for (
+        name,
+        parameter,
+    ) in (
+        model.named_parameters()
+    ):  # zero biases and plain norms would hide forgotten ones
         if name.endswith(("bias", "q_norm.weight", "k_norm.weight")):
             torch.nn.init.normal_(parameter, std=0.3)
     return model
@@ -35,7 +58,10 @@ def qwen(tied=True, kv=1, scale=0.2, vocabulary=320, kind=Qwen2ForCausalLM, **ot
 def ragged(count, seed=0):
     """Prompts of 1 to 24 tokens."""
     rng = random.Random(seed)
-    return [tuple(rng.randrange(5, 300) for _ in range(rng.randint(1, 24))) for _ in range(count)]
+    return [
+        tuple(rng.randrange(5, 300) for _ in range(rng.randint(1, 24)))
+        for _ in range(count)
+    ]
 
 
 def draw(model, prompts, keys=None, temperatures=1.0, limits=16, eos_token_ids=(END,)):
@@ -45,14 +71,21 @@ def draw(model, prompts, keys=None, temperatures=1.0, limits=16, eos_token_ids=(
     heats = temperatures if isinstance(temperatures, list) else [temperatures] * count
     limits = limits if isinstance(limits, list) else [limits] * count
     rows = zip(prompts, keys, heats, limits, strict=True)
-    asked = [Request(tuple(prompt), key, heat, limit) for prompt, key, heat, limit in rows]
+    asked = [
+        Request(tuple(prompt), key, heat, limit) for prompt, key, heat, limit in rows
+    ]
     return sample(asked, partial(decode, Decoder(model), eos_token_ids))
 
 
 def teacher_forced(model, prompt, ids, temperature=1.0):
     """Log-probabilities of `ids` after `prompt`, by one forward pass of transformers."""
     with torch.no_grad():
-        logits = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float() / temperature
+        logits = (
+            model(torch.tensor([[*prompt, *ids]]))
+            .logits[0, len(prompt) - 1 : -1]
+            .float()
+            / temperature
+        )
     return logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0]
 
 
@@ -84,19 +117,37 @@ class Keep(torch.optim.SGD):
     """An optimiser that keeps the gradients it was given and changes nothing."""
 
     def step(self):
-        self.seen = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
+        self.seen = [
+            None if p.grad is None else p.grad.clone()
+            for g in self.param_groups
+            for p in g["params"]
+        ]
 
 
 def learn(policy, optimizer, samples, estimator="task_relative", **asked):
     """Take a step of the learner, without an entropy bonus unless it is asked for."""
-    known = {name: asked.pop(name) for name in ("reference", "kl_coef", "baseline") if name in asked}
+    known = {
+        name: asked.pop(name)
+        for name in ("reference", "kl_coef", "baseline")
+        if name in asked
+    }
     settings = Learning(**{"entropy_coef": 0.0, **asked})
     return update.update_policy(
         policy, optimizer, samples, settings, estimator=estimator, **known
     )
 
 
-def policy_loss(hidden, head, targets, advantages, old=None, weights_T=None, chunk=None, path=None, **judged):
+def policy_loss(
+    hidden,
+    head,
+    targets,
+    advantages,
+    old=None,
+    weights_T=None,
+    chunk=None,
+    path=None,
+    **judged,
+):
     """The loss of packed tokens; without weights, the mean over them."""
     if weights_T is None:
         dtype = torch.promote_types(hidden.dtype, torch.float32)

@@ -1,10 +1,11 @@
-"""The command line: a user's mistake is exit code 2 and one line, before torch loads and before anything is written."""
+"""The command line: a mistake is code 2 and one line, before torch loads or anything is written."""
 
 import errno
 import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import Mock, call
 
@@ -12,13 +13,14 @@ import pytest
 from data_files import OWN, tables
 
 from coevolve.cli import main
-from coevolve.methods.registry import METHODS, get_method
 from coevolve.runs import record
 from coevolve.training import config
 from coevolve.types import Reply, Turn
 from tinyworld import backbone
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
+MISTAKES = tables("mistakes")
+# Runs several command lines in a fresh process; prints the codes and the heavy modules it loaded.
 PROBE = """
 import json, sys, tinyworld, coevolve.text.verify
 from coevolve.cli import main
@@ -27,135 +29,248 @@ codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
 heavy = "torch transformers pandas math_verify sympy codesandbox".split()
 print(json.dumps([codes, sorted(sys.modules.keys() & heavy)]))
 """
-MISTAKES = tables("mistakes")
 
 
-def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
-    wrong = json.dumps([["train", *arguments.split()] for arguments in MISTAKES["train"]])
-    command = [sys.executable, "-c", PROBE, wrong]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert json.loads(done.stdout) == [[2] * len(MISTAKES["train"]), []], done.stderr
-    for line, parts in zip(done.stderr.splitlines(), MISTAKES["train"].values(), strict=True):
-        assert line.startswith("coevolve: ") and all(part in line for part in parts), line
-    assert list(tmp_path.iterdir()) == []
+@dataclass(frozen=True)
+class Probe:
+    """What a process with several mistaken command lines left."""
+
+    codes: list[int]
+    heavy_modules: list[str]
+    lines: list[str]
+    files: list[Path]
 
 
-@pytest.mark.parametrize("arguments", MISTAKES["grammar"])
-def test_wrong_grammar_shows_the_usage(arguments: str, capsys: pytest.CaptureFixture) -> None:
-    assert main(arguments.split()) == 2
-    assert "Usage: coevolve" in capsys.readouterr().err
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
+    folder = tmp_path_factory.mktemp("mistakes")
+    command_lines = [["train", *line.split()] for line in MISTAKES["train"]]
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps(command_lines)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    codes, heavy_modules = json.loads(done.stdout)
+    return Probe(codes, heavy_modules, done.stderr.splitlines(), list(folder.iterdir()))
 
 
-AGAIN = "coevolve: {}; later --out {{}} goes on from the last checkpoint\n"
-FULL, DENIED = OSError(errno.ENOSPC, "No space left on device"), PermissionError(errno.EACCES, "Permission denied", "x")
-ENDS = [(None, 0, ""), (ValueError("too large"), 2, "coevolve: too large\n")]
-ENDS += [(one, 1, AGAIN.format(one)) for one in (ConnectionError("gone"), FULL, DENIED)]
-ENDS.append((FloatingPointError("nan"), 1, "coevolve: nan\n"))  # the same command would end there again
+class TestMistakes:
+    def test_a_mistake_is_one_line_and_code_2(self, probe: Probe) -> None:
+        expected = MISTAKES["train"].values()
+        assert probe.codes == [2] * len(expected)
+        for line, parts in zip(probe.lines, expected, strict=True):
+            assert line.startswith("coevolve: ")
+            for part in parts:
+                assert part in line
+
+    def test_a_mistake_leaves_nothing_and_loads_nothing_heavy(
+        self, probe: Probe
+    ) -> None:
+        assert probe.files == []
+        assert probe.heavy_modules == []
+
+    @pytest.mark.parametrize("arguments", MISTAKES["grammar"])
+    def test_wrong_grammar_shows_the_usage(
+        self, arguments: str, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert main(arguments.split()) == 2
+        assert "Usage: coevolve" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("error", "code", "line"), ENDS)
-def test_training_says_what_differs_then_trains_then_sums_up(error, code, line, tmp_path, monkeypatch, capsys):
-    def train(run: config.Run) -> None:
-        print(f"training {run.protocol.solves} {run.seed}")
-        if error:
-            raise error
-        right = [("before", i, i < 1) for i in range(8)] + [("after", i, i < 3) for i in range(8)]
-        rows = [{"setup": "vanilla", "stage": stage, "item": i, "correct": int(one)} for stage, i, one in right]
+class TestTrain:
+    """The command around a training loop that is replaced."""
+
+    @pytest.fixture
+    def out(self, tmp_path: Path) -> Path:
+        return tmp_path / "run"
+
+    @staticmethod
+    def write_results(run: config.Run) -> None:
+        """Write a run that has 1 of 8 answers correct before training and 3 of 8 after."""
+        rows = []
+        for stage, correct in (("before", 1), ("after", 3)):
+            for item in range(8):
+                row = {"setup": "vanilla", "stage": stage, "item": item}
+                rows.append({**row, "correct": int(item < correct)})
         record.Recorder(run.out).scores(rows)
-        held_out = {"before": {"k": 1, "n": 8}, "after": {"k": 3, "n": 8}}
-        numbers = {"held_out": held_out, "steps": 9, "seconds": 90.0, "resumed_at": 4}
-        (run.out / "summary.json").write_text(json.dumps({"warnings": ["idle: x"], **numbers}))
+        summary = {
+            "warnings": ["idle: x"],
+            "held_out": {"before": {"k": 1, "n": 8}, "after": {"k": 3, "n": 8}},
+            "steps": 9,
+            "seconds": 90.0,
+            "resumed_at": 4,
+        }
+        (run.out / "summary.json").write_text(json.dumps(summary))
 
-    monkeypatch.setattr("coevolve.training.loop.train", train)
-    assert main(["train", "mae", "solves=2", "--out", str(tmp_path / "run"), "seed=7"]) == code
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
-    start = lines.index("training 2 7")
-    assert lines[0].endswith("; solves 1 -> 2") and start == 1 and said.err == line.format(tmp_path / "run")
-    if code == 0:  # Wilson's limits of 1 of 8 and 3 of 8; 25 +- 2.3646 * 46.291 / sqrt(8) of the eight changes
-        idle, before, after, gain, took, where = lines[start + 1 :]
-        assert idle == "idle: x" and took == "steps 4 to 9 in 1.5 minutes"
-        assert gain == "gain: +25.0 points (95 % -13.7 to +63.7 over the questions, for this seed)"
-        assert before == "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%)"
-        assert after == "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%)"
-        assert where.startswith(f"all is in {tmp_path / 'run'}; python -m coevolve report {tmp_path / 'run'} ")
+    @pytest.fixture
+    def train(self, out, monkeypatch, capsys):
+        """Return a function that trains by the command, and fails with an error if one is given."""
 
+        def train_by_command(error: Exception | None = None):
+            def loop(run: config.Run) -> None:
+                print(f"training {run.protocol.solves} {run.seed}")
+                if error:
+                    raise error
+                self.write_results(run)
 
-@pytest.mark.parametrize(("arguments", "told"), MISTAKES["ask"].items())
-def test_what_cannot_be_asked_is_one_line_and_no_model_loads(arguments, told, monkeypatch, capsys):
-    monkeypatch.setattr("coevolve.cli.load_policy", None)
-    assert main(["ask", *arguments.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"coevolve: {told}")
+            monkeypatch.setattr("coevolve.training.loop.train", loop)
+            code = main(["train", "mae", "solves=2", "--out", str(out), "seed=7"])
+            return code, capsys.readouterr()
 
+        return train_by_command
 
-def test_one_role_is_asked_one_question_as_it_was_typed(monkeypatch, capsys):
-    policy = Mock()
-    policy.serve().answer.return_value = [Reply(Turn("solver", (), "shared"), "yes\x1b[2J", finished=False)]
-    monkeypatch.setattr("coevolve.cli.load_policy", lambda model: policy)
-    assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
-    said = capsys.readouterr()
-    assert said.out == "yes\\x1b[2J\n" and "\nthe reply was cut off" in said.err
-    assert main(["ask", f"{OWN}/solver", "question=3*4", *"--temperature 0 --max-tokens 7 --seed 5".split()]) == 0
-    critic, solver = (turn for ((turn,),), _ in policy.serve().answer.call_args_list)
-    assert "x=1.0" in critic.messages[0]["content"] and "true" in critic.messages[0]["content"]
-    assert (critic.temperature, critic.key) == (0.1, (0,)), "the role's own temperature"
-    assert (solver.temperature, solver.key) == (0.0, (5,))
-    assert call(1.0, 64) in policy.serve.call_args_list and call(1.0, 7) in policy.serve.call_args_list
+    def test_it_prints_the_differences_from_the_paper_before_training(
+        self, train
+    ) -> None:
+        code, captured = train()
+        lines = captured.out.splitlines()
+        assert code == 0
+        assert lines[0].endswith("; solves 1 -> 2")
+        assert lines[1] == "training 2 7"
+        assert captured.err == ""
 
+    def test_it_sums_up_after_training(self, train, out) -> None:
+        _, captured = train()
+        # Wilson's limits of 1 of 8 and of 3 of 8; 25 +- 2.3646 * 46.291 / sqrt(8) for the gain.
+        *lines, last = captured.out.splitlines()[2:]
+        assert lines == [
+            "idle: x",
+            "test questions before: 1 of 8 right (12.5%, 95 % 2.2% to 47.1%)",
+            "test questions after: 3 of 8 right (37.5%, 95 % 13.7% to 69.4%)",
+            "gain: +25.0 points (95 % -13.7 to +63.7 over the questions, for this seed)",
+            "steps 4 to 9 in 1.5 minutes",
+        ]
+        assert last.startswith(f"all is in {out}; python -m coevolve report {out} ")
 
-def test_a_model_in_a_folder_answers(capsys):
-    assert main(["ask", "mae/solver", "question=3*4", "--temperature", "0", "--model", str(backbone("tiny"))]) == 0
-    assert capsys.readouterr().out == "<answer>12</answer>\n"
+    def test_a_mistake_found_while_training_is_code_2(self, train) -> None:
+        code, captured = train(ValueError("too large"))
+        assert code == 2
+        assert captured.err == "coevolve: too large\n"
 
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ConnectionError("gone"),
+            OSError(errno.ENOSPC, "No space left on device"),
+            PermissionError(errno.EACCES, "Permission denied", "x"),
+        ],
+        ids=["server", "disk", "permission"],
+    )
+    def test_a_fault_outside_the_run_names_the_command_that_resumes(
+        self, error: OSError, train, out
+    ) -> None:
+        code, captured = train(error)
+        assert code == 1
+        resume = f"later --out {out} goes on from the last checkpoint"
+        assert captured.err == f"coevolve: {error}; {resume}\n"
 
-def test_fields_lists_every_field_with_the_papers_value(capsys: pytest.CaptureFixture) -> None:
-    assert main(["fields", "mae"]) == 0
-    said = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-    assert set(said) == {"field", *config.field_defaults(config.Run), *config.field_defaults(get_method("mae"))}
-    assert said["threshold"][:3] == ["0.7", "A", "question"] and said["batch_size"] == "128 32 Episodes per step.".split()
-    quick, told = config.load_presets()["quick"], "Learning rate of AdamW, constant; sft and srlm decay it to 0.".split()
-    assert said["solves"][:3] == ["1", str(quick["mae"]["solves"]), "How"]
-    assert said["learning_rate"] == ["1e-06", str(quick["all"]["learning_rate"]), *told]
-    assert said["prompt"][:2] == ["'full'", "'compact'"], "the paper's, not the default"
-    assert main(["fields", OWN, "rounds=3"]) == 0
-    assert "rounds               2                        3" in capsys.readouterr().out
-
-
-def test_a_method_of_ones_own_documents_its_fields(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(Path(OWN.partition(":")[0]).read_text())
-    assert main(["fields", f"{file}:Debate"]) == 0
-    assert " How often the solver speaks.\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_field_says_what_it_means(method: str) -> None:
-    cls = get_method(method)
-    help_texts = config.field_help(cls)
-    fields = {**config.field_defaults(config.Run), **config.field_defaults(cls)}
-    assert [name for name in fields if not help_texts.get(name)] == []
-
-
-def test_the_help_of_a_field_is_its_docstring_and_a_subclass_may_replace_it() -> None:
-    assert config.field_help(get_method("spice"))["estimator"] == "Equations 3 and 4: DrGRPO."
-    azr = config.field_help(get_method("azr"))
-    assert azr["estimator"] == "How rewards become advantages, see `advantages`.", "inherited"
-    assert azr["paper"] == "The paper whose prompts are used: answers in tags (mae) or boxed (spice)."
+    def test_weights_that_are_not_finite_would_not_be_so_after_a_resume(
+        self, train
+    ) -> None:
+        code, captured = train(FloatingPointError("nan"))
+        assert code == 1
+        assert captured.err == "coevolve: nan\n"
 
 
-def test_runs_are_a_table_of_every_summary_below_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    for name, before in (("b", {"k": 1, "n": 8}), ("a/deep", {"k": 0, "n": 0})):
-        (tmp_path / name).mkdir(parents=True)
-        held_out = {"before": before, "after": {"k": 3, "n": 8}}
-        summary = {"method": "mae", "seed": 4, "steps": 20, "held_out": held_out, "seconds": 1.5}
-        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
-        (tmp_path / name / "scores.csv").touch(), (tmp_path / "summary.json").touch()  # the last of something else
-    assert main(["runs", str(tmp_path)]) == 0
-    rows = ["| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8", "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8"]
-    assert capsys.readouterr().out.splitlines()[2:] == [f"{row} (37.5%) | 1.5 |" for row in rows]
-    assert main(["runs", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.endswith(f"there is no {tmp_path / 'nowhere'}\n")
+class TestAsk:
+    @pytest.mark.parametrize(("arguments", "start"), MISTAKES["ask"].items())
+    def test_a_mistake_is_one_line_and_no_model_loads(
+        self, arguments: str, start: str, monkeypatch, capsys
+    ) -> None:
+        monkeypatch.setattr("coevolve.cli.load_policy", None)
+        assert main(["ask", *arguments.split()]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"coevolve: {start}")
+
+    @pytest.fixture
+    def policy(self, monkeypatch) -> Mock:
+        """Replace the model by one whose reply holds an escape character and was cut off."""
+        policy = Mock()
+        reply = Reply(Turn("solver", (), "shared"), "yes\x1b[2J", finished=False)
+        policy.serve().answer.return_value = [reply]
+        monkeypatch.setattr("coevolve.cli.load_policy", lambda model: policy)
+        return policy
+
+    @staticmethod
+    def turn_of(policy: Mock) -> Turn:
+        """Return the only turn that the policy was asked."""
+        (turn,) = policy.serve().answer.call_args.args[0]
+        return turn
+
+    def test_the_reply_is_printed_with_escapes_and_a_note_if_cut_off(
+        self, policy, capsys
+    ) -> None:
+        assert main(["ask", f"{OWN}/solver", "question=3*4"]) == 0
+        captured = capsys.readouterr()
+        assert captured.out == "yes\\x1b[2J\n"
+        assert "\nthe reply was cut off" in captured.err
+
+    def test_fields_are_asked_as_they_were_typed(self, policy) -> None:
+        assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
+        turn = self.turn_of(policy)
+        assert "x=1.0" in turn.messages[0]["content"]
+        assert "true" in turn.messages[0]["content"]
+
+    def test_without_options_the_role_s_own_temperature_counts(self, policy) -> None:
+        assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
+        turn = self.turn_of(policy)
+        assert turn.temperature == 0.1
+        assert turn.key == (0,)
+        assert policy.serve.call_args_list.count(call(1.0, 64)) == 1
+
+    def test_options_set_temperature_limit_and_seed(self, policy) -> None:
+        options = ["--temperature", "0", "--max-tokens", "7", "--seed", "5"]
+        assert main(["ask", f"{OWN}/solver", "question=3*4", *options]) == 0
+        turn = self.turn_of(policy)
+        assert turn.temperature == 0.0
+        assert turn.key == (5,)
+        assert policy.serve.call_args_list.count(call(1.0, 7)) == 1
+
+    def test_a_model_in_a_folder_answers(self, capsys) -> None:
+        options = ["--temperature", "0", "--model", str(backbone("tiny"))]
+        assert main(["ask", "mae/solver", "question=3*4", *options]) == 0
+        assert capsys.readouterr().out == "<answer>12</answer>\n"
+
+
+class TestRuns:
+    """The table of the finished runs below a folder."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        self.write_run(tmp_path / "b", correct_before=1, scored_before=8)
+        self.write_run(tmp_path / "a" / "deep", correct_before=0, scored_before=0)
+        (tmp_path / "summary.json").touch()  # of something that is no run
+        return tmp_path
+
+    @staticmethod
+    def write_run(out: Path, correct_before: int, scored_before: int) -> None:
+        out.mkdir(parents=True)
+        summary = {
+            "method": "mae",
+            "seed": 4,
+            "steps": 20,
+            "held_out": {
+                "before": {"k": correct_before, "n": scored_before},
+                "after": {"k": 3, "n": 8},
+            },
+            "seconds": 1.5,
+        }
+        (out / "summary.json").write_text(json.dumps(summary))
+        (out / "scores.csv").touch()
+
+    def test_every_finished_run_is_a_row(self, folder: Path, capsys) -> None:
+        assert main(["runs", str(folder)]) == 0
+        assert capsys.readouterr().out.splitlines()[2:] == [
+            "| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8 (37.5%) | 1.5 |",
+            "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8 (37.5%) | 1.5 |",
+        ]
+
+    def test_a_folder_that_does_not_exist_is_refused(
+        self, tmp_path: Path, capsys
+    ) -> None:
+        missing = tmp_path / "nowhere"
+        assert main(["runs", str(missing)]) == 2
+        assert capsys.readouterr().err.endswith(f"there is no {missing}\n")

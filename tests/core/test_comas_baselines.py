@@ -1,8 +1,8 @@
-"""CoMAS's baselines by hand: TTRL's vote, MAPoRL's debate and verdicts, SRLM's pairs and DPO."""
+"""CoMAS's baselines by hand: TTRL's vote, MAPoRL's debate, SRLM's pairs and DPO steps."""
 
-from collections.abc import Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from core.conftest import Sums, boxes, by_hand, earned, prompts, scripted
@@ -18,46 +18,52 @@ from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
 from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.training import config
-from coevolve.types import Outcome, Reply
-
-SOLVE = "solve box<question>1+1</question>"
+from coevolve.types import Outcome, Reply, Turn
 
 
 @pytest.mark.parametrize("method", [TTRL, MAPoRL, SRLM])
 def test_all_train_with_reinforce_and_ask_for_boxes(method: type) -> None:
     baseline = method()
-    assert baseline.read_answer(r"\boxed{7}") == "7"
     assert baseline.estimator == "reinforce_pp"
-    turn = baseline.solver(question="q")
-    assert prompts([turn]) == ["solve box<question>q</question>"]
+    assert baseline.read_answer(r"\boxed{7}") == "7"
+    prompt = "solve box<question>q</question>"
+    assert prompts([baseline.solver(question="q")]) == [prompt]
 
 
-class TestTTRLWithAVote:
-    """Five votes for 3, 2, nothing, 3 and 3; the first three replies are trained on."""
+class TestTTRL:
+    """TTRL rewards the majority's answer."""
 
-    REPLIES = [*boxes(3, 2), "2", *boxes(3, 3)]
+    PROMPT = "solve box<question>1+1</question>"
+
+    @staticmethod
+    def play(replies: list[str], **fields) -> tuple[Outcome, list[Turn]]:
+        """Play an episode; return its outcome and its turns."""
+        outcomes, turns = scripted(TTRL(world=Sums(), **fields), replies)
+        (outcome,) = outcomes
+        return outcome, turns
 
     @pytest.fixture
-    def method(self) -> TTRL:
-        return TTRL(votes=5, samples=3, world=Sums(), voting=("sums",))
+    def voted(self) -> tuple[Outcome, list[Turn]]:
+        """Five answers vote, the first three are trained on; the majority is wrong."""
+        replies = [*boxes(3, 2), "2", *boxes(3, 3)]
+        return self.play(replies, votes=5, samples=3, voting=("sums",))
 
-    @pytest.fixture
-    def outcome(self, method: TTRL) -> Outcome:
-        (outcome,), _ = scripted(method, self.REPLIES)
-        return outcome
+    def test_every_vote_is_an_answer(self, voted: tuple[Outcome, list[Turn]]) -> None:
+        _, turns = voted
+        assert prompts(turns) == [self.PROMPT] * 5
 
-    def test_one_question_is_answered_five_times(self, method: TTRL) -> None:
-        _, asked = scripted(method, self.REPLIES)
-        assert prompts(asked) == [SOLVE] * 5
-
-    def test_the_first_replies_are_rewarded_by_the_vote_of_all(
-        self, outcome: Outcome
+    def test_the_first_samples_earn_by_the_vote_of_all(
+        self, voted: tuple[Outcome, list[Turn]]
     ) -> None:
-        assert earned(outcome, "solver") == [1.0, 0.0, 0.0]
-        assert [sample.group_id for sample in outcome.samples] == [None] * 3
+        outcome, _ = voted
+        rewards = [(sample.reward, sample.group_id) for sample in outcome.samples]
+        assert rewards == [(1.0, None), (0.0, None), (0.0, None)]
 
-    def test_facts(self, outcome: Outcome) -> None:
-        expected = {
+    def test_the_facts_are_recorded_in_this_order(
+        self, voted: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = voted
+        facts = {
             "question": "1+1",
             "right": approx(1 / 5),
             "voted": 1.0,
@@ -65,117 +71,112 @@ class TestTTRLWithAVote:
             "interactions": 5,
             "tokens_out": 0,
         }
-        assert outcome.facts == expected
-        assert list(outcome.facts) == list(expected)
+        assert outcome.facts == facts
+        assert list(outcome.facts) == list(facts)
 
-    def test_without_a_readable_answer_all_rewards_are_0(self) -> None:
-        method = TTRL(votes=2, samples=2, world=Sums(), voting=("sums",))
-        (outcome,), _ = scripted(method, ["2", "2"])
+    def test_without_a_parsable_answer_no_sample_earns(self) -> None:
+        outcome, _ = self.play(["2", "2"], votes=2, samples=2, voting=("sums",))
         assert earned(outcome, "solver") == [0.0, 0.0]
 
-
-class TestTTRLWithoutAVote:
-    """A domain whose answers cannot be voted on."""
-
-    REPLIES = boxes(2, 3)
-
-    @pytest.fixture
-    def method(self) -> TTRL:
-        return TTRL(votes=5, samples=2, voting=(), world=Sums())
-
-    def test_no_further_votes_are_sampled(self, method: TTRL) -> None:
-        _, asked = scripted(method, self.REPLIES)
-        assert len(asked) == 2
-
-    def test_the_rewards_are_a_dummy_within_one_group(self, method: TTRL) -> None:
-        (outcome,), _ = scripted(method, self.REPLIES)
+    def test_rewards_are_dummies_in_a_domain_without_a_vote(self) -> None:
+        outcome, turns = self.play(boxes(2, 3), votes=5, samples=2, voting=())
+        assert len(turns) == 2, "only the trained samples are drawn"
         rewards = {(sample.reward, sample.group_id) for sample in outcome.samples}
         assert rewards == {(0.0, "dummy")}
-
-    def test_no_majority_is_recorded(self, method: TTRL) -> None:
-        (outcome,), _ = scripted(method, self.REPLIES)
         assert outcome.facts["voted"] == 0.0
         assert outcome.facts["majority_right"] is None
 
+    def test_a_domain_without_training_questions_is_refused(self) -> None:
+        method = TTRL(voting=("Math",), world=Sums())
+        with pytest.raises(ValueError, match="^voting must be one of sums, got 'Math'"):
+            method.before_run()
 
-def test_ttrl_refuses_to_vote_in_a_domain_without_questions() -> None:
-    with pytest.raises(ValueError, match="^voting must be one of sums, got 'Math'"):
-        TTRL(voting=("Math",), world=Sums()).before_run()
 
+class TestRewardOfMAPoRL:
+    """A verdict and the discounted ones of later rounds, as a weighted mean."""
 
-class TestMAPoRLsReward:
-    """The weighted mean of an answer's verdict and the later ones, with weights 1, 0.3, 0.09."""
-
-    # Two agents in three rounds; the means of the later rounds are 0 and 1/2.
-    VERDICTS = [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+    # Verdicts of two agents in three rounds
+    VERDICTS = [
+        [1.0, 0.0],
+        [0.0, 0.0],
+        [1.0, 0.0],
+    ]
 
     @pytest.mark.parametrize(
-        ("t", "agent", "discount", "share", "value"),
+        ("agent", "own_verdict"),
         [
-            pytest.param(0, 0, 0.3, True, (1 + 0 + 0.09 * 0.5) / 1.39, id="first"),
-            pytest.param(0, 1, 0.3, True, 0.09 * 0.5 / 1.39, id="influence alone"),
-            pytest.param(1, 0, 0.3, False, 0.3 * 1 / 1.3, id="own later answer"),
+            (0, 1.0),
+            (1, 0.0),
         ],
     )
-    def test_later_verdicts_are_discounted(
-        self, t: int, agent: int, discount: float, share: bool, value: float
+    def test_shared_rounds_count_with_the_mean_of_all_agents(
+        self, agent: int, own_verdict: float
     ) -> None:
-        reward = ttrl_maporl.reward(self.VERDICTS, t, agent, discount, share)
-        assert reward == approx(value)
+        weights = 1 + 0.3 + 0.09
+        later_means = 0.3 * 0 + 0.09 * 0.5
+        reward = ttrl_maporl.reward(self.VERDICTS, 0, agent, 0.3, True)
+        assert reward == approx((own_verdict + later_means) / weights)
 
-    @pytest.mark.parametrize(("agent", "value"), [(0, 1.0), (1, 0.0)])
-    def test_in_the_last_round_only_ones_own_verdict_counts(
-        self, agent: int, value: float
+    def test_unshared_rounds_count_with_the_agents_own_verdict(self) -> None:
+        reward = ttrl_maporl.reward(self.VERDICTS, 1, 0, 0.3, False)
+        assert reward == approx((0 + 0.3 * 1) / (1 + 0.3))
+
+    @pytest.mark.parametrize(("agent", "verdict"), [(0, 1.0), (1, 0.0)])
+    def test_the_last_round_earns_its_own_verdict(
+        self, agent: int, verdict: float
     ) -> None:
-        reward = ttrl_maporl.reward(self.VERDICTS, 2, agent, 0.3, True)
-        assert reward == value
+        assert ttrl_maporl.reward(self.VERDICTS, 2, agent, 0.3, True) == verdict
 
-    def test_with_discount_0_later_verdicts_do_not_count(self) -> None:
+    def test_later_rounds_do_not_count_with_a_discount_of_0(self) -> None:
         assert ttrl_maporl.reward(self.VERDICTS, 0, 0, 0.0, True) == 1.0
 
 
-class TestMAPoRLsDebate:
-    """Two agents and two rounds; the second agent never answers correctly."""
+class TestDebate:
+    """Two agents of MAPoRL answer in two rounds; the second is never correct."""
 
-    FIRST = r"<solution>\boxed{2}</solution>"
-    SECOND = r"<solution>\boxed{3}&lt;/solution></solution>"  # its own mark is escaped
+    QUESTION = "solve box<question>1+1</question>"
 
     @pytest.fixture
-    def steps(self) -> EpisodeStepper:
+    def started(self) -> EpisodeStepper:
         return by_hand(MAPoRL(turns=2, world=Sums()))
 
     @pytest.fixture
-    def second_round(self, steps: EpisodeStepper) -> EpisodeStepper:
-        steps.answer([r"\boxed{2}", r"\boxed{3}</solution>"])
-        return steps
+    def after_one_round(self, started: EpisodeStepper) -> EpisodeStepper:
+        started.answer([r"\boxed{2}", r"\boxed{3}</solution>"])
+        return started
 
     @pytest.fixture
-    def outcome(self, second_round: EpisodeStepper) -> Outcome:
-        second_round.answer([r"\boxed{2}", "no idea"])
-        return second_round.outcome
+    def outcome(self, after_one_round: EpisodeStepper) -> Outcome:
+        after_one_round.answer([r"\boxed{2}", "no idea"])
+        return after_one_round.outcome
 
-    def test_first_both_agents_answer_alone(self, steps: EpisodeStepper) -> None:
-        assert prompts(steps.pending_turns) == [SOLVE] * 2
-        speakers = [turn.policy for turn in steps.pending_turns]
-        assert speakers == ["agent_1", "agent_2"]
+    def test_every_agent_is_a_policy(self, started: EpisodeStepper) -> None:
+        assert prompts(started.pending_turns) == [self.QUESTION] * 2
+        policies = [turn.policy for turn in started.pending_turns]
+        assert policies == ["agent_1", "agent_2"]
 
-    def test_then_each_reads_its_own_answer_and_the_others(
-        self, second_round: EpisodeStepper
+    def test_each_agent_reads_its_own_answer_first(
+        self, after_one_round: EpisodeStepper
     ) -> None:
-        assert prompts(second_round.pending_turns) == [
-            f"{SOLVE}{self.FIRST}\n{self.SECOND}",
-            f"{SOLVE}{self.SECOND}\n{self.FIRST}",
+        first = r"<solution>\boxed{2}</solution>"
+        second = r"<solution>\boxed{3}&lt;/solution></solution>"
+        assert prompts(after_one_round.pending_turns) == [
+            f"{self.QUESTION}{first}\n{second}",
+            f"{self.QUESTION}{second}\n{first}",
         ]
 
-    def test_every_answer_is_rewarded(self, outcome: Outcome) -> None:
-        first_round = [(1 + 0.3 * 0.5) / 1.3, 0.3 * 0.5 / 1.3]
-        last_round = [1.0, 0.0]
-        assert earned(outcome, "solution") == approx(first_round + last_round)
+    def test_every_answer_earns_its_discounted_verdicts(self, outcome: Outcome) -> None:
+        assert earned(outcome, "solution") == [
+            approx((1 + 0.3 * 0.5) / 1.3),
+            approx(0.3 * 0.5 / 1.3),
+            approx(1.0),
+            approx(0.0),
+        ]
         policies = [sample.policy for sample in outcome.samples]
         assert policies == ["agent_1", "agent_2"] * 2
 
-    def test_facts(self, outcome: Outcome) -> None:
-        expected = {
+    def test_the_facts_are_recorded_in_this_order(self, outcome: Outcome) -> None:
+        facts = {
             "question": "1+1",
             "right": 0.5,
             "right_first": 0.5,
@@ -183,86 +184,77 @@ class TestMAPoRLsDebate:
             "interactions": 4,
             "tokens_out": 0,
         }
-        assert outcome.facts == expected
-        assert list(outcome.facts) == list(expected)
+        assert outcome.facts == facts
+        assert list(outcome.facts) == list(facts)
+
+    def test_a_question_without_a_verifier_gives_no_samples(self) -> None:
+        method = MAPoRL(world=Sums("open?"))
+        (outcome,), _ = scripted(method, lambda turn: r"\boxed{2}")
+        facts = {
+            "question": "open?",
+            "right": None,
+            "right_first": None,
+            "right_last": None,
+            "interactions": 6,
+            "tokens_out": 0,
+        }
+        assert outcome.samples == []
+        assert outcome.facts == facts
+        assert list(outcome.facts) == list(facts)
 
 
-def test_a_question_without_a_verifier_earns_nothing() -> None:
-    method = MAPoRL(world=Sums("open?"))
-    (outcome,), _ = scripted(method, lambda turn: r"\boxed{2}")
-    assert outcome.samples == []
-    assert outcome.facts == {
-        "question": "open?",
-        "right": None,
-        "right_first": None,
-        "right_last": None,
-        "interactions": 6,
-        "tokens_out": 0,
-    }
+@pytest.mark.parametrize(
+    ("rated", "pair"),
+    [
+        ([(1.0, "a"), (3.0, "b"), (2.0, "c")], ("b", "a")),
+        ([(3.0, "a"), (3.0, "b"), (1.0, "c"), (1.0, "d")], ("a", "c")),
+        ([(2.0, "a"), (2.0, "b")], None),
+        ([(3.0, "a"), (1.0, "a")], None),
+        ([(3.0, "a")], None),
+        ([], None),
+    ],
+)
+def test_the_best_is_preferred_to_the_worst(
+    rated: list[tuple[float, str]], pair: tuple[str, str] | None
+) -> None:
+    answers = [RatedAnswer(score, text) for score, text in rated]
+    assert preference(answers) == pair
 
 
-def rated(scores: Sequence[float], texts: str) -> list[RatedAnswer]:
-    """Answers of one letter each, with these scores."""
-    pairs = zip(scores, texts, strict=True)
-    return [RatedAnswer(score, text) for score, text in pairs]
-
-
-class TestPreference:
-    """The best answer is preferred to the worst."""
-
-    @pytest.mark.parametrize(
-        ("answers", "pair"),
-        [
-            (rated([1.0, 3.0, 2.0], "abc"), ("b", "a")),
-            (rated([3.0, 3.0, 1.0, 1.0], "abcd"), ("a", "c")),
-        ],
-        ids=["best and worst", "the first of equals"],
-    )
-    def test_pair(self, answers: list[RatedAnswer], pair: tuple[str, str]) -> None:
-        assert preference(answers) == pair
-
-    @pytest.mark.parametrize(
-        "answers",
-        [
-            rated([2.0, 2.0], "ab"),
-            rated([3.0, 1.0], "aa"),
-            rated([3.0], "a"),
-            [],
-        ],
-        ids=["equal scores", "equal texts", "one answer", "no answer"],
-    )
-    def test_no_pair(self, answers: list[RatedAnswer]) -> None:
-        assert preference(answers) is None
-
-
-class TestSRLMsEpisode:
-    """Three candidates, each judged twice: means of 3 and 2, and one without a score."""
+class TestEpisodeOfSRLM:
+    """Three answers with two judgements each: scores 3, 2 and unrated."""
 
     JUDGEMENTS = [
-        "<score>3</score>",
+        "<score>3</score>",  # of the first answer
         "?",
-        "<score>3</score>",
+        "<score>3</score>",  # of the second
         "<score>1</score>",
-        "?",
+        "?",  # of the third
         "3",
     ]
-    REPLIES = [*boxes(2, 3, 4), *JUDGEMENTS]
 
     @pytest.fixture
-    def method(self) -> SRLM:
-        return SRLM(candidates=3, judgements=2, world=Sums())
+    def played(self) -> tuple[Outcome, list[Turn]]:
+        method = SRLM(candidates=3, judgements=2, world=Sums())
+        replies = [*boxes(2, 3, 4), *self.JUDGEMENTS]
+        (outcome,), turns = scripted(method, replies)
+        return outcome, turns
 
-    def test_each_candidate_is_judged_twice(self, method: SRLM) -> None:
-        _, asked = scripted(method, self.REPLIES)
-        expected = []
-        for answer in (2, 3, 4):
-            solution = rf"<solution>\boxed{{{answer}}}</solution>"
-            expected += [f"score<question>1+1</question>{solution}"] * 2
-        assert prompts(asked[3:]) == expected
+    def test_each_answer_is_judged_twice(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        _, turns = played
+        judged = [
+            rf"score<question>1+1</question><solution>\boxed{{{answer}}}</solution>"
+            for answer in (2, 2, 3, 3, 4, 4)
+        ]
+        assert prompts(turns[3:]) == judged
 
-    def test_readable_scores_are_averaged_into_a_pair(self, method: SRLM) -> None:
-        (outcome,), _ = scripted(method, self.REPLIES)
-        expected = {
+    def test_readable_judgements_are_averaged_and_the_best_chosen(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = played
+        facts = {
             "question": "1+1",
             "paired": 1.0,
             "pair": (r"\boxed{2}", r"\boxed{3}"),
@@ -270,86 +262,90 @@ class TestSRLMsEpisode:
             "rejected_right": 0.0,
         }
         assert outcome.samples == []
-        assert outcome.facts == expected
-        assert list(outcome.facts) == list(expected)
+        assert outcome.facts == facts
+        assert list(outcome.facts) == list(facts)
 
 
 class TestDPO:
-    """Training on the same pair, "yes" before "no", in place of self-graded ones."""
+    """DPO steps on pairs that prefer "yes" to "no"."""
 
     @pytest.fixture
     def method(self) -> SRLM:
+        """SRLM whose 24 pairs in each of two iterations are all the same."""
         method = SRLM(
-            questions=24, iterations=2, candidates=2, judgements=1, dpo_batch=8
+            questions=24,
+            iterations=2,
+            candidates=2,
+            judgements=1,
+            dpo_batch=8,
         )
-        chosen, rejected = boxes("yes", "no")
+        yes, no = boxes("yes", "no")
         pair = {
             "prompt": list(method.solver(question="1+1").messages),
-            "chosen": [{"role": "assistant", "content": chosen}],
-            "rejected": [{"role": "assistant", "content": rejected}],
+            "chosen": [{"role": "assistant", "content": yes}],
+            "rejected": [{"role": "assistant", "content": no}],
         }
         method.pairs = lambda policy, run, iteration: [pair] * 24
         return method
 
-    def margin(self, policy: Policy, method: SRLM) -> float:
-        """How much likelier "yes" is than "no"."""
-        turn = method.solver(question="1+1")
-        prompt_ids = policy.render(turn.messages)
-        logprobs = []
-        for answer in boxes("yes", "no"):
-            completion_ids = policy.tokenizer(answer).input_ids
-            reply = Reply(turn, "", prompt_ids, completion_ids)
-            logprobs.append(policy.logprobs([reply]).sum().item())
-        chosen, rejected = logprobs
-        return chosen - rejected
-
-    @pytest.mark.parametrize(
-        ("has_adapter", "learning_rate"), [(False, 1e-3), (True, 2e-2)]
-    )
-    def test_the_chosen_answer_becomes_likelier(
-        self, method: SRLM, has_adapter: bool, learning_rate: float
+    @pytest.mark.parametrize("has_adapter", [False, True])
+    def test_dpo_makes_the_chosen_answer_likelier(
+        self, method: SRLM, has_adapter: bool
     ) -> None:
         policy = load_policy("tiny-small")
+        learning_rate = 1e-3
         if has_adapter:
-            adapters = attach(policy, ["shared"], (4, 8, 0.0), "tiny-small")
-            policy = adapters["shared"]
-        before = self.margin(policy, method)
+            policy = attach(policy, ["shared"], (4, 8, 0.0), "tiny-small")["shared"]
+            learning_rate = 2e-2
         overrides = {"learning_rate": learning_rate}
         run = config.build("srlm", "smoke", out=".", overrides=overrides)
+        before = margin(policy, method)
         assert method.fit(policy, run) == 2 * 24 / 8
-        assert self.margin(policy, method) > before + 1
+        assert margin(policy, method) > before + 1
         (reply,) = policy.generate([method.solver(question="1+1")], 0.0, 8)
-        assert reply.text, "the policy still speaks"
+        assert reply.text, "the policy still replies"
+
+
+def margin(policy: Policy, method: SRLM) -> float:
+    """Return the log-probability of "yes" less that of "no"."""
+    yes, no = boxes("yes", "no")
+    return answer_logprob(policy, method, yes) - answer_logprob(policy, method, no)
+
+
+def answer_logprob(policy: Policy, method: SRLM, answer: str) -> float:
+    """Return the log-probability of an answer to 1+1, summed over its tokens."""
+    turn = method.solver(question="1+1")
+    answer_ids = policy.tokenizer(answer).input_ids
+    reply = Reply(turn, "", policy.render(turn.messages), answer_ids)
+    return policy.logprobs([reply]).sum().item()
 
 
 class TestSelfGradedPairs:
-    """Pairs that the embedded backbone makes."""
+    """Pairs that the embedded backbone grades itself."""
 
     @pytest.fixture
     def policy(self) -> Policy:
         return load_policy("tiny")
 
-    @pytest.fixture
-    def method(self) -> SRLM:
-        return SRLM(questions=40)
-
-    def test_many_questions_have_one_and_the_same_noise_makes_the_same(
-        self, policy: Policy, method: SRLM
-    ) -> None:
+    def test_pairs_are_reproducible(self, policy: Policy) -> None:
+        method = SRLM(questions=40)
         run = config.build("srlm", "quick", out=".")
         pairs = method.pairs(policy, run, 1)
         assert 10 < len(pairs) <= 40
-        assert pairs == method.pairs(policy, run, 1)
+        assert method.pairs(policy, run, 1) == pairs
 
-    def test_the_chosen_answers_are_mostly_correct(
-        self, policy: Policy, method: SRLM
+    def test_chosen_answers_are_mostly_correct_and_rejected_ones_mostly_not(
+        self, policy: Policy
     ) -> None:
+        method = SRLM(questions=40)
         generate = partial(policy.generate, temperature=1.0, max_tokens=64)
         episodes = [method.observed(Random(i)) for i in range(40)]
         outcomes = play(episodes, BatchedEngine(generate), (0, 1))
-        facts = [outcome.facts for outcome in outcomes]
-        paired = [one for one in facts if one["paired"]]
-        chosen = sum(one["chosen_right"] for one in paired)
-        rejected = sum(one["rejected_right"] for one in paired)
-        assert chosen / len(paired) > 0.6
-        assert rejected / len(paired) < 0.2
+        paired = [outcome.facts for outcome in outcomes if outcome.facts["paired"]]
+        assert mean_of(paired, "chosen_right") > 0.6
+        assert mean_of(paired, "rejected_right") < 0.2
+
+
+def mean_of(rows: list[dict[str, Any]], name: str) -> float:
+    """Return the mean of a fact."""
+    return sum(facts[name] for facts in rows) / len(rows)

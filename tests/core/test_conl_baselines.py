@@ -1,4 +1,9 @@
-"""SRT-S, SRT-M and RL with ground truth (CoNL, Appendix E): rewards, and no oracle for SRT."""
+"""SRT-S, SRT-M and RL with ground truth against Appendix E of CoNL.
+
+The tests check which samples earn a reward, and that no oracle rewards SRT.
+"""
+
+from typing import Any
 
 import pytest
 from core.conftest import Sums, by_hand, earned, prompts, scripted
@@ -10,135 +15,142 @@ from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.training import config
 from coevolve.types import Outcome, Turn
 
-BOTH = pytest.mark.parametrize("method", [SRT, GroundTruth])
+QUESTION = "<question>train: 2+3</question>"
+FACTS = ["question", "answers", "majority_right", "right_final", "tokens_turn"]
 
 
-class SumsWithoutSix(Sums):
-    """A world that has no verdict on the answer 6."""
+class Unscored(Sums):
+    """A world of sums without a verdict on the answer 6."""
 
     def is_correct(self, question: str, answer: str | None) -> bool | None:
-        if answer == "6":
-            return None
-        return super().is_correct(question, answer)
+        return None if answer == "6" else super().is_correct(question, answer)
 
 
-def answer_lines(*answers: str) -> list[str]:
-    return [f"ANSWER: {answer}" for answer in answers]
+def play_proposals(method: Method, *answers: str) -> tuple[Outcome, list[Turn]]:
+    """Play an episode in which agent i proposes answer i to 2+3."""
+    (outcome,), turns = scripted(method, [f"ANSWER: {answer}" for answer in answers])
+    return outcome, turns
 
 
-def play_answers(method: Method, *answers: str) -> Outcome:
-    """Play an episode of one round, in which agent i proposes answer i to 2+3."""
-    (outcome,), _ = scripted(method, answer_lines(*answers))
+def outcome_of(method: Method, *answers: str) -> Outcome:
+    """Play an episode of proposals; return its outcome."""
+    outcome, _ = play_proposals(method, *answers)
     return outcome
 
 
 def turns_of(method: Method, *answers: str) -> list[Turn]:
-    """Return the turns of such an episode."""
-    _, asked = scripted(method, answer_lines(*answers))
-    return asked
+    """Play an episode of proposals; return its turns."""
+    _, turns = play_proposals(method, *answers)
+    return turns
 
 
-class TestSRTWithSingleSolutions:
-    """SRT-S on a question whose majority, 6, is incorrect."""
-
-    ANSWERS = ["6", "5", "6", "7"]
+class TestSingleSRT:
+    """SRT-S votes on independent proposals: here 6 wins against the correct 5."""
 
     @pytest.fixture
-    def outcome(self) -> Outcome:
-        return play_answers(SRT(world=Sums()), *self.ANSWERS)
+    def played(self) -> tuple[Outcome, list[Turn]]:
+        return play_proposals(SRT(world=Sums()), "6", "5", "6", "7")
 
-    def test_the_majority_is_rewarded_whether_correct_or_not(
-        self, outcome: Outcome
+    def test_the_majority_earns_though_it_is_wrong(
+        self, played: tuple[Outcome, list[Turn]]
     ) -> None:
-        rewards = [("proposal", reward) for reward in (1.0, 0.0, 1.0, 0.0)]
-        assert earned(outcome) == rewards
+        outcome, _ = played
+        assert earned(outcome) == [
+            ("proposal", 1.0),
+            ("proposal", 0.0),
+            ("proposal", 1.0),
+            ("proposal", 0.0),
+        ]
 
-    def test_a_question_has_one_baseline(self, outcome: Outcome) -> None:
+    def test_the_baseline_is_per_question(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = played
         assert {sample.group_id for sample in outcome.samples} == {(0,)}
 
-    def test_each_agent_has_a_persona(self) -> None:
-        asked = turns_of(SRT(world=Sums()), *self.ANSWERS)
-        question = "<question>train: 2+3</question>"
-        first, second = prompts(asked)[:2]
-        assert first == f"analyst propose{question}"
-        assert second == f"creator propose{question}"
+    def test_compact_proposals_have_personas(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        _, turns = played
+        first_two = prompts(turns)[:2]
+        personas = ("analyst", "creator")
+        assert first_two == [f"{persona} propose{QUESTION}" for persona in personas]
 
-    def test_facts(self, outcome: Outcome) -> None:
-        expected = {
+    def test_the_facts_are_recorded_in_this_order(
+        self, played: tuple[Outcome, list[Turn]]
+    ) -> None:
+        outcome, _ = played
+        assert list(outcome.facts) == FACTS
+        assert outcome.facts == {
             "question": "train: 2+3",
-            "answers": self.ANSWERS,
+            "answers": ["6", "5", "6", "7"],
             "majority_right": 0.0,
             "right_final": 0.25,
             "tokens_turn": 0.0,
         }
-        assert outcome.facts == expected
-        assert list(outcome.facts) == list(expected)
 
-
-@pytest.mark.parametrize(
-    ("answers", "rewards"),
-    [
-        pytest.param(
-            ["6", "5", "5", "6"],
-            [1.0, 0.0, 0.0, 1.0],
-            id="a tie: the one seen first",
-        ),
-        pytest.param(
-            ["", "5", "", ""],
-            [0.0, 1.0, 0.0, 0.0],
-            id="no answer is never the majority",
-        ),
-        pytest.param(["", "", "", ""], [0.0] * 4, id="no answer at all"),
-        pytest.param(
-            ["5 ", " 5", "5.0", "6"],
-            [1.0, 1.0, 0.0, 0.0],
-            id="texts without surrounding spaces, not numbers",
-        ),
-    ],
-)
-def test_rewards_of_the_majority(answers: list[str], rewards: list[float]) -> None:
-    outcome = play_answers(SRT(world=Sums()), *answers)
-    assert earned(outcome, "proposal") == rewards
+    @pytest.mark.parametrize(
+        ("answers", "rewards"),
+        [
+            # A tie goes to the answer seen first.
+            (["6", "5", "5", "6"], [1.0, 0.0, 0.0, 1.0]),
+            # A missing answer is never the majority.
+            (["", "5", "", ""], [0.0, 1.0, 0.0, 0.0]),
+            (["", "", "", ""], [0.0, 0.0, 0.0, 0.0]),
+            # Answers are compared as text, without surrounding blanks.
+            (["5 ", " 5", "5.0", "6"], [1.0, 1.0, 0.0, 0.0]),
+        ],
+    )
+    def test_ties_missing_answers_and_spellings(
+        self, answers: list[str], rewards: list[float]
+    ) -> None:
+        outcome = outcome_of(SRT(world=Sums()), *answers)
+        assert earned(outcome, "proposal") == rewards
 
 
 class TestFullPrompts:
-    """Prompts for real models."""
+    """The persona is part of the conversation only."""
 
-    @BOTH
+    @pytest.mark.parametrize("method", [SRT, GroundTruth])
     def test_agents_that_solve_alone_have_no_persona(self, method: type) -> None:
-        asked = turns_of(method(world=Sums(), prompt="full"), "6", "5", "6", "7")
-        assert len(asked) == 4
-        (prompt,) = set(prompts(asked))
+        baseline = method(world=Sums(), prompt="full")
+        turns = turns_of(baseline, "6", "5", "6", "7")
+        assert len(turns) == 4
+        (prompt,) = set(prompts(turns))
         assert "{" not in prompt
         assert "Query: train: 2+3" in prompt
         assert "Formalist" not in prompt
 
-    def test_in_conversation_they_have_personas(self) -> None:
+    def test_agents_in_conversation_have_a_persona(self) -> None:
         steps = by_hand(SRT(form="multi", world=Sums(), prompt="full"))
         assert "Rigorous Formalist" in prompts(steps.pending_turns)[0]
 
 
-class TestSRTInConversation:
-    """SRT-M: all agents propose 6, and revise their answers to 5, 7, 5 and 6."""
+@pytest.mark.parametrize("judge_temperature", [None, 0.4])
+class TestMultiSRT:
+    """SRT-M plays CoNL's four rounds and votes on the revised solutions."""
 
-    @pytest.fixture(params=[None, 0.4])
-    def judge_temperature(self, request: pytest.FixtureRequest) -> float | None:
-        return request.param
+    ROLES = ["proposal", "review", "revision", "verdict"]
 
     @pytest.fixture
-    def steps(self, judge_temperature: float | None) -> EpisodeStepper:
-        method = SRT(form="multi", judge_temperature=judge_temperature, world=Sums())
-        proposals = answer_lines("6") * 4
-        revised = []
-        for line in answer_lines("5", "7", "5", "6"):
-            revised.append(f"<revised_solution>{line}</revised_solution>")
-        nothing = [""] * 4
-        return by_hand(method, proposals, nothing, revised, nothing)
+    def played(self, judge_temperature: float | None) -> EpisodeStepper:
+        method = SRT(
+            form="multi",
+            judge_temperature=judge_temperature,
+            world=Sums(),
+        )
+        proposals = ["ANSWER: 6"] * 4
+        no_rankings = [""] * 4
+        revisions = [
+            f"<revised_solution>ANSWER: {answer}</revised_solution>"
+            for answer in ("5", "7", "5", "6")
+        ]
+        return by_hand(method, proposals, no_rankings, revisions, no_rankings)
 
-    def test_rankings_have_the_judges_temperature(
-        self, steps: EpisodeStepper, judge_temperature: float | None
+    def test_only_rankings_have_the_judges_temperature(
+        self, played: EpisodeStepper, judge_temperature: float | None
     ) -> None:
-        turns = [reply.turn for reply in steps.replies]
+        turns = [reply.turn for reply in played.replies]
         assert {turn.role: turn.temperature for turn in turns} == {
             "proposal": None,
             "review": judge_temperature,
@@ -146,97 +158,79 @@ class TestSRTInConversation:
             "verdict": judge_temperature,
         }
 
-    def test_the_vote_on_revised_solutions_rewards_all_rounds(
-        self, steps: EpisodeStepper
+    def test_all_replies_of_an_agent_earn_its_reward(
+        self, played: EpisodeStepper, judge_temperature: float | None
     ) -> None:
-        expected = []
-        for role in ("proposal", "review", "revision", "verdict"):
-            expected += [(role, 1.0), (role, 0.0), (role, 1.0), (role, 0.0)]
-        assert earned(steps.outcome) == expected
+        rewards = [1.0, 0.0, 1.0, 0.0]
+        expected = [(role, reward) for role in self.ROLES for reward in rewards]
+        assert earned(played.outcome) == expected
 
-    def test_facts_are_about_revised_solutions(self, steps: EpisodeStepper) -> None:
-        facts = steps.outcome.facts
-        assert facts["answers"] == ["5", "7", "5", "6"]
-        assert facts["majority_right"] == 1.0
-
-
-class TestGroundTruth:
-    """RL with verifiable rewards."""
-
-    @pytest.fixture
-    def outcome(self) -> Outcome:
-        return play_answers(GroundTruth(world=Sums()), "6", "5", "6", "")
-
-    def test_correct_answers_are_rewarded_whatever_the_majority(
-        self, outcome: Outcome
+    def test_the_vote_is_on_revised_solutions(
+        self, played: EpisodeStepper, judge_temperature: float | None
     ) -> None:
-        assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0]
-        assert outcome.facts["right_final"] == 0.25
-
-    def test_facts_are_those_of_srt(self, outcome: Outcome) -> None:
-        assert list(outcome.facts) == [
-            "question",
-            "answers",
-            "majority_right",
-            "right_final",
-            "tokens_turn",
-        ]
+        assert played.outcome.facts["answers"] == ["5", "7", "5", "6"]
+        assert played.outcome.facts["majority_right"] == 1.0
 
 
-class TestAnswersWithoutAVerdict:
-    """Answers that no verifier can grade."""
+def test_ground_truth_rewards_correct_answers_whatever_the_majority_is() -> None:
+    outcome = outcome_of(GroundTruth(world=Sums()), "6", "5", "6", "")
+    assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0]
+    assert outcome.facts["right_final"] == 0.25
+    assert list(outcome.facts) == FACTS
 
-    def test_they_earn_nothing_and_are_not_counted(self) -> None:
-        method = GroundTruth(world=SumsWithoutSix())
-        outcome = play_answers(method, "6", "5", "7", "6")
+
+class TestUnscoredAnswer:
+    """The world has no verdict on the answer 6."""
+
+    def test_ground_truth_neither_rewards_nor_counts_it(self) -> None:
+        outcome = outcome_of(GroundTruth(world=Unscored()), "6", "5", "7", "6")
         assert earned(outcome, "proposal") == [1.0, 0.0]
         assert outcome.facts["right_final"] == 0.5
 
-    def test_a_majority_without_a_verdict_is_not_counted(self) -> None:
-        method = SRT(world=SumsWithoutSix())
-        outcome = play_answers(method, "6", "5", "6", "7")
+    def test_srt_does_not_count_it(self) -> None:
+        outcome = outcome_of(SRT(world=Unscored()), "6", "5", "6", "7")
         assert outcome.facts["majority_right"] is None
         assert outcome.facts["right_final"] == 0.5
 
 
+@pytest.mark.parametrize("method", [SRT, GroundTruth])
 class TestSharedWithCoNL:
-    """What the baselines take from CoNL."""
+    """The baselines use CoNL's questions and its form of answers."""
 
-    @BOTH
-    def test_the_questions(self, method: type) -> None:
-        questions = CoNL(world=Sums()).questions
-        assert method(world=Sums()).conl.questions == questions
+    def test_questions_are_those_of_conl(self, method: type) -> None:
+        conl = CoNL(world=Sums())
+        assert method(world=Sums()).conl.questions == conl.questions
 
-    @BOTH
-    def test_the_test_questions_at_test_time(self, method: type) -> None:
-        baseline = method(world=Sums(), test_time=True)
-        assert baseline.conl.questions == ["test: 2+3"]
-
-    @BOTH
-    def test_the_form_of_answers(self, method: type) -> None:
+    def test_answers_are_read_as_in_conl(self, method: type) -> None:
         assert method(world=Sums()).read_answer("ANSWER: 5") == "5"
 
-    @BOTH
-    def test_the_number_of_agents_can_be_set(self, method: type) -> None:
+    def test_the_number_of_agents_is_a_field(self, method: type) -> None:
         assert len(turns_of(method(world=Sums(), agents=2), "5", "5")) == 2
+
+    def test_at_test_time_they_train_on_test_questions(self, method: type) -> None:
+        baseline = method(world=Sums(), test_time=True)
+        assert baseline.conl.questions == ["test: 2+3"]
 
 
 @pytest.mark.parametrize("preset", ["quick", "full", "gpu"])
 @pytest.mark.parametrize(
-    ("method", "fields"),
-    [("srt", {"form": "multi"}), ("srt", {}), ("ground_truth", {})],
+    ("method", "fields", "own_settings"),
+    [
+        ("srt", {"form": "multi"}, ["method", "protocol"]),
+        ("srt", {}, ["method", "protocol"]),
+        # The replies of an agent that solves alone are shorter than either limit.
+        ("ground_truth", {}, ["method", "protocol", "max_tokens"]),
+    ],
 )
-def test_presets_have_conls_configuration(
-    method: str, fields: dict, preset: str
+def test_presets_train_with_conls_configuration(
+    method: str, fields: dict[str, Any], own_settings: list[str], preset: str
 ) -> None:
-    run = config.build(method, preset, out=".", overrides=fields)
-    conl_run = config.build("conl", preset, out=".")
-    different = ["method", "protocol"]
-    if method == "ground_truth":
-        # Agents that solve alone write far less than either limit.
-        different.append("max_tokens")
-    settings = run.describe()
-    own_settings = {name: settings[name] for name in different}
-    assert settings == conl_run.describe() | own_settings
-    assert run.protocol.solver == conl_run.protocol.solver
-    assert run.protocol.test_time == conl_run.protocol.test_time
+    baseline = config.build(method, preset, out=".", overrides=fields)
+    conl = config.build("conl", preset, out=".")
+    settings = baseline.describe()
+    expected = conl.describe()
+    for name in own_settings:
+        expected[name] = settings[name]
+    assert settings == expected
+    assert baseline.protocol.solver == conl.protocol.solver
+    assert baseline.protocol.test_time == conl.protocol.test_time

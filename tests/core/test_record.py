@@ -1,7 +1,8 @@
-"""What a run leaves on disk: strict JSON, the same bytes for the same run, whole lines after an interruption."""
+"""The files of a run: strict JSON, equal bytes for equal runs, whole lines after a crash."""
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import Mock, call
 
@@ -21,156 +22,382 @@ from coevolve.runs.record import (
 from coevolve.runs.trackers import tracker
 from coevolve.types import Outcome, Reply, Turn
 
-HARD = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
+# Line separators that are not line feeds, quotes, and half of a surrogate pair.
+HOSTILE_TEXT = "a\u2028b\x85c\rd\ne\x0bf\x00\u2029 \U0001f600 é \"'\\ \ud800"
 
 
 def outcome(text: str = "<answer>2</answer>", **facts: object) -> Outcome:
-    turn = Turn("solver", ({"role": "user", "content": "system"}, {"role": "user", "content": "solve 1+1"}), "shared")
-    return Outcome([Reply(turn, text, (1,), (5, 6, 7)).earns(0.5)], facts=facts)
+    """Return an episode with one sample, which has this text."""
+    messages = (
+        {"role": "user", "content": "system"},
+        {"role": "user", "content": "solve 1+1"},
+    )
+    turn = Turn("solver", messages, "shared")
+    reply = Reply(turn, text, prompt_ids=(1,), completion_ids=(5, 6, 7))
+    return Outcome([reply.earns(0.5)], facts=facts)
 
 
-def strict(line: str) -> dict:
-    return json.loads(line, parse_constant=pytest.fail)
+def read_strict_json(text: str) -> dict:
+    """Read JSON; fail the test for NaN and infinities, which JSON does not have."""
+    return json.loads(text, parse_constant=pytest.fail)
 
 
-def lines(path: Path) -> list[dict]:
-    return [strict(line) for line in path.read_bytes().decode().split("\n")[:-1]]
+def read_lines(path: Path) -> list[dict]:
+    """Return the rows of a .jsonl file, all of which end with a line feed."""
+    *lines, after_last_line_feed = path.read_bytes().decode().split("\n")
+    assert after_last_line_feed == ""
+    return [read_strict_json(line) for line in lines]
 
 
-def test_values_become_strict_json(tmp_path: Path) -> None:
-    value = {"a": math.nan, 1: [math.inf, -math.inf, 1.5], "c": (1, {"d": None}), "e": Path("x/y"), "f": True, "g": {3}}
-    expected = {"a": None, "1": [None, None, 1.5], "c": [1, {"d": None}], "e": "x/y", "f": True, "g": [3]}
-    assert clean(value) == expected
-    write_json(tmp_path / "summary.json", value | {"text": HARD})
-    assert strict((tmp_path / "summary.json").read_text(encoding="utf-8")) == expected | {"text": HARD}
+def file_names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
-@pytest.mark.parametrize("content", ["new \ud800\r\n", b"\xff\x00new"])
-def test_a_file_is_the_old_one_or_the_new_one(content: str | bytes, tmp_path: Path, monkeypatch) -> None:
+class TestJson:
+    VALUE = {
+        "a": math.nan,
+        1: [math.inf, -math.inf, 1.5],
+        "c": (1, {"d": None}),
+        "e": Path("x/y"),
+        "f": True,
+        "g": {3},
+    }
+    CLEAN = {
+        "a": None,
+        "1": [None, None, 1.5],
+        "c": [1, {"d": None}],
+        "e": "x/y",
+        "f": True,
+        "g": [3],
+    }
+
+    def test_values_become_strict_json(self) -> None:
+        assert clean(self.VALUE) == self.CLEAN
+
+    def test_a_file_holds_strict_json_and_the_text_unchanged(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "summary.json"
+        write_json(path, self.VALUE | {"text": HOSTILE_TEXT})
+        content = read_strict_json(path.read_text(encoding="utf-8"))
+        assert content == self.CLEAN | {"text": HOSTILE_TEXT}
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ("new \ud800\r\n", b"new \\ud800\r\n"),
+        (b"\xff\x00new", b"\xff\x00new"),
+    ],
+    ids=["text", "bytes"],
+)
+def test_a_file_is_the_old_one_or_the_new_one(
+    content: str | bytes, written: bytes, tmp_path: Path, monkeypatch
+) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with monkeypatch.context() as full:
-        full.setattr(Path, "replace", lambda *_: 1 / 0)  # the power goes before the rename
-        with pytest.raises(ZeroDivisionError):
+    power_cut = Mock(side_effect=SystemError("before the rename"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", power_cut)
+        with pytest.raises(SystemError, match="before the rename"):
             write_atomically(path, content)
     assert path.read_text() == "old"
     write_atomically(path, content)
-    assert path.read_bytes() == (content if isinstance(content, bytes) else b"new \\ud800\r\n")
-    assert [p.name for p in tmp_path.iterdir()] == ["file"], "what a crash left aside is used again"
+    assert path.read_bytes() == written
+    assert file_names(tmp_path) == ["file"], "a crash's leftover is used again"
 
 
-def rows(*steps: int) -> bytes:
-    texts = (json.dumps({"step": step, "text": f"é\u2028{step}"}, ensure_ascii=False) for step in steps)
-    return "".join(f"{text}\n" for text in texts).encode()
+def rows_of(*steps: int) -> bytes:
+    """Return the lines of some steps, with a letter of two bytes in each."""
+    lines = b""
+    for step in steps:
+        row = {"step": step, "text": f"é\u2028{step}"}
+        lines += json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    return lines
 
 
-KEPT = {  # what a file holds, the last step that counts, what is left
-    "several a step": (rows(1, 1, 2, 2, 3), 2, rows(1, 1, 2, 2)),
-    "nothing later": (rows(0, 1), 5, rows(0, 1)),
-    "all later": (rows(3, 4), 2, b""),
-    "cut": (rows(1) + b'{"step": 2, "te', 2, rows(1)),
-    "none": (rows(0, 1), -1, b""),
-    "in a letter": (rows(1) + rows(2)[: rows(2).index(b"\xc3") + 1], 9, rows(1)),
+@dataclass(frozen=True)
+class KeptSteps:
+    """The content of a file, the last step to keep, and the content that is left."""
+
+    content: bytes
+    last_step: int
+    kept: bytes
+
+
+SECOND_ROW = rows_of(2)
+HALF_OF_A_LETTER = SECOND_ROW[: SECOND_ROW.index(b"\xc3") + 1]
+KEPT_STEPS = {
+    "several a step": KeptSteps(rows_of(1, 1, 2, 2, 3), 2, rows_of(1, 1, 2, 2)),
+    "nothing later": KeptSteps(rows_of(0, 1), 5, rows_of(0, 1)),
+    "all later": KeptSteps(rows_of(3, 4), 2, b""),
+    "cut": KeptSteps(rows_of(1) + b'{"step": 2, "te', 2, rows_of(1)),
+    "none": KeptSteps(rows_of(0, 1), -1, b""),
+    "in a letter": KeptSteps(rows_of(1) + HALF_OF_A_LETTER, 9, rows_of(1)),
 }
 
 
-@pytest.mark.parametrize(("held", "steps", "kept"), KEPT.values(), ids=KEPT)
-def test_steps_to_be_played_again_are_dropped(tmp_path: Path, held: bytes, steps: int, kept: bytes) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(held)
-    keep_steps(path, steps)
-    keep_steps(tmp_path / "episodes.jsonl", steps)
-    assert path.read_bytes() == kept and [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
+class TestKeepSteps:
+    @pytest.mark.parametrize("case", KEPT_STEPS.values(), ids=KEPT_STEPS)
+    def test_steps_to_be_played_again_are_dropped(
+        self, tmp_path: Path, case: KeptSteps
+    ) -> None:
+        path = tmp_path / "metrics.jsonl"
+        path.write_bytes(case.content)
+        keep_steps(path, case.last_step)
+        assert path.read_bytes() == case.kept
+        assert file_names(tmp_path) == ["metrics.jsonl"]
+
+    def test_a_missing_file_stays_missing(self, tmp_path: Path) -> None:
+        keep_steps(tmp_path / "episodes.jsonl", 2)
+        assert file_names(tmp_path) == []
 
 
-def write(recorder: Recorder, *steps: int, seconds: float = 1.0) -> None:
+def write_steps(recorder: Recorder, *steps: int, seconds: float = 1.0) -> None:
+    """Record some steps, each with three episodes of which two are kept."""
     for step in steps:
-        recorder.step(step, {"reward": step / 3, "loss": math.nan}, {"play": seconds * step})
-        recorder.episodes(step, [outcome(HARD, step=step), outcome("second"), outcome("third")], 2)
+        metrics = {"reward": step / 3, "loss": math.nan}
+        recorder.step(step, metrics, {"play": seconds * step})
+        first = outcome(HOSTILE_TEXT, step=step)
+        episodes = [first, outcome("second"), outcome("third")]
+        recorder.episodes(step, episodes, 2)
 
 
-def content(folder: Path) -> list[bytes]:
-    return [(folder / f"{name}.jsonl").read_bytes() for name in ("metrics", "episodes")]
+class TestInterruptedRun:
+    FILES = ("metrics.jsonl", "episodes.jsonl")
+
+    @pytest.fixture
+    def interrupted(self, tmp_path: Path) -> Path:
+        """The folder of a run whose files were cut in the last line."""
+        folder = tmp_path / "interrupted"
+        write_steps(Recorder(folder), 0, 1, 2, 3)
+        for name in self.FILES:
+            path = folder / name
+            path.write_bytes(path.read_bytes()[:-9])
+        return folder
+
+    def test_the_resumed_run_writes_the_bytes_of_an_uninterrupted_one(
+        self, interrupted: Path, tmp_path: Path
+    ) -> None:
+        whole = tmp_path / "whole"
+        write_steps(Recorder(whole), 0, 1, 2, 3, 4)
+        write_steps(Recorder(interrupted, done=2), 3, 4, seconds=2.0)
+        for name in self.FILES:
+            assert (interrupted / name).read_bytes() == (whole / name).read_bytes()
+        assert len(read_lines(interrupted / "timings.jsonl")) == 5
+
+    def test_without_a_checkpoint_the_record_starts_empty(
+        self, interrupted: Path
+    ) -> None:
+        write_steps(Recorder(interrupted), 0)
+        assert len(read_lines(interrupted / "metrics.jsonl")) == 1
+        assert len(read_lines(interrupted / "episodes.jsonl")) == 2
 
 
-def test_a_run_interrupted_anywhere_writes_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
-    write(Recorder(tmp_path / "whole"), 0, 1, 2, 3, 4)
-    write(Recorder(tmp_path / "cut"), 0, 1, 2, 3)
-    for name in ("metrics", "episodes"):
-        path = tmp_path / "cut" / f"{name}.jsonl"
-        path.write_bytes(path.read_bytes()[:-9])
-    write(Recorder(tmp_path / "cut", done=2), 3, 4, seconds=2.0)
-    assert content(tmp_path / "cut") == content(tmp_path / "whole")
-    assert len(lines(tmp_path / "cut" / "timings.jsonl")) == 5
-    write(Recorder(tmp_path / "cut"), 0)  # without a checkpoint a run starts from an empty record
-    assert [len(lines(tmp_path / "cut" / f"{name}.jsonl")) for name in ("metrics", "episodes")] == [1, 2]
+class TestLines:
+    @pytest.fixture
+    def recorder(self, tmp_path: Path) -> Recorder:
+        """A recorder that has written one step."""
+        recorder = Recorder(tmp_path / "deep" / "run")
+        write_steps(recorder, 1)
+        return recorder
+
+    def test_metrics_and_timings_are_a_line_per_step(self, recorder: Recorder) -> None:
+        metrics = read_lines(recorder.out / "metrics.jsonl")
+        assert metrics == [{"step": 1, "reward": 1 / 3, "loss": None}]
+        timings = read_lines(recorder.out / "timings.jsonl")
+        assert timings == [{"step": 1, "play": 1.0}]
+
+    def test_episodes_are_a_line_each(self, recorder: Recorder) -> None:
+        first, second = read_lines(recorder.out / "episodes.jsonl")
+        sample = {
+            "role": "solver",
+            "policy": "shared",
+            "prompt": "solve 1+1",
+            "text": HOSTILE_TEXT,
+            "tokens": 3,
+            "reward": 0.5,
+        }
+        assert first == {
+            "step": 1,
+            "episode": 0,
+            "facts": {"step": 1},
+            "samples": [sample],
+        }
+        assert second["episode"] == 1
+        assert second["samples"][0]["text"] == "second"
+
+    def test_rows_of_a_method_replace_earlier_ones(self, recorder: Recorder) -> None:
+        recorder.rows("talks", [{"text": HOSTILE_TEXT}, {"loss": math.inf}])
+        recorder.rows("talks", [{"texts": [HOSTILE_TEXT], "n": 2}])
+        rows = read_lines(recorder.out / "talks.jsonl")
+        assert rows == [{"texts": [HOSTILE_TEXT], "n": 2}]
+        assert list(read(recorder.out, "talks")["n"]) == [2]
 
 
-def test_lines_of_a_run(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "deep" / "run")
-    write(recorder, 1)
-    assert lines(recorder.out / "metrics.jsonl") == [{"step": 1, "reward": 1 / 3, "loss": None}]
-    assert lines(recorder.out / "timings.jsonl") == [{"step": 1, "play": 1.0}]
-    first, second = lines(recorder.out / "episodes.jsonl")
-    said = {"role": "solver", "policy": "shared", "prompt": "solve 1+1", "text": HARD, "tokens": 3, "reward": 0.5}
-    assert first == {"step": 1, "episode": 0, "facts": {"step": 1}, "samples": [said]}
-    assert (second["episode"], second["samples"][0]["text"]) == (1, "second")
-    for rows in ([{"text": HARD}, {"loss": math.inf}], [{"said": [HARD], "n": 2}]):  # a method's own, written anew
-        recorder.rows("talks", rows)
-    assert lines(recorder.out / "talks.jsonl") == [{"said": [HARD], "n": 2}]
-    assert list(read(recorder.out, "talks")["n"]) == [2]
+class TestMeans:
+    def test_known_numbers_are_averaged_by_name(self) -> None:
+        numbers = [
+            ("a", 1),
+            ("b", None),
+            ("right", True),
+            ("a", 0.5),
+            ("b", 3.0),
+            ("right", False),
+            ("c", None),
+        ]
+        assert means(numbers) == {"a": 0.75, "b": 3.0, "right": 0.5}
+
+    def test_no_numbers_have_no_means(self) -> None:
+        assert means([]) == {}
 
 
-def test_known_numbers_are_averaged_by_name() -> None:
-    numbers = [("a", 1), ("b", None), ("right", True), ("a", 0.5), ("b", 3.0), ("right", False), ("c", None)]
-    assert means(numbers) == {"a": 0.75, "b": 3.0, "right": 0.5} and means([]) == {}
+class TestRead:
+    """A run of two steps, read back as DataFrames."""
+
+    STEPS = [
+        {
+            "reward": 0.1 + 0.2,
+            "share": 1 / 3,
+            "loss": math.inf,
+            "date": "2026",
+            "updated": 5,
+        },
+        {
+            "reward": 1.0,
+            "share": 2 / 3,
+            "loss": 0.5,
+            "date": "2027",
+            "updated": 6,
+        },
+    ]
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        recorder = Recorder(tmp_path)
+        recorder.step(1, self.STEPS[0], {"play": 0.25})
+        recorder.step(2, self.STEPS[1], {"play": 0.5})
+        recorder.episodes(1, [outcome("two\u2028lines", proposal="1+1")], 1)
+        return tmp_path
+
+    def test_metrics_keep_their_exact_values_and_types(self, folder: Path) -> None:
+        metrics = read(str(folder)).to_dict("list")
+        losses = metrics.pop("loss")
+        assert math.isnan(losses[0]), "a number that is not finite is missing"
+        assert metrics == {
+            "step": [1, 2],
+            "reward": [0.1 + 0.2, 1.0],
+            "share": [1 / 3, 2 / 3],
+            "date": ["2026", "2027"],
+            "updated": [5, 6],
+        }
+
+    def test_timings_are_read_by_name(self, folder: Path) -> None:
+        assert list(read(folder, "timings")["play"]) == [0.25, 0.5]
+
+    def test_episodes_keep_texts_and_facts(self, folder: Path) -> None:
+        (episode,) = read(folder, "episodes").to_dict("records")
+        assert episode["samples"][0]["text"] == "two\u2028lines"
+        assert episode["facts"] == {"proposal": "1+1"}
+
+    @pytest.mark.parametrize("name", ["metrics", "scores", "episodes"])
+    def test_a_missing_file_is_named(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(
+            ValueError, match=f"no {name}.* in .*: has the run finished"
+        ):
+            read(tmp_path, name)
 
 
-def test_reading_a_run_back(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    first = {"reward": 0.1 + 0.2, "share": 1 / 3, "loss": math.inf, "date": "2026", "updated": 5}
-    recorder.step(1, first, {"play": 0.25})
-    recorder.step(2, {"reward": 1.0, "share": 2 / 3, "loss": 0.5, "date": "2027", "updated": 6}, {"play": 0.5})
-    recorder.episodes(1, [outcome("two\u2028lines", proposal="1+1")], 1)
-    metrics = read(str(tmp_path)).to_dict("list")
-    assert math.isnan(metrics.pop("loss")[0]), "what is no finite number is missing"
-    exact = {"reward": [0.1 + 0.2, 1.0], "share": [1 / 3, 2 / 3], "date": ["2026", "2027"], "updated": [5, 6]}
-    assert metrics == {"step": [1, 2], **exact} and list(read(tmp_path, "timings")["play"]) == [0.25, 0.5]
-    (episode,) = read(tmp_path, "episodes").to_dict("records")
-    assert episode["samples"][0]["text"] == "two\u2028lines" and episode["facts"] == {"proposal": "1+1"}
+class TestScores:
+    ANSWERS = ["007", "no", None, "NA", "1,5", 'a"b', "two\nlines", "a\rb"]
+
+    @pytest.fixture
+    def rows(self) -> list[dict]:
+        """One row per answer."""
+        rows = []
+        for item, answer in enumerate(self.ANSWERS):
+            row = dict.fromkeys(SCORE_FIELDS, 1)
+            rows.append(row | {"item": item, "question": "1+1", "answer": answer})
+        return rows
+
+    @pytest.fixture
+    def recorder(self, tmp_path: Path, rows: list[dict]) -> Recorder:
+        """A recorder that has written the scores."""
+        recorder = Recorder(tmp_path)
+        recorder.scores(rows)
+        return recorder
+
+    def test_answers_stay_text(self, recorder: Recorder) -> None:
+        scores = read(recorder.out, "scores")
+        assert list(scores.columns) == list(SCORE_FIELDS)
+        assert list(scores["answer"]) == [answer or "" for answer in self.ANSWERS]
+        assert list(scores["item"]) == list(range(8))
+
+    def test_equal_scores_are_equal_bytes(
+        self, recorder: Recorder, rows: list[dict]
+    ) -> None:
+        path = recorder.out / "scores.csv"
+        first = path.read_bytes()
+        recorder.scores(rows)
+        assert path.read_bytes() == first
+        assert b"\r\n" not in first
+
+    def test_an_unknown_field_is_refused_and_the_file_stays(
+        self, recorder: Recorder, rows: list[dict]
+    ) -> None:
+        path = recorder.out / "scores.csv"
+        first = path.read_bytes()
+        with pytest.raises(ValueError, match="surplus"):
+            recorder.scores([rows[0] | {"surplus": 1}])
+        assert path.read_bytes() == first
 
 
-@pytest.mark.parametrize("name", ["metrics", "scores", "episodes"])
-def test_reading_what_is_not_there(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=f"no {name}.* in .*: has the run finished"):
-        read(tmp_path, name)
+class TestTracker:
+    @pytest.fixture
+    def sink_class(self, monkeypatch: pytest.MonkeyPatch) -> Mock:
+        """The class that takes the place of accelerate's trackers."""
+        sink_class = Mock()
+        for kind in ("wandb", "tensorboard"):
+            monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, sink_class)
+        return sink_class
 
-
-def test_scores_keep_answers_as_text(tmp_path: Path) -> None:
-    answers = ["007", "no", None, "NA", "1,5", 'a"b', "two\nlines", "a\rb"]
-    rows = [dict.fromkeys(SCORE_FIELDS, 1) | {"item": i, "question": "1+1", "answer": a} for i, a in enumerate(answers)]
-    recorder = Recorder(tmp_path)
-    recorder.scores(rows)
-    first = (tmp_path / "scores.csv").read_bytes()
-    scores = read(tmp_path, "scores")
-    assert list(scores.columns) == list(SCORE_FIELDS)
-    assert list(scores["answer"]) == [answer or "" for answer in answers] and list(scores["item"]) == list(range(8))
-    recorder.scores(rows)
-    assert (tmp_path / "scores.csv").read_bytes() == first and b"\r\n" not in first
-    with pytest.raises(ValueError, match="surplus"):
-        recorder.scores([rows[0] | {"surplus": 1}])
-    assert (tmp_path / "scores.csv").read_bytes() == first
-
-
-def test_a_tracker_gets_the_numbers_of_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"tensorboard", "trackio", "wandb"} <= {*LOGGER_TYPE_TO_CLASS}
-    sink_class = Mock()
-    for kind in ("wandb", "tensorboard"):
-        monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, sink_class)
-    for kind in ("wandb", "tensorboard", ""):
-        with pytest.raises(KeyError), tracker(kind, tmp_path, "own-s0", {"seed": 0}) as sink:
+    @staticmethod
+    def log_and_fail(kind: str, out: Path) -> None:
+        """Log the metrics of a step, then raise KeyError while the sink is open."""
+        with tracker(kind, out, "own-s0", {"seed": 0}) as sink:
             sink.log({"reward": 0.5}, 3)
             raise KeyError("the sink is closed")
-    calls = [call().start(), call().log({"reward": 0.5}, 3), call().finish()]
-    first, second = call("coevolve", name="own-s0", config={"seed": 0}), call("coevolve", logging_dir=tmp_path / "tensorboard")
-    assert sink_class.mock_calls == [first, *calls, second, *calls]
+
+    def test_accelerate_has_the_trackers(self) -> None:
+        assert {"tensorboard", "trackio", "wandb"} <= {*LOGGER_TYPE_TO_CLASS}
+
+    def test_a_service_gets_the_run_s_name_and_fields(
+        self, sink_class: Mock, tmp_path: Path
+    ) -> None:
+        with pytest.raises(KeyError):
+            self.log_and_fail("wandb", tmp_path)
+        assert sink_class.mock_calls == [
+            call("coevolve", name="own-s0", config={"seed": 0}),
+            call().start(),
+            call().log({"reward": 0.5}, 3),
+            call().finish(),
+        ]
+
+    def test_tensorboard_gets_a_folder_of_the_run(
+        self, sink_class: Mock, tmp_path: Path
+    ) -> None:
+        with pytest.raises(KeyError):
+            self.log_and_fail("tensorboard", tmp_path)
+        assert sink_class.mock_calls == [
+            call("coevolve", logging_dir=tmp_path / "tensorboard"),
+            call().start(),
+            call().log({"reward": 0.5}, 3),
+            call().finish(),
+        ]
+
+    def test_no_tracker_ignores_the_numbers(
+        self, sink_class: Mock, tmp_path: Path
+    ) -> None:
+        with pytest.raises(KeyError):
+            self.log_and_fail("", tmp_path)
+        assert sink_class.mock_calls == []

@@ -1,4 +1,4 @@
-"""Notebook HTML: text from a model is shown and never interpreted; only tags an untrusted notebook keeps."""
+"""Views in notebooks: text from a model is shown and never interpreted."""
 
 import html
 import re
@@ -10,95 +10,236 @@ from hostile import Page
 from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.advantages.segments import segment_centred
 from coevolve.runs import show
+from coevolve.runs.show import Shown
 from coevolve.types import Outcome, Reply, Sample, Turn
 
 
-def spoken(text: str, role: str = "solver", **extra: object) -> Reply:
-    ids = tuple(range(10, 10 + len(text)))
-    turn = Turn(role, ({"role": "user", "content": text},), policy=text or "shared")
-    return Reply(turn, text, completion_ids=ids, char_ends=tuple(range(1, len(text) + 1)), **extra)
+def ask(content: str, role: str = "solver") -> Turn:
+    """Return a turn that asks this."""
+    return Turn(role, ({"role": "user", "content": content},))
 
 
-def test_what_is_visible_and_escaped_by_hand() -> None:
-    assert show.visible("a\x1b[31m\u202e\u200b\r\n\té 中") == "a\\x1b[31m\\u202e\\u200b\\r\n\té 中"
-    assert show.element("b", "<a href='x'>&\"") == "<b>&lt;a href=&#39;x&#39;&gt;&amp;&#34;</b>"
-    inner = show.element("b", "<i>")
-    assert show.element("p", inner, "<i>", title='"', style="") == '<p title="&#34;"><b>&lt;i&gt;</b>&lt;i&gt;</p>'
+def echo(text: str, role: str = "solver") -> Reply:
+    """Return a reply of one token per character, whose prompt and policy are its text."""
+    turn = replace(ask(text, role), policy=text or "shared")
+    token_ids = tuple(range(10, 10 + len(text)))
+    char_ends = tuple(range(1, len(text) + 1))
+    return Reply(turn, text, completion_ids=token_ids, char_ends=char_ends)
 
 
-def test_turns_tell_limits_and_open_the_first_if_it_is_long() -> None:
-    turns = [Turn("judge", ({"role": "user", "content": "grade"},), "frozen", 32, 0.0), spoken("b").turn]
-    shown = show.turns(turns)
-    assert shown.html.count("<details") == 2 and "<details open" not in shown.html
-    assert str(shown) == "judge (frozen): grade · temperature 0 · at most 32 tokens\nsolver (b): b"
-    assert str(show.turns([spoken("b\nc").turn, *turns])).startswith("solver (b\nc)\n    b\n    c\njudge")
+class TestElements:
+    def test_unprintable_characters_become_visible(self) -> None:
+        text = "a\x1b[31m\u202e\u200b\r\n\té 中"
+        assert show.visible(text) == "a\\x1b[31m\\u202e\\u200b\\r\n\té 中"
+
+    def test_content_is_escaped(self) -> None:
+        bold = show.element("b", "<a href='x'>&\"")
+        assert bold == "<b>&lt;a href=&#39;x&#39;&gt;&amp;&#34;</b>"
+
+    def test_elements_nest_and_empty_attributes_are_left_out(self) -> None:
+        inner = show.element("b", "<i>")
+        outer = show.element("p", inner, "<i>", title='"', style="")
+        assert outer == '<p title="&#34;"><b>&lt;i&gt;</b>&lt;i&gt;</p>'
 
 
-def test_replies_tell_who_what_and_how_much() -> None:
-    turn = Turn("solver", ({"role": "user", "content": "7+8"},))
-    first, second, same = Reply(turn, "15", completion_ids=(1, 2)), Reply(turn, "16", completion_ids=(1,), finished=False), Reply(turn, "15")
-    shown = show.replies([first, second, same], [first.earns(1.0)], ["right", "wrong"])
-    heads = re.findall(r"<summary><code>(.*?)</code></summary>", shown.html)
-    assert heads == [
-        "solver 1 of 3: 15 · right · 2 tokens · reward +1",
-        "solver 2 of 3: 16 · wrong · 1 tokens, cut off · earns nothing",
-        "solver 3 of 3: 15 · 0 tokens · earns nothing",  # an equal reply is not the same reply
+class TestTurns:
+    TURNS = [
+        replace(ask("grade", "judge"), policy="frozen", max_tokens=32, temperature=0.0),
+        echo("b").turn,
     ]
-    assert shown.text.splitlines() == heads and "earns nothing" not in str(show.replies([second]))
-    long = show.replies([Reply(turn, "15 " * 40)])
-    assert "what it read" in long.html and str(long).startswith("solver · 0 tokens\n    15 15")
+
+    def test_limits_follow_the_prompt(self) -> None:
+        shown = show.turns(self.TURNS)
+        assert str(shown).splitlines() == [
+            "judge (frozen): grade · temperature 0 · at most 32 tokens",
+            "solver (b): b",
+        ]
+
+    def test_short_prompts_stay_folded(self) -> None:
+        shown = show.turns(self.TURNS)
+        assert shown.html.count("<details") == 2
+        assert "<details open" not in shown.html
+
+    def test_a_prompt_of_several_lines_is_below_its_speaker(self) -> None:
+        shown = show.turns([echo("b\nc").turn, *self.TURNS])
+        assert str(shown).startswith("solver (b\nc)\n    b\n    c\njudge")
 
 
-def test_outcome_sorts_and_rounds_facts_and_lists_samples() -> None:
-    facts = {"rate": 1 / 3, "answers": ["a", None], "tokens": 12345.678, "scores": (0.51234, 2.0), "count": 3}
-    shown = show.outcome(Outcome([spoken("yes").earns({"a": None, "b": -0.5}, group_id="q1")], facts=facts))
-    assert ">rate</td>" in shown.html and ">0.333</code></td>" in shown.html
-    told = ["answers: a, –", "count: 3", "rate: 0.333", "scores: 0.512, 2", "tokens: 12345.7"]
-    assert str(shown).splitlines() == [*told, "solver (yes): yes · 3 tokens · reward a masked, b -0.5"]
-    assert Page(show.outcome(Outcome()).html).text == ""
+class TestReplies:
+    TURN = ask("7+8")
+    FIRST = Reply(TURN, "15", completion_ids=(1, 2))
+    CUT_OFF = Reply(TURN, "16", completion_ids=(1,), finished=False)
+    # The same text earns nothing: a sample belongs to one reply, not to its text.
+    SAME_TEXT = Reply(TURN, "15")
+
+    def test_heads_tell_speaker_text_note_size_and_reward(self) -> None:
+        replies = [self.FIRST, self.CUT_OFF, self.SAME_TEXT]
+        shown = show.replies(replies, [self.FIRST.earns(1.0)], ["right", "wrong"])
+        heads = [
+            "solver 1 of 3: 15 · right · 2 tokens · reward +1",
+            "solver 2 of 3: 16 · wrong · 1 tokens, cut off · earns nothing",
+            "solver 3 of 3: 15 · 0 tokens · earns nothing",
+        ]
+        pattern = r"<summary><code>(.*?)</code></summary>"
+        assert re.findall(pattern, shown.html) == heads
+        assert shown.text.splitlines() == heads
+
+    def test_without_samples_no_reward_is_shown(self) -> None:
+        assert "earns nothing" not in str(show.replies([self.CUT_OFF]))
+
+    def test_a_long_reply_is_shown_with_its_prompt_below(self) -> None:
+        shown = show.replies([Reply(self.TURN, "15 " * 40)])
+        assert "what it read" in shown.html
+        assert str(shown).startswith("solver · 0 tokens\n    15 15")
 
 
-def test_credit_marks_signs_and_scales_colours() -> None:
-    reply = Reply(Turn("solver", ()), "ab<c", completion_ids=(1, 2, 3, 4, 5), char_ends=(1, 2, 2, 4, 4))
-    shown = show.credit(reply.earns(1.0), [1.0, 0.5, -2.0, 0.0, 0.0])
-    assert re.findall(r"<sup>(.)</sup>", shown.html) == ["+", "-", "0"]
-    assert "rgba(0,114,178,0.30)" in shown.html and "rgba(213,94,0,0.60)" in shown.html
-    assert 'title="token 1, id 2, credit +0.5"' in shown.html
-    assert str(shown).endswith("[+]ab[-]▯[0]<c▯")
-    for wrong in (1, 6):
-        with pytest.raises(ValueError, match=f"5 tokens, {wrong} values"):
-            show.credit(reply.earns(1.0), [1.0] * wrong)
+class TestOutcome:
+    @pytest.fixture
+    def shown(self) -> Shown:
+        facts = {
+            "rate": 1 / 3,
+            "answers": ["a", None],
+            "tokens": 12345.678,
+            "scores": (0.51234, 2.0),
+            "count": 3,
+        }
+        sample = echo("yes").earns({"a": None, "b": -0.5}, group_id="q1")
+        return show.outcome(Outcome([sample], facts=facts))
+
+    def test_facts_are_sorted_and_rounded_above_the_samples(self, shown) -> None:
+        assert str(shown).splitlines() == [
+            "answers: a, –",
+            "count: 3",
+            "rate: 0.333",
+            "scores: 0.512, 2",
+            "tokens: 12345.7",
+            "solver (yes): yes · 3 tokens · reward a masked, b -0.5",
+        ]
+
+    def test_facts_are_a_table(self, shown) -> None:
+        assert ">rate</td>" in shown.html
+        assert ">0.333</code></td>" in shown.html
+
+    def test_an_empty_outcome_has_no_text(self) -> None:
+        assert Page(show.outcome(Outcome()).html).text == ""
+
+
+class TestCredit:
+    """Five tokens, of which the third and the last complete no character."""
+
+    SAMPLE = Reply(
+        Turn("solver", ()),
+        "ab<c",
+        completion_ids=(1, 2, 3, 4, 5),
+        char_ends=(1, 2, 2, 4, 4),
+    ).earns(1.0)
+
+    @pytest.fixture
+    def shown(self) -> Shown:
+        return show.credit(self.SAMPLE, [1.0, 0.5, -2.0, 0.0, 0.0])
+
+    def test_a_run_of_tokens_starts_with_its_sign(self, shown) -> None:
+        assert re.findall(r"<sup>(.)</sup>", shown.html) == ["+", "-", "0"]
+        assert str(shown).endswith("[+]ab[-]▯[0]<c▯")
+
+    def test_colours_tell_the_sign_and_scale_with_the_largest(self, shown) -> None:
+        assert "rgba(0,114,178,0.30)" in shown.html
+        assert "rgba(213,94,0,0.60)" in shown.html
+
+    def test_a_tooltip_tells_the_value(self, shown) -> None:
+        assert 'title="token 1, id 2, credit +0.5"' in shown.html
+
+    @pytest.mark.parametrize("count", [1, 6])
+    def test_another_number_of_advantages_is_refused(self, count: int) -> None:
+        with pytest.raises(ValueError, match=f"5 tokens, {count} values"):
+            show.credit(self.SAMPLE, [1.0] * count)
 
 
 TEXT = "a<b>&é🙂 c"
 
 
-def sample(role: str = "review", reward: float | None = 0.5) -> Sample:
-    said = spoken(TEXT, role)
-    reply = replace(said, completion_ids=tuple(range(len(TEXT) + 1)), char_ends=(*said.char_ends, len(TEXT)))
+def segmented_sample(role: str = "review", reward: float = 0.5) -> Sample:
+    """Return a sample of TEXT and an EOS token, with a rewarded and a masked segment."""
+    reply = echo(TEXT, role)
+    reply = replace(
+        reply,
+        completion_ids=tuple(range(len(TEXT) + 1)),
+        char_ends=(*reply.char_ends, len(TEXT)),
+    )
+    rewards = {"critique": reward, "initial_ranking": None}
     spans = {"critique": ((0, 3),), "initial_ranking": ((5, 7),)}
-    return reply.earns({"critique": reward, "initial_ranking": None}, "g", spans)
+    return reply.earns(rewards, "g", spans)
 
 
-def test_every_token_is_shown_once_with_its_segment_reward_and_advantage() -> None:
-    shown = show.credit(sample(), [0.25, 0.25, -0.5, *[None] * 7])
-    assert '"token 0, id 0, credit +0.25"' in shown.html and '"token 3, id 3, credit masked"' in shown.html
-    assert html.unescape("".join(re.findall(r"<span[^>]*>(.*?)</span>", shown.html, re.DOTALL))) == TEXT + "▯"
-    head, _, text = shown.text.partition("\n    ")
-    assert "reward critique +0.5, initial_ranking masked · full colour is 0.5" in head
-    assert text == "[critique +]a<[critique -]b[no segment]>&[initial_ranking masked]é🙂[no segment] c▯"
-    assert re.findall(r"<sup>(.*?)</sup>", shown.html) == re.findall(r"\[(.*?)\]", text)
-    spans = re.findall(r"<span[^>]*>", shown.html)
-    assert ["background-color" in span for span in spans] == [True] * 3 + [False] * 7, "paid tokens are filled"
-    assert ["dotted" in span for span in spans] == [False] * 3 + [True] * 7, "masked ones underlined"
+class TestSegmentCredit:
+    """Three rewarded tokens and seven that are masked or in no segment."""
+
+    LABELLED_TEXT = (
+        "[critique +]a<[critique -]b[no segment]>&"
+        "[initial_ranking masked]é🙂[no segment] c▯"
+    )
+
+    @pytest.fixture
+    def shown(self) -> Shown:
+        return show.credit(segmented_sample(), [0.25, 0.25, -0.5, *[None] * 7])
+
+    def test_the_page_has_the_text_and_a_mark_for_the_end_token(self, shown) -> None:
+        pieces = re.findall(r"<span[^>]*>(.*?)</span>", shown.html, re.DOTALL)
+        assert html.unescape("".join(pieces)) == TEXT + "▯"
+
+    def test_tooltips_tell_credit_and_mask(self, shown) -> None:
+        assert '"token 0, id 0, credit +0.25"' in shown.html
+        assert '"token 3, id 3, credit masked"' in shown.html
+
+    def test_a_run_of_tokens_starts_with_its_segment(self, shown) -> None:
+        head, _, text = shown.text.partition("\n    ")
+        rewards = "reward critique +0.5, initial_ranking masked · full colour is 0.5"
+        assert rewards in head
+        assert text == self.LABELLED_TEXT
+        labels = re.findall(r"\[(.*?)\]", text)
+        assert re.findall(r"<sup>(.*?)</sup>", shown.html) == labels
+
+    def test_rewarded_tokens_are_filled_and_others_underlined(self, shown) -> None:
+        spans = re.findall(r"<span[^>]*>", shown.html)
+        assert len(spans) == 10
+        for span in spans[:3]:
+            assert "background-color" in span
+            assert "dotted" not in span
+        for span in spans[3:]:
+            assert "background-color" not in span
+            assert "dotted" in span
 
 
-def test_a_conversation_has_a_row_per_agent_and_a_column_per_round() -> None:
-    samples = [sample(role, reward) for reward in (0.0, 1.0) for role in ("review", "verdict")]
-    shown = show.conversation(samples, segment_centred(EstimatorInputs(samples)), "two & two")
-    assert shown.html.count("<tr>") == 3 and shown.html.count("<td") == 9 and "two &amp; two" in shown.html
-    assert "id 0, credit +0.5" in shown.html and "id 0, credit -0.5" in shown.html
-    assert shown.text.splitlines()[0] == "two & two"
-    assert "agent 1, verdict" in shown.text and "10 tokens · reward critique +1, initial_ranking masked" in shown.text
-    with pytest.raises(ValueError, match="4 samples, 0 lists"):
-        show.conversation(samples, [])
+class TestConversation:
+    """Two agents, two rounds; the second agent earns more."""
+
+    SAMPLES = [
+        segmented_sample("review", 0.0),
+        segmented_sample("verdict", 0.0),
+        segmented_sample("review", 1.0),
+        segmented_sample("verdict", 1.0),
+    ]
+
+    @pytest.fixture
+    def shown(self) -> Shown:
+        advantages = segment_centred(EstimatorInputs(self.SAMPLES))
+        return show.conversation(self.SAMPLES, advantages, "two & two")
+
+    def test_agents_are_rows_and_rounds_are_columns(self, shown) -> None:
+        assert shown.html.count("<tr>") == 3
+        assert shown.html.count("<td") == 9
+
+    def test_the_title_is_escaped_in_html_and_plain_in_text(self, shown) -> None:
+        assert "two &amp; two" in shown.html
+        assert shown.text.splitlines()[0] == "two & two"
+
+    def test_cells_show_credit(self, shown) -> None:
+        assert "id 0, credit +0.5" in shown.html
+        assert "id 0, credit -0.5" in shown.html
+        assert "agent 1, verdict" in shown.text
+        reward = "10 tokens · reward critique +1, initial_ranking masked"
+        assert reward in shown.text
+
+    def test_advantages_for_every_sample_are_required(self) -> None:
+        with pytest.raises(ValueError, match="4 samples, 0 lists"):
+            show.conversation(self.SAMPLES, [])

@@ -82,7 +82,9 @@ CASES = [
     Case("src/coevolve/methods/mae/rewards.py", add_statement, {MAE, "mae_alg1"}),
     Case("src/coevolve/methods/mae/rewards.py", add_prose, set()),
     Case("src/coevolve/methods/spice/rewards.py", add_statement, {SPICE, "claims"}),
-    Case("src/coevolve/methods/baselines/trl_trainers.py", add_statement, {SFT, "claims"}),
+    Case(
+        "src/coevolve/methods/baselines/trl_trainers.py", add_statement, {SFT, "claims"}
+    ),
     Case("src/coevolve/training/loop.py", add_statement, RUNS),
     Case(PRESETS, replace("[quick.mae]\nsteps", "[quick.mae]\nseed = 1\nsteps"), {MAE}),
     # The preset quick extends standard.

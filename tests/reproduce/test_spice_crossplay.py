@@ -53,7 +53,9 @@ def speaker(level: int) -> Scripted:
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Attempts and answers of two Challengers and three Reasoners on three documents."""
-    monkeypatch.setattr(crossplay, "speaker", lambda model, max_tokens: speaker(int(model)))
+    monkeypatch.setattr(
+        crossplay, "speaker", lambda model, max_tokens: speaker(int(model))
+    )
     return crossplay.every_pair(
         {0: "0", 9: "9"},
         {0: "0", 3: "3", 9: "9"},

@@ -172,7 +172,9 @@ def test_a_larger_effect_is_detected_more_often() -> None:
     assert at_even_odds < effect.detectable(0.8)
 
 
-def test_welch_satterthwaite_of_equal_components_adds_their_degrees_of_freedom() -> None:
+def test_welch_satterthwaite_of_equal_components_adds_their_degrees_of_freedom() -> (
+    None
+):
     component = stats.VarianceComponent(variance=0.2, dof=4)
     assert stats.welch_satterthwaite([component, component]) == approx(8)
     silent = stats.VarianceComponent(variance=0.0, dof=4)

@@ -16,12 +16,14 @@ METHODS: dict[str, str] = tomllib.loads(
 
 
 def get_method(name: str) -> type[Method]:
-    """Return a method's class: one of METHODS, or your own as path/file.py:Class or package.module:Class.
+    """Return a method's class: one of METHODS, path/file.py:Class or package.module:Class.
 
     Raises ValueError if the file, the module or the class is missing, or is no subclass of Method.
     """
     if ":" not in name:
-        check_choice("method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"])
+        check_choice(
+            "method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"]
+        )
     place, _, class_name = METHODS.get(name, name).rpartition(":")
     try:
         if place.endswith(".py"):
@@ -33,7 +35,8 @@ def get_method(name: str) -> type[Method]:
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ValueError(
-            f"method {name!r} cannot be loaded: {place} has no subclass of Method called {class_name!r}"
+            f"method {name!r} cannot be loaded: {place} has no subclass of Method called "
+            f"{class_name!r}"
         )
     return found
 

@@ -45,7 +45,7 @@ def _posterior_mode(wins_AA: np.ndarray, prior_variance: float) -> np.ndarray:
     log p(theta) = sum_ab wins_ab log P(a beats b) - sum_a theta_a^2 / (2 prior_variance) + const.
     `wins_AA` holds the wins of the row's agent over the column's.
     """
-    # Loaded only where it is needed, because it takes a quarter of a second.
+    # Loaded only where it is needed, because it takes most of a second.
     from scipy.optimize import root
 
     if len(wins_AA) == 0:

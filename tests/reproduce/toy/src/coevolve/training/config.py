@@ -8,4 +8,6 @@ def build(protocol: str, preset: str, *, out: str, overrides: dict) -> None:
         raise ValueError(f"unknown protocol {protocol!r}; allowed: toy")
     for name in overrides:
         if name not in ("steps", "fault", "model", "devices", "hold"):
-            raise ValueError(f"unknown field {name!r}; allowed: devices, fault, hold, model, steps")
+            raise ValueError(
+                f"unknown field {name!r}; allowed: devices, fault, hold, model, steps"
+            )
