@@ -231,7 +231,7 @@ class TestAsk:
     def test_an_engine_speaks_with_several_policies_and_a_policy_by_itself(
         self,
     ) -> None:
-        team = PolicySet({"left": "tiny", "right": "tiny-small"}, ("left", "right"))
+        team = PolicySet({"one": "tiny", "two": "tiny-small"}, ("one", "two"))
         engine = make_engine(team, "torch", 1.0, 64)
         debates = ask(
             engine,
@@ -242,8 +242,8 @@ class TestAsk:
             policies=team.trained,
         )
         assert [len(facts["answers"]) for facts in debates] == [2, 2]
-        by_policy = ask(team.policies["left"], "3+4")
-        by_engine = ask(engine, "3+4", policies=["left"])
+        by_policy = ask(team.policies["one"], "3+4")
+        by_engine = ask(engine, "3+4", policies=["one"])
         assert by_policy["answer"] == by_engine["answer"]
 
     @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Inference strategies as episodes without rewards: they end with an answer and its cost.
 
-Every strategy takes a `Room`: a method whose solver answers, a question, and the agents' policies.
-Later rounds use evaluation/prompts, and then \\boxed{} is read as well.
+Every strategy takes a `Room`: a question, a method whose solver answers it, and the agents'
+policies. Later rounds use evaluation/prompts, and then \\boxed{} is read as well.
 """
 
 import re
