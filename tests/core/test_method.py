@@ -32,10 +32,10 @@ SMALL = {
 
 def small_method(paper: str, **fields: object) -> Method:
     """A small method of a paper in the world of sums; SPICE reads the tiny world's documents."""
-    settings = SMALL.get(paper, {}) | fields
+    values = SMALL.get(paper, {}) | fields
     if paper != "spice":
-        settings["world"] = Sums()
-    return get_method(paper)(**settings)
+        values["world"] = Sums()
+    return get_method(paper)(**values)
 
 
 class TestDefaults:
