@@ -49,7 +49,7 @@ ENVIRONMENT = {
 }
 
 
-def run_python(processes: int, *arguments: str) -> None:
+def run_python(processes: int, *arguments: str, timeout: float = 280) -> None:
     """Run Python in processes that find each other as those of `accelerate launch` do."""
     command = [sys.executable]
     if processes > 1:
@@ -59,7 +59,7 @@ def run_python(processes: int, *arguments: str) -> None:
         command,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=timeout,
         env={**os.environ, **ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr[-3000:]
