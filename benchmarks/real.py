@@ -44,7 +44,7 @@ SHAPES = {  # sizes over the embedded backbone's configuration, and the fields o
         {
             "prompt": "compact",
             "max_tokens": 32,
-            "micro_tokens": 1024,
+            "max_tokens_per_micro_batch": 1024,
             "batch_size": 4,
             "attempts": 2,
             "eval_items": 2,
@@ -145,7 +145,7 @@ def measure(name: str, fields: dict[str, Any]) -> dict[str, Any]:
                 outcomes,
                 tokens=lambda metrics: metrics["tokens"],
             )
-            phases("evaluate", trainer.score, "validation")
+            phases("evaluate", trainer.evaluate, "validation")
             phases("save", trainer.save, 1)
         finally:
             trainer.engine.close()
@@ -154,7 +154,7 @@ def measure(name: str, fields: dict[str, Any]) -> dict[str, Any]:
     if torch.cuda.is_available():
         device = torch.cuda.get_device_name()
         memory = "max_memory_allocated of the phase"
-    keys = ("engine", "lora", "batch_size", "max_tokens", "micro_tokens")
+    keys = ("engine", "lora", "batch_size", "max_tokens", "max_tokens_per_micro_batch")
     return {
         "shape": name,
         "parameters": count,

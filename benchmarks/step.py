@@ -33,7 +33,7 @@ from coevolve.models.policy import Policy
 from coevolve.rollout.scheduler import play
 from coevolve.text.parse import tag
 from coevolve.training import update
-from coevolve.training.settings import Learning
+from coevolve.training.settings import OptimizationConfig
 from coevolve.types import Episode, Outcome, Turn
 from tinyworld import tasks
 
@@ -141,12 +141,12 @@ class Ours:
         )
         self.engine = self.policy.serve(1.0, max_tokens)
         self.lengths: list[float] = []  # mean tokens of a reply, by step
-        self.settings = Learning(
+        self.settings = OptimizationConfig(
             clip=(0.2, 0.2),
             entropy_coef=0.0,
-            length_norm="constant",
+            loss_aggregation="constant",
             max_tokens=max_tokens,
-            micro_tokens=1024,  # as in the presets
+            max_tokens_per_micro_batch=1024,  # as in the presets
         )
 
     def episode(self, question: str) -> Episode:

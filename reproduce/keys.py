@@ -18,7 +18,7 @@ from reproduce.plan import (
     Plan,
     configuration,
     method_names,
-    split_protocol,
+    split_method,
     with_needs,
 )
 
@@ -74,20 +74,20 @@ def preset_settings(plan: Plan, methods: Iterable[str]) -> dict[str, dict[str, A
     return {name: preset[name] for name in ("all", *methods) if preset.get(name)}
 
 
-def method_module(plan: Plan, protocol: str) -> str:
+def method_module(plan: Plan, method: str) -> str:
     """Return the module that defines a method, or its file if the method is given by path."""
-    file, _ = split_protocol(protocol)
+    file, _ = split_method(method)
     if file:
         return file
-    module, _, _ = method_names(plan.root).get(protocol, "").partition(":")
+    module, _, _ = method_names(plan.root).get(method, "").partition(":")
     return module
 
 
 def run_sources(plan: Plan, item: Item) -> Parts:
     """Collect the code and data that a training run depends on."""
     code = modules(plan.root)
-    preset = preset_settings(plan, [item.protocol])
-    method = method_module(plan, item.protocol)
+    preset = preset_settings(plan, [item.method])
+    method = method_module(plan, item.method)
     strings: set[str] = set()
     roots = [method, "coevolve.training.loop", *_plugins_of_run(plan, preset, item)]
     for name in code.needed([method]):
@@ -112,7 +112,7 @@ def _plugins_of_run(
     """Return the modules that announce the world and the models that a run's fields name."""
     fields: dict[str, Any] = {"world": "tiny", "model": "tiny"}
     fields |= preset.get("all", {})
-    fields |= preset.get(item.protocol, {})
+    fields |= preset.get(item.method, {})
     fields |= item.config
     world, _, _ = str(fields["world"]).partition(":")
     models = fields["model"]

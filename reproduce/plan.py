@@ -46,7 +46,7 @@ class Item:
     names: tuple[
         str, ...
     ] = ()  # other names that --only matches: the run's name, its tags
-    protocol: str = ""
+    method: str = ""
     config: Mapping[str, Any] = field(
         default_factory=dict
     )  # a run's overrides; an artefact's runs
@@ -73,9 +73,9 @@ def relative(root: Path, notebook: str, target: str) -> str:
     return os.path.relpath(root / target, (root / notebook).parent)
 
 
-def split_protocol(protocol: str) -> tuple[str, str]:
+def split_method(method: str) -> tuple[str, str]:
     """Split `path/to/file.py:Class` into file and class; a method's name has no file."""
-    file, _, attribute = protocol.rpartition(":")
+    file, _, attribute = method.rpartition(":")
     return file, attribute
 
 
@@ -87,15 +87,15 @@ def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
     if _is_folder(plan, model):
         inputs = (model,)
         overrides[MODEL] = relative(plan.root, TRAIN, model)
-    protocol = run.protocol
-    file, attribute = split_protocol(protocol)
+    method = run.method
+    file, attribute = split_method(method)
     if file:
-        protocol = f"{relative(plan.root, TRAIN, file)}:{attribute}"
+        method = f"{relative(plan.root, TRAIN, file)}:{attribute}"
     items = []
     for seed in run.seeds.get(plan.name, plan.preset.seeds):
         id = f"runs/{name}-s{seed}"
         parameters = {
-            "protocol": protocol,
+            "method": method,
             "preset": plan.name,
             "overrides": json.dumps(overrides, sort_keys=True, default=str),
             "seed": seed,
@@ -111,7 +111,7 @@ def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
             outputs=tuple(run.outputs),
             timeout=run.timeout or plan.preset.timeout,
             names=(name, f"runs/{name}", *run.tags),
-            protocol=run.protocol,
+            method=run.method,
             config=overrides,
         )
         items.append(item)
@@ -252,8 +252,8 @@ def check_items(plan: Plan, items: list[Item]) -> None:
 
 
 def _check_overrides(plan: Plan, name: str, item: Item) -> None:
-    method = item.protocol
-    file, attribute = split_protocol(method)
+    method = item.method
+    file, attribute = split_method(method)
     if file:
         method = f"{plan.root / file}:{attribute}"
     try:

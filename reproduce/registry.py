@@ -78,9 +78,7 @@ class RunTable(Table):
     """One training run: a method, and the fields in which it differs from the preset's."""
 
     paper: str = ""  # defaults to the file's name
-    protocol: (
-        str  # a method's name, or path/to/file.py:Class relative to the repository
-    )
+    method: str  # a method's name, or path/to/file.py:Class relative to the repository
     overrides: Values = {}
     presets: dict[str, Values] = {}  # preset -> overrides for it alone
     seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's

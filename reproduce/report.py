@@ -167,7 +167,7 @@ def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
 def _first_trained(plan: Plan, paper: str) -> Item | None:
     """Return the first run of the paper's own method that takes a step; None if there is none."""
     for item in plan.items.values():
-        is_own_method = item.protocol == item.paper == paper
+        is_own_method = item.method == item.paper == paper
         if is_own_method and item.config.get("steps") != 0:
             return item
     return None

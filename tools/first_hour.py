@@ -105,7 +105,7 @@ def count_replies(method: str, engine: Counting) -> Replies:
         "prompt": "compact",
     }
     run = config.build(method, "one-gpu", out=".", overrides=fields)
-    episodes = [run.protocol.episode(Random(f"{method} {i}")) for i in range(EPISODES)]
+    episodes = [run.method.episode(Random(f"{method} {i}")) for i in range(EPISODES)]
     outcomes = play(episodes, engine, (0,))
     rewarded = sum(len(outcome.samples) for outcome in outcomes)
     return Replies(total=engine.count / EPISODES, rewarded=rewarded / EPISODES)
@@ -153,7 +153,7 @@ def learner_gib(method: str, folder: Path) -> float:
     """Return the GiB of memory of a method's learner with the preset gpu."""
     run = config.build(method, "gpu", out=".", overrides={"world": "tiny"})
     overrides = {"world": "tiny", "model": str(folder / run.model)}
-    strong = getattr(run.protocol, "strong", "")
+    strong = getattr(run.method, "strong", "")
     if strong:
         overrides["strong"] = str(folder / strong)
     return memory.estimate(config.build(method, "gpu", out=".", overrides=overrides))

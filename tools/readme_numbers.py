@@ -204,7 +204,7 @@ def runs(root: Path = ROOT) -> str:
             run["learn"],
             run["evaluate"],
             run["held_out"],
-            run["setups"] + run["examined"],
+            run["strategies"] + run["examined"],
         ]
         rest = run["seconds"] - sum(phases)
         cells = [

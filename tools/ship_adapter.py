@@ -30,17 +30,17 @@ def copy_in_bfloat16(source: Path, target: Path) -> None:
 
 def recipe_of(config: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return the recipe of a role warm start, as its card states it."""
-    protocol = config["protocol"]
-    demonstrations = protocol["demonstrations"]
-    batch = protocol["sft_batch"]
+    method = config["method_fields"]
+    demonstrations = method["demonstrations"]
+    batch = method["sft_batch"]
     return {
         "lora": config["lora"],
         "rate": config["learning_rate"],
         "seed": config["seed"],
         "demonstrations": demonstrations,
-        "truthful": protocol["truthful"],
+        "truthful": method["truthful"],
         "batch": batch,
-        "asked": protocol["examined"],
+        "asked": method["examined"],
         "steps": -(-demonstrations // batch),  # rounded up
         "minutes": round(seconds / 60),
     }

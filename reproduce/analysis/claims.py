@@ -105,9 +105,9 @@ class Ledger:
         questions, so greedy answers are compared on that part.
         """
         paper = claim["paper"]
-        scored_setup = "vanilla" if setup == "greedy" else setup
+        scored_strategy = "vanilla" if setup == "greedy" else setup
         frame = standins.scores(self.folder, self.runs, {run: run}, paper)
-        frame = frame[frame["setup"] == scored_setup]
+        frame = frame[frame["strategy"] == scored_strategy]
         if "top_ranked" in claim.get("setup", ()):
             frame = self._examined(claim, run, setup, frame)
         families_of = standins.layout(paper).families
@@ -322,11 +322,11 @@ def _effect(ledger: Ledger, claim: Claim) -> Effect | None:
     """
     arms = claim["arms"]
     is_ratio = claim["kind"] == "ratio"
-    setups = claim.get("setup", "vanilla")
-    if not isinstance(setups, list):
-        setups = [setups] * len(arms)
+    strategies = claim.get("setup", "vanilla")
+    if not isinstance(strategies, list):
+        strategies = [strategies] * len(arms)
     sides = []
-    for run, setup in zip(arms, setups, strict=True):
+    for run, setup in zip(arms, strategies, strict=True):
         sides.append(ledger.side(claim, run, setup))
     if not all(sides):
         return None

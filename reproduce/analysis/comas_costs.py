@@ -44,7 +44,7 @@ def _cost_of(home: Path) -> dict[str, Any]:
     weight_bytes = sum(file.stat().st_size for file in checkpoints)
     step_seconds = seconds["play"] + seconds["learn"]
     return {
-        "agents": config["protocol"]["agents"],
+        "agents": config["method_fields"]["agents"],
         "interactions a question": metrics["interactions"].mean(),
         "tokens read": metrics["tokens_in"].mean(),
         "tokens written": metrics["tokens_out"].mean(),

@@ -50,7 +50,7 @@ def _discussion(episode: pd.Series) -> pd.DataFrame:
             "agent": sample["policy"],
             "says": sample["text"],
             "earns": sample["reward"],
-            "right": is_correct,
+            "correct": is_correct,
         }
         rows.append(row)
     return pd.DataFrame(rows)
@@ -187,7 +187,7 @@ def _quarter(
         "variant": label,
         "training": quarter,
         "favourable verdicts": means[verdicts].mean(),
-        "solutions right": means["right"].mean(),
+        "solutions right": means["correct"].mean(),
         "reward": means["normalised"].mean(),
         "paper's direction": verdict,
     }

@@ -25,7 +25,7 @@ CRITIQUE_COLUMNS = [
     "critic",
     "target",
     "text",
-    "names_right",
+    "names_correct",
     "before",
     "after",
     "rise",
@@ -131,7 +131,7 @@ def read_talks(folder: Path, seeds: Sequence[int]) -> Talks:
 def critique_table(talks: Talks) -> pd.DataFrame:
     """Return every critique: what it names, and whether its target was correct before and after.
 
-    Columns: index (of the conversation), critic, target, text, names_right (whether the answer
+    Columns: index (of the conversation), critic, target, text, names_correct (whether the answer
     that it names is correct), before, after, rise (of the target's score).
     """
     rows: list[dict[str, Any]] = []
@@ -158,7 +158,7 @@ def _judged_critique(
     return {
         "target": target,
         "text": text,
-        "names_right": bool(tasks.is_correct(question, named)),
+        "names_correct": bool(tasks.is_correct(question, named)),
         "before": bool(tasks.is_correct(question, before)),
         "after": bool(tasks.is_correct(question, after)),
         "rise": score_after - score_before,
@@ -197,7 +197,7 @@ def _critique_counts(table: pd.DataFrame) -> pd.DataFrame:
 
     An alarm counts less the more its target's score falls.
     """
-    is_right = table["names_right"]
+    is_right = table["names_correct"]
     was_correct = table["before"]
     ends_correct = table["after"]
     heeded = table[~was_correct & is_right & ends_correct]
@@ -275,7 +275,7 @@ def _trace_row(facts: pd.Series, agent: int, heard: pd.DataFrame) -> dict[str, A
     after = facts["answers_after"][agent]
     hears = []
     for critique in heard.itertuples():
-        truth = "true" if critique.names_right else "false"
+        truth = "true" if critique.names_correct else "false"
         hears.append(f"{critique.critic}: {critique.text} ({truth})")
     return {
         "query": question,
@@ -286,7 +286,7 @@ def _trace_row(facts: pd.Series, agent: int, heard: pd.DataFrame) -> dict[str, A
         "revised": after,
         "V_final": facts["scores_after"][agent],
         "truth": tasks.read(question).answer,
-        "right": f"{tasks.is_correct(question, before)} > {tasks.is_correct(question, after)}",
+        "correct": f"{tasks.is_correct(question, before)} > {tasks.is_correct(question, after)}",
     }
 
 

@@ -32,8 +32,8 @@ REWARDS = [
     "r_diag_null",
     "r_meta",
     "rank_rho",
-    "right_initial",
-    "right_final",
+    "correct_initial",
+    "correct_final",
     "critiques",
 ]
 METRIC_NAMES = {"pass@1_pct": "Pass@1", "pass@K_pct": "Pass@K"}
@@ -80,8 +80,8 @@ def readability(variants: Variants) -> pd.DataFrame:
 
 def _readability_of(home: Path) -> dict[str, float]:
     config = json.loads((home / "config.json").read_text(encoding="utf-8"))
-    agents = config["protocol"]["agents"]
-    votes = list(_vote_counts(home, config["protocol"]))
+    agents = config["method_fields"]["agents"]
+    votes = list(_vote_counts(home, config["method_fields"]))
     metrics = record.read(home, "metrics").query("step > 0")
     return {
         "agents": agents,
@@ -92,10 +92,10 @@ def _readability_of(home: Path) -> dict[str, float]:
     }
 
 
-def _vote_counts(home: Path, protocol: Mapping[str, Any]) -> Iterator[int]:
+def _vote_counts(home: Path, method: Mapping[str, Any]) -> Iterator[int]:
     """Yield how many pairs of agents each recorded ranking compares, as the method reads it."""
-    agents = protocol["agents"]
-    sees_all = protocol["own_votes"] or agents == 2
+    agents = method["agents"]
+    sees_all = method["own_votes"] or agents == 2
     for samples in record.read(home, "episodes")["samples"]:
         for role, tag in RANKINGS.items():
             texts = [sample["text"] for sample in samples if sample["role"] == role]
@@ -157,7 +157,7 @@ def with_votes(
     """Add rows for the majority votes of some runs, on the items of the conversations."""
     items = frame.drop_duplicates("item")[["family", "question", "item"]]
     scores = standins.scores(variants.folder, variants.runs, votes, "conl")
-    majority = scores.query("setup == 'consistency'").drop(columns="item")
+    majority = scores.query("strategy == 'consistency'").drop(columns="item")
     majority = majority.merge(items, on=["family", "question"])
     majority = majority.rename(columns={"correct": "pass_1"})
     return pd.concat([frame, majority], ignore_index=True)
@@ -361,13 +361,13 @@ def settings_in_words(variants: Variants) -> str:
     first_seed, *_ = variants.runs[FULL]
     path = variants.home(FULL, first_seed) / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    protocol = config["protocol"]
+    method = config["method_fields"]
     temperature = config["temperature"]
-    judge_temperature = protocol["judge_temperature"]
+    judge_temperature = method["judge_temperature"]
     if judge_temperature is None:
         judge_temperature = temperature
     return (
-        f"Seats of {variants.full}: {protocol['agents']}; turns at temperature "
+        f"Seats of {variants.full}: {method['agents']}; turns at temperature "
         f"{temperature:g}, rankings at {judge_temperature:g}."
     )
 

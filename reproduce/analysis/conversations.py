@@ -31,7 +31,7 @@ MEASURES = {
     "Pass@K": Measure("pass_k"),
     "Rank-rho": Measure("rank_rho", "rho_known"),
     "Correction": Measure("fixed", "wrong_before"),
-    "Harm": Measure("harmed", "right_before"),
+    "Harm": Measure("harmed", "correct_before"),
 }
 KEY = ["method", "benchmark", "measure"]
 Signs = Mapping[tuple[str, str, str], int]  # (method, group, measure): 1 or -1

@@ -25,7 +25,7 @@ from reproduce.analysis.stats import Array
 CELL = ["method", "judge", "answers"]
 MEASURES = {  # column: its title in a table
     "believed": "judged right, %",
-    "right": "truly right, %",
+    "correct": "truly right, %",
     "agrees": "judge agrees with the verifier, %",
     "wrong believed": "wrong answers judged right, %",
 }
@@ -35,23 +35,21 @@ Score = float | None
 Models = Mapping[str, str]  # policy: its model or folder
 
 
-def mae_score(
-    protocol: Any, question: str, answer: str, rng: Random
-) -> Iterator[Score]:
+def mae_score(method: Any, question: str, answer: str, rng: Random) -> Iterator[Score]:
     """Play MAE's Judge on one answer; return its score in [0, 1], or None if it is unreadable."""
-    (score,) = yield from protocol.score([(question, answer)])
+    (score,) = yield from method.score([(question, answer)])
     return neutral(score)
 
 
 def comas_score(
-    protocol: Any, question: str, answer: str, rng: Random
+    method: Any, question: str, answer: str, rng: Random
 ) -> Iterator[Score]:
     """Play CoMAS's evaluation and scoring of one answer; return the solution's reward."""
     solution = Reply(Turn("solution", ()), f"\\boxed{{{answer}}}")
-    history = [protocol.recent([])]
-    evaluations = yield from protocol.evaluate(rng, question, history, [solution])
-    scorings = yield from protocol.score(rng, question, [solution], evaluations)
-    rewarded = protocol.reward_round(solution, evaluations[0], scorings[0])
+    history = [method.recent([])]
+    evaluations = yield from method.evaluate(rng, question, history, [solution])
+    scorings = yield from method.score(rng, question, [solution], evaluations)
+    rewarded = method.reward_round(solution, evaluations[0], scorings[0])
     return rewarded.solution.reward
 
 
@@ -72,7 +70,7 @@ def judged(
 
     Columns: pays (the judge's score), right (the verifier's), method, seed, judge, answers.
     """
-    untrained, _ = config.assign_models(run.protocol, run.model)
+    untrained, _ = config.assign_models(run.method, run.model)
     frames = []
     for seed in seeds:
         home = folder / f"{judging.run}-s{seed}"
@@ -82,7 +80,7 @@ def judged(
             engine = load_engine(run, models)
             for stage, answers in STAGES.items():
                 part = given[given["stage"] == stage]
-                frame = scored(judging, run.protocol, engine, part, seed)
+                frame = scored(judging, run.method, engine, part, seed)
                 frame = frame.assign(
                     method=judging.label,
                     seed=seed,
@@ -95,7 +93,7 @@ def judged(
 
 def answered_twice(home: Path) -> pd.DataFrame:
     """Return the recorded answers to the questions that a run answered before and after."""
-    frame = record.read(home, "scores").query("setup == 'vanilla' and answer != ''")
+    frame = record.read(home, "scores").query("strategy == 'vanilla' and answer != ''")
     stages = frame.groupby("question")["stage"].transform("nunique")
     return frame[stages == 2].dropna(subset=["correct"])
 
@@ -116,20 +114,20 @@ def load_engine(run: config.Run, models: Models) -> Engine:
 
 
 def scored(
-    judging: Judging, protocol: Any, engine: Engine, answers: pd.DataFrame, seed: int
+    judging: Judging, method: Any, engine: Engine, answers: pd.DataFrame, seed: int
 ) -> pd.DataFrame:
     """Return a judge's score of each answer beside the verifier's."""
     episodes: list[Episode] = []
     for question, answer in zip(answers["question"], answers["answer"], strict=True):
         rng = Random(f"{seed}/{question}")
-        dialogue = judging.score(protocol, question, answer, rng)
+        dialogue = judging.score(method, question, answer, rng)
         episodes.append(crossplay.alone(dialogue))
     outcomes = play(episodes, engine, (seed,))
     scores = [outcome.trace for outcome in outcomes]
     return pd.DataFrame(
         {
             "pays": pd.Series(scores, dtype=float),
-            "right": answers["correct"].to_numpy(bool),
+            "correct": answers["correct"].to_numpy(bool),
         }
     )
 
@@ -138,11 +136,11 @@ def beliefs(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return, per method, judge, answers and seed, the measures of `MEASURES` in percent."""
     scores = pd.concat(frames, ignore_index=True).dropna(subset=["pays"])
     scores["believed"] = scores["pays"] > 0.5
-    scores["agrees"] = scores["believed"] == scores["right"]
+    scores["agrees"] = scores["believed"] == scores["correct"]
     keys = [*CELL, "seed"]
     by_cell = scores.groupby(keys, sort=False)
-    shares = 100 * by_cell[["believed", "right", "agrees"]].mean()
-    wrong = scores[~scores["right"]].groupby(keys, sort=False)
+    shares = 100 * by_cell[["believed", "correct", "agrees"]].mean()
+    wrong = scores[~scores["correct"]].groupby(keys, sort=False)
     shares["wrong believed"] = 100 * wrong["believed"].mean()
     return shares
 

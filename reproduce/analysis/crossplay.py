@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 POSING = 1  # keys of the turns
 ANSWERING = 2
 ATTEMPT_COLUMNS = ["challenger", "document", "question", "gold"]
-ANSWER_COLUMNS = [*ATTEMPT_COLUMNS, "reasoner", "task", "answer", "right"]
+ANSWER_COLUMNS = [*ATTEMPT_COLUMNS, "reasoner", "task", "answer", "correct"]
 Players = Mapping[int, str]  # step: the model or folder with the weights after it
 Tasks = Mapping[
     int, Sequence[Sequence[Question]]
@@ -49,10 +49,10 @@ def speaker(model: str, max_tokens: int) -> Engine:
     return load_policy(model).serve(1.0, max_tokens)
 
 
-def documents(protocol: SPICE, count: int, seed: int = 0) -> list[str]:
+def documents(method: SPICE, count: int, seed: int = 0) -> list[str]:
     """Draw the documents that all pairs of players get."""
     rng = Random(f"documents {seed}")
-    return [protocol.source.sample(rng) for _ in range(count)]
+    return [method.source.sample(rng) for _ in range(count)]
 
 
 def alone(part: Dialogue[T]) -> Episode:
@@ -62,25 +62,25 @@ def alone(part: Dialogue[T]) -> Episode:
 
 
 def posed(
-    engine: Engine, protocol: SPICE, texts: Sequence[str], seed: int = 0
+    engine: Engine, method: SPICE, texts: Sequence[str], seed: int = 0
 ) -> list[list[Attempt]]:
     """Return a Challenger's attempts on each document (line 6 of Algorithm 1)."""
     episodes = []
     for number, text in enumerate(texts):
         rng = Random(f"{seed}/{number}")
-        episodes.append(alone(protocol.challenge(text, rng)))
+        episodes.append(alone(method.challenge(text, rng)))
     outcomes = play(episodes, engine, (seed, POSING))
     return [outcome.trace.attempts for outcome in outcomes]
 
 
 def answered(
     engine: Engine,
-    protocol: SPICE,
+    method: SPICE,
     tasks: Sequence[Sequence[Question]],
     seed: int = 0,
 ) -> list[list[AnsweredTask]]:
     """Return each document's tasks with a Reasoner's answers (line 9)."""
-    episodes = [alone(protocol.answer(questions)) for questions in tasks]
+    episodes = [alone(method.answer(questions)) for questions in tasks]
     outcomes = play(episodes, engine, (seed, ANSWERING))
     return [outcome.trace for outcome in outcomes]
 
@@ -88,7 +88,7 @@ def answered(
 def every_pair(
     challengers: Players,
     reasoners: Players,
-    protocol: SPICE,
+    method: SPICE,
     texts: Sequence[str],
     *,
     attempts: int,
@@ -99,12 +99,12 @@ def every_pair(
     """Play all pairs; return a frame with a row per attempt, and one with a row per answer.
 
     Columns of both: challenger, document, question, gold. An attempt that breaks a rule has no
-    question. Attempts also have gold_right (the oracle's verdict on the gold answer). Answers also
+    question. Attempts also have gold_correct (the oracle's verdict on the gold answer). Answers also
     have reasoner, task (its number within the document), answer (the text) and right. A verdict
     is 1 or 0, or nan where there is none.
     """
-    posing = protocol.replace(group=attempts, attempts=attempts)
-    answering = protocol.replace(group=answers, reuse=True)
+    posing = method.replace(group=attempts, attempts=attempts)
+    answering = method.replace(group=answers, reuse=True)
     tasks: dict[int, list[list[Question]]] = {}
     attempt_rows: list[Row] = []
     for step, model in challengers.items():
@@ -112,15 +112,17 @@ def every_pair(
         tasks[step] = [valid_tasks(tried) for tried in attempts_by_document]
         for document, tried in enumerate(attempts_by_document):
             place = {"challenger": step, "document": document}
-            attempt_rows += _attempt_rows(place, tried, protocol)
+            attempt_rows += _attempt_rows(place, tried, method)
     answer_rows: list[Row] = []
     for step, model in reasoners.items():
         engine = speaker(model, max_tokens)
         answer_rows += _answer_rows(step, engine, answering, tasks, seed)
-    attempt_frame = pd.DataFrame(attempt_rows, columns=[*ATTEMPT_COLUMNS, "gold_right"])
+    attempt_frame = pd.DataFrame(
+        attempt_rows, columns=[*ATTEMPT_COLUMNS, "gold_correct"]
+    )
     answer_frame = pd.DataFrame(answer_rows, columns=ANSWER_COLUMNS)
-    return attempt_frame.astype({"gold_right": float}), answer_frame.astype(
-        {"right": float}
+    return attempt_frame.astype({"gold_correct": float}), answer_frame.astype(
+        {"correct": float}
     )
 
 
@@ -134,14 +136,14 @@ def rates_at_first(
     frames = []
     for seed in seeds:
         home = folder / f"spice-s{seed}"
-        everybody = players(home, run.model, run.protocol.snapshots)
+        everybody = players(home, run.model, run.method.snapshots)
         first_step = sorted(everybody)[1]  # step 0 is the untrained model
         first = {first_step: everybody[first_step]}
         for challengers, reasoners in ((everybody, first), (first, everybody)):
             _, answers = every_pair(
                 challengers,
                 reasoners,
-                run.protocol,
+                run.method,
                 texts,
                 seed=seed,
                 **sizes,
@@ -155,9 +157,7 @@ def valid_tasks(attempts: Sequence[Attempt]) -> list[Question]:
     return [attempt.task for attempt in attempts if attempt.task is not None]
 
 
-def _attempt_rows(
-    place: Row, attempts: Sequence[Attempt], protocol: SPICE
-) -> list[Row]:
+def _attempt_rows(place: Row, attempts: Sequence[Attempt], method: SPICE) -> list[Row]:
     """Return a row per attempt on one document: valid ones first, then rows without a question."""
     tasks = valid_tasks(attempts)
     rows = []
@@ -166,20 +166,20 @@ def _attempt_rows(
             **place,
             "question": task.text,
             "gold": task.gold,
-            "gold_right": protocol.world.is_correct(task.text, task.gold),
+            "gold_correct": method.world.is_correct(task.text, task.gold),
         }
         rows.append(row)
-    invalid = {**place, "question": None, "gold": None, "gold_right": None}
+    invalid = {**place, "question": None, "gold": None, "gold_correct": None}
     return rows + [invalid] * (len(attempts) - len(tasks))
 
 
 def _answer_rows(
-    reasoner: int, engine: Engine, protocol: SPICE, tasks: Tasks, seed: int
+    reasoner: int, engine: Engine, method: SPICE, tasks: Tasks, seed: int
 ) -> list[Row]:
     """Return a row per answer of one Reasoner to all Challengers' tasks."""
     rows = []
     for challenger, tasks_by_document in tasks.items():
-        answered_by_document = answered(engine, protocol, tasks_by_document, seed)
+        answered_by_document = answered(engine, method, tasks_by_document, seed)
         for document, answered_tasks in enumerate(answered_by_document):
             for number, one in enumerate(answered_tasks):
                 for answer in one.answers:
@@ -191,7 +191,7 @@ def _answer_rows(
                         "reasoner": reasoner,
                         "task": number,
                         "answer": answer.reply.text,
-                        "right": answer.correct,
+                        "correct": answer.correct,
                     }
                     rows.append(row)
     return rows
@@ -225,6 +225,6 @@ def pass_rates(answers: pd.DataFrame) -> pd.DataFrame:
     """
     keys = ("seed", "challenger", "reasoner", "document")
     pair = [name for name in keys if name in answers]
-    by_task = answers.groupby([*pair, "task"])["right"].mean().dropna()
+    by_task = answers.groupby([*pair, "task"])["correct"].mean().dropna()
     rates = by_task.groupby(pair).mean()
     return rates.rename("pass_rate").reset_index()

@@ -36,16 +36,16 @@ class RewardSource:
 
 
 SOURCES = {
-    "MAE": RewardSource("its Judge", correct=("judge_answer_right",)),
-    "SAGE": RewardSource("its Challenger's verifier", correct=("verifier_right",)),
-    "SPICE": RewardSource("a gold answer from a document", correct=("gold_right",)),
+    "MAE": RewardSource("its Judge", correct=("judge_answer_correct",)),
+    "SAGE": RewardSource("its Challenger's verifier", correct=("verifier_correct",)),
+    "SPICE": RewardSource("a gold answer from a document", correct=("gold_correct",)),
     "CoMAS": RewardSource(
         "a peer's score",
         correct=("tp", "tn"),
         total=("tp", "tn", "fp", "fn"),
     ),
     "CoNL": RewardSource("its peers' ranking", correct=("pass_1",), total=("pass_k",)),
-    "TTRL": RewardSource("the majority of its answers", correct=("majority_right",)),
+    "TTRL": RewardSource("the majority of its answers", correct=("majority_correct",)),
     "RL with ground truth": RewardSource("the exact verifier"),
     "SFT": RewardSource("right answers"),
     "Untrained": RewardSource("nothing"),
@@ -126,7 +126,7 @@ def reward_counts(curves: pd.DataFrame) -> pd.DataFrame:
         last_step = steps.groupby("seed")["step"].transform("max")
         frame = steps[["method", "seed"]].assign(
             share=steps["step"] / last_step,
-            right=steps[correct].sum(axis=1),
+            correct=steps[correct].sum(axis=1),
             total=steps[total].sum(axis=1) if total else 1.0,
         )
         frames.append(frame)
@@ -151,9 +151,9 @@ def reward_accuracy(counts: pd.DataFrame) -> pd.DataFrame:
 def _percent_correct(
     counts: pd.DataFrame, keys: Sequence[str], sort: bool = True
 ) -> pd.Series:
-    sums = counts.groupby(list(keys), sort=sort)[["right", "total"]].sum()
+    sums = counts.groupby(list(keys), sort=sort)[["correct", "total"]].sum()
     total = sums["total"].where(sums["total"] > 0)
-    return 100 * sums["right"] / total
+    return 100 * sums["correct"] / total
 
 
 def read_answers(
@@ -161,7 +161,7 @@ def read_answers(
 ) -> pd.DataFrame:
     """Read the answers, before and after training, to the questions that all runs answered."""
     answers = standins.read(folder, runs, labels, "scores")
-    is_vanilla = answers["setup"] == "vanilla"
+    is_vanilla = answers["strategy"] == "vanilla"
     answers = answers[is_vanilla].dropna(subset=["correct"])
     questions = [set(part["question"]) for _, part in answers.groupby("method")]
     common = set.intersection(*questions)

@@ -35,7 +35,9 @@ def read_answers(
     folder: Path, runs: standins.Runs, labels: standins.Labels
 ) -> pd.DataFrame:
     """Read greedy answers before and after training, and whether each could be read."""
-    answers = standins.read(folder, runs, labels, "scores").query("setup == 'vanilla'")
+    answers = standins.read(folder, runs, labels, "scores").query(
+        "strategy == 'vanilla'"
+    )
     text = answers["answer"]
     return answers.assign(
         correct=answers["correct"].astype(float),

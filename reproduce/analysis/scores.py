@@ -36,7 +36,7 @@ class Spec:
     unprinted: Mapping[
         str, str
     ]  # a base that is not printed: the printed row in its place
-    setups: Mapping[
+    strategies: Mapping[
         str, str
     ]  # inference set-up: the paper's name of it, if it has several
     inference: Mapping[str, str]  # set-up of the first run alone: the label of its row
@@ -137,7 +137,7 @@ def build(spec: Spec) -> Page:
     """Read the runs and compute the page's table and gains."""
     answers = {backbone: read_answers(spec, backbone) for backbone in spec.backbones}
     parts = []
-    for backbone, setup in product(spec.backbones, spec.setups):
+    for backbone, setup in product(spec.backbones, spec.strategies):
         parts.append(read_part(spec, answers[backbone], backbone, setup))
     gains_by_file = {}
     for name, bases in spec.comparisons.items():
@@ -171,16 +171,16 @@ def read_answers(spec: Spec, backbone: str) -> pd.DataFrame:
     if spec.inference:
         first_run, *_ = spec.runs
         is_first = frame["run"] == first_run
-        is_row = is_first & frame["setup"].isin(spec.inference)
-        labels_by_setup = frame["setup"].map(spec.inference)
+        is_row = is_first & frame["strategy"].isin(spec.inference)
+        labels_by_setup = frame["strategy"].map(spec.inference)
         frame.loc[is_row, "method"] = labels_by_setup
-        frame.loc[is_row, "setup"] = "vanilla"
+        frame.loc[is_row, "strategy"] = "vanilla"
     return frame
 
 
 def read_part(spec: Spec, answers: pd.DataFrame, backbone: str, setup: str) -> Part:
     """Return the scores of one backbone in one set-up, with the paper's numbers."""
-    scores = answers[answers["setup"] == setup].dropna(subset=["benchmark"])
+    scores = answers[answers["strategy"] == setup].dropna(subset=["benchmark"])
     return Part(
         backbone=backbone,
         setup=setup,
@@ -207,7 +207,7 @@ def printed_numbers(spec: Spec, backbone: str, setup: str) -> pd.DataFrame:
         spec.behind if spec.from_cells else spec.table,
         names,
         spec.paper,
-        setup=spec.setups[setup] or None,
+        setup=spec.strategies[setup] or None,
         backbone=spec.backbones[backbone],
     )
 
@@ -219,8 +219,8 @@ def joined(
     labelled = []
     for part, frame in zip(parts, frames, strict=True):
         frame = frame.copy()
-        if len(spec.setups) > 1:
-            frame.insert(0, "setup", spec.setups[part.setup])
+        if len(spec.strategies) > 1:
+            frame.insert(0, "setup", spec.strategies[part.setup])
         if len(spec.backbones) > 1:
             frame.insert(0, "backbone", part.backbone)
         labelled.append(frame)
@@ -298,14 +298,16 @@ def draw_bars(page: Page) -> Figure:
     spec = page.spec
     average = spec.shown_averages[-1]
     rows = max(part.accuracy["method"].nunique() for part in page.parts)
-    has_setups = len(spec.setups) > 1
-    width = 3.2 * len(spec.setups) + 2 if has_setups else 6.4 * len(spec.backbones)
-    row_height = 0.55 if has_setups else 0.5
+    has_strategies = len(spec.strategies) > 1
+    width = (
+        3.2 * len(spec.strategies) + 2 if has_strategies else 6.4 * len(spec.backbones)
+    )
+    row_height = 0.55 if has_strategies else 0.5
     fig, axes = plt.subplots(
         1,
         len(page.parts),
         figsize=(width, 1.6 + row_height * rows),
-        sharey=has_setups,
+        sharey=has_strategies,
         squeeze=False,
     )
     for ax, part in zip(axes[0], page.parts, strict=True):
@@ -313,8 +315,8 @@ def draw_bars(page: Page) -> Figure:
         if spec.sizes:
             bars = bars.assign(method=_sized_names(page.teams, bars["method"]))
         title = f"{part.backbone}, for {spec.backbones[part.backbone]}"
-        if has_setups:
-            title = spec.setups[part.setup]
+        if has_strategies:
+            title = spec.strategies[part.setup]
         figures.bars(bars, ax=ax, title=title, xlabel=f"{average}, %")
     fig.suptitle(f"{spec.title} (tiny world)")
     fig.tight_layout()
@@ -367,7 +369,7 @@ def remarks(page: Page) -> list[str]:
 
 
 def _equal_sizes(teams: pd.DataFrame) -> Iterator[str]:
-    is_comas = teams["protocol"] == "comas"
+    is_comas = teams["method_name"] == "comas"
     is_trained = teams["steps"] > 0
     trained = teams[is_comas & is_trained]
     groups = trained.groupby(["agents", "steps"], sort=False).groups
@@ -387,7 +389,7 @@ def _team_starts(page: Page) -> Iterator[str]:
     """Compare each agent of an untrained team with the first row, on the agent's own items."""
     first = page.spec.first_label
     *_, answers = page.answers.values()
-    vanilla = answers[answers["setup"] == "vanilla"]
+    vanilla = answers[answers["strategy"] == "vanilla"]
     greedy = vanilla.groupby(["method", "item"])["correct"].mean()
     teams = page.teams
     is_untrained_team = (teams["steps"] == 0) & (teams["agents"] > 1)

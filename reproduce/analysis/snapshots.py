@@ -53,11 +53,11 @@ def play_all(
     answers = []
     for seed in seeds:
         home = folder / f"spice-s{seed}"
-        players = crossplay.players(home, run.model, run.protocol.snapshots)
+        players = crossplay.players(home, run.model, run.method.snapshots)
         frames = crossplay.every_pair(
             players,
             players,
-            run.protocol,
+            run.method,
             texts,
             seed=seed,
             **sizes,
@@ -95,8 +95,8 @@ def pair_table(rates: pd.DataFrame, attempts: pd.DataFrame) -> pd.DataFrame:
         }
         rows.append(row)
     table = pd.DataFrame(rows, columns=PAIR_COLUMNS)
-    gold_right = attempts.groupby("challenger")["gold_right"].mean()
-    return table.assign(gold_right=table["challenger"].map(100 * gold_right))
+    gold_correct = attempts.groupby("challenger")["gold_correct"].mean()
+    return table.assign(gold_correct=table["challenger"].map(100 * gold_correct))
 
 
 def _mean_over_seeds(by_seed: Sequence[stats.Array]) -> stats.Estimate:
@@ -209,7 +209,7 @@ def judged_attempts(attempts: pd.DataFrame, oracle: World) -> pd.DataFrame:
         valid=questions.notna().astype(float),
         level=level.astype(float),
     )
-    return judged.rename(columns={"gold_right": "gold right"})
+    return judged.rename(columns={"gold_correct": "gold right"})
 
 
 def attempt_shares(attempts: pd.DataFrame) -> pd.DataFrame:
@@ -242,7 +242,7 @@ def most_frequent(values: pd.Series) -> str:
 def answers_to_first(answers: pd.DataFrame, first: int) -> pd.DataFrame:
     """Return the answers to the first Challenger's tasks, with agrees and lured."""
     is_first = answers["challenger"] == first
-    frame = answers[is_first].rename(columns={"right": "agrees"})
+    frame = answers[is_first].rename(columns={"correct": "agrees"})
     pairs = zip(frame["question"], frame["answer"], strict=True)
     return frame.assign(lured=[lured(question, answer) for question, answer in pairs])
 

@@ -114,7 +114,7 @@ def read(folder: str | Path, runs: Runs, labels: Labels, kind: str) -> pd.DataFr
 def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
     """Describe the runs in `labels`.
 
-    Columns: method, protocol, agents, steps (of training), seeds (their number), models (a list
+    Columns: method, method_name, agents, steps (of training), seeds (their number), models (a list
     with one per agent).
     """
     rows = []
@@ -122,7 +122,7 @@ def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
         first_seed, *_ = runs[run]
         home = Path(folder) / f"{run}-s{first_seed}"
         config = json.loads((home / "config.json").read_text(encoding="utf-8"))
-        agents = config["protocol"].get("agents", 1)
+        agents = config["method_fields"].get("agents", 1)
         models = config["model"]
         if isinstance(models, str):
             models = [models]
@@ -131,7 +131,7 @@ def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
         last_step = metrics["step"].max()
         row = {
             "method": label,
-            "protocol": config["method"],
+            "method_name": config["method"],
             "agents": agents,
             "steps": int(last_step),
             "seeds": len(runs[run]),

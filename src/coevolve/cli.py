@@ -139,7 +139,7 @@ def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
 
 def last_lines(out: Path) -> list[str]:
     """Return the lines that end a run: warnings, accuracy, its gain, the duration, the folder."""
-    from coevolve.evaluation.scoring import gain, in_words
+    from coevolve.evaluation.scoring import format_accuracy, gain
 
     summary = json.loads((out / "summary.json").read_bytes())
     points, low, high = gain(record.read(out, "scores"))
@@ -150,7 +150,7 @@ def last_lines(out: Path) -> list[str]:
         )
     accuracy = []
     for stage, counts in summary["held_out"].items():
-        accuracy.append(f"test questions {stage}: {in_words(counts)}")
+        accuracy.append(f"test questions {stage}: {format_accuracy(counts)}")
     steps = f"{summary['resumed_at']} to {_steps_taken(summary)}"
     return [
         *summary["warnings"],
@@ -232,12 +232,12 @@ def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") ->
     overrides = config.parse_overrides(pairs or ())
     run = config.build(method, preset, out=".", overrides=overrides)
     values = config.flatten(run.describe())
-    help_texts = config.field_help(type(run.protocol))
-    defaults = config.field_defaults(type(run.protocol))
+    help_texts = config.field_help(type(run.method))
+    defaults = config.field_defaults(type(run.method))
     defaults |= config.field_defaults(config.Run)
-    defaults |= run.protocol.TRAINING
+    defaults |= run.method.PAPER_RUN_VALUES
     paper_values = defaults
-    if run.protocol.paper_name:
+    if run.method.paper_name:
         paper_values = {
             change.field: change.paper for change in config.differences(run)
         }
@@ -293,7 +293,7 @@ def report(
 ) -> None:
     """Make one page of a run, finished or not: scores, curves, transcripts and settings."""
     settings = run / "config.json"
-    if not settings.is_file() or b'"protocol"' not in settings.read_bytes():
+    if not settings.is_file() or b'"method_fields"' not in settings.read_bytes():
         raise ValueError(
             f"run must be the folder of a run, and in {run} there is no config.json of one"
         )

@@ -15,7 +15,7 @@ import pandas
 
 from coevolve.engines.loading import load_policy
 from coevolve.engines.openai_server import ServerError
-from coevolve.evaluation.scoring import in_words
+from coevolve.evaluation.scoring import format_accuracy
 from coevolve.rollout.engine import Engine
 from coevolve.runs import record
 from coevolve.text import prompts
@@ -31,7 +31,7 @@ VERDICTS = {"TRUE": True, "FALSE": False}
 TEMPERATURE = 1.0  # of the judge in the authors' evaluation
 GRADE_COLUMNS = [
     "stage",
-    "setup",
+    "strategy",
     "split",
     "family",
     "item",
@@ -55,7 +55,7 @@ def summary(correct: Sequence[bool | None]) -> str:
         counts["n"] += 1
         if verdict:
             counts["k"] += 1
-    return f"{in_words(counts)}, {failures} without a verdict"
+    return f"{format_accuracy(counts)}, {failures} without a verdict"
 
 
 def read_verdict(text: str) -> bool | None:
@@ -186,7 +186,7 @@ def _summary_lines(
 ) -> list[str]:
     """Return the accuracy of each data set, stage and strategy, in the order of the scores."""
     groups = scores.assign(correct=correct).groupby(
-        ["family", "stage", "setup"], sort=False
+        ["family", "stage", "strategy"], sort=False
     )
     lines = []
     for names, group in groups["correct"]:

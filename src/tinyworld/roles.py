@@ -34,7 +34,7 @@ class RoleWarmStart(SFT):
     """Fine-tuning on demonstrations with the errors of the embedded backbones' warm start."""
 
     paper_name: ClassVar[str] = ""  # of no paper
-    TRAINING: ClassVar[Mapping[str, Any]] = {
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {
         "model": "smollm2",
         "steps": 1,  # `fit` takes its own number, see `after_run`
         "lora": (16, 32.0, 0.0),

@@ -39,8 +39,12 @@ def main(out: Path, plain: bool) -> None:
     if plain:
         Policy.shares_prompts = False
     # In double precision, sums of parts differ far less than any mistake would make them.
-    micro_tokens = 10**6 if plain else 20
-    parts, _ = gradient(samples, entropy_coef=0.01, micro_tokens=micro_tokens)
+    max_tokens_per_micro_batch = 10**6 if plain else 20
+    parts, _ = gradient(
+        samples,
+        entropy_coef=0.01,
+        max_tokens_per_micro_batch=max_tokens_per_micro_batch,
+    )
     tensors = {str(index): part for index, part in enumerate(parts)}
     save_file(tensors, out / f"{rank}.safetensors")
     how = {"passes": passes, "packed": policy.shares_prompts}

@@ -33,7 +33,7 @@ FIELDS = {
         "rounds_per_agent": 1,
         "agents": 2,
         "model": "tiny-small",
-        "setups": ["vanilla"],
+        "strategies": ["vanilla"],
         "eval_items": 1,
         "eval_every": 0,
         "kl_coef": 0.1,

@@ -17,7 +17,7 @@ from coevolve.models.policy import Policy
 from coevolve.models.sampler import Completion, Request, decode, sample
 from coevolve.text import prompts as prompt_files
 from coevolve.training import update
-from coevolve.training.settings import Learning
+from coevolve.training.settings import OptimizationConfig
 from coevolve.types import Reply, Sample, Turn
 
 END = 3
@@ -179,7 +179,7 @@ def learn(
         policy,
         optimizer,
         samples,
-        Learning(**settings),
+        OptimizationConfig(**settings),
         estimator=estimator,
         reference=reference,
         kl_coef=kl_coef,

@@ -140,7 +140,7 @@ class TestWholeEpisode:
     ) -> None:
         facts = {
             "valid": 1.0,
-            "right": 0.5,
+            "correct": 0.5,
             "difficulty": approx(0.4),
             "proposal": TRAIN_TASKS[mode],
             "mode": mode,

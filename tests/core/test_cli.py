@@ -93,7 +93,7 @@ class TestTrain:
         rows = []
         for stage, correct in (("before", 1), ("after", 3)):
             for item in range(8):
-                row = {"setup": "vanilla", "stage": stage, "item": item}
+                row = {"strategy": "vanilla", "stage": stage, "item": item}
                 rows.append({**row, "correct": int(item < correct)})
         record.Recorder(run.out).scores(rows)
         summary = {
@@ -111,7 +111,7 @@ class TestTrain:
 
         def train_by_command(error: Exception | None = None):
             def loop(run: config.Run) -> None:
-                print(f"training {run.protocol.solves} {run.seed}")
+                print(f"training {run.method.solves} {run.seed}")
                 if error:
                     raise error
                 self.write_results(run)

@@ -132,9 +132,9 @@ def test_the_baseline_is_an_agents_whole_buffer(outcome: Outcome) -> None:
 def test_the_facts_of_an_episode(outcome: Outcome) -> None:
     assert outcome.facts == {
         "question": "1+1",
-        "right": 0.5,
-        "right_first": 0.5,
-        "right_last": 0.5,
+        "correct": 0.5,
+        "correct_first": 0.5,
+        "correct_last": 0.5,
         "normalised": 0.5,
         "unreadable": 0.25,
         "interactions": 12,
@@ -159,8 +159,8 @@ def test_the_first_and_the_last_round_are_measured_apart() -> None:
         return approve(turn)
 
     outcome, _ = discuss(improve)
-    assert outcome.facts["right_first"] == 0.0
-    assert outcome.facts["right_last"] == 1.0
+    assert outcome.facts["correct_first"] == 0.0
+    assert outcome.facts["correct_last"] == 1.0
 
 
 def test_several_evaluations_are_averaged_and_do_not_see_each_other() -> None:

@@ -65,9 +65,9 @@ class TestTTRL:
         outcome, _ = voted
         facts = {
             "question": "1+1",
-            "right": approx(1 / 5),
+            "correct": approx(1 / 5),
             "voted": 1.0,
-            "majority_right": 0.0,
+            "majority_correct": 0.0,
             "interactions": 5,
             "tokens_out": 0,
         }
@@ -84,7 +84,7 @@ class TestTTRL:
         rewards = {(sample.reward, sample.group_id) for sample in outcome.samples}
         assert rewards == {(0.0, "dummy")}
         assert outcome.facts["voted"] == 0.0
-        assert outcome.facts["majority_right"] is None
+        assert outcome.facts["majority_correct"] is None
 
     def test_a_domain_without_training_questions_is_refused(self) -> None:
         method = TTRL(voting=("Math",), world=Sums())
@@ -178,9 +178,9 @@ class TestDebate:
     def test_the_facts_are_recorded_in_this_order(self, outcome: Outcome) -> None:
         facts = {
             "question": "1+1",
-            "right": 0.5,
-            "right_first": 0.5,
-            "right_last": 0.5,
+            "correct": 0.5,
+            "correct_first": 0.5,
+            "correct_last": 0.5,
             "interactions": 4,
             "tokens_out": 0,
         }
@@ -192,9 +192,9 @@ class TestDebate:
         (outcome,), _ = scripted(method, lambda turn: r"\boxed{2}")
         facts = {
             "question": "open?",
-            "right": None,
-            "right_first": None,
-            "right_last": None,
+            "correct": None,
+            "correct_first": None,
+            "correct_last": None,
             "interactions": 6,
             "tokens_out": 0,
         }
@@ -258,8 +258,8 @@ class TestEpisodeOfSRLM:
             "question": "1+1",
             "paired": 1.0,
             "pair": (r"\boxed{2}", r"\boxed{3}"),
-            "chosen_right": 1.0,
-            "rejected_right": 0.0,
+            "chosen_correct": 1.0,
+            "rejected_correct": 0.0,
         }
         assert outcome.samples == []
         assert outcome.facts == facts
@@ -342,8 +342,8 @@ class TestSelfGradedPairs:
         episodes = [method.observed(Random(i)) for i in range(40)]
         outcomes = play(episodes, BatchedEngine(generate), (0, 1))
         paired = [outcome.facts for outcome in outcomes if outcome.facts["paired"]]
-        assert mean_of(paired, "chosen_right") > 0.6
-        assert mean_of(paired, "rejected_right") < 0.2
+        assert mean_of(paired, "chosen_correct") > 0.6
+        assert mean_of(paired, "rejected_correct") < 0.2
 
 
 def mean_of(rows: list[dict[str, Any]], name: str) -> float:

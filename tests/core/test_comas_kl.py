@@ -106,7 +106,7 @@ def test_learning_penalises_by_the_ratio_of_the_sampler_over_the_frozen_copy() -
         loss="importance",
         reference=reference,
         kl_coef=KL_COEF,
-        micro_tokens=60,
+        max_tokens_per_micro_batch=60,
     )
     assert metrics["loss"] == pytest.approx(expected_loss(tokens), abs=1e-4)
     assert metrics["kl"] > 0.1

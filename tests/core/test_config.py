@@ -32,12 +32,12 @@ class TestPresets:
         self, method: str, preset: str, tmp_path: Path
     ) -> None:
         run = build(method, preset, seed=4, out=tmp_path / "run")
-        assert run.method == method
+        assert run.method_name == method
         assert run.seed == 4
         assert run.out == tmp_path / "run"
-        assert type(run.protocol) is get_method(method)
-        assert len(run.protocol.answering.fields) == 1
-        method_values = run.protocol.describe()
+        assert type(run.method) is get_method(method)
+        assert len(run.method.answering.fields) == 1
+        method_values = run.method.describe()
         preset_values = PRESETS[preset]["all"] | PRESETS[preset].get(method, {})
         for name, value in preset_values.items():
             expected = tuple(value) if isinstance(value, list) else value
@@ -93,7 +93,7 @@ class TestOwnMethod:
         return build(OWN, "smoke", out="x", overrides=overrides)
 
     def test_its_fields_have_their_types(self, run: Run) -> None:
-        method = run.protocol
+        method = run.method
         assert method.rounds == 3
         assert method.friend_temperature == 1.0
         assert type(method.friend_temperature) is float
@@ -101,7 +101,7 @@ class TestOwnMethod:
         assert method.span == (0, 1)
 
     def test_any_preset_sets_the_fields_of_the_run(self, run: Run) -> None:
-        assert run.method == OWN
+        assert run.method_name == OWN
         assert run.steps == 7
         assert run.max_tokens == PRESETS["smoke"]["all"]["max_tokens"]
 
@@ -111,8 +111,8 @@ class TestOwnMethod:
     def test_its_description_is_json(self, run: Run) -> None:
         description = json.loads(json.dumps(run.describe()))
         assert description["method"] == OWN
-        assert description["protocol"]["rounds"] == 3
-        assert description["protocol"]["world"] == "tiny"
+        assert description["method_fields"]["rounds"] == 3
+        assert description["method_fields"]["world"] == "tiny"
         assert description["seed"] == 0
         assert "out" not in description
 
@@ -149,19 +149,19 @@ class TestOwnMethod:
 
 class TestOverrides:
     def test_without_a_preset_a_field_has_its_default(self) -> None:
-        run = Run(method="own", protocol=get_method(OWN)(), out=Path())
+        run = Run(method_name="own", method=get_method(OWN)(), out=Path())
         assert run.learning_rate == 1e-6
 
     def test_a_preset_wins_over_the_paper(self) -> None:
         run = build("mae", "quick", out="x")
         assert run.learning_rate == PRESETS["quick"]["all"]["learning_rate"]
-        assert run.protocol.solves == PRESETS["quick"]["mae"]["solves"]
+        assert run.method.solves == PRESETS["quick"]["mae"]["solves"]
 
     def test_overrides_win_over_the_preset(self) -> None:
         overrides = {"batch_size": 8, "solves": 2, "seed": 9}
         run = build("mae", "quick", seed=3, out="x", overrides=overrides)
         assert run.batch_size == 8
-        assert run.protocol.solves == 2
+        assert run.method.solves == 2
         assert run.seed == 9
 
     def test_numbers_and_lists_take_the_type_of_their_field(self) -> None:
@@ -177,9 +177,9 @@ class TestOverrides:
         assert type(run.temperature) is float
         assert run.lora == (4, 8, 0)
         assert type(run.lora[1]) is int
-        assert run.protocol.train == ("solver",)
-        assert run.protocol.judge_temperature == 0.0
-        assert run.protocol.prompt_folder is None
+        assert run.method.train == ("solver",)
+        assert run.method.judge_temperature == 0.0
+        assert run.method.prompt_folder is None
 
     def test_pairs_of_the_command_line_are_json_or_else_text(self) -> None:
         pairs = [
@@ -217,7 +217,7 @@ class TestDifferences:
     def test_where_and_how_a_run_works_is_no_difference(self) -> None:
         paper = get_method("mae")(prompt="full", world="data")
         run = Run(
-            method="mae", protocol=paper, model=self.PAPER_MODEL, **self.OPERATIONAL
+            method_name="mae", method=paper, model=self.PAPER_MODEL, **self.OPERATIONAL
         )
         assert differences(run) == []
 
@@ -226,8 +226,8 @@ class TestDifferences:
             prompt="full", world="data:gsm8k", threshold=0.5, train=("solver",)
         )
         run = Run(
-            method="mae",
-            protocol=method,
+            method_name="mae",
+            method=method,
             model=self.PAPER_MODEL,
             steps=80,
             loss="ppo",
@@ -254,7 +254,7 @@ class TestDifferences:
     ("choices", "table"),
     [
         (estimators.Estimator, estimators.ESTIMATORS),
-        (base.Setup, strategies.SETUPS),
+        (base.Strategy, strategies.STRATEGIES),
         (prompts.Variant, strategies.LIMITS),
         (mae.Setting, mae.SETTINGS),
         (spice.Verifier, spice.VERIFIERS),
@@ -274,12 +274,12 @@ def test_a_table_has_an_entry_for_every_choice(choices: object, table: dict) -> 
 )
 def test_a_copied_run_has_the_same_roles_and_pools(copied) -> None:
     run = build("mae", "quick", out="x")
-    run.protocol.pools["questions"].extend(["1+1"])
+    run.method.pools["questions"].extend(["1+1"])
     other = copied(run)
     assert other.describe() == run.describe()
-    assert other.protocol.roles == run.protocol.roles
-    questions = other.protocol.pools["questions"]
-    assert questions.items == run.protocol.pools["questions"].items
+    assert other.method.roles == run.method.roles
+    questions = other.method.pools["questions"]
+    assert questions.items == run.method.pools["questions"].items
 
 
 def test_a_method_with_other_fields_has_roles_made_from_them() -> None:

@@ -46,7 +46,7 @@ def test_a_method_that_cannot_be_loaded(name: str, reason: str) -> None:
     assert reason in line
 
 
-@pytest.mark.parametrize("name", ["stps", "out", "protocol", "method", "pools", ""])
+@pytest.mark.parametrize("name", ["stps", "out", "method", "method", "pools", ""])
 def test_an_unknown_field_is_answered_with_those_of_run_and_method(name: str) -> None:
     line = refusal(**{name: 1})
     assert line.startswith("field must be one of ")

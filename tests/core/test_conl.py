@@ -131,8 +131,8 @@ def test_a_whole_conversation_by_hand(kept: str) -> None:
         "lone votes agree with themselves"
     )
     assert facts == facts | {
-        "answers_before": ["6", "5", None], "answers_after": ["5", "5", "5"], "right_initial": approx(1 / 3),
-        "right_final": 1.0, "wrong_before": 2, "fixed": 2, "right_before": 1, "harmed": 0, "pass_1": 1.0, "pass_k": 1.0,
+        "answers_before": ["6", "5", None], "answers_after": ["5", "5", "5"], "correct_initial": approx(1 / 3),
+        "correct_final": 1.0, "wrong_before": 2, "fixed": 2, "correct_before": 1, "harmed": 0, "pass_1": 1.0, "pass_k": 1.0,
         "rank_rho": None, "critiques": approx(4 / 3),
         "votes": 1.0, "r_meta": 1.0, "decided": 1.0, "r_diag": 0.0, "r_sol": approx(sum(V) / 3),
     }  # fmt: skip
@@ -281,7 +281,7 @@ def test_any_number_of_agents(agents: int) -> None:
 
 
 def test_rankings_move_the_consensus_reward_of_preset_gpu() -> None:
-    fields = vars(config.build("conl", "gpu", out=".").protocol)
+    fields = vars(config.build("conl", "gpu", out=".").method)
     coin = Random(0)
 
     def say(turn: Turn, i: int) -> str:

@@ -16,7 +16,7 @@ from coevolve.training import config
 from coevolve.types import Outcome, Turn
 
 QUESTION = "<question>train: 2+3</question>"
-FACTS = ["question", "answers", "majority_right", "right_final", "tokens_turn"]
+FACTS = ["question", "answers", "majority_correct", "correct_final", "tokens_turn"]
 
 
 class Unscored(Sums):
@@ -84,8 +84,8 @@ class TestSingleSRT:
         assert outcome.facts == {
             "question": "train: 2+3",
             "answers": ["6", "5", "6", "7"],
-            "majority_right": 0.0,
-            "right_final": 0.25,
+            "majority_correct": 0.0,
+            "correct_final": 0.25,
             "tokens_turn": 0.0,
         }
 
@@ -169,13 +169,13 @@ class TestMultiSRT:
         self, played: EpisodeStepper, judge_temperature: float | None
     ) -> None:
         assert played.outcome.facts["answers"] == ["5", "7", "5", "6"]
-        assert played.outcome.facts["majority_right"] == 1.0
+        assert played.outcome.facts["majority_correct"] == 1.0
 
 
 def test_ground_truth_rewards_correct_answers_whatever_the_majority_is() -> None:
     outcome = outcome_of(GroundTruth(world=Sums()), "6", "5", "6", "")
     assert earned(outcome, "proposal") == [0.0, 1.0, 0.0, 0.0]
-    assert outcome.facts["right_final"] == 0.25
+    assert outcome.facts["correct_final"] == 0.25
     assert list(outcome.facts) == FACTS
 
 
@@ -185,12 +185,12 @@ class TestUnscoredAnswer:
     def test_ground_truth_neither_rewards_nor_counts_it(self) -> None:
         outcome = outcome_of(GroundTruth(world=Unscored()), "6", "5", "7", "6")
         assert earned(outcome, "proposal") == [1.0, 0.0]
-        assert outcome.facts["right_final"] == 0.5
+        assert outcome.facts["correct_final"] == 0.5
 
     def test_srt_does_not_count_it(self) -> None:
         outcome = outcome_of(SRT(world=Unscored()), "6", "5", "6", "7")
-        assert outcome.facts["majority_right"] is None
-        assert outcome.facts["right_final"] == 0.5
+        assert outcome.facts["majority_correct"] is None
+        assert outcome.facts["correct_final"] == 0.5
 
 
 @pytest.mark.parametrize("method", [SRT, GroundTruth])
@@ -216,10 +216,10 @@ class TestSharedWithCoNL:
 @pytest.mark.parametrize(
     ("method", "fields", "own_settings"),
     [
-        ("srt", {"form": "multi"}, ["method", "protocol"]),
-        ("srt", {}, ["method", "protocol"]),
+        ("srt", {"form": "multi"}, ["method", "method_fields"]),
+        ("srt", {}, ["method", "method_fields"]),
         # The replies of an agent that solves alone are shorter than either limit.
-        ("ground_truth", {}, ["method", "protocol", "max_tokens"]),
+        ("ground_truth", {}, ["method", "method_fields", "max_tokens"]),
     ],
 )
 def test_presets_train_with_conls_configuration(
@@ -232,5 +232,5 @@ def test_presets_train_with_conls_configuration(
     for name in own_settings:
         expected[name] = settings[name]
     assert settings == expected
-    assert baseline.protocol.solver == conl.protocol.solver
-    assert baseline.protocol.test_time == conl.protocol.test_time
+    assert baseline.method.solver == conl.method.solver
+    assert baseline.method.test_time == conl.method.test_time

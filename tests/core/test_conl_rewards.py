@@ -212,7 +212,7 @@ def test_measures_of_appendix_f_and_table_4_by_hand() -> None:
             None if rho is None else approx(rho, abs=1e-4)
         )
     one = measures([0.7, 0.6, 0.3], [False, True, True], [True, True, False])
-    counts = {"wrong_before": 1, "fixed": 1, "right_before": 2, "harmed": 1}
+    counts = {"wrong_before": 1, "fixed": 1, "correct_before": 2, "harmed": 1}
     assert one == {
         "pass_1": 1,
         "pass_k": 1,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tensors import batch_of, draw, gradient, learn, policy_of, weights_of
 
-from coevolve.training.settings import Learning
+from coevolve.training.settings import OptimizationConfig
 from coevolve.training.update import token_weight
 from coevolve.types import Reply, Turn
 
@@ -40,23 +40,25 @@ class TestMicroBatches:
     @pytest.fixture(params=[0.0, 0.01])
     def settings(self, norm, request):
         return {
-            "length_norm": norm,
+            "loss_aggregation": norm,
             "max_tokens": 12,
             "entropy_coef": request.param,
         }
 
     # With 60 tokens a pass has samples of several temperatures, with 1 a single sample.
-    @pytest.mark.parametrize("micro_tokens", [60, 1])
-    def test_they_add_up_to_the_whole_batch(self, samples, settings, micro_tokens):
-        whole, metrics = gradient(samples, micro_tokens=10**6, **settings)
+    @pytest.mark.parametrize("max_tokens_per_micro_batch", [60, 1])
+    def test_they_add_up_to_the_whole_batch(
+        self, samples, settings, max_tokens_per_micro_batch
+    ):
+        whole, metrics = gradient(samples, max_tokens_per_micro_batch=10**6, **settings)
         parts, metrics_of_parts = gradient(
-            samples, micro_tokens=micro_tokens, **settings
+            samples, max_tokens_per_micro_batch=max_tokens_per_micro_batch, **settings
         )
         assert_same_gradient(parts, whole)
         assert metrics_of_parts == pytest.approx(metrics, rel=1e-9)
 
     def test_every_token_counts_and_the_ratio_starts_at_one(self, samples, settings):
-        _, metrics = gradient(samples, micro_tokens=10**6, **settings)
+        _, metrics = gradient(samples, max_tokens_per_micro_batch=10**6, **settings)
         assert metrics["tokens"] == completion_tokens(samples)
         assert metrics["logprob_gap"] < 1e-4
         assert metrics["ratio_mean"] == pytest.approx(1, abs=1e-4)
@@ -73,7 +75,7 @@ class TestLoss:
             samples,
             estimator="group_mean",
             loss="importance",
-            length_norm="constant",
+            loss_aggregation="constant",
             max_tokens=12,
         )
 
@@ -93,7 +95,7 @@ class TestLoss:
         [("token_mean", 1 / 4), ("constant", 1 / 30), ("token_sum", 1.0)],
     )
     def test_each_norm_gives_a_token_its_weight(self, norm, weight):
-        settings = Learning(length_norm=norm, max_tokens=10)
+        settings = OptimizationConfig(loss_aggregation=norm, max_tokens=10)
         assert token_weight([1, 3, 0], settings) == weight
         assert math.isfinite(token_weight([0, 0], settings))
 
@@ -104,13 +106,15 @@ class TestLoss:
 
         samples = batch_of(policy_of(), 12, reward=only_solvers_vary)
         solvers = [sample for sample in samples if sample.role == "solver"]
-        without_judges, metrics = gradient(samples, length_norm="constant")
+        without_judges, metrics = gradient(samples, loss_aggregation="constant")
         assert metrics["sequences"] == 12
         assert metrics["sequences_used"] == 6
         assert metrics["tokens"] == completion_tokens(solvers)
 
         # The faintest entropy bonus keeps every sample in.
-        with_judges, _ = gradient(samples, length_norm="constant", entropy_coef=1e-300)
+        with_judges, _ = gradient(
+            samples, loss_aggregation="constant", entropy_coef=1e-300
+        )
         assert_same_gradient(without_judges, with_judges)
 
 
@@ -197,9 +201,9 @@ class TestMinibatches:
         assert metrics["loss"] != 0
 
     def test_several_require_the_samplers_logprobs(self):
-        message = "minibatches must be 1 with old=learner"
+        message = "minibatches must be 1 with old_logprobs=recompute"
         with pytest.raises(ValueError, match=message):
-            Learning(minibatches=2, old="learner")
+            OptimizationConfig(minibatches=2, old_logprobs="recompute")
 
 
 class TestSkippedSteps:
@@ -232,7 +236,9 @@ class TestSkippedSteps:
         logprobs = [-math.inf] * completion_tokens([last])
         broken = [*samples[:-1], with_logprobs(last, logprobs)]
         before = weights_of(policy)
-        metrics = learn(policy, optimizer, broken, loss="importance", micro_tokens=80)
+        metrics = learn(
+            policy, optimizer, broken, loss="importance", max_tokens_per_micro_batch=80
+        )
         assert metrics["skipped_update"] == 1
         assert not math.isfinite(metrics["grad_norm"])
         assert torch.equal(before, weights_of(policy))
@@ -259,7 +265,7 @@ def test_old_logprobs_of_the_learner_make_the_ratio_one():
         logprobs = [logprob - 0.5 for logprob in sample.reply.logprobs]
         shifted.append(with_logprobs(sample, logprobs))
     _, by_sampler = gradient(shifted)
-    _, by_learner = gradient(shifted, old="learner")
+    _, by_learner = gradient(shifted, old_logprobs="recompute")
     assert by_sampler["ratio_mean"] == pytest.approx(math.exp(0.5), rel=1e-3)
     assert by_sampler["clip_fraction"] > 0.2
     assert by_learner["ratio_mean"] == 1
@@ -304,9 +310,9 @@ class TestRefusals:
             gradient(samples, estimator="nope")
 
     def test_an_unknown_length_norm_is_refused(self, samples):
-        message = "^length_norm must be one of .*got 'nope'"
+        message = "^loss_aggregation must be one of .*got 'nope'"
         with pytest.raises(ValueError, match=message):
-            gradient(samples, length_norm="nope")
+            gradient(samples, loss_aggregation="nope")
 
     def test_a_reply_without_log_probabilities_is_refused(self, samples):
         samples[1] = with_logprobs(replace(samples[1], reward=1.0), ())

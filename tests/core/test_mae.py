@@ -182,7 +182,7 @@ class TestWholeEpisode:
             "valid": 1.0,
             "level": 1,
             "true_difficulty": 0.8,
-            "judge_question_right": 1.0,
+            "judge_question_correct": 1.0,
             "unreadable": 0.25,
             "accepted": 1.0,
             "kept": 1.0,
@@ -190,8 +190,8 @@ class TestWholeEpisode:
             "reference": case.reference,
             "answered": 0.5,
             "judged": approx(6 / 9),
-            "right": is_correct,
-            "judge_answer_right": is_correct,
+            "correct": is_correct,
+            "judge_answer_correct": is_correct,
         }
 
 

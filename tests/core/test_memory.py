@@ -24,11 +24,11 @@ def model():
     return load_policy("tiny").model
 
 
-def activation_bytes(model, micro_tokens: int) -> int:
+def activation_bytes(model, max_tokens_per_micro_batch: int) -> int:
     """Count 2 bytes for 10 widths and 3 inner widths, per token and layer."""
     sizes = model.config
     per_layer = 10 * sizes.hidden_size + 3 * sizes.intermediate_size
-    return 2 * micro_tokens * per_layer * sizes.num_hidden_layers
+    return 2 * max_tokens_per_micro_batch * per_layer * sizes.num_hidden_layers
 
 
 def adapter_parameters(model) -> int:
@@ -41,13 +41,15 @@ def adapter_parameters(model) -> int:
 
 def test_full_fine_tuning_takes_16_bytes_per_parameter(model):
     expected = 16 * model.num_parameters() + activation_bytes(model, 1024)
-    assert estimated_bytes(micro_tokens=1024) == pytest.approx(expected)
+    assert estimated_bytes(max_tokens_per_micro_batch=1024) == pytest.approx(expected)
 
 
 def test_lora_takes_2_bytes_per_parameter_of_the_base_and_16_of_the_adapter(model):
     weights = 2 * model.num_parameters() + 16 * adapter_parameters(model)
     expected = weights + activation_bytes(model, 1024)
-    assert estimated_bytes(micro_tokens=1024, lora=LORA) == pytest.approx(expected)
+    assert estimated_bytes(max_tokens_per_micro_batch=1024, lora=LORA) == pytest.approx(
+        expected
+    )
 
 
 def test_a_frozen_judge_takes_2_bytes_per_parameter(model):
@@ -78,7 +80,7 @@ class TestGPU:
 
         return set_bytes
 
-    LINE = "needs about 0 GiB and has 0; set lora or lower micro_tokens"
+    LINE = "needs about 0 GiB and has 0; set lora or lower max_tokens_per_micro_batch"
 
     def test_without_a_gpu_nothing_is_checked(self, run):
         memory.check(run)

@@ -78,7 +78,9 @@ def test_the_pages_commands_train_its_files_and_list_and_plot_their_runs(
     }
 
     metrics = record.read("runs/duel")
-    assert {"reward/solver", "reward/proposer", "majority_right"} <= {*metrics.columns}
+    assert {"reward/solver", "reward/proposer", "majority_correct"} <= {
+        *metrics.columns
+    }
     assert metrics["step"].max() == 2
 
     monkeypatch.setenv("MPLBACKEND", "Agg")

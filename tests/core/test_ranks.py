@@ -31,7 +31,7 @@ FIELDS = (
     "eval_every=3",
     "eval_items=3",
     "save_every=2",
-    "micro_tokens=256",
+    "max_tokens_per_micro_batch=256",
 )
 # accelerate starts several processes on GPUs only; on CPUs it leaves that to others.
 TORCH_RUN = (

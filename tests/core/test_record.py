@@ -246,7 +246,7 @@ class TestMeans:
             ("right", False),
             ("c", None),
         ]
-        assert means(numbers) == {"a": 0.75, "b": 3.0, "right": 0.5}
+        assert means(numbers) == {"a": 0.75, "b": 3.0, "correct": 0.5}
 
     def test_no_numbers_have_no_means(self) -> None:
         assert means([]) == {}

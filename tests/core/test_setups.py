@@ -9,9 +9,9 @@ from core.conftest import Scripted, prompts
 from hostile import CORPUS
 
 from coevolve.evaluation import strategies
-from coevolve.evaluation.conversation import Room
+from coevolve.evaluation.conversation import Conversation
 from coevolve.evaluation.scoring import score
-from coevolve.evaluation.strategies import SETUPS
+from coevolve.evaluation.strategies import STRATEGIES
 from coevolve.methods.base import Method
 from coevolve.methods.spice import SPICE
 from coevolve.rollout.scheduler import play
@@ -71,8 +71,8 @@ def play_by_hand(
 ) -> Played:
     """Answer a strategy wave after wave, until its end; each letter is a policy."""
     method = Solve(prompt=prompt)
-    room = Room(method, "1+1", tuple(policies), temperature=0.3)
-    steps = EpisodeStepper(SETUPS[name](room, **numbers), Scripted())
+    room = Conversation(method, "1+1", tuple(policies), temperature=0.3)
+    steps = EpisodeStepper(STRATEGIES[name](room, **numbers), Scripted())
     waves = []
     for texts in replies:
         waves.append(steps.pending_turns)
@@ -362,12 +362,12 @@ class TestEveryStrategy:
             finished=turn.key[-1] > 0,
         )
 
-    @pytest.mark.parametrize("name", SETUPS)
+    @pytest.mark.parametrize("name", STRATEGIES)
     def test_it_earns_nothing_and_adds_up_the_cost_of_all_replies(
         self, name: str
     ) -> None:
         engine = Scripted(self.first_reply_cut)
-        (outcome,) = play([SETUPS[name](Room(Solve(), "1+1"))], engine)
+        (outcome,) = play([STRATEGIES[name](Conversation(Solve(), "1+1"))], engine)
         replies = len(engine.asked)
         assert outcome.samples == []
         assert outcome.adds == {}
@@ -375,7 +375,7 @@ class TestEveryStrategy:
         assert outcome.facts["tokens_out"] == 2 * replies
         assert outcome.facts["finished"] is False
 
-    @pytest.mark.parametrize("name", SETUPS)
+    @pytest.mark.parametrize("name", STRATEGIES)
     def test_no_reply_breaks_it(self, name: str) -> None:
         inputs = [entry["input"] for entry in CORPUS]
         hostile = [text for text in inputs if isinstance(text, str)]
@@ -384,7 +384,7 @@ class TestEveryStrategy:
         episodes = []
         for method in (Solve(), SPICE()):
             for _ in range(repeats):
-                episodes.append(SETUPS[name](Room(method, "1+1")))
+                episodes.append(STRATEGIES[name](Conversation(method, "1+1")))
         outcomes = play(episodes, Scripted(lambda turn: next(texts)))
         answers = [outcome.facts["answer"] for outcome in outcomes]
         assert all(answer is None or isinstance(answer, str) for answer in answers)
@@ -393,7 +393,9 @@ class TestEveryStrategy:
 class TestMistakesOfUsers:
     """Each is refused in one line."""
 
-    UNKNOWN = r"^setup must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"
+    UNKNOWN = (
+        r"^strategy must be one of vanilla, .*'vanila'; did you mean 'vanilla'[?]$"
+    )
 
     def test_an_unknown_strategy_for_ask(self) -> None:
         with pytest.raises(ValueError, match=self.UNKNOWN):
@@ -412,7 +414,7 @@ class TestMistakesOfUsers:
         method.solver = Role("solver", "{problem} {discussion}")
         message = r"^solver must have one placeholder.*\['discussion', 'problem'\]$"
         with pytest.raises(ValueError, match=message):
-            Room(method, "1+1")
+            Conversation(method, "1+1")
 
 
 class TestPrompts:

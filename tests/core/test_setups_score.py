@@ -11,8 +11,8 @@ from core.conftest import Scripted, text
 
 from coevolve.engines.loading import load_policy
 from coevolve.engines.router import make_engine
-from coevolve.evaluation.scoring import gain, score, tally
-from coevolve.evaluation.strategies import SETUPS, ask
+from coevolve.evaluation.scoring import count_correct, gain, score
+from coevolve.evaluation.strategies import STRATEGIES, ask
 from coevolve.methods.mae import MAE
 from coevolve.models.policy_set import PolicySet
 from coevolve.runs.record import SCORE_FIELDS
@@ -87,20 +87,20 @@ def speakers(engine: Scripted) -> str:
 class TestScore:
     """Scores of held-out items."""
 
-    @pytest.mark.parametrize("name", SETUPS)
+    @pytest.mark.parametrize("name", STRATEGIES)
     def test_correct_answers_count_under_every_strategy(self, name: str) -> None:
         rows = score(oracle(), METHOD, SIX_ITEMS, name)
-        assert tally(rows) == {"k": 6, "n": 6}
+        assert count_correct(rows) == {"k": 6, "n": 6}
         assert [row["item"] for row in rows] == list(range(6))
-        assert {row["setup"] for row in rows} == {name}
+        assert {row["strategy"] for row in rows} == {name}
         assert {row["misconception"] for row in rows} == {0}
 
-    @pytest.mark.parametrize("name", SETUPS)
+    @pytest.mark.parametrize("name", STRATEGIES)
     def test_typical_mistakes_are_recognised_under_every_strategy(
         self, name: str
     ) -> None:
         rows = score(oracle(always), METHOD, SIX_ITEMS, name)
-        assert tally(rows) == {"k": 0, "n": 6}
+        assert count_correct(rows) == {"k": 0, "n": 6}
         assert {row["misconception"] for row in rows} == {1}
 
     def test_a_row_has_the_fields_of_the_record_but_the_stage(self) -> None:
@@ -111,7 +111,7 @@ class TestScore:
         ungraded = sum_item(UNGRADED, misconception=None, level=None)
         _, row = score(oracle(), METHOD, [ungraded, SIX_ITEMS[0]])
         expected = {
-            "setup": "vanilla",
+            "strategy": "vanilla",
             "family": "sums",
             "split": "test",
             "level": 2,
@@ -133,7 +133,7 @@ class TestScore:
         assert rows[0]["correct"] is None
         assert rows[0]["misconception"] == 0
         assert rows[0]["level"] is None
-        assert tally(rows) == {"k": 1, "n": 1}
+        assert count_correct(rows) == {"k": 1, "n": 1}
 
     def test_items_are_dealt_to_policies_in_turn(self) -> None:
         engine = oracle(lambda turn: turn.policy == "b")
@@ -179,7 +179,7 @@ class TestGain:
                 "stage": ["before", "after", "before", "after"],
                 "item": [0, 0, 1, 1],
                 "correct": [0, 1, 0, 1],
-                "setup": "vanilla",
+                "strategy": "vanilla",
             }
         )
 
@@ -217,7 +217,7 @@ class TestAsk:
     """One question or several, one policy or several."""
 
     def test_one_question_has_one_answer(self) -> None:
-        facts = ask(oracle(), "3+4", setup="debate")
+        facts = ask(oracle(), "3+4", strategy="debate")
         assert facts["answer"] == "3"
         assert facts["votes"] == 4
 
@@ -236,7 +236,7 @@ class TestAsk:
         debates = ask(
             engine,
             ["3+4", "2+2"],
-            setup="debate",
+            strategy="debate",
             agents=2,
             rounds=1,
             policies=team.trained,
@@ -279,7 +279,7 @@ class TestCutReplies:
         return Scripted(reply)
 
     def test_ask_warns_once_of_the_conversations(self) -> None:
-        message = r"max_tokens=64 in 2 of 3 conversations \(setup 'consistency'\)"
+        message = r"max_tokens=64 in 2 of 3 conversations \(strategy 'consistency'\)"
         with pytest.warns(UserWarning, match=message) as caught:
             several = ask(self.engine(0, 2), self.QUESTIONS, "consistency")
         assert len(caught) == 1
@@ -309,12 +309,12 @@ class TestEmbeddedBackbone:
         assert all(facts["finished"] for facts in several)
         assert any(len(set(facts["scores"])) > 1 for facts in several)
 
-    @pytest.mark.parametrize("name", SETUPS)
+    @pytest.mark.parametrize("name", STRATEGIES)
     def test_it_speaks_every_strategy_with_noise_by_key(
         self, name: str, questions: list[str]
     ) -> None:
         policy = load_policy("tiny")
-        several = ask(policy, questions[:8], setup=name)
+        several = ask(policy, questions[:8], strategy=name)
         answered = [facts for facts in several if facts["answer"] is not None]
         assert len(answered) >= 5, "it slips now and then, by design"
-        assert several == ask(policy, questions[:8], setup=name)
+        assert several == ask(policy, questions[:8], strategy=name)

@@ -74,7 +74,7 @@ class TestReplies:
 
     def test_heads_tell_speaker_text_note_size_and_reward(self) -> None:
         replies = [self.FIRST, self.CUT_OFF, self.SAME_TEXT]
-        shown = show.replies(replies, [self.FIRST.earns(1.0)], ["right", "wrong"])
+        shown = show.replies(replies, [self.FIRST.earns(1.0)], ["correct", "wrong"])
         heads = [
             "solver 1 of 3: 15 · right · 2 tokens · reward +1",
             "solver 2 of 3: 16 · wrong · 1 tokens, cut off · earns nothing",

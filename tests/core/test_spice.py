@@ -106,7 +106,7 @@ def test_the_facts_of_an_episode(outcome: Outcome) -> None:
         "pass_rate": approx(3 / 8),
         "unscored": 0.0,
         "distinct": 1.0,
-        "gold_right": None,
+        "gold_correct": None,
         "level": None,
         "grounded": 0.0,
         "document": DOCUMENT,
@@ -114,7 +114,7 @@ def test_the_facts_of_an_episode(outcome: Outcome) -> None:
         "golds": ["2", "1"],
         "question": chosen,
         "gold": GOLDS[chosen],
-        "right": None,
+        "correct": None,
     }
     assert outcome.facts == expected
 
@@ -125,8 +125,8 @@ def test_right_is_by_the_oracle_and_the_pass_rate_by_the_gold(corpus: str) -> No
     episode = by_hand(make_spice(corpus), [FREE_FORM], attempts, answers)
     facts = episode.outcome.facts
     assert facts["pass_rate"] == 0.75
-    assert facts["right"] == 0.25
-    assert facts["gold_right"] == 0.0
+    assert facts["correct"] == 0.25
+    assert facts["gold_correct"] == 0.0
 
 
 def test_the_task_for_the_reasoner_is_any_valid_one(corpus: str) -> None:

@@ -136,7 +136,7 @@ class TestWholeEpisode:
             "valid": 0.75,
             "taught": 0.5,
             "agreement": approx(0.6),
-            "gold_right": None,
+            "gold_correct": None,
             "questions": self.QUESTIONS,
         }
         assert outcome.facts == facts

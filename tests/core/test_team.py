@@ -202,10 +202,12 @@ class Trio(CoMAS):
 
 @pytest.fixture(scope="module")
 def trio_run(tmp_path_factory):
-    method = Trio(agents=3, rounds_per_agent=1, prompt="compact", setups=("vanilla",))
+    method = Trio(
+        agents=3, rounds_per_agent=1, prompt="compact", strategies=("vanilla",)
+    )
     run = Run(
-        method="trio",
-        protocol=method,
+        method_name="trio",
+        method=method,
         out=tmp_path_factory.mktemp("trio") / "run",
         model="tiny-small",
         steps=3,

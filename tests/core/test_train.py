@@ -172,7 +172,7 @@ def test_two_bases_with_two_tokenizers_train_in_one_run(tmp_path):
     assert not torch.equal(second_head_VH, second.head_VH)
     assert metrics["logprob_gap"] < 1e-3
     assert metrics["skipped_update"] == 0
-    assert any(row["correct"] for row in trainer.score("test"))
+    assert any(row["correct"] for row in trainer.evaluate("test"))
 
 
 def policy_gradient(reward: float, **masked: None) -> list[torch.Tensor]:
@@ -194,7 +194,7 @@ def policy_gradient(reward: float, **masked: None) -> list[torch.Tensor]:
         samples,
         estimator="segment_centred",
         loss="importance",
-        length_norm="token_sum",
+        loss_aggregation="token_sum",
         grad_clip=1e9,
     )
     return optimizer.seen

@@ -39,11 +39,11 @@ def samples_of(policy, count: int = 48, reward=parity) -> list[Sample]:
 
 
 def observe_repeatedly(
-    head: ValueHead, samples: list[Sample], times: int, micro_tokens: int
+    head: ValueHead, samples: list[Sample], times: int, max_tokens_per_micro_batch: int
 ) -> list[list[float]]:
     """Show a head the same samples several times; return its last values."""
     for _ in range(times):
-        values = head.observe(samples, micro_tokens)
+        values = head.observe(samples, max_tokens_per_micro_batch)
     return values
 
 
@@ -59,7 +59,9 @@ def test_a_fresh_head_expects_nothing() -> None:
 def test_a_head_learns_a_constant_reward() -> None:
     policy = policy_of()
     samples = samples_of(policy, reward=lambda row, ids: 0.75)
-    values = observe_repeatedly(ValueHead(policy), samples, times=31, micro_tokens=64)
+    values = observe_repeatedly(
+        ValueHead(policy), samples, times=31, max_tokens_per_micro_batch=64
+    )
     for row in values:
         assert row[:2] == pytest.approx([0.75] * len(row[:2]), abs=0.05)
 
@@ -68,7 +70,9 @@ def test_a_head_tells_states_apart() -> None:
     """The first token decides the reward. Only the state of the second token knows it."""
     policy = policy_of()
     samples = samples_of(policy, 96)
-    values = observe_repeatedly(ValueHead(policy), samples, times=40, micro_tokens=256)
+    values = observe_repeatedly(
+        ValueHead(policy), samples, times=40, max_tokens_per_micro_batch=256
+    )
 
     def squared_error(token: int) -> float:
         errors = []
@@ -131,7 +135,7 @@ def test_gae_raises_the_probability_of_rewards_above_expectation() -> None:
             baseline=head,
             estimator="gae",
             loss="importance",
-            length_norm="token_mean",
+            loss_aggregation="token_mean",
         )
     assert metrics["skipped_update"] == 0
     assert probability_of_an_odd_token(policy, samples) > before + 0.005

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from core.conftest import Scripted
 
-from coevolve.evaluation.scoring import score, tally
+from coevolve.evaluation.scoring import count_correct, score
 from coevolve.methods.mae.method import MAE
 from coevolve.methods.sage.method import SAGE
 from coevolve.types import Reply
@@ -185,7 +185,7 @@ class TestItems:
         assert families == ["gsm8k"] * 5 + ["aime24"] * 32
         engine = Scripted(lambda turn: "<answer>25</answer>")
         rows = score(engine, MAE(world=world), items)
-        assert tally(rows[5:]) == {"k": 32, "n": 32}
+        assert count_correct(rows[5:]) == {"k": 32, "n": 32}
         temperatures = [turn.temperature for turn in engine.asked]
         assert temperatures == [0.0] * 5 + [0.6] * 32
 

@@ -22,7 +22,7 @@ def abduction(program: str) -> str:
 @pytest.mark.parametrize("mode", TASKS)
 def test_a_task_is_run_and_its_solutions_are_rewarded_by_execution(mode: str) -> None:
     case = TASKS[mode]
-    answers = [*case["right"], *case["wrong"]]
+    answers = [*case["correct"], *case["wrong"]]
     replies = [f"<answer>{answer}</answer>" for answer in answers]
     method = AZR(
         world=Sums(), prompt="full", attempts=len(replies), solves=len(replies)
@@ -36,7 +36,7 @@ def test_a_task_is_run_and_its_solutions_are_rewarded_by_execution(mode: str) ->
         assert case["shown"] in prompt
         assert case["hidden"] not in prompt
         steps.answer(replies)
-    solver_rewards = [1.0] * len(case["right"]) + [-0.5] * len(case["wrong"])
+    solver_rewards = [1.0] * len(case["correct"]) + [-0.5] * len(case["wrong"])
     rewards = [case["earned"], *solver_rewards]
     assert earned(steps.outcome, "proposer", "solver") == pytest.approx(rewards)
     assert steps.outcome.adds == {mode: [case["task"].strip()]}

@@ -83,7 +83,7 @@ def run(
 
 def questions_of_episodes(run: config.Run) -> set[str]:
     """Return the questions that the episodes of a run are about."""
-    if run.method == "sft":
+    if run.method_name == "sft":
         return set()
     questions = set()
     for facts in record.read(run.out, "episodes")["facts"]:
@@ -99,10 +99,10 @@ class TestRun:
         return record.read(run.out, "scores")
 
     def test_the_world_is_named_in_its_configuration(self, run: config.Run) -> None:
-        world = run.protocol.world
+        world = run.method.world
         assert world == DataWorld(world.paper, ("gsm8k",))
         recorded = json.loads((run.out / "config.json").read_text())
-        assert recorded["protocol"]["world"] == "data:gsm8k"
+        assert recorded["method_fields"]["world"] == "data:gsm8k"
 
     def test_the_test_split_is_evaluated(self, scores: pandas.DataFrame) -> None:
         assert set(scores["family"]) == {"gsm8k"}
@@ -124,7 +124,7 @@ class TestRun:
         assert held_out["before"]["k"] > 4, "the backbone can solve sums"
 
     def test_validation_is_scored_during_training(self, run: config.Run) -> None:
-        if run.method not in METHODS_WITHOUT_VALIDATION:
+        if run.method_name not in METHODS_WITHOUT_VALIDATION:
             last = record.read(run.out)["validation"].iloc[-1]
             assert 0 < last <= 1
 
@@ -134,14 +134,14 @@ class TestRun:
         assert questions_of_episodes(run).isdisjoint(gold_of)
 
     def test_methods_that_take_questions_take_seeds(self, run: config.Run) -> None:
-        if run.method in ("comas", "conl"):
-            seeds = {item.question for _, item in run.protocol.world.seed_rows()}
+        if run.method_name in ("comas", "conl"):
+            seeds = {item.question for _, item in run.method.world.seed_rows()}
             assert questions_of_episodes(run) <= seeds
 
     def test_conl_examines_conversations_about_the_test(
         self, run: config.Run, gold_of: dict[str, str]
     ) -> None:
-        if run.method == "conl":
+        if run.method_name == "conl":
             conversations = record.read(run.out, "conversations")
             assert set(conversations["question"]) <= set(gold_of)
 
@@ -231,8 +231,8 @@ class TestInventedQuestions:
                 return json.dumps(task)
             return rf"\boxed{{{7 + turn.key[-1] % 2}}}"
 
-        protocol = request.getfixturevalue(method)
-        (outcome,), _ = scripted(protocol, say, [self.INTEGER_SEED])
+        method = request.getfixturevalue(method)
+        (outcome,), _ = scripted(method, say, [self.INTEGER_SEED])
         questions = outcome.facts["questions"]
         assert questions
         assert set(questions) == {test_question}
@@ -262,6 +262,8 @@ class TestGPUPreset:
         assert lines[2:] == table  # after the two lines of the head
 
     def test_known_differences_are_among_them(self, table: list[str]) -> None:
-        assert "| comas | `length_norm` | token_sum | token_mean |" in table, "Eq. 11"
+        assert "| comas | `loss_aggregation` | token_sum | token_mean |" in table, (
+            "Eq. 11"
+        )
         assert "| conl | `revision_reads` | all | own |" in table
         assert "own_votes" not in "".join(table)

@@ -157,7 +157,7 @@ def test_a_registry_of_your_own_has_a_method_in_a_file(toy: Toy) -> None:
     assert "ran 4, cached 0, failed 0" in toy(*options)
     assert toy.table("debate_table")[1] == "debate,7,10.0"
     config = json.loads(toy.result("runs/debate-s7/config.json").read_text())
-    assert config["protocol"] == "../own/debate.py:Own"
+    assert config["method"] == "../own/debate.py:Own"
     toy.edit("own/debate.py", "rounds = 2", "rounds = 3")
     why = toy("--why", "runs/debate-s7", *options)
     assert why.startswith("runs/debate-s7: modules.own/debate.py: changed\n")

@@ -37,9 +37,9 @@ def configurations(
     by_id = {}
     for item in items:
         if item.kind == "run":
-            run = config.build(item.protocol, preset, out=".", overrides=item.config)
+            run = config.build(item.method, preset, out=".", overrides=item.config)
             values = run.describe()
-            by_id[item.id] = values | values.pop("protocol")
+            by_id[item.id] = values | values.pop("method_fields")
     return by_id
 
 
@@ -134,7 +134,7 @@ def test_preset_gpu_trains_rivals_for_200_steps(
 def test_sage_trains_with_the_settings_of_table_4() -> None:
     table = tables.paper_numbers("sage_table4").set_index("benchmark")
     printed = table["printed"]
-    values = SAGE.TRAINING
+    values = SAGE.PAPER_RUN_VALUES
     rank, alpha, dropout = values["lora"]
     settings = {
         "Batch Size": values["batch_size"],
@@ -157,6 +157,6 @@ def test_preset_gpu_trains_sage_with_the_paper_s_settings() -> None:
     run = config.build("sage", "gpu", out="x")
     assert run.lora == (128, 256, 0.05)
     assert run.temperature == 0.6
-    assert run.protocol.prompt == "full"
-    assert run.protocol.estimator == "task_relative"
-    assert run.protocol.kl_coef == 0, "KL regularisation is disabled"
+    assert run.method.prompt == "full"
+    assert run.method.estimator == "task_relative"
+    assert run.method.kl_coef == 0, "KL regularisation is disabled"

@@ -22,7 +22,7 @@ def write_run(folder: Path, rankings: list[str]) -> None:
     recorder = Recorder(folder)
     config = {
         "temperature": 1.0,
-        "protocol": {"agents": 3, "own_votes": False, "judge_temperature": None},
+        "method_fields": {"agents": 3, "own_votes": False, "judge_temperature": None},
     }
     (recorder.out / "config.json").write_text(json.dumps(config))
     samples = []
@@ -164,7 +164,7 @@ def test_a_critique_is_judged_by_the_answer_that_it_names(
     (critique,) = conl_conversations.critique_table(persuasion).to_dict("records")
     assert critique["critic"] == 0
     assert critique["target"] == 1
-    assert critique["names_right"]
+    assert critique["names_correct"]
     assert not critique["before"]
     assert critique["after"]
     assert critique["rise"] == 0.5
@@ -214,7 +214,7 @@ def test_a_trace_says_what_each_agent_hears_and_earns(
     assert listener["hears"] == f"0: it is {ANSWER} (true)"
     assert listener["initial"] == WRONG
     assert listener["revised"] == ANSWER
-    assert listener["right"] == "False > True"
+    assert listener["correct"] == "False > True"
     assert listener["critique earned"] == 0.2
     lines = list(conl_conversations.transcript(persuasion, {"case": 0}))
     assert len(lines) == 1 + 2 * 4

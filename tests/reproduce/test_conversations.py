@@ -39,7 +39,7 @@ def frame_of(talks: Sequence[Talk]) -> pd.DataFrame:
         fixed=frame["pass_1"],
         wrong_before=2.0,
         harmed=0.0,
-        right_before=0.0,
+        correct_before=0.0,
         rho_known=frame["rank_rho"].notna().astype(float),
         trained=True,
     )

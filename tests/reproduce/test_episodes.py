@@ -58,7 +58,7 @@ def check_mae(names: Names, facts: Facts) -> None:
     assert sum(names["truths"]) == 1
     underestimate = facts["true_difficulty"] - facts["difficulty"]
     assert underestimate > 0.3, "the Judge believed wrong attempts"
-    assert facts["right"] == 0
+    assert facts["correct"] == 0
     assert facts["judged"] > 0.7
     episode = names["episode"]
     verdict = episode.replies[-1]
@@ -70,35 +70,35 @@ def check_mae(names: Names, facts: Facts) -> None:
 def check_sage(names: Names, facts: Facts) -> None:
     assert facts["accepted"]
     assert facts["valid"]
-    assert facts["gold_right"] == 0
+    assert facts["gold_correct"] == 0
     assert count_different(names["tried"]) >= 3
     assert facts["difficulty"] == 1
     assert facts["true_difficulty"] < 0.5
     assert facts["plan_used"]
-    assert facts["plan_right"]
-    assert facts["right"]
+    assert facts["plan_correct"]
+    assert facts["correct"]
     honest = names["honest"]
     episode = names["episode"]
     assert reward(honest, 0) < reward(episode, 0)
-    protocol = names["protocol"]
+    method = names["method"]
     best_reply = names["best_reply"]
-    task = protocol.read_task(best_reply.text)
-    assert not protocol.world.sound(*task)
+    task = method.read_task(best_reply.text)
+    assert not method.world.sound(*task)
 
 
 def check_spice(names: Names, facts: Facts) -> None:
-    assert 0 < facts["gold_right"] < 1
+    assert 0 < facts["gold_correct"] < 1
     assert facts["fault/type"]
-    assert facts["right"] == 0.5
+    assert facts["correct"] == 0.5
     assert count_different(names["answers"]) > 2
     for _, gold, pass_rate in names["tasks"]:
         assert gold != "wrong" or pass_rate == 0
 
 
 def check_comas(names: Names, facts: Facts) -> None:
-    assert facts["right_first"] == 0
+    assert facts["correct_first"] == 0
     assert names["score"] == 3
-    assert facts["right_last"] == 1
+    assert facts["correct_last"] == 1
     assert facts["tn"]
     assert facts["normalised"] == 0.5
     strict = names["strict"]
@@ -107,7 +107,7 @@ def check_comas(names: Names, facts: Facts) -> None:
 
 
 def check_conl(names: Names, facts: Facts) -> None:
-    assert facts["right_before"] == facts["fixed"] == 1
+    assert facts["correct_before"] == facts["fixed"] == 1
     assert facts["harmed"] == 0
     scores_before = facts["scores_before"]
     assert scores_before[1] == max(scores_before)

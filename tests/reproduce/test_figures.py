@@ -133,7 +133,7 @@ def draw_diagram(id: str, folder: Path, **changed: Any) -> Axes:
     variables = {
         "out": folder,
         "Path": Path,
-        "protocol": CoMAS(),
+        "method": CoMAS(),
         **ARTEFACTS[id].parameters,
         **changed,
     }

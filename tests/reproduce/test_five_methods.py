@@ -68,14 +68,14 @@ def test_a_method_that_generates_nothing_has_one_accuracy(
 def counts() -> pd.DataFrame:
     """Ten steps of MAE's Judge, correct half of the time and then always, and CoMAS's counts."""
     steps = pd.DataFrame({"step": range(1, 11), "seed": 0})
-    mae = steps.assign(method="MAE", judge_answer_right=[0.5] * 5 + [1.0] * 5)
+    mae = steps.assign(method="MAE", judge_answer_correct=[0.5] * 5 + [1.0] * 5)
     comas = steps.assign(method="CoMAS", tp=2, tn=1, fp=1, fn=0)
     return five_methods.reward_counts(pd.concat([mae, comas], ignore_index=True))
 
 
 def test_rewards_are_counted_as_ratios_of_sums(counts: pd.DataFrame) -> None:
     comas = counts[counts["method"] == "CoMAS"]
-    assert (comas["right"] == 3).all()
+    assert (comas["correct"] == 3).all()
     assert (comas["total"] == 4).all()
     mae = counts[counts["method"] == "MAE"]
     assert (mae["total"] == 1).all()
@@ -117,7 +117,7 @@ def shares() -> pd.DataFrame:
     for (judge, answers), scores in SCORES.items():
         frame = pd.DataFrame({"pays": pd.Series(scores, dtype=float)})
         frame = frame.assign(
-            right=[False, False, True],
+            correct=[False, False, True],
             method="MAE",
             judge=judge,
             answers=answers,

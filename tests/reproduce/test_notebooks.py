@@ -89,7 +89,7 @@ def reproduce(plan: Plan, *arguments: str) -> str:
 
 def kind_of_run(item: Item) -> tuple[str, bool]:
     """Return a run's method, and whether it takes no steps."""
-    return item.protocol, item.config.get("steps") == 0
+    return item.method, item.config.get("steps") == 0
 
 
 def make(plan: Plan, artefacts: list[str]) -> None:

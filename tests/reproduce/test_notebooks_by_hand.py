@@ -147,7 +147,7 @@ def test_the_notebook_for_gpus_trains_on_a_laptop(
     outputs = train_on_a_laptop(
         tmp_path,
         monkeypatch,
-        protocol="mae",
+        method="mae",
         preset="quick",
         world="data:gsm8k",
         overrides=SMALL_RUN,
@@ -159,9 +159,9 @@ def test_the_notebook_for_gpus_trains_on_a_laptop(
 
 
 RUNS_WITHOUT_STEPS = [
-    {"protocol": "base", "overrides": '{"eval_items": 2}'},
+    {"method": "base", "overrides": '{"eval_items": 2}'},
     {
-        "protocol": "sft",
+        "method": "sft",
         "lora": "[]",
         "overrides": '{"eval_items": 2, "sft_batch": 256}',
     },

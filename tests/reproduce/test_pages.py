@@ -91,7 +91,7 @@ def curves() -> pd.DataFrame:
         fn=2,
         tn=0,
         score_3=steps["step"] / 16,
-        right=0.5,
+        correct=0.5,
         normalised=0.25,
         validation=[0.25] + [np.nan] * 15 + [0.5],
     )
@@ -154,13 +154,13 @@ def test_the_last_discussion_says_which_solutions_are_correct(
     discussions = comas_rewards.last_discussions(tmp_path, {"comas": [0]}, LABELS)
     table = discussions["CoMAS"]
     assert table["turn"].tolist() == ["solution", "evaluation"]
-    assert table["right"].tolist() == [True, None]
+    assert table["correct"].tolist() == [True, None]
 
 
 def write_cost_run(folder: Path, agents: int) -> None:
     recorder = Recorder(folder)
     (recorder.out / "config.json").write_text(
-        json.dumps({"protocol": {"agents": agents}})
+        json.dumps({"method_fields": {"agents": agents}})
     )
     metrics = {
         "interactions": 3.0 * agents,
@@ -276,14 +276,14 @@ def rates() -> pd.DataFrame:
 
 
 def test_every_pair_has_a_rate_with_limits(rates: pd.DataFrame) -> None:
-    attempts = pd.DataFrame({"challenger": [0, 5, 9], "gold_right": [1.0, 0.5, 0.0]})
+    attempts = pd.DataFrame({"challenger": [0, 5, 9], "gold_correct": [1.0, 0.5, 0.0]})
     table = snapshots.pair_table(rates, attempts)
     pair = table.set_index(["challenger", "reasoner"]).loc[(5, 9)]
     assert pair["pass_rate"] == approx(100 * 14.5 / 20)
     assert pair["seeds"] == 2
     assert pair["documents"] == 4
     assert pair["low"] < pair["pass_rate"] < pair["high"]
-    assert pair["gold_right"] == 50
+    assert pair["gold_correct"] == 50
 
 
 def test_the_last_snapshot_of_a_role_is_compared_with_its_first(

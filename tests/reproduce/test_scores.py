@@ -31,7 +31,7 @@ def variables(results: Path, **changed: Any) -> dict[str, Any]:
         "labels": {"tiny": {"base": "Untrained", "ours": "CoMAS (Ours)"}},
         "rows": {},
         "unprinted": {},
-        "setups": {"vanilla": "Vanilla"},
+        "strategies": {"vanilla": "Vanilla"},
         "inference": {},
         "averages": [],
         "sizes": False,
@@ -58,7 +58,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             config = {
                 "method": "comas",
                 "model": ["tiny", "tiny-small"],
-                "protocol": {"agents": 2},
+                "method_fields": {"agents": 2},
             }
             (recorder.out / "config.json").write_text(json.dumps(config))
             recorder.rows("metrics", metrics(steps))
@@ -68,7 +68,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def metrics(steps: int) -> Iterator[dict[str, float]]:
     for step in range(steps + 1):
-        yield {"step": step, "gold_right": step / 10}
+        yield {"step": step, "gold_correct": step / 10}
 
 
 def answers(correct_by_setup: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -121,8 +121,8 @@ def test_a_page_without_comparisons_has_no_gains(results: Path) -> None:
 
 
 def test_several_set_ups_are_parts_of_one_table(results: Path) -> None:
-    setups = {"vanilla": "Vanilla", "consistency": "Consistency"}
-    page = page_of(results, setups=setups)
+    strategies = {"vanilla": "Vanilla", "consistency": "Consistency"}
+    page = page_of(results, strategies=strategies)
     assert set(page.table["setup"]) == {"Vanilla", "Consistency"}
     is_average = page.table["questions"] == "Average"
     averages = page.table[is_average].set_index("setup")["CoMAS (Ours)"]
@@ -157,18 +157,18 @@ def test_without_sizes_there_are_no_remarks(results: Path) -> None:
 
 
 def test_oracle_facts_are_means_of_the_first_and_last_fifth(results: Path) -> None:
-    oracle = page_of(results, facts=["gold_right", "absent"]).oracle
+    oracle = page_of(results, facts=["gold_correct", "absent"]).oracle
     assert list(oracle.columns) == [
-        "gold_right, first fifth",
-        "gold_right, last fifth",
+        "gold_correct, first fifth",
+        "gold_correct, last fifth",
     ]
-    assert oracle.loc["CoMAS (Ours)", "gold_right, first fifth"] == 0.1
-    assert oracle.loc["CoMAS (Ours)", "gold_right, last fifth"] == 0.5
+    assert oracle.loc["CoMAS (Ours)", "gold_correct, first fifth"] == 0.1
+    assert oracle.loc["CoMAS (Ours)", "gold_correct, last fifth"] == 0.5
 
 
 def test_bars_have_a_panel_per_part(results: Path) -> None:
-    setups = {"vanilla": "Vanilla", "consistency": "Consistency"}
-    fig = scores.draw_bars(page_of(results, setups=setups))
+    strategies = {"vanilla": "Vanilla", "consistency": "Consistency"}
+    fig = scores.draw_bars(page_of(results, strategies=strategies))
     assert [ax.get_title() for ax in fig.axes] == ["Vanilla", "Consistency"]
     widths = [bar.get_width() for bar in fig.axes[0].patches]
     assert widths == [25, 75]
@@ -183,7 +183,7 @@ def test_bars_name_the_sizes(results: Path) -> None:
 
 
 def test_a_page_is_saved_with_caption_and_note(results: Path, tmp_path: Path) -> None:
-    page = page_of(results, facts=["gold_right"])
+    page = page_of(results, facts=["gold_correct"])
     scores.save(page, tmp_path)
     files = {path.name for path in tmp_path.iterdir()}
     assert {"table.csv", "table.md", "table.tex"} <= files

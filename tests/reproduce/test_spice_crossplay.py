@@ -78,7 +78,7 @@ def test_every_attempt_and_every_answer_has_a_row(
     assert len(valid) == challengers * documents * 2
     assert len(answers) == len(valid) * 3 * 2
     assert set(valid["gold"]) == {"1"}
-    assert attempts["gold_right"].isna().all(), "no oracle knows these questions"
+    assert attempts["gold_correct"].isna().all(), "no oracle knows these questions"
     # Turn 0 chooses the form, so attempts are turns 1 to 4, of which 1 and 3 are valid.
     questions = {f"level {level}" for level in (0 + 1, 0 + 3, 9 + 1, 9 + 3)}
     assert set(valid["question"]) == questions

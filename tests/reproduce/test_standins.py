@@ -233,7 +233,9 @@ def test_a_score_table_labels_exactly_its_runs(id: str) -> None:
     assert labelled == set(SCORE_TABLES[id]["runs"])
 
 
-COMAS_TABLES = [id for id in SCORE_TABLES if "setups" in SCORE_TABLES[id]["parameters"]]
+COMAS_TABLES = [
+    id for id in SCORE_TABLES if "strategies" in SCORE_TABLES[id]["parameters"]
+]
 
 
 @pytest.mark.parametrize("id", COMAS_TABLES)
@@ -242,7 +244,7 @@ def test_comas_s_tables_have_every_set_up_and_say_which_rows_are_not_printed(
 ) -> None:
     parameters = SCORE_TABLES[id]["parameters"]
     printed = tables.paper_numbers(parameters["table"])
-    assert set(parameters["setups"].values()) == set(printed["setup"])
+    assert set(parameters["strategies"].values()) == set(printed["setup"])
     *_, backbone = parameters["backbones"]
     unprinted = row_names(parameters, backbone) - set(printed["method"])
     assert unprinted == set(parameters.get("unprinted", ()))
@@ -256,11 +258,11 @@ def write_run(home: Path, config: dict[str, Any], steps: int) -> None:
 
 
 def test_teams_are_read_from_their_runs(tmp_path: Path) -> None:
-    base = {"method": "base", "model": "tiny", "protocol": {}}
+    base = {"method": "base", "model": "tiny", "method_fields": {}}
     mixed = {
         "method": "mixed",
         "model": ["tiny", "tiny-small"],
-        "protocol": {"agents": 3},
+        "method_fields": {"agents": 3},
     }
     write_run(tmp_path / "base-s0", base, steps=0)
     write_run(tmp_path / "mixed-s0", mixed, steps=7)

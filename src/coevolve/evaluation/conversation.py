@@ -15,7 +15,7 @@ DEFAULT_AGENTS = 4  # CoNL, section 4.1 and appendix E
 
 
 @dataclass(frozen=True)
-class Room:
+class Conversation:
     """A question and the agents who answer it with the solver of a method.
 
     Raises ValueError if the solver's prompt has other than one placeholder.

@@ -6,8 +6,8 @@ Knows methods, inference strategies and a world that grades, but not which engin
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coevolve.evaluation.conversation import Room
-from coevolve.evaluation.strategies import SETUPS, TEMPERATURES
+from coevolve.evaluation.conversation import Conversation
+from coevolve.evaluation.strategies import STRATEGIES, TEMPERATURES
 from coevolve.methods.base import Method
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
@@ -22,7 +22,7 @@ def score(
     engine: Engine,
     method: Method,
     items: Sequence[Any],
-    setup: str = "vanilla",
+    strategy: str = "vanilla",
     *,
     temperature: float | None = None,
     policies: Sequence[str] = (),
@@ -41,36 +41,36 @@ def score(
 
     Raises ValueError for an unknown strategy and for a solver with other than one placeholder.
     """
-    check_choice("setup", setup, SETUPS)
+    check_choice("strategy", strategy, STRATEGIES)
     names = policies or method.scored
     episodes = []
     for number, item in enumerate(items):
         first = number % len(names)
-        room = Room(
+        conversation = Conversation(
             method,
             item.question,
             policies=(*names[first:], *names[:first]),
-            temperature=_temperature(temperature, item, setup),
+            temperature=_temperature(temperature, item, strategy),
         )
-        episodes.append(SETUPS[setup](room))
+        episodes.append(STRATEGIES[strategy](conversation))
     outcomes = play(episodes, engine, key)
     answers = [outcome.facts["answer"] for outcome in outcomes]
     verdicts = method.world.grade(list(zip(items, answers, strict=True)))
     rows = []
     graded = zip(items, outcomes, verdicts, strict=True)
     for number, (item, outcome, is_correct) in enumerate(graded):
-        row = {"setup": setup, **_row(number, item, outcome.facts, is_correct)}
+        row = {"strategy": strategy, **_row(number, item, outcome.facts, is_correct)}
         rows.append(row)
     return rows
 
 
-def _temperature(temperature: float | None, item: Any, setup: str) -> float:
+def _temperature(temperature: float | None, item: Any, strategy: str) -> float:
     """Return the caller's temperature, or else the item's, or else the strategy's."""
     if temperature is not None:
         return temperature
     if item.temperature is not None:
         return float(item.temperature)
-    return TEMPERATURES[setup]
+    return TEMPERATURES[strategy]
 
 
 def _row(
@@ -94,7 +94,7 @@ def _row(
     }
 
 
-def tally(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
+def count_correct(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
     """Count correct answers: {"k": how many are correct, "n": how many were graded}."""
     verdicts = [row["correct"] for row in rows if row["correct"] is not None]
     return {"k": verdicts.count(1), "n": len(verdicts)}
@@ -110,7 +110,7 @@ def gain(scores: Any) -> tuple[float, float, float]:
     # scipy.stats takes half a second to load.
     from scipy.stats import ttest_1samp
 
-    vanilla = scores[scores["setup"] == "vanilla"]
+    vanilla = scores[scores["strategy"] == "vanilla"]
     correct = vanilla.pivot(index="item", columns="stage", values="correct")
     paired = correct.reindex(columns=["before", "after"]).dropna()
     change = 100 * paired.diff(axis=1)["after"]
@@ -121,8 +121,8 @@ def gain(scores: Any) -> tuple[float, float, float]:
     return points, float(low), float(high)
 
 
-def in_words(counts: Mapping[str, int]) -> str:
-    """Write the counts of `tally` as a sentence, with the 95 % Wilson interval."""
+def format_accuracy(counts: Mapping[str, int]) -> str:
+    """Write the counts of `count_correct` as a sentence, with the 95 % Wilson interval."""
     # scipy.stats takes half a second to load.
     from scipy.stats import binomtest
 

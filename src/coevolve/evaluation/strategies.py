@@ -1,6 +1,6 @@
 """Inference strategies as episodes without rewards: they end with an answer and its cost.
 
-Every strategy takes a `Room`: a question, a method whose solver answers it, and the agents'
+Every strategy takes a `Conversation`: a question, a method whose solver answers it, and the agents'
 policies. Later rounds use evaluation/prompts, and then \\boxed{} is read as well.
 """
 
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coevolve.evaluation.conversation import DEFAULT_AGENTS, SHOWN_ROUNDS, Room
+from coevolve.evaluation.conversation import DEFAULT_AGENTS, SHOWN_ROUNDS, Conversation
 from coevolve.evaluation.top_ranked import top_ranked
 from coevolve.methods.base import Method
 from coevolve.rollout.engine import BatchedEngine, Engine
@@ -26,103 +26,121 @@ ACCEPTED = re.compile(r": right\W*$", re.IGNORECASE)
 LIMITS = {"compact": 64, "plain": 64, "full": 4096}
 
 
-def vanilla(room: Room) -> Episode:
+def vanilla(conversation: Conversation) -> Episode:
     """Ask once."""
-    (reply,) = yield from room.ask(room.solve())
-    return room.outcome(room.method.read_answer(reply.text))
+    (reply,) = yield from conversation.ask(conversation.solve())
+    return conversation.outcome(conversation.method.read_answer(reply.text))
 
 
-def consistency(room: Room, samples: int = 5) -> Episode:
+def consistency(conversation: Conversation, samples: int = 5) -> Episode:
     """Self-Consistency: take the majority of several samples (CoNL, appendix E: 5 samples)."""
-    replies = yield from _solutions(room, samples)
-    return room.end_by_vote([room.method.read_answer(reply.text) for reply in replies])
+    replies = yield from _solutions(conversation, samples)
+    return conversation.end_by_vote(
+        [conversation.method.read_answer(reply.text) for reply in replies]
+    )
 
 
-def consistency_summed(room: Room, samples: int = 5) -> Episode:
+def consistency_summed(conversation: Conversation, samples: int = 5) -> Episode:
     """Self-Consistency as in MASLab, which CoMAS uses: a model reads all samples and answers."""
-    replies = yield from _solutions(room, samples)
-    return (yield from room.end_by_summary(replies))
+    replies = yield from _solutions(conversation, samples)
+    return (yield from conversation.end_by_summary(replies))
 
 
-def debate(room: Room, agents: int = DEFAULT_AGENTS, rounds: int = 3) -> Episode:
+def debate(
+    conversation: Conversation, agents: int = DEFAULT_AGENTS, rounds: int = 3
+) -> Episode:
     """Debate (CoNL, appendix E): all agents solve, read each other and solve again.
 
     The answers of the last round vote.
     """
-    replies = yield from _debate(room, agents, rounds)
-    return room.end_by_vote([room.read_answer(reply) for reply in replies])
+    replies = yield from _debate(conversation, agents, rounds)
+    return conversation.end_by_vote(
+        [conversation.read_answer(reply) for reply in replies]
+    )
 
 
-def debate_summed(room: Room, agents: int = 3, rounds: int = 2) -> Episode:
+def debate_summed(
+    conversation: Conversation, agents: int = 3, rounds: int = 2
+) -> Episode:
     """Debate as in MASLab, which CoMAS uses: a model reads all last solutions and answers."""
-    replies = yield from _debate(room, agents, rounds)
-    return (yield from room.end_by_summary(replies))
+    replies = yield from _debate(conversation, agents, rounds)
+    return (yield from conversation.end_by_summary(replies))
 
 
-def _solutions(room: Room, agents: int) -> Dialogue[list[Reply]]:
+def _solutions(conversation: Conversation, agents: int) -> Dialogue[list[Reply]]:
     """Return a solution of each agent, who know nothing of each other."""
-    turns = [room.solve(agent) for agent in range(agents)]
-    return (yield from room.ask(*turns))
+    turns = [conversation.solve(agent) for agent in range(agents)]
+    return (yield from conversation.ask(*turns))
 
 
-def _debate(room: Room, agents: int, rounds: int) -> Dialogue[list[Reply]]:
+def _debate(
+    conversation: Conversation, agents: int, rounds: int
+) -> Dialogue[list[Reply]]:
     """Return the agents' solutions in the last round of a debate."""
-    replies = yield from _solutions(room, agents)
+    replies = yield from _solutions(conversation, agents)
     for _ in range(rounds - 1):
-        shown = [blocks.discussion([(room.shown(reply), ())]) for reply in replies]
+        shown = [
+            blocks.discussion([(conversation.shown(reply), ())]) for reply in replies
+        ]
         turns = []
         for agent, own in enumerate(shown):
             others = "\n".join(shown[:agent] + shown[agent + 1 :])
-            turns.append(room.prompted(agent, "debate", own=own, others=others))
-        replies = yield from room.ask(*turns)
+            turns.append(conversation.prompted(agent, "debate", own=own, others=others))
+        replies = yield from conversation.ask(*turns)
     return replies
 
 
-def self_refine(room: Room, iterations: int = 3) -> Episode:
+def self_refine(conversation: Conversation, iterations: int = 3) -> Episode:
     """Self-Refine: one agent criticises its own solution and rewrites it.
 
     CoNL, appendix E: three iterations, and the last solution counts.
     """
-    return (yield from _revise(room, iterations, "feedback", critic=0))
+    return (yield from _revise(conversation, iterations, "feedback", critic=0))
 
 
-def autogen(room: Room, turns: int = 3) -> Episode:
+def autogen(conversation: Conversation, turns: int = 3) -> Episode:
     """AutoGen: an assistant, and a user's proxy that accepts the solution or asks for more.
 
     The proxy is the second agent, if there is one. The assistant speaks at most three times, as in
     MASLab, which CoMAS uses (section 4.1); no code is executed.
     """
-    return (yield from _revise(room, turns - 1, "proxy", critic=1, accepted=ACCEPTED))
+    return (
+        yield from _revise(
+            conversation, turns - 1, "proxy", critic=1, accepted=ACCEPTED
+        )
+    )
 
 
 def _revise(
-    room: Room,
+    conversation: Conversation,
     revisions: int,
     critic_prompt: str,
     critic: int,
     accepted: re.Pattern[str] | None = None,
 ) -> Episode:
     """Solve, then alternate feedback and revisions until the feedback matches `accepted`."""
-    (reply,) = yield from room.ask(room.solve())
-    answers = [room.read_answer(reply)]
+    (reply,) = yield from conversation.ask(conversation.solve())
+    answers = [conversation.read_answer(reply)]
     rounds: list[tuple[str, list[str]]] = []  # solutions with their feedback
     for _ in range(revisions):
-        solution = room.shown(reply)
+        solution = conversation.shown(reply)
         history = blocks.discussion(rounds[-SHOWN_ROUNDS:])
-        feedback_turn = room.prompted(
+        feedback_turn = conversation.prompted(
             critic, critic_prompt, solution=solution, discussion=history
         )
-        (feedback,) = yield from room.ask(feedback_turn)
+        (feedback,) = yield from conversation.ask(feedback_turn)
         if accepted and accepted.search(feedback.text):
             break
         rounds.append((solution, [feedback.text]))
         history = blocks.discussion(rounds[-SHOWN_ROUNDS:])
-        (reply,) = yield from room.ask(room.prompted(0, "revision", discussion=history))
-        answers.append(room.read_answer(reply))
-    return room.outcome(answers[-1], answers=answers)
+        (reply,) = yield from conversation.ask(
+            conversation.prompted(0, "revision", discussion=history)
+        )
+        answers.append(conversation.read_answer(reply))
+    return conversation.outcome(answers[-1], answers=answers)
 
 
-SETUPS: dict[str, Callable[..., Episode]] = {
+STRATEGIES: dict[str, Callable[..., Episode]] = {
     "vanilla": vanilla,
     "consistency": consistency,
     "consistency_summed": consistency_summed,
@@ -160,7 +178,7 @@ def limit(prompt: str = "compact", agents: int = DEFAULT_AGENTS) -> int:
 def ask(
     speaker: "Engine | Policy",
     question: str | Sequence[str],
-    setup: str = "vanilla",
+    strategy: str = "vanilla",
     *,
     policies: Sequence[str] = (),
     method: Method | None = None,
@@ -182,7 +200,7 @@ def ask(
     """
     from coevolve.methods.mae.method import MAE
 
-    check_choice("setup", setup, SETUPS)
+    check_choice("strategy", strategy, STRATEGIES)
     for name, number in numbers.items():
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
@@ -194,17 +212,17 @@ def ask(
     questions = [question] if isinstance(question, str) else question
     episodes = []
     for text in questions:
-        room = Room(
+        conversation = Conversation(
             method,
             text,
             policies=policies or method.scored,
-            temperature=TEMPERATURES[setup],
+            temperature=TEMPERATURES[strategy],
             max_tokens=max_tokens,
         )
-        episodes.append(SETUPS[setup](room, **numbers))
+        episodes.append(STRATEGIES[strategy](conversation, **numbers))
     outcomes = play(episodes, _engine_of(speaker), (seed,))
     facts = [outcome.facts for outcome in outcomes]
-    _warn_of_cut_replies(facts, setup, max_tokens)
+    _warn_of_cut_replies(facts, strategy, max_tokens)
     return facts[0] if isinstance(question, str) else facts
 
 
@@ -216,7 +234,7 @@ def _engine_of(speaker: "Engine | Policy") -> Engine:
 
 
 def _warn_of_cut_replies(
-    facts: Sequence[Mapping[str, Any]], setup: str, max_tokens: int
+    facts: Sequence[Mapping[str, Any]], strategy: str, max_tokens: int
 ) -> None:
     """Warn the caller of `ask` of conversations with a reply that was cut off."""
     cut = [one for one in facts if not one["finished"]]
@@ -224,6 +242,6 @@ def _warn_of_cut_replies(
         return
     warnings.warn(
         f"replies were cut off at max_tokens={max_tokens} in {len(cut)} of {len(facts)} "
-        f"conversations (setup {setup!r}): their answers may not be what the agents meant",
+        f"conversations (strategy {strategy!r}): their answers may not be what the agents meant",
         stacklevel=3,
     )

@@ -1,23 +1,23 @@
 """CoNL's conversation as an inference strategy."""
 
-from coevolve.evaluation.conversation import DEFAULT_AGENTS, Room
+from coevolve.evaluation.conversation import DEFAULT_AGENTS, Conversation
 from coevolve.text.parse import answer_line
 from coevolve.types import Episode
 
 
-def top_ranked(room: Room, agents: int = DEFAULT_AGENTS) -> Episode:
+def top_ranked(conversation: Conversation, agents: int = DEFAULT_AGENTS) -> Episode:
     """Play CoNL's four rounds and take the answer with the highest final score (appendix F).
 
-    Ties go to the first agent. CoNL's own prompts are spoken and its answer line is read; the room
+    Ties go to the first agent. CoNL's own prompts are spoken and its answer line is read; the conversation
     gives only the policies, the temperature and the limit.
     """
     # Only runs that use this strategy need it.
     from coevolve.methods.conl.method import CoNL
 
-    method = room.method
+    method = conversation.method
     conl = CoNL(agents=agents, prompt=method.prompt, prompt_folder=method.prompt_folder)
-    conversation = yield from room.run_inside(conl.converse(room.question))
-    answers = [answer_line(text) for text in conversation.revised]
-    scores = conversation.final_scores
+    trace = yield from conversation.run_inside(conl.converse(conversation.question))
+    answers = [answer_line(text) for text in trace.revised]
+    scores = trace.final_scores
     best_agent = scores.index(max(scores))
-    return room.outcome(answers[best_agent], answers=answers, scores=scores)
+    return conversation.outcome(answers[best_agent], answers=answers, scores=scores)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from coevolve.runs.record import Recorder
 
 
-Setup = Literal[
+Strategy = Literal[
     "vanilla",
     "consistency",
     "consistency_summed",
@@ -94,16 +94,16 @@ class Method(Settings):
     paper_name: ClassVar[str] = ""
     """The paper whose prompt files and published tests are used; empty for your own method."""
 
-    seeded: ClassVar[bool] = True
+    needs_seed_questions: ClassVar[bool] = True
     """Whether training starts from published questions, which a data world must then have."""
 
-    gates: ClassVar[Mapping[str, str]] = {}
+    filters: ClassVar[Mapping[str, str]] = {}
     """{name of a filter: the metric that is the share it lets pass}, see `alive`."""
 
-    TRAINING: ClassVar[Mapping[str, Any]] = {}
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {}
     """The paper's values of the fields of a Run."""
 
-    PAPER: ClassVar[Mapping[str, Any]] = {}
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {}
     """The paper's values of the fields whose default differs from the paper."""
 
     estimator: Estimator = "task_relative"
@@ -112,8 +112,8 @@ class Method(Settings):
     kl_coef: NonNegativeFloat = 0.0
     """Weight of the token-level KL penalty towards the starting model."""
 
-    setups: tuple[Setup, ...] = ("vanilla",)
-    """Inference set-ups of the final evaluation, see `setups`."""
+    strategies: tuple[Strategy, ...] = ("vanilla",)
+    """Inference strategies of the final evaluation, see `strategies`."""
 
     prompt: prompts.Variant = "compact"
     """Prompt files: compact (embedded models), plain (small real models) or full."""
@@ -138,7 +138,9 @@ class Method(Settings):
         """Check combinations of fields, resolve the world's name, and make the roles."""
         if self.kl_coef:
             check_choice("estimator with a kl_coef", self.estimator, WITH_KL)
-        self.world = worlds.resolve(self.world, self.paper_name, self.seeded)
+        self.world = worlds.resolve(
+            self.world, self.paper_name, self.needs_seed_questions
+        )
         self.define_roles()
 
     def define_roles(self) -> None:

@@ -18,7 +18,7 @@ from coevolve.types import Outcome, Sample
 
 SCORE_FIELDS = [
     "stage",
-    "setup",
+    "strategy",
     "split",
     "family",
     "level",

@@ -25,7 +25,7 @@ from pydantic import (
 from coevolve.engines.limits import VLLM_RANKS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
-from coevolve.training.settings import Learning
+from coevolve.training.settings import OptimizationConfig
 from coevolve.validation import Allowed, Operational, check_choice, is_operational
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 EVERY_PAPER = {"prompt": "full", "world": "data"}
 PRESETS_FILE = HERE / "presets.toml"
 # Fields of a Run that no preset can set.
-ARGUMENTS_OF_BUILD = ("method", "protocol", "out")
+ARGUMENTS_OF_BUILD = ("method_name", "method", "out")
 
 Preset = dict[str, dict[str, Any]]  # {method, or "all": {field: value}}
 Dropout = Annotated[float, Field(ge=0, lt=1)]
@@ -46,13 +46,13 @@ Lora = Annotated[
 ]
 
 
-class Run(Learning):
-    """One training run: the trainer's fields, those of `Learning`, and the method as `protocol`."""
+class Run(OptimizationConfig):
+    """One training run: the trainer's fields, those of `OptimizationConfig`, and the method as `method`."""
 
-    method: str
+    method_name: str
     """The method's name: one of METHODS, path/file.py:Class or package.module:Class."""
 
-    protocol: Method = Field(repr=False)
+    method: Method = Field(repr=False)
     """The method itself, with the paper's numbers."""
 
     out: Path
@@ -115,27 +115,31 @@ class Run(Learning):
     @model_validator(mode="after")
     def check_steps(self) -> Self:
         """Refuse steps of a method that does not train."""
-        if self.steps and self.protocol.TRAINING.get("steps") == 0:
+        if self.steps and self.method.PAPER_RUN_VALUES.get("steps") == 0:
             raise ValueError(
-                f"steps must be 0 for {self.method}, which trains nothing, got {self.steps}"
+                f"steps must be 0 for {self.method_name}, which trains nothing, got {self.steps}"
             )
         return self
 
     @model_validator(mode="after")
     def check_trained_policies(self) -> Self:
         """Refuse too many models, and a method that trains none of its policies."""
-        _, trained = assign_models(self.protocol, self.model)
+        _, trained = assign_models(self.method, self.model)
         if not trained:
-            names = ", ".join(self.protocol.policies)
+            names = ", ".join(self.method.policies)
             raise ValueError(
-                f"method must leave a policy to train, and {self.method} freezes all: {names}"
+                f"method must leave a policy to train, and {self.method_name} freezes all: {names}"
             )
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Return the whole configuration as plain values, the method's fields under `protocol`."""
+        """Return the whole configuration as plain values, the method's fields under `method_fields`."""
         fields = self.model_dump(exclude={*ARGUMENTS_OF_BUILD})
-        return {"method": self.method, **fields, "protocol": self.protocol.describe()}
+        return {
+            "method": self.method_name,
+            **fields,
+            "method_fields": self.method.describe(),
+        }
 
 
 def field_defaults(cls: type[BaseModel]) -> dict[str, Any]:
@@ -163,9 +167,9 @@ def field_help(cls: type[Method]) -> dict[str, str]:
 def flatten(description: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of `Run.describe` with the method's fields beside the run's."""
     run_fields = {
-        name: value for name, value in description.items() if name != "protocol"
+        name: value for name, value in description.items() if name != "method_fields"
     }
-    return {**run_fields, **description.get("protocol", {})}
+    return {**run_fields, **description.get("method_fields", {})}
 
 
 def load_presets(file: Path = PRESETS_FILE) -> dict[str, Preset]:
@@ -215,17 +219,17 @@ def build(
     run_values = {
         field: value for field, value in values.items() if field not in method_values
     }
-    protocol = cls(**method_values)
+    method = cls(**method_values)
     return Run(
-        method=name,
-        protocol=protocol,
+        method_name=name,
+        method=method,
         out=Path(out),
-        **{**protocol.TRAINING, **run_values},
+        **{**method.PAPER_RUN_VALUES, **run_values},
     )
 
 
 def assign_models(
-    protocol: Method, model: str | Sequence[str]
+    method: Method, model: str | Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return {policy: model} and the policies to train, as the method names them.
 
@@ -233,15 +237,13 @@ def assign_models(
     models than policies.
     """
     names = [model] if isinstance(model, str) else list(model)
-    free = [policy for policy in protocol.policies if policy not in protocol.models]
+    free = [policy for policy in method.policies if policy not in method.models]
     if len(names) > max(1, len(free)):
         limit = f"at most {len(free)} (one per policy)"
         raise ValueError(f"model must be one name or {limit}, got {names}")
-    models = protocol.models | dict(zip(free, cycle(names), strict=False))
-    trained = tuple(
-        policy for policy in protocol.policies if policy not in protocol.frozen
-    )
-    return {policy: models[policy] for policy in protocol.policies}, trained
+    models = method.models | dict(zip(free, cycle(names), strict=False))
+    trained = tuple(policy for policy in method.policies if policy not in method.frozen)
+    return {policy: models[policy] for policy in method.policies}, trained
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
@@ -260,18 +262,18 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 def paper_values(run: Run) -> dict[str, Any]:
     """Return the paper's value of every field that is compared with the paper.
 
-    These are the defaults, except for what the method's TRAINING and PAPER say. The paper's model
+    These are the defaults, except for what the method's PAPER_RUN_VALUES and PAPER_METHOD_VALUES say. The paper's model
     is that of the preset gpu.
     """
-    protocol = run.protocol
+    method = run.method
     gpu = load_presets()["gpu"]
     values = field_defaults(Run)
-    values["model"] = gpu.get(run.method, {}).get("model", gpu["all"]["model"])
-    values |= protocol.TRAINING
-    values |= field_defaults(type(protocol))
+    values["model"] = gpu.get(run.method_name, {}).get("model", gpu["all"]["model"])
+    values |= method.PAPER_RUN_VALUES
+    values |= field_defaults(type(method))
     values |= EVERY_PAPER
-    values |= protocol.PAPER
-    fields = Run.model_fields | type(protocol).model_fields
+    values |= method.PAPER_METHOD_VALUES
+    fields = Run.model_fields | type(method).model_fields
     compared = [name for name, field in fields.items() if not is_operational(field)]
     return {name: values[name] for name in compared if name in values}
 
@@ -287,7 +289,7 @@ class Difference:
 
 def differences(run: Run) -> list[Difference]:
     """Return the fields in which a run differs from its paper, none if the method has no paper."""
-    if not run.protocol.paper_name:
+    if not run.method.paper_name:
         return []
     paper = paper_values(run)
     changed = []

@@ -62,7 +62,7 @@ def has_no_signal(metrics: Metrics) -> bool:
 def activity(rows: Rows, gates: Mapping[str, str]) -> dict[str, float]:
     """Return the share of the steps in which each mechanism acted, by its readable name.
 
-    `gates` is {name of a filter: the metric that is the share it lets pass}. A filter acts where
+    `filters` is {name of a filter: the metric that is the share it lets pass}. A filter acts where
     that share is neither 0 nor 1, a reward where it varies. Steps without the metric do not count.
     """
     shares = {}

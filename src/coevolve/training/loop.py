@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from coevolve.evaluation.scoring import tally
+from coevolve.evaluation.scoring import count_correct
 from coevolve.runs import record
 from coevolve.runs.trackers import tracker
 from coevolve.training import diagnostics, preflight
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What the terminal says while the test questions are asked.
 ASKING = "asking the test questions"
-ASKING_AGAIN = "and again in other set-ups"
+ASKING_AGAIN = "and again in other strategies"
 
 ScoreRows = list[dict[str, object]]  # one row per test item
 
@@ -49,7 +49,7 @@ def train(run: Run) -> Path:
         return run.out
     timer = Timer()
     preflight.check(run)
-    run.protocol.before_run()
+    run.method.before_run()
     with timer.phase("load", show="loading"):
         trainer = _load_trainer(run)
     out = run.out
@@ -59,19 +59,19 @@ def train(run: Run) -> Path:
         resumed_at = _resume(trainer, out)
         if resumed_at == 0:
             with timer.phase("held_out", show=ASKING):
-                trainer.scores_before = trainer.score("test")
+                trainer.scores_before = trainer.evaluate("test")
         log = record.Recorder(out, resumed_at)
         record.write_json(out / "config.json", run.describe())
 
         _take_steps(trainer, log, resumed_at)
 
         with timer.phase("held_out", show=ASKING):
-            scores_after = trainer.score("test")
+            scores_after = trainer.evaluate("test")
         scores = {"before": trainer.scores_before, "after": scores_after}
         log.scores(_rows_of_stages(scores) + _score_other_setups(trainer, timer))
         with timer.phase("after_run"):
             key = (*trainer.evaluation_key, 1)
-            entries = run.protocol.after_run(trainer.engine, key, log)
+            entries = run.method.after_run(trainer.engine, key, log)
         trainer.save_policies("policy")
         summary = _summarise(run, out, scores, timer, resumed_at)
         record.write_json(out / "summary.json", summary | entries)
@@ -109,7 +109,7 @@ def _take_steps(trainer: "Trainer", log: record.Recorder, steps_done: int) -> No
     if steps_done == 0:
         _record_step(log, 0, _validate(trainer, timer), timer)
     with timer.phase("learn"):
-        steps_of_own_trainer = run.protocol.fit(trainer.team.primary, run)
+        steps_of_own_trainer = run.method.fit(trainer.team.primary, run)
     if steps_of_own_trainer is None:
         _run_steps(trainer, log, timer, steps_done)
         return
@@ -124,7 +124,7 @@ def _run_steps(
     run = trainer.run
     is_main = trainer.distributed.is_main_process
     tracker_kind = run.track if is_main else ""
-    name = f"{run.method}-s{run.seed}"
+    name = f"{run.method_name}-s{run.seed}"
     with (
         tracker(tracker_kind, run.out, name, run.describe()) as sink,
         StepDisplay(run, steps_done, is_shown=is_main) as display,
@@ -135,13 +135,13 @@ def _run_steps(
                 outcomes = trainer.play(step)
             with timer.phase("learn"):
                 update_metrics = trainer.learn(step, outcomes)
-            metrics = step_metrics(outcomes, update_metrics, run.protocol)
+            metrics = step_metrics(outcomes, update_metrics, run.method)
             if _is_due(step, run.eval_every, run.steps):
                 metrics |= _validate(trainer, timer)
                 display.show_replies(step, outcomes[0])
             log.episodes(step, outcomes, run.keep_episodes)
             _record_step(log, step, metrics, timer)
-            run.protocol.after_step(step, trainer.save_policies)
+            run.method.after_step(step, trainer.save_policies)
             sink.log(metrics, step)
             display.advance(step, metrics)
             # A signal to one process stops all of them.
@@ -168,8 +168,8 @@ def _validate(trainer: "Trainer", timer: Timer) -> dict[str, float]:
     if not trainer.run.eval_every:
         return {}
     with timer.phase("evaluate"):
-        rows = trainer.score("validation")
-    counts = tally(rows)
+        rows = trainer.evaluate("validation")
+    counts = count_correct(rows)
     if not counts["n"]:
         return {}
     return {"validation": counts["k"] / counts["n"]}
@@ -192,13 +192,13 @@ def _rows_of_stages(scores: dict[str, ScoreRows]) -> ScoreRows:
 
 
 def _score_other_setups(trainer: "Trainer", timer: Timer) -> ScoreRows:
-    """Score the test items after training under the method's further inference set-ups."""
+    """Score the test items after training under the method's further inference strategies."""
     rows: ScoreRows = []
-    for setup in trainer.run.protocol.setups:
-        if setup == "vanilla":
+    for strategy in trainer.run.method.strategies:
+        if strategy == "vanilla":
             continue
-        with timer.phase("setups", show=ASKING_AGAIN):
-            scored = trainer.score("test", setup)
+        with timer.phase("strategies", show=ASKING_AGAIN):
+            scored = trainer.evaluate("test", strategy)
         rows += [{"stage": "after", **row} for row in scored]
     return rows
 
@@ -209,17 +209,17 @@ def _summarise(
     """Return the entries of summary.json: accuracy, durations, versions and idle mechanisms."""
     lines = (out / "metrics.jsonl").read_bytes().splitlines()
     rows = [json.loads(line) for line in lines]
-    shares = diagnostics.activity(rows, run.protocol.gates)
-    role = run.protocol.answering.name
+    shares = diagnostics.activity(rows, run.method.filters)
+    role = run.method.answering.name
     return {
-        "held_out": {stage: tally(scored) for stage, scored in scores.items()},
+        "held_out": {stage: count_correct(scored) for stage, scored in scores.items()},
         "seconds": round(timer.elapsed(), 2),
         "seconds_around": {
             phase: round(seconds, 2) for phase, seconds in timer.seconds.items()
         },
         "steps": run.steps,
         "taken": rows[-1]["step"],  # TRL's trainers count their own steps
-        "method": run.method,
+        "method": run.method_name,
         "seed": run.seed,
         "resumed_at": resumed_at,
         "made_with": {

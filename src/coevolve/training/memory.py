@@ -31,7 +31,7 @@ def estimate(run: "Run") -> float:
     models hold one layer at a time. Not counted: copies for KL penalties, the sampler's cache, and
     vLLM's share of the GPU, which `check` subtracts.
     """
-    models, trained = assign_models(run.protocol, run.model)
+    models, trained = assign_models(run.method, run.model)
     weights = 0
     activations = 0
     for model in dict.fromkeys(models.values()):
@@ -44,7 +44,9 @@ def estimate(run: "Run") -> float:
         weights += BFLOAT16_BYTES * network.num_parameters() * frozen_count
         if trained_policies:
             weights += _trained_bytes(network, run, len(trained_policies))
-            activations = max(activations, _activation_bytes(network, run.micro_tokens))
+            activations = max(
+                activations, _activation_bytes(network, run.max_tokens_per_micro_batch)
+            )
     return (weights + activations) / GIB
 
 
@@ -71,7 +73,7 @@ def _trained_bytes(network: PreTrainedModel, run: "Run", policies: int) -> int:
     return BFLOAT16_BYTES * parameters + TRAINED_BYTES * adapter_parameters * policies
 
 
-def _activation_bytes(network: PreTrainedModel, micro_tokens: int) -> int:
+def _activation_bytes(network: PreTrainedModel, max_tokens_per_micro_batch: int) -> int:
     """Return the bytes of the activations of one micro-batch, by the rule of thumb."""
     config = network.config
     width: int = config.hidden_size
@@ -79,7 +81,12 @@ def _activation_bytes(network: PreTrainedModel, micro_tokens: int) -> int:
     layers: int = config.num_hidden_layers
     if network.num_parameters() > CHECKPOINTING_MIN_PARAMETERS:
         layers = 1  # the others are recomputed in the backward pass
-    return BFLOAT16_BYTES * micro_tokens * (10 * width + 3 * inner_width) * layers
+    return (
+        BFLOAT16_BYTES
+        * max_tokens_per_micro_batch
+        * (10 * width + 3 * inner_width)
+        * layers
+    )
 
 
 def check(run: "Run") -> None:
@@ -97,5 +104,5 @@ def check(run: "Run") -> None:
     if required > available:
         raise ValueError(
             f"model must fit the GPU: the run needs about {required:.0f} GiB and has "
-            f"{available:.0f}; set lora or lower micro_tokens"
+            f"{available:.0f}; set lora or lower max_tokens_per_micro_batch"
         )

@@ -36,7 +36,7 @@ def check(run: Run) -> None:
     Loads no model.
     """
     _check_packages(run)
-    models, _ = assign_models(run.protocol, run.model)
+    models, _ = assign_models(run.method, run.model)
     for name in dict.fromkeys(models.values()):
         if run.engine != "torch" and base_model(name) != name:
             raise ValueError(
@@ -44,7 +44,7 @@ def check(run: Run) -> None:
                 f"for engine {run.engine!r}"
             )
         check_model(name)
-    run.protocol.world.check()
+    run.method.world.check()
     _check_folder(run.out)
 
 
@@ -101,7 +101,7 @@ def check_same_run(run: Run, folder: Path) -> None:
     saved = flatten(json.loads((folder / "config.json").read_bytes()))
     current = flatten(record.clean(run.describe()))
     compared = [name for name in current if name not in MAY_CHANGE_ON_RESUME]
-    if saved.get("method") != run.method:
+    if saved.get("method") != run.method_name:
         compared = ["method"]
     changes = []
     for name in compared:

@@ -82,7 +82,7 @@ class StepDisplay:
         self.bar = tqdm(
             total=run.steps,
             initial=steps_done,
-            desc=f"{run.method} seed {run.seed}",
+            desc=f"{run.method_name} seed {run.seed}",
             disable=not is_shown,
         )
 

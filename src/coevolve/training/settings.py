@@ -12,7 +12,7 @@ Clip = Annotated[
 ]
 
 
-class Learning(Settings):
+class OptimizationConfig(Settings):
     """How a batch of samples updates the weights: the part of a run that the learner reads."""
 
     grad_clip: PositiveFloat = 1.0
@@ -24,19 +24,19 @@ class Learning(Settings):
     clip: Clip = (0.2, 0.28)
     """How far the ratio may fall below and rise above 1 before it is clipped (ppo)."""
 
-    old: Literal["sampler", "learner"] = "sampler"
+    old_logprobs: Literal["sampler", "recompute"] = "sampler"
     """Who computes the old log-probabilities of the ratio."""
 
     entropy_coef: float = 0.001
     """Weight of the entropy bonus."""
 
-    length_norm: Literal["token_mean", "constant", "token_sum"] = "token_mean"
+    loss_aggregation: Literal["token_mean", "constant", "token_sum"] = "token_mean"
     """How the loss is averaged over tokens, see `update.token_weight`."""
 
     max_tokens: PositiveInt = 8192
     """Longest completion in tokens, for the roles that set no limit."""
 
-    micro_tokens: Annotated[PositiveInt, Operational()] = 16384
+    max_tokens_per_micro_batch: Annotated[PositiveInt, Operational()] = 16384
     """Tokens in one forward and backward pass."""
 
     minibatches: PositiveInt = 1
@@ -45,9 +45,9 @@ class Learning(Settings):
     @model_validator(mode="after")
     def check_old_logprobs(self) -> Self:
         """Refuse minibatches whose old log-probabilities come from the policy being updated."""
-        if self.minibatches > 1 and self.old == "learner":
+        if self.minibatches > 1 and self.old_logprobs == "recompute":
             # The ratio would be 1 in every step.
             raise ValueError(
-                f"minibatches must be 1 with old=learner, got {self.minibatches}"
+                f"minibatches must be 1 with old_logprobs=recompute, got {self.minibatches}"
             )
         return self

@@ -42,7 +42,7 @@ class Trainer:
 
         Raises ValueError in one line, before any model loads, if data or memory do not suffice.
         """
-        method = run.protocol
+        method = run.method
         self.run = run
         self.method = method
         self.distributed = Distributed()
@@ -121,13 +121,15 @@ class Trainer:
             baseline=baseline,
         )
 
-    def score(self, split: str, setup: str = "vanilla") -> list[dict[str, object]]:
-        """Answer the items of a split under an inference set-up, see `held_out.score`."""
+    def evaluate(
+        self, split: str, strategy: str = "vanilla"
+    ) -> list[dict[str, object]]:
+        """Answer the items of a split under an inference strategy, see `held_out.score`."""
         return score(
             self.engine,
             self.method,
             self.items[split],
-            setup,
+            strategy,
             key=self.evaluation_key,
             play=self.distributed.play,
         )

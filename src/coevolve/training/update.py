@@ -20,7 +20,7 @@ from coevolve.losses.reference import at_least_float32
 from coevolve.models.packing import MicroBatch
 from coevolve.models.policy import Policy
 from coevolve.training.distributed import Distributed
-from coevolve.training.settings import Learning
+from coevolve.training.settings import OptimizationConfig
 from coevolve.training.value_baselines import Baseline
 from coevolve.types import Reply, Sample
 from coevolve.validation import check_choice
@@ -97,7 +97,7 @@ def update_policy(
     policy: Policy,
     optimizer: Optimizer,
     samples: Sequence[Sample],
-    config: Learning,
+    config: OptimizationConfig,
     *,
     estimator: str,
     reference: Policy | None = None,
@@ -116,10 +116,12 @@ def update_policy(
     inputs = EstimatorInputs(samples, kl_coef=kl_coef)
     metrics: dict[str, float] = {}
     if reference is not None:
-        inputs.log_ratios = log_ratios_to(reference, samples, config.micro_tokens)
+        inputs.log_ratios = log_ratios_to(
+            reference, samples, config.max_tokens_per_micro_batch
+        )
         metrics["kl"] = _mean_over_tokens(inputs.log_ratios, default=0.0)
     elif baseline is not None:
-        inputs.values = baseline.observe(samples, config.micro_tokens)
+        inputs.values = baseline.observe(samples, config.max_tokens_per_micro_batch)
     advantages = ESTIMATORS[estimator](inputs)
 
     stats = UpdateStats()
@@ -155,7 +157,7 @@ def optimizer_step(
     policy: Policy,
     optimizer: Optimizer,
     batch: Sequence[TrainingExample],
-    config: Learning,
+    config: OptimizationConfig,
 ) -> UpdateStats:
     """Accumulate the gradient over micro-batches and take one optimiser step.
 
@@ -184,13 +186,18 @@ def optimizer_step(
 
 
 def _accumulate_gradient(
-    policy: Policy, examples: Sequence[TrainingExample], weight: float, config: Learning
+    policy: Policy,
+    examples: Sequence[TrainingExample],
+    weight: float,
+    config: OptimizationConfig,
 ) -> UpdateStats:
     """Add the gradient of every micro-batch; return the sums over its tokens."""
     stats = UpdateStats()
     replies = [example.reply for example in examples]
     policy.model.train()  # adapters may have dropout
-    for micro_batch in policy.forward_micro_batches(replies, config.micro_tokens):
+    for micro_batch in policy.forward_micro_batches(
+        replies, config.max_tokens_per_micro_batch
+    ):
         advantages = [examples[i].advantages for i in micro_batch.indices]
         result, gap_T = micro_batch_loss(
             policy, micro_batch, advantages, weight, config
@@ -211,7 +218,7 @@ def micro_batch_loss(
     micro_batch: MicroBatch,
     advantages: Advantages,
     weight: float,
-    config: Learning,
+    config: OptimizationConfig,
 ) -> tuple[PolicyLoss, Tensor]:
     """Return a micro-batch's part of the loss, and each token's |learner - sampler| gap (T,)."""
     hidden_TH, temperature = micro_batch.at_sampling_temperature()
@@ -233,7 +240,7 @@ def micro_batch_loss(
         targets_T=targets_T,
         advantages_T=advantages_T,
         weights_T=torch.full_like(advantages_T, weight),
-        old_logprobs_T=sampled_T if config.old == "sampler" else None,
+        old_logprobs_T=sampled_T if config.old_logprobs == "sampler" else None,
         temperature=temperature,
         config=LossConfig(config.loss, config.clip, config.entropy_coef),
     )
@@ -253,10 +260,10 @@ def log_ratios_to(
     return rows
 
 
-def token_weight(lengths: Sequence[int], config: Learning) -> float:
+def token_weight(lengths: Sequence[int], config: OptimizationConfig) -> float:
     """Return the weight of each token in the loss, for sequences of these lengths.
 
-    By `length_norm`: "token_mean" makes all weights sum to 1; "constant" is
+    By `loss_aggregation`: "token_mean" makes all weights sum to 1; "constant" is
     1 / (sequences * max_tokens), the length-free mean of DrGRPO; "token_sum" is 1.
     """
     divisors = {
@@ -264,7 +271,7 @@ def token_weight(lengths: Sequence[int], config: Learning) -> float:
         "constant": len(lengths) * config.max_tokens,
         "token_sum": 1,
     }
-    return 1 / max(divisors[config.length_norm], 1)
+    return 1 / max(divisors[config.loss_aggregation], 1)
 
 
 def _mean_over_tokens(rows: Iterable[Sequence[float]], default: float) -> float:

@@ -39,7 +39,7 @@ class ValueHead(nn.Module):
 
     @torch.no_grad()
     def observe(
-        self, samples: Sequence[Sample], micro_tokens: int
+        self, samples: Sequence[Sample], max_tokens_per_micro_batch: int
     ) -> list[list[float]]:
         """Return V before every token of every sample, then learn from these samples.
 
@@ -50,7 +50,9 @@ class ValueHead(nn.Module):
         self.moment_HH *= STEP_DECAY
         self.target_H *= STEP_DECAY
         replies = [sample.reply for sample in samples]
-        for micro_batch in self.policy.forward_micro_batches(replies, micro_tokens):
+        for micro_batch in self.policy.forward_micro_batches(
+            replies, max_tokens_per_micro_batch
+        ):
             state_TH = self._states(micro_batch.hidden_TH)
             values_T = state_TH @ self.weight_H
             lengths = [len(reply.completion_ids) for reply in micro_batch.replies]
@@ -100,11 +102,11 @@ class RoleMeans:
         self.means: dict[str, float] = {}
 
     def observe(
-        self, samples: Sequence[Sample], micro_tokens: int
+        self, samples: Sequence[Sample], max_tokens_per_micro_batch: int
     ) -> list[list[float]]:
         """Return V of every token of every sample, from earlier rewards alone, then learn.
 
-        Masked segments are left out. `micro_tokens` is ignored, because no model runs.
+        Masked segments are left out. `max_tokens_per_micro_batch` is ignored, because no model runs.
         """
         rows = []
         for sample in samples:

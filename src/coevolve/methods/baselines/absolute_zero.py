@@ -47,8 +47,8 @@ class AZR(Method):
     That is Task-Relative REINFORCE++. The world is evaluated, and held out of the tasks.
     """
 
-    seeded: ClassVar[bool] = False
-    TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
+    needs_seed_questions: ClassVar[bool] = False
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
 
     paper: Paper = "mae"
     """The paper whose prompts are used: answers in tags (mae) or boxed (spice)."""
@@ -81,7 +81,7 @@ class AZR(Method):
         return self.paper
 
     @property
-    def PAPER(self) -> Mapping[str, Any]:  # type: ignore[override]
+    def PAPER_METHOD_VALUES(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The values of the official code (SPICE, Table 5 and Appendix 8)."""
         return {
             "paper": self.paper,
@@ -167,7 +167,7 @@ class AZR(Method):
         trace: EpisodeTrace = outcome.trace
         return {
             "valid": float(trace.solve_rate is not None),
-            "right": mean_known(trace.verdicts),
+            "correct": mean_known(trace.verdicts),
             "difficulty": complement(trace.solve_rate),
             "proposal": trace.question,
             "mode": trace.mode,

@@ -91,8 +91,8 @@ class StrongChallenger(SPICE):
 
 
 def _values_of_spice() -> dict[str, Any]:
-    values = dict(SPICE.TRAINING)
-    values.pop("length_norm", None)
+    values = dict(SPICE.PAPER_RUN_VALUES)
+    values.pop("loss_aggregation", None)
     return values
 
 
@@ -104,10 +104,10 @@ class RZero(Method):
 
     paper_name: ClassVar[str] = "spice"
     read_answer = staticmethod(boxed)
-    seeded: ClassVar[bool] = False
-    TRAINING: ClassVar[Mapping[str, Any]] = _values_of_spice()
+    needs_seed_questions: ClassVar[bool] = False
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = _values_of_spice()
     # Table 5; this run has as many steps as the other rows.
-    PAPER: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {"steps": "5 long iterations"}
 
     rollouts: PositiveInt = 4
     """Questions sampled from one prompt: a GRPO group (Table 5)."""
@@ -247,7 +247,7 @@ class RZero(Method):
             "valid": len(trace.answered) / trace.proposals,
             "taught": trace.taught / trace.proposals,
             "agreement": mean_known(one.vote.agreement for one in trace.answered),
-            "gold_right": mean_known(verdicts),
+            "gold_correct": mean_known(verdicts),
             "questions": [one.question for one in trace.answered],
         }
 

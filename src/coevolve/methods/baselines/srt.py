@@ -42,8 +42,8 @@ class AnswerRewardMethod(Method):
 
     paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
-    TRAINING: ClassVar[Mapping[str, Any]] = CoNL.TRAINING
-    PAPER: ClassVar[Mapping[str, Any]] = {"test_time": True}
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = CoNL.PAPER_RUN_VALUES
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {"test_time": True}
 
     agents: int = 4
     """N, the number of solutions, or of agents in the conversation (Appendix E)."""
@@ -109,8 +109,8 @@ class AnswerRewardMethod(Method):
         return {
             "question": trace.question,
             "answers": trace.answers,
-            "majority_right": as_float(majority_verdict),
-            "right_final": mean_known(verdicts),
+            "majority_correct": as_float(majority_verdict),
+            "correct_final": mean_known(verdicts),
             "tokens_turn": mean_known(lengths),
         }
 

@@ -54,7 +54,7 @@ class SFT(Method):
     """
 
     paper_name: ClassVar[str] = "mae"
-    TRAINING: ClassVar[Mapping[str, Any]] = {
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {
         "lora": (128, 128, 0.0)
     }  # the rank: section 5
 
@@ -172,8 +172,8 @@ class SRLM(CoMASBenchmark):
             "question": trace.question,
             "paired": float(trace.pair is not None),
             "pair": trace.pair,
-            "chosen_right": as_float(chosen_verdict),
-            "rejected_right": as_float(rejected_verdict),
+            "chosen_correct": as_float(chosen_verdict),
+            "rejected_correct": as_float(rejected_verdict),
         }
 
     def pairs(

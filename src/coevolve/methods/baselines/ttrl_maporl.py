@@ -97,9 +97,9 @@ class TTRL(CoMASBenchmark):
             majority_verdict = world.is_correct(trace.question, label)
         return {
             "question": trace.question,
-            "right": mean_known(verdicts),
+            "correct": mean_known(verdicts),
             "voted": float(trace.can_vote),
-            "majority_right": as_float(majority_verdict),
+            "majority_correct": as_float(majority_verdict),
             **cost(trace.replies),
         }
 
@@ -172,9 +172,9 @@ class MAPoRL(Discussion):
             all_verdicts += round_verdicts
         return {
             "question": trace.question,
-            "right": mean_known(all_verdicts),
-            "right_first": mean_known(trace.verdicts[0]),
-            "right_last": mean_known(trace.verdicts[-1]),
+            "correct": mean_known(all_verdicts),
+            "correct_first": mean_known(trace.verdicts[0]),
+            "correct_last": mean_known(trace.verdicts[-1]),
             **cost(all_replies),
         }
 

@@ -10,8 +10,8 @@ from coevolve.methods.base import Method
 class Base(Method):
     """Evaluate the model without training, with the solver's prompt of one paper."""
 
-    seeded: ClassVar[bool] = False
-    TRAINING: ClassVar[Mapping[str, Any]] = {"steps": 0}
+    needs_seed_questions: ClassVar[bool] = False
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {"steps": 0}
 
     paper: Literal["mae", "sage", "spice", "comas", "conl"] = "mae"
     """The paper whose prompt is used."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from coevolve.advantages.estimators import Estimator
-from coevolve.methods.base import Method, Setup, paper_table
+from coevolve.methods.base import Method, Strategy, paper_table
 from coevolve.methods.comas import rewards
 from coevolve.methods.comas.metrics import (
     SCORE_METRICS,
@@ -39,10 +39,10 @@ class CoMASBenchmark(Method):
     paper_name: ClassVar[str] = "comas"
     read_answer = staticmethod(boxed)
 
-    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("comas")
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = paper_table("comas")
 
-    setups: tuple[Setup, ...] = ("vanilla", "consistency", "autogen", "debate")
-    """Inference set-ups of the final evaluation (section 4.1.2)."""
+    strategies: tuple[Strategy, ...] = ("vanilla", "consistency", "autogen", "debate")
+    """Inference strategies of the final evaluation (section 4.1.2)."""
 
     estimator: Estimator = "reinforce_pp"
     """reinforce_pp: Eq. 10 over an agent's buffer; reinforce_pp_by_role: by interaction type."""
@@ -71,7 +71,7 @@ class CoMAS(Discussion):
     The defaults are the paper's numbers, and each ablation is an argument.
     """
 
-    PAPER: ClassVar[Mapping[str, Any]] = paper_table("comas", "printed")
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("comas", "printed")
 
     rounds_per_agent: PositiveInt = 2
     """Solution rounds per agent: m = 2 l rounds in all (section 4.1.1)."""

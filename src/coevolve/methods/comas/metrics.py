@@ -37,9 +37,9 @@ def episode_metrics(
         game += round_.game
     return {
         "question": trace.question,
-        "right": mean_known(truths),
-        "right_first": mean_known(truths[: trace.discussions]),
-        "right_last": mean_known(truths[-trace.discussions :]),
+        "correct": mean_known(truths),
+        "correct_first": mean_known(truths[: trace.discussions]),
+        "correct_last": mean_known(truths[-trace.discussions :]),
         "normalised": mean_reward(game),
         "unreadable": mean_known(score is None for score in scores),
         **_costs(trace.rounds),

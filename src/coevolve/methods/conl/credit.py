@@ -6,13 +6,13 @@ Segment names are the keys of a sample's rewards and spans; None masks a segment
 from collections.abc import Sequence
 
 from coevolve.methods.conl.parsing import span
-from coevolve.methods.conl.records import AgentRewards, Conversation, Critique
+from coevolve.methods.conl.records import AgentRewards, ConversationTrace, Critique
 from coevolve.text.parse import tag
 from coevolve.types import Reply, Sample
 
 
 def assign_credit(
-    conversation: Conversation,
+    conversation: ConversationTrace,
     agent: int,
     rewards: AgentRewards,
     reward_thought: bool = False,

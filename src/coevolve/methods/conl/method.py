@@ -21,7 +21,7 @@ from coevolve.methods.conl.memory import condensed, quoted, ranking_block
 from coevolve.methods.conl.metrics import episode_metrics
 from coevolve.methods.conl.records import (
     AgentRewards,
-    Conversation,
+    ConversationTrace,
     Critique,
     Rankings,
 )
@@ -67,12 +67,12 @@ class CoNL(Method):
 
     paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
-    gates: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
+    filters: ClassVar[Mapping[str, str]] = {"decided comparisons": "decided"}
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
-    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("conl")
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = paper_table("conl")
 
-    PAPER: ClassVar[Mapping[str, Any]] = paper_table("conl", "printed")
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("conl", "printed")
 
     agents: Annotated[int, Field(ge=2)] = 4
     """N, the number of agents (section 4.1)."""
@@ -155,7 +155,7 @@ class CoNL(Method):
             samples += assign_credit(conversation, agent, earned, self.pay_thought)
         return Outcome(samples, trace=conversation)
 
-    def converse(self, question: str) -> Dialogue[Conversation]:
+    def converse(self, question: str) -> Dialogue[ConversationTrace]:
         """Play the four rounds and score the solutions before and after (lines 5 to 14)."""
         # Round 0 (line 8)
         proposals = yield [
@@ -181,7 +181,7 @@ class CoNL(Method):
         # Lines 13 and 14
         initial_scores = self.score_agents(initial_rankings)
         final_scores = self.score_agents(final_rankings)
-        return Conversation(
+        return ConversationTrace(
             question=question,
             proposals=proposals,
             reviews=reviews,
@@ -301,7 +301,7 @@ class CoNL(Method):
         """Return the agents' Bradley-Terry qualities (lines 13 and 14)."""
         return rewards.agent_scores(rankings, self.prior_variance)
 
-    def reward(self, conversation: Conversation, agent: int) -> AgentRewards:
+    def reward(self, conversation: ConversationTrace, agent: int) -> AgentRewards:
         """Return the three weighted rewards of an agent (lines 17 to 19)."""
         targets = [critique.target for critique in conversation.critiques[agent]]
         final_rankings = conversation.final_rankings

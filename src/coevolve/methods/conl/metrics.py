@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from coevolve.methods.conl import rewards
-from coevolve.methods.conl.records import Conversation, Ranking
+from coevolve.methods.conl.records import ConversationTrace, Ranking
 from coevolve.methods.facts import mean_known
 from coevolve.text.parse import answer_line
 from coevolve.worlds import World
@@ -23,7 +23,7 @@ MEASURES = (
     "rank_rho",
     "wrong_before",
     "fixed",
-    "right_before",
+    "correct_before",
     "harmed",
 )
 
@@ -61,13 +61,13 @@ def measures(
         "rank_rho": rank_rho(scores, correct),
         "wrong_before": float(correct_before.count(False)),
         "fixed": float(changes.count((False, True))),
-        "right_before": float(correct_before.count(True)),
+        "correct_before": float(correct_before.count(True)),
         "harmed": float(changes.count((True, False))),
     }
 
 
 def episode_metrics(
-    conversation: Conversation,
+    conversation: ConversationTrace,
     world: World,
     *,
     leave_one_out: bool,
@@ -89,8 +89,8 @@ def episode_metrics(
         "scores_before": conversation.initial_scores,
         "scores_after": conversation.final_scores,
         **measures(conversation.final_scores, correct_before, correct_after),
-        "right_initial": mean_known(correct_before),
-        "right_final": mean_known(correct_after),
+        "correct_initial": mean_known(correct_before),
+        "correct_final": mean_known(correct_after),
         "r_sol": mean_known(conversation.final_scores),
         **_consensus_metrics(conversation, leave_one_out),
         **_diagnostic_metrics(conversation, prior_variance),
@@ -101,7 +101,7 @@ def episode_metrics(
 
 
 def _consensus_metrics(
-    conversation: Conversation, leave_one_out: bool
+    conversation: ConversationTrace, leave_one_out: bool
 ) -> dict[str, float | None]:
     """Return the mean r_meta, and the fraction of agents that have one by their comparisons."""
     rankings = conversation.final_rankings
@@ -113,7 +113,7 @@ def _consensus_metrics(
 
 
 def _diagnostic_metrics(
-    conversation: Conversation, prior_variance: float
+    conversation: ConversationTrace, prior_variance: float
 ) -> dict[str, float | None]:
     """Return the mean r_diag, and its null level: the mean if rankings were swapped at random."""
     initial_scores = conversation.initial_scores
@@ -129,7 +129,7 @@ def _diagnostic_metrics(
 
 
 def _swapped_scores(
-    conversation: Conversation, prior_variance: float
+    conversation: ConversationTrace, prior_variance: float
 ) -> tuple[list[float], list[float]]:
     """Return both scores after each agent's two rankings are swapped with probability 1/2."""
     seed = (
@@ -157,7 +157,7 @@ def _votes(ranking: Ranking) -> float:
     return sum(comparison.weight for comparison in ranking)
 
 
-def _mean_tokens(conversation: Conversation) -> float | None:
+def _mean_tokens(conversation: ConversationTrace) -> float | None:
     """Return the mean number of tokens of a reply."""
     token_counts: list[int] = []
     for replies in conversation.rounds:

@@ -38,7 +38,7 @@ class Critique:
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ConversationTrace:
     """The four rounds (section 3.1) and what was read in them.
 
     Every list has an entry per agent.

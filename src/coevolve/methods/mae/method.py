@@ -31,7 +31,7 @@ class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper_name: ClassVar[str] = "mae"
-    gates: ClassVar[Mapping[str, str]] = {
+    filters: ClassVar[Mapping[str, str]] = {
         "quality filter": "kept",
         "format of proposals": "parsed",
     }

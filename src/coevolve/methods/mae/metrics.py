@@ -47,7 +47,7 @@ def _proposal_metrics(assessment: Assessment, world: World) -> Metrics:
         "valid": as_float(valid),
         "level": world.level(question),
         "true_difficulty": complement(mean_known(attempts_correct)),
-        "judge_question_right": agrees(assessment.quality, valid),
+        "judge_question_correct": agrees(assessment.quality, valid),
         "unreadable": mean_known(score is None for score in scores),
     }
 
@@ -64,8 +64,8 @@ def _solution_metrics(solutions: Sequence[JudgedAnswer], world: World) -> Metric
     return {
         "answered": len(answered) / len(solutions),
         "judged": mean_known(solution.score for solution in answered),
-        "right": mean_known(correct),
-        "judge_answer_right": mean_known(judge_agrees),
+        "correct": mean_known(correct),
+        "judge_answer_correct": mean_known(judge_agrees),
     }
 
 

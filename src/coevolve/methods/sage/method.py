@@ -55,15 +55,15 @@ class SAGE(Method):
     """
 
     paper_name: ClassVar[str] = "sage"
-    gates: ClassVar[Mapping[str, str]] = {
+    filters: ClassVar[Mapping[str, str]] = {
         "quality gate": "kept",
         "verifier check": "checked",
         "plan gate": "plan_used",
     }
 
-    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("sage")
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = paper_table("sage")
 
-    PAPER: ClassVar[Mapping[str, Any]] = paper_table("sage", "printed")
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("sage", "printed")
 
     attempts: PositiveInt = 5
     """N_s of equation 4, which the paper does not print."""

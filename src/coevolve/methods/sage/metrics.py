@@ -73,8 +73,8 @@ def _challenge_metrics(
         "true_difficulty": complement(mean_known(attempts_correct)),
         "valid": as_float(well_formed),
         "level": world.level(task.question),
-        "critic_question_right": agrees(challenge.quality, well_formed),
-        "gold_right": as_float(gold_is_sound),
+        "critic_question_correct": agrees(challenge.quality, well_formed),
+        "gold_correct": as_float(gold_is_sound),
     }
 
 
@@ -94,9 +94,9 @@ def _plan_metrics(solutions: Sequence[Solution], world: World) -> Metrics:
             critic_agrees.append(agrees(plan.score, fits))
     return {
         "plan_quality": mean_known(plan.score for plan in plans),
-        "plan_right": mean_known(plans_fit),
+        "plan_correct": mean_known(plans_fit),
         "plan_used": mean_known(plan.used is not None for plan in plans),
-        "critic_plan_right": mean_known(critic_agrees),
+        "critic_plan_correct": mean_known(critic_agrees),
     }
 
 
@@ -118,7 +118,7 @@ def _solution_metrics(
     return {
         "answered": mean_known(answer is not None for answer in answers),
         "verified": mean_known(verified),
-        "right": mean_known(truths),
+        "correct": mean_known(truths),
         "unscored": mean_known(value is None for value in verified),
-        "verifier_right": mean_known(verifier_agrees),
+        "verifier_correct": mean_known(verifier_agrees),
     }

@@ -53,15 +53,15 @@ class SPICE(Method):
 
     paper_name: ClassVar[str] = "spice"
     read_answer = staticmethod(boxed)
-    gates: ClassVar[Mapping[str, str]] = {
+    filters: ClassVar[Mapping[str, str]] = {
         "multiple choice": "mcq",
         "rules of validity": "valid",
     }
-    seeded: ClassVar[bool] = False
+    needs_seed_questions: ClassVar[bool] = False
 
-    TRAINING: ClassVar[Mapping[str, Any]] = paper_table("spice")
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = paper_table("spice")
 
-    PAPER: ClassVar[Mapping[str, Any]] = paper_table("spice", "printed")
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("spice", "printed")
 
     corpus: str | tuple[str, ...] | Path = "both"
     """math, general, both or none; a folder or file; owner/name of the hub."""

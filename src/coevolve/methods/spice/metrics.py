@@ -67,7 +67,7 @@ def _task_metrics(
         grounded = mean_known(stem(task) in document for task in tasks)
     return {
         "distinct": len(set(tasks)) / len(tasks) if tasks else None,
-        "gold_right": mean_known(golds_correct),
+        "gold_correct": mean_known(golds_correct),
         "level": mean_known(levels),
         "grounded": grounded,
     }
@@ -84,5 +84,5 @@ def _chosen_task_metrics(
     return {
         "question": question,
         "gold": chosen.task.gold,
-        "right": mean_known(verdicts),
+        "correct": mean_known(verdicts),
     }

@@ -3,9 +3,9 @@
 from coevolve.methods.registry import METHODS
 
 
-def build(protocol: str, preset: str, *, out: str, overrides: dict) -> None:
-    if protocol not in METHODS and not protocol.endswith(".py:Own"):
-        raise ValueError(f"unknown protocol {protocol!r}; allowed: toy")
+def build(method: str, preset: str, *, out: str, overrides: dict) -> None:
+    if method not in METHODS and not method.endswith(".py:Own"):
+        raise ValueError(f"unknown method {method!r}; allowed: toy")
     for name in overrides:
         if name not in ("steps", "fault", "model", "devices", "hold"):
             raise ValueError(
