@@ -32,7 +32,7 @@ CRITIQUE_COLUMNS = [
 ]
 STATE = {  # measure: which solutions of round 0 it is over
     "Correction": "wrong",
-    "Harm": "right",
+    "Harm": "correct",
 }
 
 
@@ -264,7 +264,7 @@ def trace_table(
         "V_final",
         "critique earned",
         "truth",
-        "right",
+        "correct",
     ]
     return pd.DataFrame(rows, columns=columns)
 

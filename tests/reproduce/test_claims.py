@@ -76,7 +76,7 @@ def scores(correct: int) -> Iterator[dict[str, Any]]:
     for item in range(QUESTIONS):
         yield {
             "stage": "after",
-            "setup": "vanilla",
+            "strategy": "vanilla",
             "split": "test",
             "family": "word",
             "level": 1,

@@ -79,7 +79,7 @@ def answers(correct_by_setup: dict[str, int]) -> Iterator[dict[str, Any]]:
             for item in range(ITEMS):
                 yield {
                     "stage": "after",
-                    "setup": setup,
+                    "strategy": setup,
                     "split": "test",
                     "family": family,
                     "level": 1,
