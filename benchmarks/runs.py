@@ -79,8 +79,8 @@ def timed(method: str) -> Row:
     for phase in AROUND:
         row[phase] = round(summary["seconds_around"].get(phase, 0.0), 1)
     row["peak_mib"] = round(usage.ru_maxrss / 1024)  # Linux counts KiB
-    for stage, tally in summary["held_out"].items():
-        row[stage] = f"{tally['k']}/{tally['n']}"
+    for stage, counts in summary["held_out"].items():
+        row[stage] = f"{counts['k']}/{counts['n']}"
     return row
 
 

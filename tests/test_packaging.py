@@ -162,8 +162,8 @@ def test_every_import_is_declared(providers: dict[str, list[str]]) -> None:
     declared = requirements(declared_lines).keys()
     for path in CODE:
         for name in packages(imported(path)) - OWN_NAMES - set(sys.stdlib_module_names):
-            packages = providers.get(name, [name])
-            candidates = {canonicalize_name(package) for package in packages}
+            distributions = providers.get(name, [name])
+            candidates = {canonicalize_name(one) for one in distributions}
             assert candidates & declared, f"{path} imports {name}"
 
 

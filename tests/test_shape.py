@@ -90,7 +90,6 @@ RETIRED = {
     "settable",
     "meanings",
     "settle",
-    "PAPERS",
     "TRAINING",
     "keep_references",
 }

@@ -99,9 +99,9 @@ def every_pair(
     """Play all pairs; return a frame with a row per attempt, and one with a row per answer.
 
     Columns of both: challenger, document, question, gold. An attempt that breaks a rule has no
-    question. Attempts also have gold_correct (the oracle's verdict on the gold answer). Answers also
-    have reasoner, task (its number within the document), answer (the text) and right. A verdict
-    is 1 or 0, or nan where there is none.
+    question. Attempts also have gold_correct (the oracle's verdict on the gold answer). Answers
+    also have reasoner, task (its number within the document), answer (the text) and correct. A
+    verdict is 1 or 0, or nan where there is none.
     """
     posing = method.replace(group=attempts, attempts=attempts)
     answering = method.replace(group=answers, reuse=True)

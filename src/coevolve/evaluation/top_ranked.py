@@ -8,8 +8,8 @@ from coevolve.types import Episode
 def top_ranked(conversation: Conversation, agents: int = DEFAULT_AGENTS) -> Episode:
     """Play CoNL's four rounds and take the answer with the highest final score (appendix F).
 
-    Ties go to the first agent. CoNL's own prompts are spoken and its answer line is read; the conversation
-    gives only the policies, the temperature and the limit.
+    Ties go to the first agent. CoNL's own prompts are spoken and its answer line is read. The
+    conversation gives only the policies, the temperature and the limit.
     """
     # Only runs that use this strategy need it.
     from coevolve.methods.conl.method import CoNL

@@ -47,7 +47,7 @@ Lora = Annotated[
 
 
 class Run(OptimizationConfig):
-    """One training run: the trainer's fields, those of `OptimizationConfig`, and the method as `method`."""
+    """One training run: the trainer's fields, those of `OptimizationConfig`, and the method."""
 
     method_name: str
     """The method's name: one of METHODS, path/file.py:Class or package.module:Class."""
@@ -133,7 +133,7 @@ class Run(OptimizationConfig):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Return the whole configuration as plain values, the method's fields under `method_fields`."""
+        """Return the configuration as plain values, the method's fields under `method_fields`."""
         fields = self.model_dump(exclude={*ARGUMENTS_OF_BUILD})
         return {
             "method": self.method_name,
@@ -262,8 +262,8 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 def paper_values(run: Run) -> dict[str, Any]:
     """Return the paper's value of every field that is compared with the paper.
 
-    These are the defaults, except for what the method's PAPER_RUN_VALUES and PAPER_METHOD_VALUES say. The paper's model
-    is that of the preset gpu.
+    These are the defaults, except for what PAPER_RUN_VALUES and PAPER_METHOD_VALUES of the method
+    say. The paper's model is that of the preset gpu.
     """
     method = run.method
     gpu = load_presets()["gpu"]

@@ -106,7 +106,7 @@ class RoleMeans:
     ) -> list[list[float]]:
         """Return V of every token of every sample, from earlier rewards alone, then learn.
 
-        Masked segments are left out. `max_tokens_per_micro_batch` is ignored, because no model runs.
+        Masked segments are left out. `max_tokens_per_micro_batch` is ignored: no model runs.
         """
         rows = []
         for sample in samples:

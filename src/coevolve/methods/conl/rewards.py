@@ -61,13 +61,15 @@ def _posterior_mode(wins_AA: np.ndarray, prior_variance: float) -> np.ndarray:
         P_AA = win_probability(theta_A)
         unexpected_wins_AA = wins_AA * P_AA.T - wins_AA.T * P_AA
         slope_A: np.ndarray = theta_A / prior_variance
-        return slope_A - unexpected_wins_AA.sum(axis=1)
+        descent_A: np.ndarray = slope_A - unexpected_wins_AA.sum(axis=1)
+        return descent_A
 
     def hessian(theta_A: np.ndarray) -> np.ndarray:
         P_AA = win_probability(theta_A)
         curvature_AA = games_AA * P_AA * P_AA.T
         diagonal_AA: np.ndarray = np.diag(curvature_AA.sum(axis=1) + 1 / prior_variance)
-        return diagonal_AA - curvature_AA
+        H_AA: np.ndarray = diagonal_AA - curvature_AA
+        return H_AA
 
     # -log p is strictly convex, so that Levenberg-Marquardt cannot stop anywhere else.
     tolerances = {"xtol": 1e-12, "ftol": 0.0}
