@@ -1,4 +1,4 @@
-"""Checkpoints: whole after a crash or a full disk at any point, damage found, optimisers restored exactly."""
+"""Checkpoints are whole after a crash or a full disk at any point, and damage is found."""
 
 import builtins
 import io
@@ -44,10 +44,15 @@ def start(tmp_path):
 
 
 class Disk:
-    """Counts file operations and fails from the n-th on: just once (a full disk) or for ever (a kill)."""
+    """Counts file operations and fails at the n-th.
+
+    Only there (`once`: a full disk), or from there on (a kill).
+    """
 
     def __init__(self, monkeypatch, fail_at=None, once=False):
-        self.count, self.fail_at, self.once = 0, fail_at, once
+        self.count = 0
+        self.fail_at = fail_at
+        self.once = once
         for module, name in OPERATIONS:
             monkeypatch.setattr(module, name, self.wrap(getattr(module, name)))
         monkeypatch.setattr(builtins, "open", io.open)

@@ -1,11 +1,16 @@
-"""CoNL's rewards (section 3.2, Appendix H), rankings and measures, by hand, by brute force and on hostile text."""
+"""CoNL's rewards (section 3.2, Appendix H), rankings and measures.
+
+They are checked by hand, by brute force and on hostile text.
+"""
 
 import json
 import math
-from dataclasses import astuple
-from itertools import permutations
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
+import pytest
 from core.conftest import HOSTILE, Scripted
 from hypothesis import given
 from pytest import approx
@@ -22,223 +27,413 @@ from coevolve.methods.conl.rewards import (
     majority_alignment,
 )
 
+HALF = 0.5
+TIE = [Comparison(0, 1, HALF), Comparison(1, 0, HALF)]
+
 
 def won(*pairs: tuple[int, int]) -> list[Comparison]:
+    """Return comparisons of (winner, loser)."""
     return [Comparison(winner, loser) for winner, loser in pairs]
 
 
-def brute_force(comparisons: list, n: int) -> np.ndarray:
-    """Maximise likelihood times prior with a general-purpose optimiser, from the formula as printed."""
+class TestBradleyTerry:
+    """Section 3.2 and Appendix H, with a Gaussian prior."""
+
+    def test_it_finds_what_brute_force_finds_on_300_tables(self) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(300):
+            agents = int(rng.integers(1, 7))
+            table = random_comparisons(rng, agents)
+            expected = maximise_posterior(table, agents)
+            assert bradley_terry(table, agents) == approx(expected, abs=2e-5)
+
+    @pytest.mark.parametrize(("agents", "expected"), [(3, [HALF] * 3), (0, [])])
+    def test_without_comparisons_all_are_equal(
+        self, agents: int, expected: list[float]
+    ) -> None:
+        assert bradley_terry([], agents) == expected
+
+    def test_one_win_by_hand(self) -> None:
+        # theta = (t, -t) with t = sigmoid(-2 t).
+        t = 0.337416
+        assert t == approx(1 / (1 + math.exp(2 * t)), abs=1e-5)
+        first = 1 / (1 + math.exp(-t))
+        expected = [first, 1 - first, HALF]
+        assert bradley_terry(won((0, 1)), 3) == approx(expected, abs=1e-5)
+
+    def test_the_example_of_appendix_h(self) -> None:
+        # The paper prints (0.75, 0.55, 0.30) without saying how.
+        example = [
+            Comparison(0, 1, weight=3),
+            Comparison(1, 2, weight=2),
+            Comparison(0, 2, weight=4),
+        ]
+        expected = [0.753, 0.473, 0.268]
+        assert bradley_terry(example, 3) == approx(expected, abs=5e-4)
+
+    def test_four_agents_that_rank_their_peers_in_the_same_order(self) -> None:
+        table = []
+        for judge in range(4):
+            peers = [agent for agent in range(4) if agent != judge]
+            table += won(*combinations(peers, 2))
+        expected = [0.761, 0.592, 0.408, 0.239]
+        assert bradley_terry(table, 4) == approx(expected, abs=5e-4)
+
+    def test_a_cycle_makes_all_equal(self) -> None:
+        cycle = won((0, 1), (1, 2), (2, 0))
+        assert bradley_terry(cycle, 3) == approx([HALF] * 3)
+
+    def test_a_tie_makes_both_equal(self) -> None:
+        assert bradley_terry(TIE, 2) == approx([HALF] * 2)
+
+    def test_islands_are_scored_alike(self) -> None:
+        values = bradley_terry(won((0, 1), (2, 3)), 4)
+        assert values == approx([values[0], 1 - values[0]] * 2)
+
+    def test_a_million_wins_stay_finite_and_leave_others_alone(self) -> None:
+        values = bradley_terry([Comparison(0, 1, 1e6)], 4)
+        assert values[0] == approx(1 / (1 + math.exp(-6.01)), abs=1e-3)
+        assert values[2:] == [HALF, HALF]
+
+    def test_lopsided_weights_stay_finite(self) -> None:
+        table = [Comparison(0, 1, 1e15), Comparison(1, 0, 1.0)]
+        values = bradley_terry(table, 2)
+        assert sum(values) == approx(1)
+        assert 0 < values[1] < 1e-6
+
+    def test_a_comparison_with_oneself_is_ignored(self) -> None:
+        assert bradley_terry([Comparison(0, 0, 5.0)], 2) == [HALF, HALF]
+
+    def test_a_wider_prior_moves_the_winner_further(self) -> None:
+        table = won((0, 1))
+        narrow, _ = bradley_terry(table, 2, 0.01)
+        wide, _ = bradley_terry(table, 2, 100.0)
+        assert 0.5 < narrow < 0.51
+        assert 0.85 < wide < 1
+
+
+def random_comparisons(rng: np.random.Generator, agents: int) -> list[Comparison]:
+    """Draw 0 to 24 comparisons, with repeats, ties and agents that are never mentioned."""
+    count = int(rng.integers(0, 25))
+    pairs = rng.integers(0, agents, (count, 2)).tolist()
+    table = []
+    for winner, loser in pairs:
+        if winner != loser:
+            weight = float(rng.choice([HALF, 1.0, 1.0, 3.0]))
+            table.append(Comparison(winner, loser, weight))
+    ties = [one for one in table if one.weight == HALF]
+    table += [Comparison(one.loser, one.winner, HALF) for one in ties]
+    return table
+
+
+def maximise_posterior(table: list[Comparison], agents: int) -> np.ndarray:
+    """Maximise likelihood times prior with a general optimiser, from the printed formula."""
 
     def cost(theta: np.ndarray) -> float:
-        lost = sum(
-            weight * np.logaddexp(0, theta[loser] - theta[winner])
-            for winner, loser, weight in map(astuple, comparisons)
-        )
-        return lost + sum(theta**2) / 2
+        total = sum(theta**2) / 2
+        for one in table:
+            lead = theta[one.winner] - theta[one.loser]
+            total += one.weight * np.logaddexp(0, -lead)
+        return total
 
-    return 1 / (
-        1
-        + np.exp(-minimize(cost, np.zeros(n), method="BFGS", options={"gtol": 1e-8}).x)
+    start = np.zeros(agents)
+    best = minimize(cost, start, method="BFGS", options={"gtol": 1e-8})
+    return 1 / (1 + np.exp(-best.x))
+
+
+class TestDiagnostic:
+    """The reward of critiques: how far those who were criticised rose."""
+
+    BEFORE = [0.43, 0.65, 0.58, 0.38]
+    AFTER = [0.71, 0.60, 0.58, 0.40]
+
+    @pytest.mark.parametrize(
+        ("targets", "reward"),
+        [
+            ((0,), 0.28),
+            ((0, 1, 2, 3), 0.30),
+            ((1,), 0),
+            ((), 0),
+        ],
     )
+    def test_only_improvements_are_rewarded(
+        self, targets: tuple[int, ...], reward: float
+    ) -> None:
+        assert diagnostic(targets, self.BEFORE, self.AFTER) == approx(reward)
+
+    def test_appendix_k_multiplies_by_five(self) -> None:
+        assert 5 * diagnostic([0], [0.43], [0.71]) == approx(1.40)
+
+    def test_its_expectation_by_hand(self) -> None:
+        expected = (0.28 + 0.05) / 2
+        assert expected_diagnostic([0, 1], self.BEFORE, self.AFTER) == approx(expected)
+
+    def test_its_expectation_is_the_mean_over_both_orders(self) -> None:
+        targets = [0, 1, 3]
+        forward = diagnostic(targets, self.BEFORE, self.AFTER)
+        backward = diagnostic(targets, self.AFTER, self.BEFORE)
+        expected = (forward + backward) / 2
+        found = expected_diagnostic(targets, self.BEFORE, self.AFTER)
+        assert found == approx(expected)
 
 
-def test_bradley_terry_finds_what_brute_force_finds_on_300_tables() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(
-        300
-    ):  # 1 to 6 agents, 0 to 24 comparisons, with repeats, ties and agents that nobody mentions
-        n = int(rng.integers(1, 7))
-        pairs = rng.integers(0, n, (int(rng.integers(0, 25)), 2)).tolist()
-        table = [
-            (a, b, float(rng.choice([0.5, 1.0, 1.0, 3.0]))) for a, b in pairs if a != b
+class TestMajorityAlignment:
+    """The reward of rankings: agreement with the majority, pair by pair."""
+
+    # 0 over 1 leads 2 : 1. The pair 2 and 3 is split evenly, so it leaves the mean.
+    EVERYONE = [
+        won((0, 1), (2, 3)),
+        won((0, 1), (3, 2)),
+        won((1, 0)),
+    ]
+
+    def test_agreement_is_counted_over_pairs_that_have_a_majority(self) -> None:
+        rewards = [majority_alignment(one, self.EVERYONE) for one in self.EVERYONE]
+        assert rewards == [1.0, 1.0, 0.0]
+
+    def test_a_vote_can_make_its_own_majority(self) -> None:
+        votes = won((0, 1), (3, 2), (1, 2))
+        rankings = [*self.EVERYONE, won((1, 2))]
+        assert majority_alignment(votes, rankings) == 1.0
+
+    def test_a_split_pair_alone_leaves_nothing_to_compare_with(self) -> None:
+        assert majority_alignment(won((2, 3)), self.EVERYONE) is None
+
+    def test_nothing_readable_earns_nothing(self) -> None:
+        assert majority_alignment([], self.EVERYONE) == 0.0
+
+    def test_a_tie_states_no_preference(self) -> None:
+        assert majority_alignment(TIE, self.EVERYONE) is None
+
+    def test_a_tie_does_not_split_a_majority(self) -> None:
+        vote = won((0, 1))
+        assert majority_alignment(vote, [vote, TIE]) == 1.0
+
+    def test_half_of_the_pairs_can_agree(self) -> None:
+        rankings = [
+            won((0, 1), (2, 1)),
+            won((0, 1), (1, 2)),
+            won((0, 1), (1, 2)),
         ]
-        table += [(b, a, weight) for a, b, weight in table if weight == 0.5]
-        table = [Comparison(*row) for row in table]
-        assert bradley_terry(table, n) == approx(brute_force(table, n), abs=2e-5)
+        assert majority_alignment(rankings[0], rankings) == 0.5
+
+    @pytest.mark.parametrize(("leave_one_out", "reward"), [(False, 1.0), (True, None)])
+    def test_a_lone_vote_agrees_with_itself_unless_it_is_left_out(
+        self, leave_one_out: bool, reward: float | None
+    ) -> None:
+        rankings = [
+            won((0, 1)),
+            won((2, 3)),
+        ]
+        found = majority_alignment(rankings[0], rankings, leave_one_out)
+        assert found == reward
+
+    def test_leaving_oneself_out_can_split_or_turn_the_majority(self) -> None:
+        rankings = [
+            won((0, 1)),
+            won((1, 0)),
+            won((0, 1)),
+        ]
+        rewards = [majority_alignment(one, rankings, True) for one in rankings]
+        assert rewards == [None, 0.0, None]
+
+    @pytest.mark.parametrize(("leave_one_out", "reward"), [(False, None), (True, 0.0)])
+    def test_of_two_that_disagree_each_is_the_others_majority(
+        self, leave_one_out: bool, reward: float | None
+    ) -> None:
+        rankings = [
+            won((0, 1)),
+            won((1, 0)),
+        ]
+        found = majority_alignment(rankings[0], rankings, leave_one_out)
+        assert found == reward
 
 
-def test_bradley_terry_by_hand() -> None:
-    assert bradley_terry([], 3) == [0.5, 0.5, 0.5] and bradley_terry([], 0) == []
-    t = 0.337416  # one win: theta = (t, -t) with t = sigmoid(-2 t)
-    assert t == approx(1 / (1 + math.exp(2 * t)), abs=1e-5)
-    first = 1 / (1 + math.exp(-t))
-    assert bradley_terry(won((0, 1)), 3) == approx([first, 1 - first, 0.5], abs=1e-5)
-    # the example of Appendix H; the paper prints (0.75, 0.55, 0.30) without saying how
-    example = won(*[(0, 1)] * 3, *[(1, 2)] * 2, *[(0, 2)] * 4)
-    assert bradley_terry(example, 3) == approx([0.753, 0.473, 0.268], abs=5e-4)
-    peers = [
-        (a, b)
-        for judge in range(4)
-        for a in range(4)
-        for b in range(a + 1, 4)
-        if judge not in (a, b)
-    ]
-    assert bradley_terry(won(*peers), 4) == approx(
-        [0.761, 0.592, 0.408, 0.239], abs=5e-4
-    )
+class TestRanking:
+    """Votes read from a <final_ranking>."""
 
+    TEXT = "<final_ranking>Agent 1 > Agent 0\nAgent 0 > Agent 2</final_ranking>"
 
-def test_bradley_terry_is_finite_and_fair_where_maximum_likelihood_is_not() -> None:
-    assert bradley_terry(won((0, 1), (1, 2), (2, 0)), 3) == approx([0.5] * 3), "a cycle"
-    assert bradley_terry([Comparison(0, 1, 0.5), Comparison(1, 0, 0.5)], 2) == approx(
-        [0.5, 0.5]
-    ), "a tie"
-    islands = bradley_terry(won((0, 1), (2, 3)), 4)
-    assert islands == approx([islands[0], 1 - islands[0]] * 2)
-    million = bradley_terry([Comparison(0, 1, 1e6)], 4)
-    assert million[0] == approx(1 / (1 + math.exp(-6.01)), abs=1e-3) and million[
-        2:
-    ] == [0.5, 0.5]
-    lopsided = bradley_terry([Comparison(0, 1, 1e15), Comparison(1, 0, 1.0)], 2)
-    assert sum(lopsided) == approx(1) and 0 < lopsided[1] < 1e-6
-    assert bradley_terry([Comparison(0, 0, 5.0)], 2) == [0.5, 0.5], (
-        "compared with itself"
-    )
-    weak, strong = (
-        bradley_terry(won((0, 1)), 2, variance)[0] for variance in (0.01, 100.0)
-    )
-    assert 0.5 < weak < 0.51 < 0.85 < strong < 1
+    def test_votes_about_oneself_are_left_out(self) -> None:
+        assert ranking(self.TEXT, "final_ranking", 3, 1) == won((0, 2))
 
+    def test_votes_about_oneself_count_when_asked_for(self) -> None:
+        assert ranking(self.TEXT, "final_ranking", 3) == won((1, 0), (0, 2))
 
-def test_diagnostic_reward_pays_only_improvements_of_those_criticised() -> None:
-    before, after = [0.43, 0.65, 0.58, 0.38], [0.71, 0.60, 0.58, 0.40]
-    paid = {(0,): 0.28, (0, 1, 2, 3): 0.30, (1,): 0, (): 0}
-    assert {targets: diagnostic(targets, before, after) for targets in paid} == approx(
-        paid
-    )
-    assert 5 * diagnostic([0], [0.43], [0.71]) == approx(1.40), (
-        "Appendix K multiplies by five"
-    )
-    assert expected_diagnostic([0, 1], before, after) == approx((0.28 + 0.05) / 2)
-    both = diagnostic([0, 1, 3], before, after) + diagnostic([0, 1, 3], after, before)
-    assert expected_diagnostic([0, 1, 3], before, after) == approx(both / 2)
-
-
-def test_majority_alignment_by_hand() -> None:
-    everyone = [won((0, 1), (2, 3)), won((0, 1), (3, 2)), won((1, 0))]
-    # 0 over 1 leads 2 : 1; 2 against 3 is split evenly and leaves the mean
-    assert [majority_alignment(votes, everyone) for votes in everyone] == [
-        1.0,
-        1.0,
-        0.0,
-    ]
-    assert (
-        majority_alignment(won((0, 1), (3, 2), (1, 2)), [*everyone, won((1, 2))]) == 1.0
-    )
-    assert majority_alignment(won((2, 3)), everyone) is None, (
-        "only a split pair: nothing to compare with"
-    )
-    assert majority_alignment([], everyone) == 0.0, "nothing readable"
-    tie = [Comparison(0, 1, 0.5), Comparison(1, 0, 0.5)]
-    assert (
-        majority_alignment(tie, everyone) is None
-        and majority_alignment(won((0, 1)), [won((0, 1)), tie]) == 1.0
-    )
-    half = [won((0, 1), (2, 1)), won((0, 1), (1, 2)), won((0, 1), (1, 2))]
-    assert majority_alignment(half[0], half) == 0.5
-    lone, pair = [won((0, 1)), won((2, 3))], [won((0, 1)), won((1, 0)), won((0, 1))]
-    assert [majority_alignment(lone[0], lone, leave) for leave in (False, True)] == [
-        1.0,
-        None,
-    ]
-    assert [majority_alignment(votes, pair, True) for votes in pair] == [
-        None,
-        0.0,
-        None,
-    ]
-    assert [
-        majority_alignment(pair[0], pair[:2], leave) for leave in (False, True)
-    ] == [None, 0.0]
-
-
-def test_rankings_without_and_with_ones_own_votes_and_in_every_order() -> None:
-    text = "<final_ranking>Agent 1 > Agent 0\nAgent 0 > Agent 2</final_ranking>"
-    assert ranking(text, "final_ranking", 3, 1) == [Comparison(0, 2, 1.0)], (
-        "own votes count only when asked for"
-    )
-    assert ranking(text, "final_ranking", 3) == [
-        Comparison(1, 0, 1.0),
-        Comparison(0, 2, 1.0),
-    ]
-    for places in permutations(range(4)):
-        line = " > ".join(f"Agent {i}" for i in places)
-        votes = ranking(f"<final_ranking>{line}</final_ranking>", "final_ranking", 4)
+    @pytest.mark.parametrize("order", list(permutations(range(4))))
+    def test_every_order_is_recovered(self, order: tuple[int, ...]) -> None:
+        line = " > ".join(f"Agent {agent}" for agent in order)
+        text = f"<final_ranking>{line}</final_ranking>"
+        votes = ranking(text, "final_ranking", 4)
         values = bradley_terry(votes, 4)
-        assert sorted(range(4), key=lambda i: -values[i]) == list(places)
+        best_first = sorted(range(4), key=lambda agent: -values[agent])
+        assert best_first == list(order)
+
+
+PEERS = {0, 2, 3}  # of agent 1
 
 
 @given(HOSTILE)
-def test_no_text_raises_and_every_value_is_sound(text: str) -> None:
-    read = ranking(text, "final_ranking", 4, 1)
-    assert all(
-        a != b and {a, b} <= {0, 2, 3} and weight in (0.5, 1.0)
-        for a, b, weight in map(astuple, read)
-    )
-    assert (
-        len(
-            {
-                frozenset((vote.winner, vote.loser))
-                for vote in read
-                if vote.weight == 1.0
-            }
-        )
-        <= 3
-    )
-    assert read == [] or span(text, "final_ranking")
+def test_no_text_makes_a_vote_unsound(text: str) -> None:
+    votes = ranking(text, "final_ranking", 4, 1)
+    preferences = set()
+    for vote in votes:
+        pair = {vote.winner, vote.loser}
+        assert len(pair) == 2
+        assert pair <= PEERS
+        assert vote.weight in (HALF, 1.0)
+        if vote.weight == 1.0:
+            preferences.add(frozenset(pair))
+    assert len(preferences) <= 3
+    assert votes == [] or span(text, "final_ranking")
+
+
+@given(HOSTILE)
+def test_no_text_makes_a_critique_unsound(text: str) -> None:
     for critique in critiques(text, 4, 1):
-        said = text[slice(*critique.span)].removeprefix(
-            f'<critique target="Agent {critique.target}">'
+        assert critique.target in PEERS
+        start, end = critique.span
+        opening = f'<critique target="Agent {critique.target}">'
+        content = text[start:end].removeprefix(opening)
+        assert content.removesuffix("</critique>").strip() == critique.text
+
+
+@dataclass(frozen=True)
+class Rho:
+    """Final scores, which answers are correct, and Spearman's rho by hand."""
+
+    scores: list[float]
+    correct: list[bool]
+    rho: float | None
+
+
+RHO = [
+    # Ranks 4 3 2 1 against ties 3.5 3.5 1.5 1.5 give 4 / sqrt(5 x 4) = 0.894.
+    Rho(
+        scores=[0.9, 0.8, 0.2, 0.1],
+        correct=[True, True, False, False],
+        rho=0.8944,
+    ),
+    Rho(
+        scores=[0.1, 0.2, 0.8, 0.9],
+        correct=[True, True, False, False],
+        rho=-0.8944,
+    ),
+    Rho(
+        scores=[0.9, 0.5, 0.1],
+        correct=[True, False, False],
+        rho=0.8660,
+    ),
+    Rho(
+        scores=[0.9, 0.1, 0.9, 0.1],
+        correct=[True, True, False, False],
+        rho=0.0,
+    ),
+    Rho(
+        scores=[0.6, 0.4],
+        correct=[True, False],
+        rho=1.0,
+    ),
+    Rho(
+        scores=[0.6, 0.4],
+        correct=[True, True],
+        rho=None,
+    ),
+    Rho(
+        scores=[0.6, 0.4],
+        correct=[False, False],
+        rho=None,
+    ),
+    Rho(
+        scores=[0.5, 0.5],
+        correct=[True, False],
+        rho=None,
+    ),
+]
+
+
+class TestMeasures:
+    """Appendix F and Table 4."""
+
+    @pytest.mark.parametrize("case", RHO)
+    def test_rank_correlation_by_hand(self, case: Rho) -> None:
+        found = rank_rho(case.scores, case.correct)
+        if case.rho is None:
+            assert found is None
+        else:
+            assert found == approx(case.rho, abs=1e-4)
+
+    def test_ties_are_broken_by_number(self) -> None:
+        scores = [0.4, 0.7, 0.7, 0.2]
+        correct_after = [True, False, True, False]
+        correct_before = [False] * 4
+        tied = measures(scores, correct_before, correct_after)
+        assert tied["pass_1"] == 0.0
+        assert tied["pass_k"] == 1.0
+
+    def test_all_measures_of_one_conversation_by_hand(self) -> None:
+        assert self.of_one_conversation() == {
+            "pass_1": 1,
+            "pass_k": 1,
+            "rank_rho": approx(0.8660, abs=1e-4),
+            "wrong_before": 1,
+            "fixed": 1,
+            "correct_before": 2,
+            "harmed": 1,
+        }
+
+    def test_without_a_correct_answer_there_is_no_correlation(self) -> None:
+        all_wrong = [False] * 3
+        found = measures([0.5] * 3, all_wrong, all_wrong)
+        assert found["pass_1"] == 0
+        assert found["rank_rho"] is None
+        assert found["wrong_before"] == 3
+        assert found["fixed"] == 0
+
+    def test_unscored_is_not_wrong(self) -> None:
+        unknown = measures(
+            [0.7, 0.6, 0.3],
+            [False, True, True],
+            [True, None, False],
         )
-        assert (
-            critique.target in (0, 2, 3)
-            and said.removesuffix("</critique>").strip() == critique.text
+        assert unknown == dict.fromkeys(self.of_one_conversation())
+
+    def of_one_conversation(self) -> dict[str, Any]:
+        return measures(
+            [0.7, 0.6, 0.3],
+            [False, True, True],
+            [True, True, False],
         )
 
 
-RHO = [  # by hand: ranks 4 3 2 1 against ties 3.5 3.5 1.5 1.5 give 4 / sqrt(5 x 4) = 0.894
-    ([0.9, 0.8, 0.2, 0.1], [True, True, False, False], 0.8944), ([0.1, 0.2, 0.8, 0.9], [True, True, False, False], -0.8944),
-    ([0.9, 0.5, 0.1], [True, False, False], 0.8660), ([0.9, 0.1, 0.9, 0.1], [True, True, False, False], 0.0),
-    ([0.6, 0.4], [True, False], 1.0), ([0.6, 0.4], [True, True], None), ([0.6, 0.4], [False, False], None),
-    ([0.5, 0.5], [True, False], None),
-]  # fmt: skip
+class TestExamine:
+    """Conversations about test items."""
 
+    @pytest.fixture
+    def conl(self) -> CoNL:
+        return CoNL(agents=2)
 
-def test_measures_of_appendix_f_and_table_4_by_hand() -> None:
-    tied = measures([0.4, 0.7, 0.7, 0.2], [False] * 4, [True, False, True, False])
-    assert (tied["pass_1"], tied["pass_k"]) == (0.0, 1.0), "ties are broken by number"
-    for scores, right, rho in RHO:
-        assert rank_rho(scores, right) == (
-            None if rho is None else approx(rho, abs=1e-4)
-        )
-    one = measures([0.7, 0.6, 0.3], [False, True, True], [True, True, False])
-    counts = {"wrong_before": 1, "fixed": 1, "correct_before": 2, "harmed": 1}
-    assert one == {
-        "pass_1": 1,
-        "pass_k": 1,
-        "rank_rho": approx(0.8660, abs=1e-4),
-        **counts,
-    }
-    two = measures([0.5, 0.5, 0.5], [False] * 3, [False] * 3)
-    assert (two["pass_1"], two["rank_rho"], two["wrong_before"], two["fixed"]) == (
-        0,
-        None,
-        3,
-        0,
-    )
-    unknown = measures([0.7, 0.6, 0.3], [False, True, True], [True, None, False])
-    assert unknown == dict.fromkeys(one), "unscored is not wrong"
+    @pytest.fixture
+    def rows(self, conl: CoNL) -> list[dict[str, Any]]:
+        engine = Scripted(lambda turn: "ANSWER: 5")
+        return conl.examine(engine, 2, (1,))
 
+    def test_all_families_of_training_are_discussed(
+        self, conl: CoNL, rows: list[dict[str, Any]]
+    ) -> None:
+        assert {row["family"] for row in rows} == set(conl.families)
+        assert [row["item"] for row in rows] == list(range(24))
 
-def test_examine_discusses_test_items_of_the_families_trained_on() -> None:
-    conl = CoNL(agents=2)
-    rows = conl.examine(Scripted(lambda turn: "ANSWER: 5"), 2, (1,))
-    assert len(rows) == 24 and {row["family"] for row in rows} == set(conl.families)
-    assert [row["item"] for row in rows] == list(range(24)) and json.loads(
-        json.dumps(rows)
-    ) == rows
-    assert all(
-        row["answers_after"] == ["5", "5"] and row["scores_after"] == [0.5, 0.5]
-        for row in rows
-    )
-    assert not {row["question"] for row in rows} & set(conl.questions)
+    def test_questions_of_training_are_not(
+        self, conl: CoNL, rows: list[dict[str, Any]]
+    ) -> None:
+        questions = {row["question"] for row in rows}
+        assert questions.isdisjoint(conl.questions)
+
+    def test_rows_say_what_was_answered_and_survive_json(
+        self, rows: list[dict[str, Any]]
+    ) -> None:
+        assert json.loads(json.dumps(rows)) == rows
+        for row in rows:
+            assert row["answers_after"] == ["5", "5"]
+            assert row["scores_after"] == [HALF, HALF]
