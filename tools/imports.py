@@ -39,7 +39,7 @@ def sources(revision: str | None = None) -> dict[str, str]:
 
 def git(*arguments: str) -> str:
     """Return what git prints."""
-    command = ["git", *arguments]
+    command = ("git", *arguments)
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return done.stdout
 
@@ -78,7 +78,8 @@ def module_graph(modules: Mapping[str, str]) -> nx.DiGraph:
     for module, text in modules.items():
         for name in imported_names(text):
             target = resolve(name, modules)
-            if target not in (None, module, CORE):
+            is_import = target not in (None, module, CORE)
+            if is_import:
                 graph.add_edge(module, target)
     return graph
 
@@ -106,7 +107,8 @@ def room_graph(graph: nx.DiGraph) -> nx.DiGraph:
 def circles(graph: nx.DiGraph) -> list[list[str]]:
     """Return the groups of nodes that reach each other."""
     groups = nx.strongly_connected_components(graph)
-    return sorted(sorted(group) for group in groups if len(group) > 1)
+    cyclic = [sorted(group) for group in groups if len(group) > 1]
+    return sorted(cyclic)
 
 
 def floors(rooms: nx.DiGraph) -> list[list[str]]:

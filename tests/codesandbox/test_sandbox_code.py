@@ -172,7 +172,7 @@ def test_details_are_short_and_printable():
 @pytest.mark.parametrize("case", CASES["scripts"])
 def test_a_script_passes_only_with_the_expected_output_and_an_orderly_end(case):
     result = run_stdio(case["program"], "3\n", case["expected"])
-    assert (result.verdict == "pass") is case["right"], result
+    assert (result.verdict == "pass") is case["correct"], result
 
 
 def test_a_script_may_print_as_much_as_is_expected_and_little_more():

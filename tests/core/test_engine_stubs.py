@@ -36,7 +36,7 @@ def vllm(monkeypatch):
 
 def start_engine(rank):
     """Start an engine of two adapters of this rank."""
-    models = {"left": "tiny-small", "correct": "tiny-small"}
+    models = {"left": "tiny-small", "right": "tiny-small"}
     team = PolicySet(models, ("left", "right"), (rank, 8, 0.0))
     return VLLM(team.policies, 1.0, 8)
 
@@ -60,7 +60,7 @@ def test_vllm_keeps_of_each_adapter_only_the_served_version(rank, vllm):
     engine = start_engine(rank)
     for update in range(3):
         folders = sorted(path.name for path in Path(engine.folder.name).iterdir())
-        assert folders == ["left", "correct"]
+        assert folders == ["left", "right"]
         versions = [request.lora_int_id for request in engine.loras.values()]
         assert versions == [2 * update + 1, 2 * update + 2]
         for request in engine.loras.values():

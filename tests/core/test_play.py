@@ -42,7 +42,11 @@ class ShufflingEngine(Engine):
     def poll(self) -> list[tuple[int, Reply]]:
         count = self.rng.randint(1, len(self.waiting))
         tickets = self.rng.sample(sorted(self.waiting), count)
-        return [(ticket, noisy_reply(self.waiting.pop(ticket))) for ticket in tickets]
+        answered = []
+        for ticket in tickets:
+            turn = self.waiting.pop(ticket)
+            answered.append((ticket, noisy_reply(turn)))
+        return answered
 
 
 def wave_engine() -> BatchedEngine:

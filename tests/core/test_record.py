@@ -240,10 +240,10 @@ class TestMeans:
         numbers = [
             ("a", 1),
             ("b", None),
-            ("right", True),
+            ("correct", True),
             ("a", 0.5),
             ("b", 3.0),
-            ("right", False),
+            ("correct", False),
             ("c", None),
         ]
         assert means(numbers) == {"a": 0.75, "b": 3.0, "correct": 0.5}

@@ -76,7 +76,7 @@ class TestReplies:
         replies = [self.FIRST, self.CUT_OFF, self.SAME_TEXT]
         shown = show.replies(replies, [self.FIRST.earns(1.0)], ["correct", "wrong"])
         heads = [
-            "solver 1 of 3: 15 · right · 2 tokens · reward +1",
+            "solver 1 of 3: 15 · correct · 2 tokens · reward +1",
             "solver 2 of 3: 16 · wrong · 1 tokens, cut off · earns nothing",
             "solver 3 of 3: 15 · 0 tokens · earns nothing",
         ]

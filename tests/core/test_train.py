@@ -74,7 +74,7 @@ class TestKindsOfMethods:
 
         def observe(method: str, **fields) -> ObservedRun:
             record_calls(SFT, "fit")
-            record_calls(Trainer, "score")
+            record_calls(Trainer, "evaluate")
             record_calls(get_method(method), "before_run")
             out = train_small(tmp_path / method, method, **fields)
             return ObservedRun(summary_of(out), calls)
@@ -111,7 +111,7 @@ class TestKindsOfMethods:
         observed = observe_run("sft")
         self.assert_complete(observed, "sft")
         calls_from_fit = observed.calls[observed.calls.index("fit") :]
-        assert "score" in calls_from_fit
+        assert "evaluate" in calls_from_fit
 
 
 def copy_with_reversed_token_ids(folder: Path) -> Path:
