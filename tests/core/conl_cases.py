@@ -8,6 +8,7 @@ from coevolve.methods.conl.method import CoNL
 from coevolve.types import Outcome, Turn
 
 Q = "<question>train: 2+3</question>"
+Say = Callable[[Turn, int], str]
 
 
 def make(**fields) -> CoNL:
@@ -15,7 +16,9 @@ def make(**fields) -> CoNL:
 
 
 def run(
-    say: Callable[[Turn, int], str], count: int = 1, **fields
+    say: Say,
+    count: int = 1,
+    **fields,
 ) -> tuple[list[Outcome], list[Turn]]:
     """Play episodes. `say` gets a turn and the number of its agent, -1 for a compressor."""
     conl = make(**fields)
@@ -29,21 +32,26 @@ def run(
     return scripted(conl, reply_to, range(count))
 
 
-def one(say: Callable[[Turn, int], str], **fields) -> Outcome:
+def one(say: Say, **fields) -> Outcome:
+    """Play one episode."""
     outcomes, _ = run(say, **fields)
-    return outcomes[0]
+    (outcome,) = outcomes
+    return outcome
 
 
 def shown(*answers: object) -> str:
     """Show the agents' solutions as prompts do."""
     lines = []
     for agent, answer in enumerate(answers):
-        lines.append(f"Agent {agent}<solution>ANSWER: {answer}</solution>")
+        line = f"Agent {agent}<solution>ANSWER: {answer}</solution>"
+        lines.append(line)
     return "\n".join(lines)
 
 
 def ranked(name: str, *lines: str) -> str:
-    return "\n".join([f"<{name}>", *lines, f"</{name}>"])
+    """Put comparisons into a tag."""
+    content = "\n".join(lines)
+    return f"<{name}>\n{content}\n</{name}>"
 
 
 def critique(target: int, said: str) -> str:
@@ -51,8 +59,11 @@ def critique(target: int, said: str) -> str:
 
 
 def paid(outcome: Outcome, role: str, name: str) -> list[float | None]:
-    return [sample.reward[name] for sample in outcome.samples if sample.role == role]
+    """Return the rewards of a segment of all replies of a role."""
+    samples = [sample for sample in outcome.samples if sample.role == role]
+    return [sample.reward[name] for sample in samples]
 
 
-def asked_as(asked: list[Turn], role: str) -> list[str]:
-    return prompts(turn for turn in asked if turn.role == role)
+def asked_as(turns: list[Turn], role: str) -> list[str]:
+    """Return the prompts of a role."""
+    return prompts(turn for turn in turns if turn.role == role)
