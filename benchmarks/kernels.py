@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from benchmarks import loss
 from benchmarks.step import markdown
 from benchmarks.traffic import Operation, Traffic
-from coevolve.losses import TokenBatch
+from coevolve.losses import LossConfig, TokenBatch
 
 JSON = Path(__file__).with_suffix(".json")
 ROWS = 4  # tokens of the interpreter's problem, one sequence; all rows load and store alike
@@ -67,7 +67,11 @@ class Problem(loss.Problem):
         self.old_T = torch.zeros(case.T)
         weights_T = torch.ones(case.T)
         self.tokens = TokenBatch(
-            self.targets_T, self.advantages_T, self.old_T, weights_T, clip=loss.CLIP
+            targets_T=self.targets_T,
+            advantages_T=self.advantages_T,
+            weights_T=weights_T,
+            old_logprobs_T=self.old_T,
+            config=LossConfig(clip=loss.CLIP),
         )
 
 

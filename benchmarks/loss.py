@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from coevolve.losses import TokenBatch, policy_loss, selective_logprobs
+from coevolve.losses import LossConfig, TokenBatch, policy_loss, selective_logprobs
 
 JSON = Path(__file__).with_suffix(".json")
 CLIP = (0.2, 0.28)
@@ -92,12 +92,11 @@ class Problem:
         noise_T = torch.randn(case.T, generator=rng, device=device)
         self.old_T = logprobs_T + 0.05 * noise_T
         self.tokens = TokenBatch(
-            self.targets_T,
-            self.advantages_T,
-            self.old_T,
-            torch.full_like(self.old_T, 1 / case.T),
-            clip=CLIP,
-            entropy_coef=case.bonus,
+            targets_T=self.targets_T,
+            advantages_T=self.advantages_T,
+            weights_T=torch.full_like(self.old_T, 1 / case.T),
+            old_logprobs_T=self.old_T,
+            config=LossConfig(clip=CLIP, entropy_coef=case.bonus),
         )
 
     def objective(self, logprobs_T: Tensor, entropy_T: Tensor) -> Tensor:
@@ -108,7 +107,7 @@ class Problem:
         """Return the relative distance of the first rows' gradient from float64."""
         first_TH = self.hidden_TH[:LENGTH].detach().double().requires_grad_()
         head_VH = self.head_VH.detach().double()
-        tokens = self.tokens.part(slice(LENGTH))
+        tokens = self.tokens.chunk(slice(LENGTH))
         policy_loss(first_TH, head_VH, tokens, path="reference").loss.backward()
         difference_TH = self.hidden_TH.grad[:LENGTH] - first_TH.grad
         return float(difference_TH.norm() / first_TH.grad.norm())
@@ -355,7 +354,9 @@ def gpu_peak(p: Problem, loss: Loss) -> float:
 
 def cpu_peak(case: Case, name: str) -> float:
     """Return the same on a CPU, measured in a separate process."""
-    command = [sys.executable, __file__, "--peak", name, json.dumps(asdict(case))]
+    # As a module: beside this file stands one called kernels, as a library of transformers is.
+    command = [sys.executable, "-m", "benchmarks.loss", "--peak", name]
+    command.append(json.dumps(asdict(case)))
     # Freed memory returns to the system at once; otherwise the peak would not show its reuse.
     env = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(MIB // 8)}
     process = subprocess.run(
