@@ -1,45 +1,58 @@
 """Scripted conversations of CoNL, and the texts that agents write in them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from core.conftest import Sums, prompts, scripted, text
 
 from coevolve.methods.conl.method import CoNL
 from coevolve.types import Outcome, Turn
 
-Q = "<question>train: 2+3</question>"
-Say = Callable[[Turn, int], str]
+QUESTION = "<question>train: 2+3</question>"
+CORRECT = "ANSWER: 5"
+WRONG = "ANSWER: 6"
+REVISED = f"<revised_solution>{CORRECT}</revised_solution>"
+# Returns the reply to a turn of an agent; the agent's number is -1 in the memory buffer's turns.
+ReplyTo = Callable[[Turn, int], str]
 
 
-def make(**fields) -> CoNL:
+def make_conl(**fields) -> CoNL:
+    """Make CoNL on a world with one question."""
     return CoNL(world=Sums(), **fields)
 
 
-def run(
-    say: Say,
-    count: int = 1,
-    **fields,
+def play_conversations(
+    reply_to: ReplyTo, count: int = 1, **fields
 ) -> tuple[list[Outcome], list[Turn]]:
-    """Play episodes. `say` gets a turn and the number of its agent, -1 for a compressor."""
-    conl = make(**fields)
+    """Play conversations with the seeds from 0; return their outcomes and all turns."""
+    conl = make_conl(**fields)
 
-    def reply_to(turn: Turn) -> str:
+    def reply_by_persona(turn: Turn) -> str:
         for agent, persona in enumerate(conl.personas):
             if persona in text(turn):
-                return say(turn, agent)
-        return say(turn, -1)
+                return reply_to(turn, agent)
+        return reply_to(turn, -1)
 
-    return scripted(conl, reply_to, range(count))
+    return scripted(conl, reply_by_persona, range(count))
 
 
-def one(say: Say, **fields) -> Outcome:
-    """Play one episode."""
-    outcomes, _ = run(say, **fields)
-    (outcome,) = outcomes
+def outcome_of(reply_to: ReplyTo, **fields) -> Outcome:
+    """Play one conversation; return its outcome."""
+    (outcome,), _ = play_conversations(reply_to, **fields)
     return outcome
 
 
-def shown(*answers: object) -> str:
+def turns_of(reply_to: ReplyTo, **fields) -> list[Turn]:
+    """Play one conversation; return its turns."""
+    _, turns = play_conversations(reply_to, **fields)
+    return turns
+
+
+def by_role(replies: dict[str, str], otherwise: str) -> ReplyTo:
+    """Return a speaker that replies by the role alone."""
+    return lambda turn, agent: replies.get(turn.role, otherwise)
+
+
+def solution_block(*answers: object) -> str:
     """Show the agents' solutions as prompts do."""
     lines = []
     for agent, answer in enumerate(answers):
@@ -48,22 +61,23 @@ def shown(*answers: object) -> str:
     return "\n".join(lines)
 
 
-def ranked(name: str, *lines: str) -> str:
-    """Put comparisons into a tag."""
+def ranking_text(name: str, *lines: str) -> str:
+    """Write a ranking of one comparison a line in the pair of tags `name`."""
     content = "\n".join(lines)
     return f"<{name}>\n{content}\n</{name}>"
 
 
-def critique(target: int, said: str) -> str:
-    return f'<critique target="Agent {target}">{said}</critique>'
+def critique_text(target: int, content: str) -> str:
+    """Write a critique of an agent's solution."""
+    return f'<critique target="Agent {target}">{content}</critique>'
 
 
-def paid(outcome: Outcome, role: str, name: str) -> list[float | None]:
-    """Return the rewards of a segment of all replies of a role."""
+def rewards_of(outcome: Outcome, role: str, segment: str) -> list[float | None]:
+    """Return the rewards of a segment in all replies of a role."""
     samples = [sample for sample in outcome.samples if sample.role == role]
-    return [sample.reward[name] for sample in samples]
+    return [sample.reward[segment] for sample in samples]
 
 
-def asked_as(turns: list[Turn], role: str) -> list[str]:
+def prompts_of(turns: Iterable[Turn], role: str) -> list[str]:
     """Return the prompts of a role."""
     return prompts(turn for turn in turns if turn.role == role)

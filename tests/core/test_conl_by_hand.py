@@ -2,7 +2,16 @@
 
 import pytest
 from core.conftest import by_hand, prompts
-from core.conl_cases import Q, critique, make, one, paid, ranked, shown
+from core.conl_cases import (
+    QUESTION,
+    by_role,
+    critique_text,
+    make_conl,
+    outcome_of,
+    ranking_text,
+    rewards_of,
+    solution_block,
+)
 from pytest import approx
 
 from coevolve.methods.conl.method import CoNL
@@ -18,24 +27,24 @@ class TestAWholeConversationByHand:
     KEPT = ["I keep it", "<revised_solution> </revised_solution>"]
     REVISED = "<revised_solution> ANSWER: 5 </revised_solution>"
     REVIEWS = [
-        ranked("initial_ranking", "Agent 1 > Agent 2")
-        + critique(1, "right")
-        + critique(2, "say 5"),
-        ranked("initial_ranking", "Agent 0 > Agent 2", "Agent 1 > Agent 0")
-        + critique(0, "it is 5"),
-        ranked("initial_ranking", "Agent 0 > Agent 1")
-        + critique(0, "fine")
-        + critique(2, "me"),
+        ranking_text("initial_ranking", "Agent 1 > Agent 2")
+        + critique_text(1, "right")
+        + critique_text(2, "say 5"),
+        ranking_text("initial_ranking", "Agent 0 > Agent 2", "Agent 1 > Agent 0")
+        + critique_text(0, "it is 5"),
+        ranking_text("initial_ranking", "Agent 0 > Agent 1")
+        + critique_text(0, "fine")
+        + critique_text(2, "me"),
     ]
     VERDICTS = [
-        ranked("final_ranking", "Agent 1 > Agent 2"),
-        ranked("final_ranking", "Agent 0 > Agent 2"),
-        ranked("final_ranking", "Agent 0 > Agent 1"),
+        ranking_text("final_ranking", "Agent 1 > Agent 2"),
+        ranking_text("final_ranking", "Agent 0 > Agent 2"),
+        ranking_text("final_ranking", "Agent 0 > Agent 1"),
     ]
 
     @pytest.fixture
     def conl(self) -> CoNL:
-        return make(agents=3)
+        return make_conl(agents=3)
 
     @pytest.fixture
     def steps(self, conl: CoNL) -> EpisodeStepper:
@@ -57,18 +66,18 @@ class TestAWholeConversationByHand:
 
     def test_every_persona_proposes(self, steps: EpisodeStepper) -> None:
         assert prompts(steps.pending_turns) == [  # line 8
-            f"analyst propose{Q}",
-            f"creator propose{Q}",
-            f"critic propose{Q}",
+            f"analyst propose{QUESTION}",
+            f"creator propose{QUESTION}",
+            f"critic propose{QUESTION}",
         ]
 
     def test_every_persona_reviews_all_solutions(
         self, conl: CoNL, steps: EpisodeStepper
     ) -> None:
         steps.answer(["ANSWER: 6", "ANSWER: 5", "no idea"])
-        block = f"{shown(6, 5)}\nAgent 2<solution>no idea</solution>"
+        block = f"{solution_block(6, 5)}\nAgent 2<solution>no idea</solution>"
         expected = [
-            f"{persona} review as {i}{Q}{block}"
+            f"{persona} review as {i}{QUESTION}{block}"
             for i, persona in enumerate(conl.personas)
         ]
         assert prompts(steps.pending_turns) == expected
@@ -79,10 +88,10 @@ class TestAWholeConversationByHand:
         steps.answer(["ANSWER: 6", "ANSWER: 5", "no idea"])
         steps.answer(self.REVIEWS)  # line 9
         assert prompts(steps.pending_turns) == [  # line 10
-            f"analyst revise{Q}<solution>ANSWER: 6</solution>"
+            f"analyst revise{QUESTION}<solution>ANSWER: 6</solution>"
             "<critique>it is 5</critique>\n<critique>fine</critique>",
-            f"creator revise{Q}<solution>ANSWER: 5</solution><critique>right</critique>",
-            f"critic revise{Q}<solution>no idea</solution><critique>say 5</critique>",
+            f"creator revise{QUESTION}<solution>ANSWER: 5</solution><critique>right</critique>",
+            f"critic revise{QUESTION}<solution>no idea</solution><critique>say 5</critique>",
         ]
 
     @pytest.mark.parametrize("kept", KEPT)
@@ -93,7 +102,7 @@ class TestAWholeConversationByHand:
         steps.answer(self.REVIEWS)
         steps.answer([self.REVISED, kept, f"<think>hm</think>{self.REVISED}"])
         first_prompt, *_ = prompts(steps.pending_turns)  # line 11
-        assert first_prompt == f"analyst rank as 0{Q}{shown(5, 5, 5)}"
+        assert first_prompt == f"analyst rank as 0{QUESTION}{solution_block(5, 5, 5)}"
 
     def test_scores_are_those_of_the_votes_about_others(
         self, outcome: Outcome, V: list[float]
@@ -109,12 +118,12 @@ class TestAWholeConversationByHand:
     def test_every_segment_earns_its_reward(
         self, outcome: Outcome, V: list[float]
     ) -> None:
-        assert paid(outcome, "proposal", "initial_solution") == V  # r_sol
-        assert paid(outcome, "review", "initial_ranking") == [None] * 3  # Table 1
-        assert paid(outcome, "review", "critique") == [0.0] * 3
-        assert paid(outcome, "revision", "revised_solution") == [V[0], None, V[2]]
+        assert rewards_of(outcome, "proposal", "initial_solution") == V  # r_sol
+        assert rewards_of(outcome, "review", "initial_ranking") == [None] * 3  # Table 1
+        assert rewards_of(outcome, "review", "critique") == [0.0] * 3
+        assert rewards_of(outcome, "revision", "revised_solution") == [V[0], None, V[2]]
         # Lone votes agree with themselves.
-        assert paid(outcome, "verdict", "final_ranking") == [1.0] * 3
+        assert rewards_of(outcome, "verdict", "final_ranking") == [1.0] * 3
 
     def test_facts(self, outcome: Outcome, V: list[float]) -> None:
         expected = {
@@ -143,17 +152,15 @@ class TestSpans:
     """Where the segments of a reply are, with and without a reward for its thought."""
 
     THOUGHT = "<think>Agent 2 is right</think>"
-    VOTES = ranked("initial_ranking", "Agent 2 > Agent 3")
-    CRITIQUES = [critique(2, "é🙂"), critique(3, "x")]
+    VOTES = ranking_text("initial_ranking", "Agent 2 > Agent 3")
+    CRITIQUES = [critique_text(2, "é🙂"), critique_text(3, "x")]
     REVIEW = THOUGHT + VOTES + "!".join(CRITIQUES)
-    VERDICT = THOUGHT + ranked("final_ranking", "Agent 2 > Agent 3")
+    VERDICT = THOUGHT + ranking_text("final_ranking", "Agent 2 > Agent 3")
 
     def play(self, pay_thought: bool, verdict: str) -> Outcome:
         replies = {"review": self.REVIEW, "verdict": verdict}
-        return one(
-            lambda turn, i: replies.get(turn.role, "ANSWER: 5"),
-            pay_thought=pay_thought,
-        )
+        reply_to = by_role(replies, otherwise="ANSWER: 5")
+        return outcome_of(reply_to, pay_thought=pay_thought)
 
     @pytest.mark.parametrize("pay_thought", [False, True])
     def test_a_review_s_spans_hold_what_they_are_named_for(
@@ -182,4 +189,4 @@ class TestSpans:
     @pytest.mark.parametrize("pay_thought", [False, True])
     def test_without_a_ranking_a_verdict_is_masked(self, pay_thought: bool) -> None:
         outcome = self.play(pay_thought, "no ranking")
-        assert paid(outcome, "verdict", "final_ranking") == [None] * 4
+        assert rewards_of(outcome, "verdict", "final_ranking") == [None] * 4
