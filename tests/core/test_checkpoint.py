@@ -1,179 +1,280 @@
 """Checkpoints are whole after a crash or a full disk at any point, and damage is found."""
 
 import builtins
+import errno
 import io
 import json
-import math
 import os
 import random
 import shutil
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from coevolve.runs.checkpoint import MANIFEST, damage, newest, save
 
-OPERATIONS = [
-    (os, name) for name in ("mkdir", "rename", "unlink", "rmdir", "fsync", "open")
-] + [(io, "open")]
+OS_OPERATIONS = ["mkdir", "rename", "unlink", "rmdir", "fsync", "open"]
+SHA256_OF_EMPTY_OBJECT = (
+    "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+)
 
 
-def files(step):
-    """Return what writes a small checkpoint of this step."""
+def writer(step: int) -> Callable[[Path], None]:
+    """Return the function that writes the files of a small checkpoint of this step."""
 
-    def write(folder):
-        (folder / "policy" / "inner").mkdir(parents=True)
+    def write(folder: Path) -> None:
+        inner = folder / "policy" / "inner"
+        inner.mkdir(parents=True)
         (folder / "policy" / "config.json").write_text("{}")
-        (folder / "policy" / "inner" / "weights").write_bytes(b"w" * 1000)
-        (folder / "state.json").write_text(json.dumps({"step": step, "pool": [1, 2]}))
+        (inner / "weights").write_bytes(b"w" * 1000)
+        state = {"step": step, "pool": [1, 2]}
+        (folder / "state.json").write_text(json.dumps(state))
         (folder / "rng").write_bytes(b"\x00\x01")
 
     return write
 
 
-def content(path):
-    return json.loads((path / "state.json").read_text())["step"]
+def step_written_in(checkpoint: Path) -> int:
+    state = json.loads((checkpoint / "state.json").read_text())
+    return state["step"]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
-def start(tmp_path):
-    """A folder with two checkpoints."""
+def two_checkpoints(tmp_path: Path) -> Path:
+    """A folder with the checkpoints of steps 1 and 2."""
+    folder = tmp_path / "two_checkpoints"
     for step in (1, 2):
-        save(tmp_path / "start", step, files(step))
-    return tmp_path / "start"
+        save(folder, step, writer(step))
+    return folder
 
 
-class Disk:
-    """Counts file operations and fails at the n-th.
+class TestSave:
+    """One checkpoint, of step 3."""
 
-    Only there (`once`: a full disk), or from there on (a kill).
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path / "deep"
+
+    @pytest.fixture
+    def checkpoint(self, folder: Path) -> Path:
+        return save(folder, 3, writer(3))
+
+    def test_without_a_checkpoint_there_is_no_newest(self, tmp_path: Path) -> None:
+        assert newest(tmp_path) is None
+        assert newest(tmp_path / "nowhere") is None
+
+    def test_what_was_saved_is_the_newest(self, folder: Path, checkpoint: Path) -> None:
+        assert newest(folder) == (3, checkpoint)
+        assert step_written_in(checkpoint) == 3
+        weights = checkpoint / "policy" / "inner" / "weights"
+        assert weights.read_bytes() == b"w" * 1000
+
+    def test_the_manifest_lists_the_hash_of_every_file(self, checkpoint: Path) -> None:
+        manifest = json.loads((checkpoint / MANIFEST).read_text())
+        hashes = manifest["sha256"]
+        assert sorted(hashes) == [
+            "policy/config.json",
+            "policy/inner/weights",
+            "rng",
+            "state.json",
+        ]
+        assert hashes["policy/config.json"] == SHA256_OF_EMPTY_OBJECT
+
+
+class FailingDisk:
+    """Counts file operations and lets the n-th fail.
+
+    Only that one fails (`once`: a full disk), or all from that one on (a kill).
     """
 
-    def __init__(self, monkeypatch, fail_at=None, once=False):
-        self.count = 0
+    def __init__(
+        self, patch: pytest.MonkeyPatch, fail_at: int | None, once: bool
+    ) -> None:
+        self.operations = 0
         self.fail_at = fail_at
         self.once = once
-        for module, name in OPERATIONS:
-            monkeypatch.setattr(module, name, self.wrap(getattr(module, name)))
-        monkeypatch.setattr(builtins, "open", io.open)
+        for name in OS_OPERATIONS:
+            patch.setattr(os, name, self.failing(getattr(os, name)))
+        failing_open = self.failing(io.open)
+        patch.setattr(io, "open", failing_open)
+        patch.setattr(builtins, "open", failing_open)
 
-    def wrap(self, real):
-        def operation(*args, **kwargs):
-            self.count += 1
-            if self.count == self.fail_at or (
-                not self.once and self.count > (self.fail_at or math.inf)
-            ):
-                raise OSError(28, "No space left on device")
-            return real(*args, **kwargs)
+    def failing(self, operation: Callable) -> Callable:
+        """Return the operation with its call counted, and failed when it is due."""
 
-        return operation
+        def counted(*args, **kwargs) -> object:
+            self.operations += 1
+            if self.fails():
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return operation(*args, **kwargs)
+
+        return counted
+
+    def fails(self) -> bool:
+        """Whether the current operation fails."""
+        if self.fail_at is None:
+            return False
+        if self.once:
+            return self.operations == self.fail_at
+        return self.operations >= self.fail_at
 
 
-def test_save_and_newest(tmp_path):
-    assert newest(tmp_path) is None and newest(tmp_path / "nowhere") is None
-    path = save(tmp_path / "deep", 3, files(3))
-    assert newest(tmp_path / "deep") == (3, path) and content(path) == 3
-    assert (path / "policy" / "inner" / "weights").read_bytes() == b"w" * 1000
-    listed = json.loads((path / MANIFEST).read_text())["sha256"]
-    assert sorted(listed) == [
-        "policy/config.json",
-        "policy/inner/weights",
-        "rng",
-        "state.json",
-    ]
-    assert (
-        listed["policy/config.json"]
-        == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-    )
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt to save step 3 on a disk that may fail."""
+
+    is_saved: bool
+    operations: int
+
+
+def attempt_to_save(
+    folder: Path, fail_at: int | None = None, once: bool = False
+) -> Attempt:
+    with pytest.MonkeyPatch.context() as patch:
+        disk = FailingDisk(patch, fail_at, once)
+        try:
+            checkpoint = save(folder, 3, writer(3))
+        except OSError:
+            checkpoint = None
+    return Attempt(checkpoint is not None, disk.operations)
+
+
+def check_newest_is_whole(folder: Path, allowed_steps: list[int]) -> None:
+    with warnings.catch_warnings():
+        # A half-written folder never has the name of a checkpoint, so none is skipped.
+        warnings.simplefilter("error")
+        step, checkpoint = newest(folder)
+    assert step in allowed_steps
+    assert step_written_in(checkpoint) == step
+    assert damage(checkpoint) is None
+
+
+def check_next_save_clears_up(folder: Path) -> None:
+    save(folder, 4, writer(4))
+    step, _ = newest(folder)
+    assert step == 4
+    assert list(folder.glob(".tmp-*")) == []
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_failure_at_any_file_operation_leaves_a_whole_state(tmp_path, start, once):
-    def attempt(name, fail_at=None):
-        folder = shutil.copytree(start, tmp_path / name)
-        with pytest.MonkeyPatch.context() as patch:
-            disk = Disk(patch, fail_at, once)
-            try:
-                saved = save(folder, 3, files(3)) is not None
-            except OSError:
-                saved = False
-        return folder, disk.count, saved
-
-    _, count, saved = attempt("counted")
-    assert saved and count >= 40
-    failures = 0
-    for fail_at in range(1, count + 1):
-        folder, _, saved = attempt(f"case{fail_at}", fail_at)
-        failures += not saved
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error"
-            )  # nothing half written goes by a checkpoint's name
-            step, path = newest(folder)
-        assert (
-            step in ((3,) if saved else (2, 3))
-            and content(path) == step
-            and damage(path) is None
-        )
-        save(folder, 4, files(4))  # the next save works and clears up
-        assert newest(folder)[0] == 4 and not list(folder.glob(".tmp-*"))
-    assert failures > 35  # the others fail in peace: making a folder that is there
+def test_a_failure_at_any_file_operation_leaves_a_whole_state(
+    tmp_path: Path, two_checkpoints: Path, once: bool
+) -> None:
+    folder = shutil.copytree(two_checkpoints, tmp_path / "without_failure")
+    without_failure = attempt_to_save(folder)
+    assert without_failure.is_saved
+    assert without_failure.operations >= 40
+    failed_saves = 0
+    for fail_at in range(1, without_failure.operations + 1):
+        folder = shutil.copytree(two_checkpoints, tmp_path / f"case{fail_at}")
+        attempt = attempt_to_save(folder, fail_at, once)
+        if not attempt.is_saved:
+            failed_saves += 1
+        check_newest_is_whole(folder, [3] if attempt.is_saved else [2, 3])
+        check_next_save_clears_up(folder)
+    # A few failures do no harm, such as making a folder that exists.
+    assert failed_saves > 35
 
 
-@pytest.mark.parametrize("how", ["flip", "truncate", "empty", "missing"])
-def test_damage_is_found_and_the_older_one_used_with_a_warning(tmp_path, start, how):
-    rng = random.Random(how)
+def flip_a_bit(file: Path, rng: random.Random) -> None:
+    data = bytearray(file.read_bytes())
+    position = rng.randrange(len(data))
+    data[position] ^= 1 << rng.randrange(8)
+    file.write_bytes(data)
+
+
+def truncate(file: Path, rng: random.Random) -> None:
+    data = file.read_bytes()
+    length = rng.randrange(len(data))
+    file.write_bytes(data[:length])
+
+
+def empty(file: Path, rng: random.Random) -> None:
+    file.write_bytes(b"")
+
+
+def remove(file: Path, rng: random.Random) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize("spoil", [flip_a_bit, truncate, empty, remove])
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(
+    tmp_path: Path,
+    two_checkpoints: Path,
+    spoil: Callable[[Path, random.Random], None],
+) -> None:
+    rng = random.Random(spoil.__name__)
     for case in range(25):
-        folder = shutil.copytree(start, tmp_path / str(case))
-        path = folder / "step-00000002"
-        victim = rng.choice(sorted(p for p in path.rglob("*") if p.is_file()))
-        data = bytearray(victim.read_bytes())
-        if how == "flip":
-            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        victim.write_bytes(
-            {"truncate": data[: rng.randrange(len(data))], "empty": b""}.get(how, data)
-        )
-        if how == "missing":
-            victim.unlink()
-        assert damage(path) is not None
+        folder = shutil.copytree(two_checkpoints, tmp_path / str(case))
+        damaged = folder / "step-00000002"
+        files = [path for path in damaged.rglob("*") if path.is_file()]
+        spoil(rng.choice(sorted(files)), rng)
+        assert damage(damaged) is not None
         with pytest.warns(UserWarning, match="step-00000002"):
             assert newest(folder) == (1, folder / "step-00000001")
 
 
 @pytest.mark.parametrize(
     "manifest",
-    [b"", b"\xff", b"[]", b"{}", b'{"step": "x", "files": {}}', b'{"step": 1}'],
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"step": "x", "files": {}}',
+        b'{"step": 1}',
+    ],
 )
-def test_a_damaged_run_never_starts_afresh(start, manifest):
-    (start / "step-00000001" / MANIFEST).write_bytes(manifest)
-    (start / "step-00000002" / "rng").write_bytes(b"\x00\x02")
+def test_a_run_with_damaged_checkpoints_alone_never_starts_again_from_step_0(
+    two_checkpoints: Path, manifest: bytes
+) -> None:
+    (two_checkpoints / "step-00000001" / MANIFEST).write_bytes(manifest)
+    (two_checkpoints / "step-00000002" / "rng").write_bytes(b"\x00\x02")
     with (
-        warnings.catch_warnings(record=True) as said,
+        warnings.catch_warnings(record=True) as caught,
         pytest.raises(FileNotFoundError, match="step-00000001"),
     ):
-        newest(start)
-    assert "rng changed since it was written" in str(
-        said[0].message
-    ) and "it cannot be read" in str(said[1].message)
+        newest(two_checkpoints)
+    messages = [str(warning.message) for warning in caught]
+    assert "rng changed since it was written" in messages[0]
+    assert "it cannot be read" in messages[1]
 
 
-def test_the_newest_are_kept_and_the_damaged_that_a_run_went_back_from_are_not(
-    tmp_path,
-):
-    for step in (1, 2, 9, 10, 11):
-        save(tmp_path, step, files(step), keep=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "step-00000010",
-        "step-00000011",
-    ]
-    for step in (12, 13, 14):
-        (save(tmp_path, step, files(step), keep=4) / "rng").write_bytes(b"")
-    with pytest.warns(UserWarning, match="damaged"):
-        assert newest(tmp_path)[0] == 11
-    assert damage(save(tmp_path, 12, files(12))) is None, (
-        "in the place of the damaged one"
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "step-00000011",
-        "step-00000012",
-    ]
+class TestWhatIsKept:
+    """Of the checkpoints of steps 1, 2, 9, 10 and 11 the newest two are kept."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        for step in (1, 2, 9, 10, 11):
+            save(tmp_path, step, writer(step), keep=2)
+        return tmp_path
+
+    @pytest.fixture
+    def folder_with_damage(self, folder: Path) -> Path:
+        """The same with damaged checkpoints of steps 12, 13 and 14."""
+        for step in (12, 13, 14):
+            checkpoint = save(folder, step, writer(step), keep=4)
+            (checkpoint / "rng").write_bytes(b"")
+        return folder
+
+    def test_the_newest_are_kept(self, folder: Path) -> None:
+        assert names(folder) == ["step-00000010", "step-00000011"]
+
+    def test_the_newest_that_is_whole_is_found(self, folder_with_damage: Path) -> None:
+        with pytest.warns(UserWarning, match="damaged"):
+            step, _ = newest(folder_with_damage)
+        assert step == 11
+
+    def test_the_next_checkpoint_replaces_the_damaged_ones(
+        self, folder_with_damage: Path
+    ) -> None:
+        checkpoint = save(folder_with_damage, 12, writer(12))
+        assert damage(checkpoint) is None
+        assert names(folder_with_damage) == ["step-00000011", "step-00000012"]
