@@ -29,12 +29,10 @@ FAILED = "notebook.failed.ipynb"
 PROVENANCE = "provenance.json"
 EXECUTED = "notebook.ipynb"
 NO_OUTPUTS = {MARKER, STARTED, FAILED, RUNNING, EXECUTED, PROVENANCE}
-PRESETS = (
-    "src/coevolve/training/presets.toml"  # counts by its values, see `preset_settings`
-)
-METHODS_FOLDER = (
-    "src/coevolve/methods"  # whose prompts count where their paper is named
-)
+# Counts by its values, see `preset_settings`.
+PRESETS = "src/coevolve/training/presets.toml"
+# Its prompts count where their paper is named.
+METHODS_FOLDER = "src/coevolve/methods"
 PROMPTS_READER = "coevolve.text.prompts"
 PROMPTS_OF_STRATEGIES = "src/coevolve/evaluation/prompts"
 PAPER_OF_FOLDER = {"baselines": "azr"}  # elsewhere a folder has the name of its paper
