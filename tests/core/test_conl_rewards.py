@@ -173,8 +173,8 @@ class TestDiagnostic:
         forward = diagnostic(targets, self.BEFORE, self.AFTER)
         backward = diagnostic(targets, self.AFTER, self.BEFORE)
         expected = (forward + backward) / 2
-        found = expected_diagnostic(targets, self.BEFORE, self.AFTER)
-        assert found == approx(expected)
+        expectation = expected_diagnostic(targets, self.BEFORE, self.AFTER)
+        assert expectation == approx(expected)
 
 
 class TestMajorityAlignment:
@@ -225,8 +225,8 @@ class TestMajorityAlignment:
             won((0, 1)),
             won((2, 3)),
         ]
-        found = majority_alignment(rankings[0], rankings, leave_one_out)
-        assert found == reward
+        alignment = majority_alignment(rankings[0], rankings, leave_one_out)
+        assert alignment == reward
 
     def test_leaving_oneself_out_can_split_or_turn_the_majority(self) -> None:
         rankings = [
@@ -238,15 +238,15 @@ class TestMajorityAlignment:
         assert rewards == [None, 0.0, None]
 
     @pytest.mark.parametrize(("leave_one_out", "reward"), [(False, None), (True, 0.0)])
-    def test_of_two_that_disagree_each_is_the_others_majority(
+    def test_two_that_disagree_are_each_others_majority(
         self, leave_one_out: bool, reward: float | None
     ) -> None:
         rankings = [
             won((0, 1)),
             won((1, 0)),
         ]
-        found = majority_alignment(rankings[0], rankings, leave_one_out)
-        assert found == reward
+        alignment = majority_alignment(rankings[0], rankings, leave_one_out)
+        assert alignment == reward
 
 
 class TestRanking:
@@ -357,11 +357,11 @@ class TestMeasures:
 
     @pytest.mark.parametrize("case", RHO)
     def test_rank_correlation_by_hand(self, case: Rho) -> None:
-        found = rank_rho(case.scores, case.correct)
+        rho = rank_rho(case.scores, case.correct)
         if case.rho is None:
-            assert found is None
+            assert rho is None
         else:
-            assert found == approx(case.rho, abs=1e-4)
+            assert rho == approx(case.rho, abs=1e-4)
 
     def test_ties_are_broken_by_number(self) -> None:
         scores = [0.4, 0.7, 0.7, 0.2]
@@ -384,11 +384,11 @@ class TestMeasures:
 
     def test_without_a_correct_answer_there_is_no_correlation(self) -> None:
         all_wrong = [False] * 3
-        found = measures([0.5] * 3, all_wrong, all_wrong)
-        assert found["pass_1"] == 0
-        assert found["rank_rho"] is None
-        assert found["wrong_before"] == 3
-        assert found["fixed"] == 0
+        facts = measures([0.5] * 3, all_wrong, all_wrong)
+        assert facts["pass_1"] == 0
+        assert facts["rank_rho"] is None
+        assert facts["wrong_before"] == 3
+        assert facts["fixed"] == 0
 
     def test_unscored_is_not_wrong(self) -> None:
         unknown = measures(
