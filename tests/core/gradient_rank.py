@@ -1,4 +1,4 @@
-"""Write down one batch's gradient; test_ranks.py runs this alone and in every process of a run.
+"""Write down one batch's gradient: test_distributed.py runs this alone and in several processes.
 
 Arguments: the folder to write to and, optionally, `plain`. A plain batch is one pass in which no
 two samples share a prompt; otherwise the batch is packed, in many passes.

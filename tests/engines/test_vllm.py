@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from core.tensors import learn
-from core.test_ranks import run_python
+from core.test_distributed import run_python
 from engines.digits import DIGITS, turns_of
 
 pytest.importorskip(

@@ -68,7 +68,7 @@ def train(run: Run) -> Path:
         with timer.phase("held_out", show=ASKING):
             scores_after = trainer.evaluate("test")
         scores = {"before": trainer.scores_before, "after": scores_after}
-        log.scores(_rows_of_stages(scores) + _score_other_setups(trainer, timer))
+        log.scores(_rows_of_stages(scores) + _score_other_strategies(trainer, timer))
         with timer.phase("after_run"):
             key = (*trainer.evaluation_key, 1)
             entries = run.method.after_run(trainer.engine, key, log)
@@ -191,7 +191,7 @@ def _rows_of_stages(scores: dict[str, ScoreRows]) -> ScoreRows:
     return rows
 
 
-def _score_other_setups(trainer: "Trainer", timer: Timer) -> ScoreRows:
+def _score_other_strategies(trainer: "Trainer", timer: Timer) -> ScoreRows:
     """Score the test items after training under the method's further inference strategies."""
     rows: ScoreRows = []
     for strategy in trainer.run.method.strategies:
