@@ -85,9 +85,8 @@ def child(
         if event not in FILE_EVENTS or not str(args[0]).startswith(str(target.out)):
             return
         if next(operations) == operation:
-            signal.setitimer(
-                signal.ITIMER_REAL, max(delay, 1e-6)
-            )  # unhandled: the kernel kills
+            # Unhandled: the kernel kills.
+            signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6))
 
     if (
         not limit
@@ -103,9 +102,8 @@ def child(
             copy_to_disk(target, Path(f"/proc/self/fd/{descriptor}").resolve())
 
         os.fsync = fsync_and_copy
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a background job ignores it
+    # A background job ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sys.addaudithook(watch)

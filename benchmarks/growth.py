@@ -42,12 +42,13 @@ DISTINCT_DOCUMENTS = 10_000
 TURN = Turn("solver", ())
 TURNS_PER_EPISODE = 4
 IN_FLIGHT = (1, 10, 100, 1_000, 10_000)
+# Processor seconds of a program; the last one is the default.
 LIMITS = (
     0.1,
     0.3,
     1.0,
     3.0,
-)  # processor seconds of a program; the last one is the default
+)
 PROGRAMS_PER_BATCH = 200
 PROGRAMS_PER_HANG = 100  # one program of this many hangs
 HONEST = "def f(x):\n    return x * x\n"

@@ -160,9 +160,8 @@ class Interpreter:
     def counting(self, builder: type, method: str, total: Counter[str]) -> Any:
         """Return a patch of a load or store that adds its bytes to a total."""
         execute = getattr(builder, method)
-        mask_index = (
-            1 if method == "create_masked_load" else 2
-        )  # a store has a value before it
+        # A store has a value before it.
+        mask_index = 1 if method == "create_masked_load" else 2
 
         def count_and_execute(builder: object, *args: Any) -> object:
             pointers = args[0]

@@ -129,9 +129,8 @@ def campaign(
     Ends when `kills` runs were disturbed or the minutes are over. A run that finishes before a
     fault reaches it does not count.
     """
-    import_module(
-        "coevolve.training.trainer"
-    )  # once for all the runs, which are forks of this process
+    # Once for all the runs, which are forks of this process.
+    import_module("coevolve.training.trainer")
     rng = random.Random(seed)
     rows: list[Row] = []
     end = time.monotonic() + 60 * minutes

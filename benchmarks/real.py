@@ -94,9 +94,8 @@ class Phases:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         count = tokens(result) if tokens else self.sampled_tokens - before
-        host = (
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        )  # Linux counts KiB
+        # Linux counts KiB.
+        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         peak = torch.cuda.max_memory_allocated() / MIB if on_gpu else host
         self.rows.append(
             {

@@ -203,9 +203,8 @@ def run_batch(
     if options.force:
         forced = {id for id in chosen if plan.items[id].skip is None}
     stale = [item for item in items if item.id in forced or why[item.id]]
-    check_items(
-        plan, stale
-    )  # the others were checked when they were made, or their keys differ
+    # The others were checked when they were made, or their keys differ.
+    check_items(plan, stale)
     started_at = time.monotonic()
     start = engine_of(plan, stale, options)
     ended = execute(plan, items, {item.id for item in stale}, forced, start)

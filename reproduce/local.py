@@ -39,9 +39,8 @@ class Local:
         self.scratch = scratch
         self.processes: list[Any] = []
         self.threads = ThreadPoolExecutor(at_once)
-        os.environ |= environment(
-            plan.root, scratch
-        )  # the fork server reads it when it starts
+        # The fork server reads it when it starts.
+        os.environ |= environment(plan.root, scratch)
         self.context = multiprocessing.get_context("forkserver")
         preload = list(PRELOAD)
         # A run with a GPU may use Unsloth, which must be imported before transformers.

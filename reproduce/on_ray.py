@@ -85,9 +85,8 @@ def make_engine(address: str, jobs: int, scratch: Path) -> Any:
     is_local = address == "local"
     # Ray reads its variables once, when it is imported.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_NUM_REDIS_GET_RETRIES", "1"
-    )  # how often a token is tried
+    # How often a token is tried.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     if is_local:  # other users of this machine can reach its ports
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -47,9 +47,8 @@ class Item:
         str, ...
     ] = ()  # other names that --only matches: the run's name, its tags
     method: str = ""
-    config: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # a run's overrides; an artefact's runs
+    # A run's overrides; an artefact's runs.
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,11 @@ from pydantic import (
 
 from reproduce import UserError, one_line
 
+# Files of reproduce/ without runs and artefacts.
 OTHER_FILES = (
     "presets.toml",
     "claims.toml",
-)  # files of reproduce/ without runs and artefacts
+)
 SECRET = re.compile(
     r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE
 )

@@ -19,11 +19,12 @@ from reproduce.registry import read_toml
 
 HERE = Path(__file__)
 TEMPLATE = "report.html.j2"
+# Executed; not committed, so perhaps missing.
 NOTEBOOKS = (
     "notebook.html",
     EXECUTED,
     FAILED,
-)  # executed; not committed, so perhaps missing
+)
 
 
 def build(plan: Plan) -> Path:

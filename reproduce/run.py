@@ -142,9 +142,8 @@ def execute(
         engine = start(scratch)
         batch = Batch(plan, report, engine, stale, TopologicalSorter(needs))
         batch.order.prepare()
-        signal.signal(
-            signal.SIGTERM, exit_on_signal
-        )  # replaces the handler that Ray installs
+        # Replaces the handler that Ray installs.
+        signal.signal(signal.SIGTERM, exit_on_signal)
         try:
             batch.work_through()
         except SystemExit:  # Ray replaces ours with its own exit code

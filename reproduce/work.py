@@ -39,12 +39,10 @@ SCRIPTS = (  # addresses of scripts that nbconvert's pages would load
     "jupyter_widgets_base",
 )
 KERNEL_START_SECONDS = 240  # on a busy machine, a kernel's imports may take long
-IMPORTED_AT = (
-    time.time()
-)  # in a fork: when the fork server had imported what most items need
-Answer = Callable[
-    [str | None], None
-]  # called with None for a success, or a one-line error
+# In a fork: when the fork server had imported what most items need.
+IMPORTED_AT = time.time()
+# Called with None for a success, or a one-line error.
+Answer = Callable[[str | None], None]
 
 
 def environment(root: Path, scratch: Path) -> dict[str, str]:

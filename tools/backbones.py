@@ -16,9 +16,8 @@ from typing import Any
 from tinyworld import BACKBONES, NAMES
 
 CARD = "card.md"  # the template of the model cards, in BACKBONES
-NUMBERS = (
-    BACKBONES / "numbers.json"
-)  # the id of each token during the training of a new model
+# The id of each token during the training of a new model.
+NUMBERS = BACKBONES / "numbers.json"
 SUMS = "SHA256SUMS"
 
 

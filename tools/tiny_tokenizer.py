@@ -77,9 +77,8 @@ def _marks() -> list[str]:
 
 
 MARKS = _marks()
-WORDS = Regex(
-    r" [A-D]\)| ?[A-Za-z]+|\d|[fg]\(|\)=| ?[^\sA-Za-z\d]|\s"
-)  # digits stay single
+# Digits stay single.
+WORDS = Regex(r" [A-D]\)| ?[A-Za-z]+|\d|[fg]\(|\)=| ?[^\sA-Za-z\d]|\s")
 TEMPLATE = (
     "<bos>{% for message in messages %}"
     "{% if message['role'] == 'assistant' %}<assistant>{{ message['content'] }}<end>"

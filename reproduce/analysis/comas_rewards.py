@@ -16,10 +16,11 @@ POINTS = 8  # of the curve of precision and recall
 SHOWN_TURNS = 24  # of a discussion
 CONFUSION = ["tp", "fp", "fn", "tn"]
 PRINTED_MEASURES = ["Accuracy", "Precision", "Recall"]
+# Run: the claimed change.
 FAVOURABLE = {
     "comas_no_evaluation": -1,
     "comas_no_scoring": 1,
-}  # run: the claimed change
+}
 
 
 def last_discussions(

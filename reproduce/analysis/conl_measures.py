@@ -22,10 +22,11 @@ from reproduce.analysis.tables import Groups
 FULL = "conl"  # the run of the whole method
 UNTRAINED = "conl_base"
 BACKBONE = "Qwen3-8B"  # of the paper's numbers
+# Role: its ranking's tag.
 RANKINGS = {
     "review": "initial_ranking",
     "verdict": "final_ranking",
-}  # role: its ranking's tag
+}
 FACTS = ["critiques", "votes", "r_meta", "decided"]
 REWARDS = [
     "r_diag",

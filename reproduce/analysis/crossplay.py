@@ -26,9 +26,8 @@ ANSWERING = 2
 ATTEMPT_COLUMNS = ["challenger", "document", "question", "gold"]
 ANSWER_COLUMNS = [*ATTEMPT_COLUMNS, "reasoner", "task", "answer", "correct"]
 Players = Mapping[int, str]  # step: the model or folder with the weights after it
-Tasks = Mapping[
-    int, Sequence[Sequence[Question]]
-]  # challenger's step: tasks per document
+# Challenger's step: tasks per document.
+Tasks = Mapping[int, Sequence[Sequence[Question]]]
 Row = dict[str, Any]
 
 

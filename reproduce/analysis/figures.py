@@ -282,9 +282,8 @@ def _draw_arrow(
     )
     ax.add_patch(arrow)
     x_direction = int(np.sign(second_point[0] - first_point[0]))  # 0 if upright
-    side = (
-        x_direction if is_paired else abs(x_direction)
-    )  # 1: label above, -1: below, 0: on it
+    # 1: label above, -1: below, 0: on it.
+    side = x_direction if is_paired else abs(x_direction)
     at = edge.at
     if not at:
         fraction = 0.35 if is_paired and x_direction == 0 else 0.5

@@ -28,32 +28,26 @@ class Spec:
     runs: standins.Runs
     title: str
     table: str  # whose printed numbers stand beside the reproduced ones
-    backbones: Mapping[
-        str, str
-    ]  # our backbone: the paper's model at its place in the table
+    # Our backbone: the paper's model at its place in the table.
+    backbones: Mapping[str, str]
     labels: Mapping[str, standins.Labels]  # backbone: run: label of its row
     rows: Mapping[str, str]  # label: the paper's name of the row, where they differ
-    unprinted: Mapping[
-        str, str
-    ]  # a base that is not printed: the printed row in its place
-    strategies: Mapping[
-        str, str
-    ]  # inference set-up: the paper's name of it, if it has several
+    # A base that is not printed: the printed row in its place.
+    unprinted: Mapping[str, str]
+    # Inference set-up: the paper's name of it, if it has several.
+    strategies: Mapping[str, str]
     inference: Mapping[str, str]  # set-up of the first run alone: the label of its row
     averages: Sequence[str]  # averages that the table shows; if empty, all
     sizes: bool  # whether the table shows agents and training steps
-    comparisons: Mapping[
-        str, Mapping[str, Sequence[str]]
-    ]  # file: base: rows, if empty all
+    # File: base: rows, if empty all.
+    comparisons: Mapping[str, Mapping[str, Sequence[str]]]
     facts: Sequence[str]  # metrics that only the oracle can compute
-    unmatched: Mapping[
-        str, Sequence[str]
-    ]  # printed average: its columns without a stand-in
+    # Printed average: its columns without a stand-in.
+    unmatched: Mapping[str, Sequence[str]]
     behind: str  # the table whose cells the printed averages average; then only averages show
     from_cells: bool  # whether the paper's averages are means of these cells
-    cells_of: Mapping[
-        str, str
-    ]  # the paper's name of a row: its name in the table behind
+    # The paper's name of a row: its name in the table behind.
+    cells_of: Mapping[str, str]
     asked: str  # how questions are asked, for the note
     remark: str  # what the note says after the seeds
 
@@ -122,9 +116,8 @@ class Page:
     parts: Sequence[Part]
     gains: Mapping[str, pd.DataFrame]  # file: gains of all parts
     table: pd.DataFrame
-    teams: (
-        pd.DataFrame
-    )  # agents, steps and models by label; empty if sizes are not shown
+    # Agents, steps and models by label; empty if sizes are not shown.
+    teams: pd.DataFrame
     oracle: pd.DataFrame | None  # of `oracle_facts`, if the spec names any
 
     @property

@@ -16,10 +16,11 @@ from coevolve.worlds import World
 from reproduce.analysis import crossplay, figures, stats, tables
 from tinyworld.tasks import read
 
+# Trained on: kept at its first.
 FIXED = {
     "challenger": "reasoner",
     "reasoner": "challenger",
-}  # trained on: kept at its first
+}
 PAIR_COLUMNS = [
     "challenger",
     "reasoner",

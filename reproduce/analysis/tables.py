@@ -17,9 +17,8 @@ from reproduce.analysis.writing import save_table as save_table
 
 NUMBERS = Path(__file__).parents[1] / "paper_numbers"
 ROW = ["backbone", "setup", "method"]
-Groups = Mapping[
-    str, Sequence[str]
-]  # name of an average: its benchmarks, of equal weight
+# Name of an average: its benchmarks, of equal weight.
+Groups = Mapping[str, Sequence[str]]
 Matrices = dict[str, pd.DataFrame]  # benchmark: correctness, S seeds x I items
 Row = dict[str, Any]
 

@@ -13,10 +13,11 @@ from coevolve.runs import record
 from reproduce.analysis import figures, standins, stats, tables
 
 KEY = ["method", "seed", "step"]
+# Measured now and then, so not smoothed.
 VALIDATION = {
     "validation",
     "accuracy",
-}  # measured now and then, so not smoothed
+}
 CONFUSION = ["tp", "fp", "fn", "tn"]
 LEVEL_COLUMNS = [
     "variant",
@@ -29,9 +30,8 @@ LEVEL_COLUMNS = [
     "paper's direction",
 ]
 FAULT_COLUMNS = ["run", "step", "fault", "proposal", "judged quality"]
-Panel = Mapping[
-    str, Any
-]  # title, ylabel, lines (metric: name), perhaps ylim and smooth
+# Title, ylabel, lines (metric: name), perhaps ylim and smooth.
+Panel = Mapping[str, Any]
 
 
 def read(folder: Path, runs: standins.Runs, labels: standins.Labels) -> pd.DataFrame:

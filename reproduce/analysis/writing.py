@@ -42,9 +42,8 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     note = _shown(note)
     _write_markdown(printed, out / "table.md", caption, note)
     folder = out.resolve().name
-    id = folder.removeprefix(".").removesuffix(
-        ".part"
-    )  # the batch writes into .ID.part
+    # The batch writes into .ID.part.
+    id = folder.removeprefix(".").removesuffix(".part")
     _write_latex(printed, out / "table.tex", caption, note, label=f"tab:{id}")
 
 

@@ -30,11 +30,12 @@ PERSONAS = (
     "builder",
 )
 CRITIC_SKILL: Skill = {1: 0.9, 2: 0.8, 3: 0.7}
+# Of solvers who have read a discussion.
 INFORMED_SKILL: Skill = {
     1: 0.95,
     2: 0.85,
     3: 0.75,
-}  # of solvers who have read a discussion
+}
 DEFENCE_RATE = 0.95  # of correct solutions: kept in the revision
 CORRECTION_RATE = 0.5  # of wrong solutions: corrected if a critic is correct
 FOOLED_RATE = 0.2  # of evaluations: contradict the truth

@@ -33,6 +33,7 @@ FORMAT_JSON = (
     '{{"suitable_for_mcq": {}, "suitable_for_free_form": {}, '
     '"best_answer_type": {}, "reason": "{}"}}'
 )
+# Of SPICE.
 ANSWER_TYPES = (
     "Integer",
     "Float",
@@ -40,16 +41,17 @@ ANSWER_TYPES = (
     "String",
     "Boolean",
     "List",
-)  # of SPICE
+)
 CHOICE_RATE = 0.5  # of documents that allow multiple choice: found suitable for it
 DECLINE_RATE = 0.03  # of free questions: declined for want of an answer type
 WELL_FORMED_RATE = 0.6  # of questions to be judged
 SAME_FAMILY_RATE = 0.7  # of questions asked after a reference
+# Of plans to be judged: correct, of the misconception, of any family.
 PLAN_WEIGHTS = (
     3,
     2,
     1,
-)  # of plans to be judged: correct, of the misconception, of any family
+)
 
 
 # MAE

@@ -22,13 +22,11 @@ class Family:
     name: str
     pattern: str  # of the whole question
     draw: DrawQuestion
-    answer: Callable[
-        ..., int | str | None
-    ]  # None: ill-formed although the pattern matches
+    # None: ill-formed although the pattern matches.
+    answer: Callable[..., int | str | None]
     level: Callable[..., int]  # 1 to 3
-    misconception: Callable[
-        ..., int | str
-    ]  # the systematic wrong answer of the warm start
+    # The systematic wrong answer of the warm start.
+    misconception: Callable[..., int | str]
     plan: str  # the correct plan
     answer_type: str = "Integer"  # one of SPICE's answer types
 

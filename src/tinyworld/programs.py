@@ -9,10 +9,11 @@ from functools import lru_cache
 from tinyworld import symbols, tasks
 from tinyworld.tasks import Task
 
+# Families whose answers are programs; others are verified by gold answer.
 PROGRAMS = (
     "code",
     "ops",
-)  # families whose answers are programs; others are verified by gold answer
+)
 DEFINITION = re.compile(r"^def \w", re.MULTILINE)
 LIST_PROGRAM = """OPERATIONS = {{
     "sort": lambda s: "".join(sorted(s)), "rev": lambda s: s[::-1], "max": max, "min": min,

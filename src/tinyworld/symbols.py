@@ -33,9 +33,8 @@ PROGRAMS = dict.fromkeys(OPERATIONS, 1) | {  # the level of each list program
 # Test inputs of list programs: they separate each of PROGRAMS from every other function.
 HIDDEN_STRINGS = ("5274", "381", "96", "7150", "204", "1578")
 HIDDEN_NUMBERS = (0, 4, 5, 7, 11)  # test inputs of one-line functions
-EXPRESSION = re.compile(
-    r"(?!.*0x)[x0-9+*() -]{1,40}"
-)  # a longer one may be built to be slow
+# A longer one may be built to be slow.
+EXPRESSION = re.compile(r"(?!.*0x)[x0-9+*() -]{1,40}")
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 

@@ -33,6 +33,7 @@ CHOICE_FAMILIES = (
     "unit",
     "fact",
 )
+# Families of no seed question.
 OUTSIDE = (
     "div",
     "mod",
@@ -41,7 +42,7 @@ OUTSIDE = (
     "rev",
     "count",
     "swap",
-)  # families of no seed question
+)
 LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; CHOICE_PATTERN is slow on long text
@@ -195,9 +196,8 @@ def wrong(rng: Random, task: Task) -> str:
             return guess
 
 
-Slip = Callable[
-    [Random, str], str
-]  # (rng, correct answer) -> an answer, mostly a wrong one
+# (rng, correct answer) -> an answer, mostly a wrong one.
+Slip = Callable[[Random, str], str]
 
 
 def _miscalculate(rng: Random, answer: str) -> str:

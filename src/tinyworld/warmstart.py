@@ -20,12 +20,13 @@ from tinyworld.demonstrations import INVENTORS, SOLVERS, demonstrate
 from tinyworld.demonstrator import PERFECT_SKILL, SOLVER_SKILL, Demonstrator
 
 DECISIVE_AFTER = ("<score>", "<judgment>")  # the token after one of these is decisive
+# Decisive where they are one token.
 DECISIVE = (
     " > Agent ",
     " = Agent ",
     " right",
     " wrong",
-)  # decisive where they are one token
+)
 DECISIVE_WEIGHT = 3.0
 WARMUP = 50  # steps
 BUCKETS = 32  # batches that are sorted by length together
@@ -41,9 +42,8 @@ class Cycle:
     truthful: float = 0.0  # share of the steps, the first, without errors
     inventing: bool = False  # whether to favour the roles that invent questions
     batch: int = 24
-    shares: Mapping[str, float] = field(
-        default_factory=dict
-    )  # role -> weight, if not of ROLES
+    # Role -> weight, if not of ROLES.
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate: linear warm-up, constant, then linear decay to 1 %."""

@@ -22,10 +22,11 @@ LLAMA3_ROPE = {
     "original_max_position_embeddings": 16,
 }
 QWEN2 = {}
+# Two heads of 24 are wider than the model.
 QWEN3 = {
     "kind": Qwen3ForCausalLM,
     "head_dim": 24,
-}  # two heads of 24 are wider than the model
+}
 LLAMA = {"kind": LlamaForCausalLM, "rope_parameters": LLAMA3_ROPE}
 ARCHITECTURES = [QWEN2, QWEN3, LLAMA]
 VARIANTS = [{"tied": False}, {"kv": 2}, *ARCHITECTURES]

@@ -172,9 +172,8 @@ def test_the_error_for_missing_data_is_one_line_before_anything_is_written(
 ) -> None:
     refusal = Mock(side_effect=ConnectionError("No way.\nMore."))
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refusal)
-    monkeypatch.setattr(
-        "coevolve.training.trainer.PolicySet", None
-    )  # no model may load
+    # No model may load.
+    monkeypatch.setattr("coevolve.training.trainer.PolicySet", None)
     out = tmp_path / "run"
     command = ["train", "mae", "--preset", "smoke", "--out", str(out)]
     assert main([*command, f"world={world}"]) == 2

@@ -13,10 +13,11 @@ from reproduce.analysis import conversations
 
 GROUP = {"all": ["AIME"]}
 ITEMS = 400
+# Degrees of freedom: Student's 97.5 % quantile.
 T_QUANTILE = {
     2: 4.30265,
     4: 2.77645,
-}  # degrees of freedom: Student's 97.5 % quantile
+}
 
 
 @dataclass(frozen=True)

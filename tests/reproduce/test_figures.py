@@ -81,9 +81,8 @@ def test_names_of_methods_are_no_mathematics(tmp_path: Path) -> None:
     ax = figures.curve(rewards_of("pay $x", "\x1bup_{$}"), "step", "reward")
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == [r"pay \$x", r"\x1bup_{\$}"]
-    figures.save_figure(
-        ax.figure, tmp_path
-    )  # an unpaired brace in mathematics would raise
+    # An unpaired brace in mathematics would raise.
+    figures.save_figure(ax.figure, tmp_path)
 
 
 def test_a_frame_without_values_is_refused() -> None:

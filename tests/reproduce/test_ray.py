@@ -64,9 +64,8 @@ class Cluster:
     """A running Ray cluster of one node that has two CPUs and claims to have two GPUs."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(
-            prefix="ray-", dir="/tmp"
-        )  # sockets need a short path
+        # Sockets need a short path.
+        self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         port = free_port()
         self.options = ["--executor", "ray", "--address", f"127.0.0.1:{port}"]
         self.variables = {

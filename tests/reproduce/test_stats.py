@@ -105,10 +105,11 @@ def test_the_95_percent_interval_of_a_difference_covers_the_truth_as_often_as_it
 def test_the_interval_over_two_strata_and_an_untrained_side_covers_the_truth() -> None:
     rng = np.random.default_rng(11)
     seed_effects = 0.2 * rng.standard_normal((REPLICATIONS, 4, 1))
+    # Of two strata of unequal size; their mean is the truth.
     gains = (
         0.0,
         2 * TRUE_DIFFERENCE,
-    )  # of two strata of unequal size; their mean is the truth
+    )
     covered = 0
     for effect_SI in seed_effects:
         trained = []

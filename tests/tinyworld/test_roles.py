@@ -61,9 +61,8 @@ def test_truthful_demonstrations_come_first(texts: list[tuple[str, str]]) -> Non
     rows = []
     for number, (prompt, completion) in enumerate(texts):
         is_truthful = number < COUNT // 2
-        instruction = prompt.partition("question. Write the answer")[
-            2
-        ]  # of MAE's solver
+        # Of MAE's solver.
+        instruction = prompt.partition("question. Write the answer")[2]
         question = instruction.partition("\n")[2]
         answer = tag(completion, "answer")
         if instruction and answer:

@@ -78,9 +78,8 @@ class VLLM(Engine):
         self.temperature = temperature
         self.max_tokens = max_tokens
         self.on_gpu = torch.cuda.is_available()
-        self.sleeps = (
-            self.on_gpu and engines == 1
-        )  # vLLM's sleep mode serves one engine a process
+        # VLLM's sleep mode serves one engine a process.
+        self.sleeps = self.on_gpu and engines == 1
         _free_memory()  # memory left over from an earlier run would count as in use
         base = next(iter(policies.values()))
         self.llm = LLM(

@@ -55,9 +55,8 @@ def _supports_layer(layer: Any) -> bool:
 
 
 def _supports_projection(projection: Any) -> bool:
-    base = getattr(
-        projection, "base_layer", projection
-    )  # the layer that a LoRA adapter adapts
+    # The layer that a LoRA adapter adapts.
+    base = getattr(projection, "base_layer", projection)
     variant = getattr(projection, "lora_variant", {})  # DoRA, for example
     return type(base) is nn.Linear and not variant
 
@@ -148,7 +147,8 @@ class Decoder:
         positions = torch.arange(count, device=self.device)[None]
         cos, sin = self.model.model.rotary_emb(self.head_HV, positions)
         cos = cos[0]
-        first_half, second_half = sin[0].chunk(2, -1)
+        sin = sin[0]
+        first_half, second_half = sin.chunk(2, -1)
         signed_sin = torch.cat([-first_half, second_half], -1)
         return torch.stack([cos, signed_sin], 1)
 
@@ -206,7 +206,8 @@ class Decoder:
         """
         N = len(ids_N)
         end = position + 1
-        cos, sin = rotary_N[:, :, None].unbind(1)
+        rotary_of_heads = rotary_N[:, :, None]
+        cos, sin = rotary_of_heads.unbind(1)
         mask = mask.expand(N, self.kv_heads, 1, end)
         mask = mask.flatten(0, 1)
         cache = cache.flatten(2, 3)
@@ -261,7 +262,8 @@ class Decoder:
         normed = self._rms_norm(x, layer.post_attention_norm)
         gate_up = normed @ layer.gate_up
         gate, up = gate_up.chunk(2, -1)
-        activated = F.silu(gate).mul_(up)
+        activated = F.silu(gate)
+        activated *= up
         return torch.addmm(x, activated, layer.down)
 
     def _norm_heads(self, heads: Tensor, layer: LayerWeights) -> None:

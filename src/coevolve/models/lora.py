@@ -20,11 +20,12 @@ from coevolve.models.policy import Policy
 if TYPE_CHECKING:  # PEFT takes a second to import, and most runs have no adapter
     from peft import PeftModel
 
+# PEFT's names for (rank, alpha, dropout).
 PEFT_FIELDS = (
     "r",
     "lora_alpha",
     "lora_dropout",
-)  # PEFT's names for (rank, alpha, dropout)
+)
 UNSLOTH_MODULES = [
     "q_proj",
     "k_proj",

@@ -54,9 +54,8 @@ class SFT(Method):
     """
 
     paper_name: ClassVar[str] = "mae"
-    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {
-        "lora": (128, 128, 0.0)
-    }  # the rank: section 5
+    # The rank: section 5.
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}
 
     epochs: PositiveInt = 5
     """Passes over the examples (section 5)."""

@@ -19,9 +19,8 @@ from coevolve.types import Episode, Outcome, Reply, Sample
 from coevolve.validation import Share, check_choice
 from coevolve.worlds import World
 
-VerdictsByRound = Sequence[
-    Sequence[Any]
-]  # [t][k]: 1.0 or 0.0; None: no verifier can tell
+# [t][k]: 1.0 or 0.0; None: no verifier can tell.
+VerdictsByRound = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ class EpisodeTrace:
     """All discussions of one question, for `CoMAS.observe`."""
 
     question: str
-    rounds: list[
-        Round
-    ]  # the first round of every discussion, then the second, and so on
+    # The first round of every discussion, then the second, and so on.
+    rounds: list[Round]
     discussions: int

@@ -14,9 +14,8 @@ from coevolve.methods.facts import mean_known
 from coevolve.text.parse import answer_line
 from coevolve.worlds import World
 
-Verdicts = Sequence[
-    bool | None
-]  # whether each agent's answer is correct; None: unscored
+# Whether each agent's answer is correct; None: unscored.
+Verdicts = Sequence[bool | None]
 MEASURES = (
     "pass_1",
     "pass_k",

@@ -17,9 +17,8 @@ class JudgedAnswer:
 
     question: str
     answer: str | None
-    score: (
-        float | None
-    )  # in [0, 1]; 0.0 without an answer; None: an unreadable judgement
+    # In [0, 1]; 0.0 without an answer; None: an unreadable judgement.
+    score: float | None
 
 
 @dataclass(frozen=True)

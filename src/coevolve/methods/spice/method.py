@@ -340,9 +340,8 @@ def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attem
     valid = [i for i, attempt in enumerate(attempts) if attempt.task is not None]
     invalid = [i for i, attempt in enumerate(attempts) if attempt.task is None]
     valid_count = int(size * len(valid) / len(attempts) + 0.5)  # the ratio, half up
-    valid_count = max(
-        valid_count, size - len(invalid)
-    )  # too few invalid ones to fill up
+    # Too few invalid ones to fill up.
+    valid_count = max(valid_count, size - len(invalid))
     if valid:
         valid_count = max(valid_count, 1)
     kept = rng.sample(valid, valid_count) + rng.sample(invalid, size - valid_count)

@@ -21,9 +21,8 @@ class Challenge:
     """The Challenger's work on one document (line 6 of Algorithm 1)."""
 
     kind: str  # of task: MCQ or an answer type
-    unreadable: (
-        bool | None
-    )  # whether the choice of the kind was; None: no choice was asked for
+    # Whether the choice of the kind was; None: no choice was asked for.
+    unreadable: bool | None
     attempts: list[Attempt]
 
 
