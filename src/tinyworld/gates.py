@@ -152,8 +152,8 @@ def planning(ask: Ask, count: int, seed: int = SEED) -> dict[str, float]:
     planned = _share_solved(ask("sage/solver", with_correct_plan, seed), drawn)
     misled = _share_solved(ask("sage/solver", with_wrong_plan, seed), drawn)
     return {
-        "plans_right": _mean_or_zero(plans_correct),
-        "right_plan_gain": planned - alone,
+        "plans_correct": _mean_or_zero(plans_correct),
+        "correct_plan_gain": planned - alone,
         "wrong_plan_gain": misled - alone,
     }
 

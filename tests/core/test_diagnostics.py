@@ -71,8 +71,8 @@ def test_warnings_name_idle_mechanisms_and_a_reward_that_misleads_the_solver() -
     assert diagnostics.warnings(shares, ROWS, "solver") == [
         "idle: reward of judge acted in 0% of the steps",
         "idle: quality filter acted in 19% of the steps",
-        "solver is paid more in the second half (0.200, 0.650) "
-        "and right less often (0.500, 0.250 of validation)",
+        "solver is rewarded more in the second half (0.200, 0.650) "
+        "and correct less often (0.500, 0.250 of validation)",
     ]
 
 

@@ -75,11 +75,11 @@ class TestVerdicts:
         # An answer of None is wrong without a question to the judge.
         assert correct == [True, False, None, True, False]
         # Wilson's interval, by hand.
-        interval = "2 of 4 right (50.0%, 95 % 15.0% to 85.0%)"
+        interval = "2 of 4 correct (50.0%, 95 % 15.0% to 85.0%)"
         assert summary(correct) == f"{interval}, 1 without a verdict"
 
     def test_failures_alone_have_no_accuracy(self) -> None:
-        assert summary([None]) == "0 of 0 right, 1 without a verdict"
+        assert summary([None]) == "0 of 0 correct, 1 without a verdict"
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class TestGrade:
         assert costs == "22 requests, 15,400 tokens_in"
         for stage, line in zip(("before", "after"), lines, strict=True):
             correct = [row["correct"] for row in grades if row["stage"] == stage]
-            ratio = f"{correct.count('1')} of {len(correct) - 1} right"
+            ratio = f"{correct.count('1')} of {len(correct) - 1} correct"
             assert line.startswith(f"truthfulqa {stage} vanilla: {ratio}")
             assert line.endswith(", 1 without a verdict")
 
@@ -240,7 +240,7 @@ class TestGrade:
         for row in grades:
             assert row["correct"] == ""
             assert row["kind"] == "general"
-        line = "truthfulqa before vanilla: 0 of 0 right, 11 without a verdict"
+        line = "truthfulqa before vanilla: 0 of 0 correct, 11 without a verdict"
         assert line in capsys.readouterr().out
 
     @pytest.mark.parametrize("name", FAULTS)

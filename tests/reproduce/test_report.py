@@ -251,7 +251,7 @@ def test_the_page_of_a_finished_run_shows_completions_as_text(tmp_path: Path) ->
     idle_mechanism = 1
     expected = mechanism_and_warning + prompts_and_completions + idle_mechanism
     assert page.text.count(EVIL) == expected
-    assert "1 of 8 right (12.5%, 95 % 2.2% to 47.1%)" in page.text
+    assert "1 of 8 correct (12.5%, 95 % 2.2% to 47.1%)" in page.text
     assert not page.tags & FORBIDDEN_TAGS - {"object"}
     anchors = {link.removeprefix("#") for link in page.links if link.startswith("#")}
     assert anchors <= page.ids

@@ -63,7 +63,7 @@ SLACK = 0.06  # between two machines, which round differently
 SCORES_SLACK = 2
 MISSED_BY_AT_MOST = {  # gates that the middle backbone misses, as its card says
     "proposals_valid": 0.05,
-    "right_plan_gain": 0.05,
+    "correct_plan_gain": 0.05,
     "wrong_plan_gain": 0.03,
     "ranking": 0.1,
     "multiple_choice_gold": 0.2,

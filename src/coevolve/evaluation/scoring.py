@@ -129,6 +129,6 @@ def format_accuracy(counts: Mapping[str, int]) -> str:
     k = counts["k"]
     n = counts["n"]
     if not n:
-        return f"{k} of {n} right"
+        return f"{k} of {n} correct"
     low, high = binomtest(k, n).proportion_ci(method="wilson")
-    return f"{k} of {n} right ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"
+    return f"{k} of {n} correct ({k / n:.1%}, 95 % {low:.1%} to {high:.1%})"

@@ -96,8 +96,8 @@ def warnings(shares: Mapping[str, float], rows: Rows, role: str) -> list[str]:
         return lines
     if reward.second > reward.first and accuracy.second < accuracy.first:
         lines.append(
-            f"{role} is paid more in the second half ({reward}) "
-            f"and right less often ({accuracy} of validation)"
+            f"{role} is rewarded more in the second half ({reward}) "
+            f"and correct less often ({accuracy} of validation)"
         )
     return lines
 
