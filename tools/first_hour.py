@@ -16,7 +16,6 @@ import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config
 
 from benchmarks.real import shape
-from coevolve.engines.limits import VLLM_SHARE
 from coevolve.engines.loading import load_policy
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
@@ -67,10 +66,7 @@ SHAPES: dict[str, PretrainedConfig] = {  # of the models that the preset gpu nam
         num_attention_heads=64,
     ),
 }
-HEADER = (
-    "| method | engine | replies a step | of which paid | seconds a step | hours "
-    "| GiB, learner + vLLM | dollars |"
-)
+HEADER = "| method | completions a step | of which rewarded | seconds a step | hours | dollars |"
 
 
 class Counting(BatchedEngine):
@@ -138,49 +134,48 @@ def row(method: str, folder: str) -> str:
     hours = run.steps * seconds / 3600
     cells = [
         method,
-        run.engine,
         f"{sampled:,.0f}",
         f"{rewarded:,.0f}",
         f"{seconds:.0f}",
         f"{hours:.1f}",
-        f"{memory.estimate(run):.0f} + {VLLM_SHARE:.0%} of the card",
         f"{DOLLARS_PER_HOUR * hours:.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def learner_gib(method: str, folder: Path) -> float:
-    """Return the GiB of memory of a method's learner with the preset gpu."""
-    run = config.build(method, "gpu", out=".", overrides={"world": "tiny"})
+def learner_gib(method: str, preset: str, folder: Path) -> float:
+    """Return the GiB of memory of a method's learner with a preset."""
+    run = config.build(method, preset, out=".", overrides={"world": "tiny"})
     overrides = {"world": "tiny", "model": str(folder / run.model)}
     strong = getattr(run.method, "strong", "")
     if strong:
         overrides["strong"] = str(folder / strong)
-    return memory.estimate(config.build(method, "gpu", out=".", overrides=overrides))
+    return memory.estimate(config.build(method, preset, out=".", overrides=overrides))
 
 
-def memory_line(folder: Path) -> str:
-    """Return the rounded GiB of all methods with the preset gpu, each with its methods."""
+def memory_line(preset: str, folder: Path) -> str:
+    """Return the rounded GiB of all learners with a preset, each with its methods."""
     methods_by_gib = defaultdict(list)
     for method in sorted(METHODS):
-        methods_by_gib[round(learner_gib(method, folder))].append(f"`{method}`")
+        methods_by_gib[round(learner_gib(method, preset, folder))].append(f"`{method}`")
     groups = []
     for gib, names in sorted(methods_by_gib.items()):
         groups.append(f"{gib} ({', '.join(names)})")
-    return f"GiB with the preset gpu, without vLLM: {', '.join(groups)}"
+    return f"GiB with the preset {preset}, without vLLM: {', '.join(groups)}"
 
 
 def main() -> None:
-    """Print the table of preset one-gpu, and the memory with the preset gpu."""
+    """Print the table of preset one-gpu, and the learners' memory with both GPU presets."""
     print(HEADER)
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for name, configuration in SHAPES.items():
             configuration.save_pretrained(folder / name)
         for method in METHODS:
             print(row(method, str(folder / SMALL)), flush=True)
-        print(f"\n{memory_line(folder)}")
+        for preset in ("one-gpu", "gpu"):
+            print(f"\n{memory_line(preset, folder)}")
 
 
 if __name__ == "__main__":
