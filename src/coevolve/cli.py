@@ -98,11 +98,13 @@ def train(
         loop.train(run)
     except KeyboardInterrupt:
         step = _last_saved_step(out / "checkpoints")
-        print(f"stopped at step {step}; the same command goes on", file=sys.stderr)
+        print(
+            f"stopped at step {step}; run the same command to resume", file=sys.stderr
+        )
         raise SystemExit(130) from None
     except OSError as error:  # a full disk, a server that died
         raise OSError(
-            f"{error}; later --out {out} goes on from the last checkpoint"
+            f"{error}; --out {out} resumes later from the last checkpoint"
         ) from error
     if is_first_process():
         print(*last_lines(out), sep="\n")

@@ -164,7 +164,7 @@ class TestTrain:
     ) -> None:
         code, captured = train(error)
         assert code == 1
-        resume = f"later --out {out} goes on from the last checkpoint"
+        resume = f"--out {out} resumes later from the last checkpoint"
         assert captured.err == f"coevolve: {error}; {resume}\n"
 
     def test_weights_that_are_not_finite_would_not_be_so_after_a_resume(

@@ -131,7 +131,7 @@ class TestInterrupted:
         assert [path.name for path in out.glob("checkpoints/step-*")] == checkpoints
         message = capfd.readouterr().err
         assert message.endswith(
-            f"\nstopped at step {steps_done}; the same command goes on\n"
+            f"\nstopped at step {steps_done}; run the same command to resume\n"
         )
         assert "Traceback" not in message
         assert signal.getsignal(signal.SIGINT) == original_handler
@@ -143,7 +143,7 @@ class TestInterrupted:
             return {}
 
         monkeypatch.setattr(Trainer, "learn", interrupt)
-        message = "^stopped at step 1; train the same run again to go on$"
+        message = "^stopped at step 1; train the same run again to resume$"
         with pytest.raises(KeyboardInterrupt, match=message):
             train_small(tmp_path / "run", save_every=3)
         step, _ = newest(tmp_path / "run" / "checkpoints")
@@ -166,7 +166,7 @@ class TestInterrupted:
             patch.setattr(record.Recorder, "step", step_until_the_disk_is_full)
             assert train_small_by_command(out) == 1
         last_line = capfd.readouterr().err.splitlines()[-1]
-        assert f"No space left on device; later --out {out} goes on" in last_line
+        assert f"No space left on device; --out {out} resumes later" in last_line
         assert_same_bytes(finished_run, train_small(out))
 
 

@@ -262,7 +262,7 @@ def test_a_judge_that_dies_is_a_one_line_error_of_the_command(server, tmp_path, 
     assert main(["train", "mae", "--out", str(out), *options]) == 1
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line.startswith("coevolve: policy 'judge'")
-    assert last_line.endswith("goes on from the last checkpoint")
+    assert last_line.endswith("resumes later from the last checkpoint")
 
 
 def batched_engine(text):

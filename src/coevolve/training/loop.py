@@ -151,12 +151,12 @@ def _run_steps(
                     trainer.save(step)
             if is_stopped:
                 raise KeyboardInterrupt(
-                    f"stopped at step {step}; train the same run again to go on"
+                    f"stopped at step {step}; train the same run again to resume"
                 )
 
 
 def _is_due(step: int, every: int, last_step: int) -> bool:
-    """Whether something done every so many steps, and after the last one, is due; 0: never."""
+    """Return whether an action is due that runs every `every` steps and after the last (0: never)."""
     return every > 0 and (step % every == 0 or step == last_step)
 
 

@@ -313,7 +313,7 @@ def tune(
     if checkpoints:
         step = max(checkpoints)
         newest = checkpoints[step]
-        print(f"goes on at step {step}", flush=True)
+        print(f"resuming at step {step}", flush=True)
     trainer.train(resume_from_checkpoint=newest)
     return trainer
 
