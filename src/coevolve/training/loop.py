@@ -156,7 +156,7 @@ def _run_steps(
 
 
 def _is_due(step: int, every: int, last_step: int) -> bool:
-    """Return whether an action is due that runs every `every` steps and after the last (0: never)."""
+    """Return whether an action of every `every` steps, and after the last, is due (0: never)."""
     return every > 0 and (step % every == 0 or step == last_step)
 
 
