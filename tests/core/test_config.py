@@ -256,7 +256,7 @@ class TestDifferences:
         (estimators.Estimator, estimators.ESTIMATORS),
         (base.Strategy, strategies.STRATEGIES),
         (prompts.Variant, strategies.LIMITS),
-        (mae.Setting, mae.SETTINGS),
+        (mae.Setting, mae.REFERENCE_PROBABILITY),
         (spice.Verifier, spice.VERIFIERS),
         (spice.Template, spice.TEMPLATES),
         (spice_rewards.ChallengerReward, spice_rewards.CHALLENGER),
@@ -286,6 +286,6 @@ def test_a_method_with_other_fields_has_roles_made_from_them() -> None:
     method = get_method("mae")(solves=2)
     replaced = method.replace(judge_temperature=0.5)
     assert replaced.solves == 2
-    assert replaced.rater.temperature == 0.5
-    assert method.rater.temperature is None
+    assert replaced.question_rater.temperature == 0.5
+    assert method.question_rater.temperature is None
     assert replaced.world is method.world

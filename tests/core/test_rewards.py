@@ -48,7 +48,7 @@ class TestMAE:
     def test_an_unreadable_score_is_neutral(
         self, score: float | None, value: float
     ) -> None:
-        assert mae.neutral(score) == value
+        assert mae.score_or_neutral(score) == value
 
     DIFFICULTIES = [
         ([1.0, 1.0, 0.5, 0.0, 0.0], 0.5),

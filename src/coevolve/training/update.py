@@ -1,6 +1,8 @@
 """One update of a policy on a batch of samples: advantages, micro-batches, loss, clipped gradient.
 
-Knows tokens and rewards. Does not know which method earned them, and reads no text.
+The update works on tokens and rewards alone: it is the same for every method, and reads no text.
+Suffixes name the axes of a tensor: T the tokens of a micro-batch, H the hidden size, V the
+vocabulary.
 """
 
 import math
@@ -28,7 +30,7 @@ from coevolve.validation import check_choice
 
 @dataclass(frozen=True)
 class TrainingExample:
-    """A reply and the advantage of each token of its completion, None where masked."""
+    """A reply and the advantage of each token of its completion; None masks a token."""
 
     reply: Reply
     advantages: Sequence[float | None]
@@ -38,25 +40,30 @@ class TrainingExample:
         """Number of tokens that are not masked."""
         return sum(advantage is not None for advantage in self.advantages)
 
-    def moves_weights(self, entropy_coef: float) -> bool:
-        """Whether it has a gradient: a nonzero advantage, or an entropy bonus on some token."""
+    def has_gradient(self, entropy_coef: float) -> bool:
+        """Whether an advantage differs from 0, or an entropy bonus is given on some token."""
         if entropy_coef:
             return self.unmasked_tokens > 0
         return any(self.advantages)
 
 
 @dataclass
-class UpdateStats:
-    """Sums over trained tokens and over optimiser steps, and the highest ratio."""
+class UpdateSums:
+    """What optimiser steps add up; `metrics` makes means of it."""
 
+    # Sums over optimiser steps.
     loss: float = 0.0
+    grad_norm: float = 0.0  # before clipping
+    skipped_update: float = (
+        0.0  # steps not taken because loss or gradient was not finite
+    )
+    # Sums over the tokens that were trained on.
     tokens: float = 0.0
     entropy: float = 0.0
-    ratio_mean: float = 0.0
-    clip_fraction: float = 0.0
+    ratio: float = 0.0
+    clipped: float = 0.0
     logprob_gap: float = 0.0
-    grad_norm: float = 0.0
-    skipped_update: float = 0.0
+    # The highest over all tokens.
     ratio_max: float = 0.0
 
     def add_micro_batch(self, result: PolicyLoss, gap_T: Tensor) -> None:
@@ -65,32 +72,40 @@ class UpdateStats:
         self.loss += float(result.loss.detach())
         self.tokens += tokens
         self.entropy += float(result.entropy_T.sum())
-        self.ratio_mean += tokens * float(result.ratio_mean)
-        self.clip_fraction += tokens * float(result.clip_fraction)
+        self.ratio += tokens * float(result.ratio_mean)
+        self.clipped += tokens * float(result.clip_fraction)
         self.logprob_gap += float(gap_T.sum())
         self.ratio_max = max(self.ratio_max, float(result.ratio_max))
 
-    def add_step(self, step: "UpdateStats") -> None:
-        """Add the sums of another optimiser step."""
-        for name in SUMS:
+    def add_step(self, step: "UpdateSums") -> None:
+        """Add another optimiser step."""
+        for name in SUMMED_FIELDS:
             setattr(self, name, getattr(self, name) + getattr(step, name))
         self.ratio_max = max(self.ratio_max, step.ratio_max)
 
     def metrics(self, steps: int) -> dict[str, float]:
         """Return means over tokens (nan without any), means over steps, and counts."""
-        values: dict[str, float] = {}
-        for name in ("entropy", "ratio_mean", "clip_fraction", "logprob_gap"):
-            total: float = getattr(self, name)
-            values[name] = total / self.tokens if self.tokens else math.nan
-        values["loss"] = self.loss / max(steps, 1)
-        values["grad_norm"] = self.grad_norm / max(steps, 1)
-        values["tokens"] = self.tokens
-        values["skipped_update"] = self.skipped_update
-        values["ratio_max"] = self.ratio_max
-        return values
+
+        def mean_over_tokens(total: float) -> float:
+            return total / self.tokens if self.tokens else math.nan
+
+        return {
+            "entropy": mean_over_tokens(self.entropy),
+            "ratio_mean": mean_over_tokens(self.ratio),
+            "clip_fraction": mean_over_tokens(self.clipped),
+            "logprob_gap": mean_over_tokens(self.logprob_gap),
+            "loss": self.loss / max(steps, 1),
+            "grad_norm": self.grad_norm / max(steps, 1),
+            "tokens": self.tokens,
+            "skipped_update": self.skipped_update,
+            "ratio_max": self.ratio_max,
+        }
 
 
-SUMS = tuple(field.name for field in fields(UpdateStats) if field.name != "ratio_max")
+# Fields that add up over steps and over processes: all but the maximum.
+SUMMED_FIELDS = tuple(
+    field.name for field in fields(UpdateSums) if field.name != "ratio_max"
+)
 
 
 def update_policy(
@@ -104,13 +119,16 @@ def update_policy(
     kl_coef: float = 0.0,
     baseline: Baseline | None = None,
 ) -> dict[str, float]:
-    """Take one optimiser step on `samples` (all of this policy), or one per minibatch of them.
+    """Update `policy` once on its `samples`: one optimiser step for each minibatch.
 
-    Returns the metrics. With a `reference` policy, the estimator gets `kl_coef` and each token's
-    log-ratio of the sampling policy to it; a `baseline` predicts the expected reward per token.
-    `entropy` is a mean over the trained tokens; `surprisal` estimates it over all tokens of
-    `samples`, as sampled, in nats. With several processes, each handles its shard of the batch.
-    Raises ValueError for an unknown estimator.
+    With a `reference` policy, the estimator gets `kl_coef` and each token's log-ratio of the
+    sampling policy to it. A `baseline` predicts the reward to expect at each token, then learns
+    from `samples`; it is not asked if there is a `reference`. With several processes, each handles
+    its shard of the batch.
+
+    Returns the metrics. `entropy` is a mean over the tokens trained on, `surprisal` estimates it
+    over all tokens of `samples` as they were sampled, and `kl` is the mean log-ratio to
+    `reference`; all in nats a token. Raises ValueError for an unknown estimator.
     """
     check_choice("advantage", estimator, ESTIMATORS)
     inputs = EstimatorInputs(samples, kl_coef=kl_coef)
@@ -121,15 +139,16 @@ def update_policy(
         )
         metrics["kl"] = _mean_over_tokens(inputs.log_ratios, default=0.0)
     elif baseline is not None:
+        # Returns its predictions for these samples, then learns from their rewards.
         inputs.values = baseline.observe(samples, config.max_tokens_per_micro_batch)
     advantages = ESTIMATORS[estimator](inputs)
 
-    stats = UpdateStats()
+    sums = UpdateSums()
     steps = 0
     for minibatch in minibatches(samples, advantages, config.minibatches):
-        stats.add_step(optimizer_step(policy, optimizer, minibatch, config))
+        sums.add_step(optimizer_step(policy, optimizer, minibatch, config))
         steps += 1
-    metrics |= stats.metrics(steps)
+    metrics |= sums.metrics(steps)
     logprobs = [sample.reply.logprobs for sample in samples]
     metrics["surprisal"] = -_mean_over_tokens(logprobs, default=math.nan)
     metrics["sequences"] = float(len(samples))
@@ -140,7 +159,10 @@ def update_policy(
 def minibatches(
     samples: Sequence[Sample], advantages: Advantages, count: int
 ) -> Iterator[list[TrainingExample]]:
-    """Yield `count` minibatches, shuffled unless there is only one; none is empty."""
+    """Yield at most `count` minibatches, none empty, shuffled unless there is only one.
+
+    The order is drawn from torch's global generator, which the run seeds alike in all processes.
+    """
     examples = [
         TrainingExample(sample.reply, row)
         for sample, row in zip(samples, advantages, strict=True)
@@ -158,31 +180,33 @@ def optimizer_step(
     optimizer: Optimizer,
     batch: Sequence[TrainingExample],
     config: OptimizationConfig,
-) -> UpdateStats:
+) -> UpdateSums:
     """Accumulate the gradient over micro-batches and take one optimiser step.
 
-    Tokens are weighted over the whole batch, so the size of micro-batches does not change the
-    gradient. The weights stay the same if no token is trained on (no advantage other than 0 and no
-    entropy bonus), or if the gradient is not finite (`skipped_update` 1).
+    Every unmasked token of the whole batch counts in the weight of a token, also those without a
+    gradient and those of other processes, so the size of micro-batches does not change the
+    gradient. No step is taken if no token has a gradient, or if the loss or the gradient is not
+    finite; `skipped_update` counts the second case alone.
     """
     distributed = Distributed()
     parameters = list(policy.parameters())
     optimizer.zero_grad(set_to_none=True)
-    weight = token_weight([example.unmasked_tokens for example in batch], config)
+    unmasked_lengths = [example.unmasked_tokens for example in batch]
+    weight = token_weight(unmasked_lengths, config)
     trained = [
-        example for example in batch if example.moves_weights(config.entropy_coef)
+        example for example in batch if example.has_gradient(config.entropy_coef)
     ]
-    stats = _accumulate_gradient(policy, distributed.shard(trained), weight, config)
-    stats = _sum_over_processes(stats, distributed)
+    sums = _accumulate_gradient(policy, distributed.shard(trained), weight, config)
+    sums = _sum_over_processes(sums, distributed)
     distributed.sum_gradients(parameters)
-    if stats.tokens:
-        stats.grad_norm = float(clip_grad_norm_(parameters, config.grad_clip))
-    is_finite = math.isfinite(stats.grad_norm) and math.isfinite(stats.loss)
-    if stats.tokens and is_finite:
+    if sums.tokens:
+        sums.grad_norm = float(clip_grad_norm_(parameters, config.grad_clip))
+    is_finite = math.isfinite(sums.grad_norm) and math.isfinite(sums.loss)
+    if sums.tokens and is_finite:
         optimizer.step()
-    stats.skipped_update = float(not is_finite)
+    sums.skipped_update = float(not is_finite)
     optimizer.zero_grad(set_to_none=True)
-    return stats
+    return sums
 
 
 def _accumulate_gradient(
@@ -190,9 +214,9 @@ def _accumulate_gradient(
     examples: Sequence[TrainingExample],
     weight: float,
     config: OptimizationConfig,
-) -> UpdateStats:
+) -> UpdateSums:
     """Add the gradient of every micro-batch; return the sums over its tokens."""
-    stats = UpdateStats()
+    sums = UpdateSums()
     replies = [example.reply for example in examples]
     policy.model.train()  # adapters may have dropout
     for micro_batch in policy.forward_micro_batches(
@@ -203,14 +227,15 @@ def _accumulate_gradient(
             policy, micro_batch, advantages, weight, config
         )
         result.loss.backward()
-        stats.add_micro_batch(result, gap_T)
+        sums.add_micro_batch(result, gap_T)
     policy.model.eval()
-    return stats
+    return sums
 
 
-def _sum_over_processes(stats: UpdateStats, distributed: Distributed) -> UpdateStats:
-    sums = distributed.all_reduce_sum({name: getattr(stats, name) for name in SUMS})
-    return UpdateStats(**sums, ratio_max=max(distributed.gather([stats.ratio_max])))
+def _sum_over_processes(sums: UpdateSums, distributed: Distributed) -> UpdateSums:
+    values = {name: getattr(sums, name) for name in SUMMED_FIELDS}
+    totals = distributed.all_reduce_sum(values)
+    return UpdateSums(**totals, ratio_max=max(distributed.gather([sums.ratio_max])))
 
 
 def micro_batch_loss(
@@ -220,40 +245,49 @@ def micro_batch_loss(
     weight: float,
     config: OptimizationConfig,
 ) -> tuple[PolicyLoss, Tensor]:
-    """Return a micro-batch's part of the loss, and each token's |learner - sampler| gap (T,)."""
+    """Return a micro-batch's part of the loss, and each token's |learner - sampler| gap (T,).
+
+    Masked tokens are left out of both. `weight` is that of each token in the loss.
+    """
+    # One temperature for all logits: 1.0 if replies differ in theirs, as states are then divided.
     hidden_TH, temperature = micro_batch.at_sampling_temperature()
     targets_T = micro_batch.targets_T
 
-    def packed(values: Iterable[float]) -> Tensor:
+    def per_token_tensor(values: Iterable[float]) -> Tensor:
         return hidden_TH.new_tensor([*values], dtype=at_least_float32(hidden_TH.dtype))
 
-    advantage_of_token = [advantage for row in advantages for advantage in row]
-    sampled_T = packed(p for reply in micro_batch.replies for p in reply.logprobs)
-    used = [advantage is not None for advantage in advantage_of_token]
-    if not all(used):  # masked tokens cost nothing
-        used_T = torch.tensor(used, device=hidden_TH.device)
-        hidden_TH = hidden_TH[used_T]
-        targets_T = targets_T[used_T]
-        sampled_T = sampled_T[used_T]
-    advantages_T = packed(a for a in advantage_of_token if a is not None)
+    advantages_of_tokens = [advantage for row in advantages for advantage in row]
+    sampler_logprobs_T = per_token_tensor(
+        logprob for reply in micro_batch.replies for logprob in reply.logprobs
+    )
+    is_unmasked = [advantage is not None for advantage in advantages_of_tokens]
+    if not all(is_unmasked):
+        is_unmasked_T = torch.tensor(is_unmasked, device=hidden_TH.device)
+        hidden_TH = hidden_TH[is_unmasked_T]
+        targets_T = targets_T[is_unmasked_T]
+        sampler_logprobs_T = sampler_logprobs_T[is_unmasked_T]
+    advantages_T = per_token_tensor(a for a in advantages_of_tokens if a is not None)
+    # None: the learner's own log-probabilities stand in for the old ones (ratio 1).
+    old_logprobs_T = sampler_logprobs_T if config.old_logprobs == "sampler" else None
     tokens = TokenBatch(
         targets_T=targets_T,
         advantages_T=advantages_T,
         weights_T=torch.full_like(advantages_T, weight),
-        old_logprobs_T=sampled_T if config.old_logprobs == "sampler" else None,
+        old_logprobs_T=old_logprobs_T,
         temperature=temperature,
         config=LossConfig(config.loss, config.clip, config.entropy_coef),
     )
     result = policy_loss(hidden_TH, policy.head_VH, tokens)
-    return result, (result.logprobs_T - sampled_T).abs()
+    return result, (result.logprobs_T - sampler_logprobs_T).abs()
 
 
 def log_ratios_to(
-    reference: Policy, samples: Sequence[Sample], max_tokens: int
+    reference: Policy, samples: Sequence[Sample], max_tokens_per_micro_batch: int
 ) -> list[list[float]]:
     """Return log pi(token) - log pi_ref(token) of every token, with pi the sampling policy."""
     replies = [sample.reply for sample in samples]
-    reference_logprobs = iter(reference.logprobs(replies, max_tokens).tolist())
+    packed_logprobs = reference.logprobs(replies, max_tokens_per_micro_batch)
+    reference_logprobs = iter(packed_logprobs.tolist())
     rows = []
     for reply in replies:
         rows.append([logprob - next(reference_logprobs) for logprob in reply.logprobs])

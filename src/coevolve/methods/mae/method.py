@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve.methods.base import Method
 from coevolve.methods.facts import pool_levels
-from coevolve.methods.format_reward import format_reward
+from coevolve.methods.format_reward import format_reward as reward_format
 from coevolve.methods.mae import rewards
 from coevolve.methods.mae.metrics import episode_metrics
 from coevolve.methods.mae.records import Assessment, EpisodeTrace, JudgedAnswer, Pair
@@ -22,8 +22,14 @@ from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.worlds import World
 
 Setting = Literal["zero", "no", "half", "with"]
-# The probability that the Proposer sees a reference question (section 5).
-SETTINGS: dict[Setting, float] = {"zero": 0.5, "no": 0.0, "half": 0.5, "with": 1.0}
+# The probability that the Proposer sees a reference question (section 5). "zero" and "half" differ
+# in the questions that the pool starts with: the world's few hand-written ones, or its seed set.
+REFERENCE_PROBABILITY: dict[Setting, float] = {
+    "zero": 0.5,
+    "no": 0.0,
+    "half": 0.5,
+    "with": 1.0,
+}
 Roles = tuple[Literal["proposer", "solver", "judge"], ...]
 
 
@@ -31,6 +37,7 @@ class MAE(Method):
     """Multi-Agent Evolve. The defaults are the paper's numbers; each ablation is an argument."""
 
     paper_name: ClassVar[str] = "mae"
+    # Each filter of proposals, and the metric that says how many it lets through.
     filters: ClassVar[Mapping[str, str]] = {
         "quality filter": "kept",
         "format of proposals": "parsed",
@@ -72,21 +79,28 @@ class MAE(Method):
         self.proposer_reference = self.role("proposer_reference", "proposer")
         self.solver = self.role("solver")
         policy = "judge" if self.judge_model else "shared"
-        judge = partial(self.role, name="judge", policy=policy)
-        self.judge_answer = judge("judge_answer")
-        self.scorer = judge("judge_answer", temperature=self.judge_temperature)
-        self.rater = judge("judge_question", temperature=self.judge_temperature)
+        judge_role = partial(self.role, name="judge", policy=policy)
+        # Only the judgements of line 21 are trained on. The answer scorer asks with the same prompt
+        # (lines 11 and 19), the question rater with its own (line 10): theirs are never samples.
+        self.judge_answer = judge_role("judge_answer")
+        self.answer_scorer = judge_role(
+            "judge_answer", temperature=self.judge_temperature
+        )
+        self.question_rater = judge_role(
+            "judge_question", temperature=self.judge_temperature
+        )
 
     # Algorithm 1.
 
     def episode(self, rng: Random) -> Episode:
         """Play lines 4 to 22 of Algorithm 1 once.
 
-        D and P hold what they held when the step began, and what this episode adds.
+        D and P are this episode's own views of the two pools: they hold what the pools held when
+        the step began, and what this episode adds. The numbers are lines of Algorithm 1.
         """
         D = self.pools["questions"].view()
         P = self.pools["pairs"].view()
-        shows_reference = rng.random() < SETTINGS[self.setting]
+        shows_reference = rng.random() < REFERENCE_PROBABILITY[self.setting]
         reference = D.sample(rng) if shows_reference else None  # 4-5
         proposal = yield self.propose(reference)  # 6-9
         assessment = yield from self.assess(tag(proposal.text, "question"))  # 10-11
@@ -94,27 +108,31 @@ class MAE(Method):
             D.add(assessment.question)  # 12-14
         samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15
 
+        # D is never empty: it starts with the world's questions.
         questions = [D.sample(rng) for _ in range(self.solves)]  # 16
         replies = yield [self.solver(question=q) for q in questions]  # 17
         pairs = read_pairs(questions, replies)
         for pair in pairs:
             if pair.answer is not None:
                 P.add(pair)  # 18
-        solutions = yield from self.judge(pairs)  # 19
-        drawn = [P.sample(rng) for _ in range(self.solves)] if len(P) else []  # 20
-        turns = [self.judge_answer(question=q, answer=a) for q, a in drawn]
+        judged_answers = yield from self.judge_pairs(pairs)  # 19
+        drawn_pairs = (
+            [P.sample(rng) for _ in range(self.solves)] if len(P) else []
+        )  # 20
+        turns = [self.judge_answer(question=q, answer=a) for q, a in drawn_pairs]
         judgements = yield turns  # 21
 
-        for reply, solution in zip(replies, solutions, strict=True):
-            samples.append(reply.earns(self.solver_reward(reply, solution.score)))  # 22
+        for reply, judged in zip(replies, judged_answers, strict=True):
+            samples.append(reply.earns(self.solver_reward(reply, judged.score)))  # 22
+        # The Judge's only reward is for format (section 4.3): where that is ablated, or the Judge
+        # is frozen, its judgements are no samples.
         if self.format_reward and not self.judge_model:
-            # The Judge earns its format reward alone (section 4.3).
             for judgement in judgements:
-                samples.append(judgement.earns(format_reward(judgement.text, "score")))
+                samples.append(judgement.earns(reward_format(judgement.text, "score")))
         return Outcome(
             samples=[sample for sample in samples if sample.role in self.train],
             adds={"questions": D.added, "pairs": P.added},
-            trace=EpisodeTrace(reference, assessment, solutions),
+            trace=EpisodeTrace(reference, assessment, judged_answers),
         )
 
     def propose(self, reference: str | None) -> Turn:
@@ -129,12 +147,14 @@ class MAE(Method):
             return Assessment()
         attempt_turn = self.solver(question=question)
         judgement, *replies = yield [
-            self.rater(question=question),
+            self.question_rater(question=question),
             *[attempt_turn] * self.attempts,
         ]
-        attempts = yield from self.judge(read_pairs([question] * len(replies), replies))
+        attempts = yield from self.judge_pairs(
+            read_pairs([question] * len(replies), replies)
+        )
         score = judge_score(judgement.text)
-        quality = rewards.neutral(score)
+        quality = rewards.score_or_neutral(score)
         return Assessment(
             question=question,
             quality=quality,
@@ -151,29 +171,24 @@ class MAE(Method):
             return False
         return not self.world.held_out(question)
 
-    def judge(self, pairs: Sequence[Pair]) -> Dialogue[list[JudgedAnswer]]:
-        """Return the pairs with the Judge's scores."""
-        scores = yield from self.score(pairs)
-        judged = []
-        for pair, score in zip(pairs, scores, strict=True):
-            judged.append(JudgedAnswer(pair.question, pair.answer, score))
-        return judged
+    def judge_pairs(self, pairs: Sequence[Pair]) -> Dialogue[list[JudgedAnswer]]:
+        """Return the pairs with the Judge's scores.
 
-    def score(self, pairs: Sequence[Pair]) -> Dialogue[list[float | None]]:
-        """Return the Judge's score of each (question, answer) pair.
-
-        None if the judgement is unreadable; 0.0, without a request, if there is no answer.
+        A score is None if the judgement is unreadable. A pair without an answer scores 0.0, and the
+        Judge is not asked.
         """
         turns = []
         for question, answer in pairs:
             if answer is not None:
-                turns.append(self.scorer(question=question, answer=answer))
+                turns.append(self.answer_scorer(question=question, answer=answer))
         judgements = iter((yield turns))
-        scores: list[float | None] = []
-        for _, answer in pairs:
-            scored = answer is not None
-            scores.append(judge_score(next(judgements).text) if scored else 0.0)
-        return scores
+        judged = []
+        for question, answer in pairs:
+            score: float | None = 0.0
+            if answer is not None:
+                score = judge_score(next(judgements).text)
+            judged.append(JudgedAnswer(question, answer, score))
+        return judged
 
     # Rewards.
 
@@ -181,13 +196,13 @@ class MAE(Method):
         """Return the reward of line 15: section 4.1's, or that of the authors' released code."""
         quality = assessment.quality
         difficulty = assessment.difficulty
-        format = self.format_term(proposal, "question")
+        format_term = self.format_term(proposal, "question")
         if self.variant == "paper":
-            return rewards.proposer_reward(quality, difficulty, format)
+            return rewards.proposer_reward(quality, difficulty, format_term)
         return rewards.official_proposer_reward(
             quality,
             difficulty,
-            format,
+            format_term,
             parsed=assessment.question is not None,
             threshold=self.threshold,
         )
@@ -198,7 +213,7 @@ class MAE(Method):
 
     def format_term(self, reply: Reply, tag_name: str) -> float | None:
         """Return R_format of a reply; None where it is ablated."""
-        return format_reward(reply.text, tag_name) if self.format_reward else None
+        return reward_format(reply.text, tag_name) if self.format_reward else None
 
     # What grows, and what is recorded.
 
@@ -217,11 +232,11 @@ class MAE(Method):
         return {"judge": self.judge_model} if self.judge_model else {}
 
     def measure(self) -> dict[str, float | None]:
-        """Return the oracle's fractions of the question pool: ill-formed, and of level 3."""
+        """Return the oracle's fractions of the question pool: ill-formed, and hardest (level 3)."""
         return pool_levels(self.world, self.pools["questions"].items)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """Return how proposing, solving and judging went, by the Judge and by the oracle."""
+        """Return this episode's metrics: what the Judge said, and whether the oracle agrees."""
         return episode_metrics(outcome.trace, world, self.quality_filter)
 
 

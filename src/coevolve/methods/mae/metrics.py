@@ -5,7 +5,7 @@ from typing import Any
 
 from coevolve.methods.facts import agrees, as_float, complement, mean_known
 from coevolve.methods.mae.records import Assessment, EpisodeTrace, JudgedAnswer
-from coevolve.methods.mae.rewards import neutral
+from coevolve.methods.mae.rewards import score_or_neutral
 from coevolve.worlds import World
 
 Metrics = dict[str, Any]
@@ -60,7 +60,7 @@ def _solution_metrics(solutions: Sequence[JudgedAnswer], world: World) -> Metric
     for solution in answered:
         is_correct = world.is_correct(solution.question, solution.answer)
         correct.append(is_correct)
-        judge_agrees.append(agrees(neutral(solution.score), is_correct))
+        judge_agrees.append(agrees(score_or_neutral(solution.score), is_correct))
     return {
         "answered": len(answered) / len(solutions),
         "judged": mean_known(solution.score for solution in answered),

@@ -12,7 +12,7 @@ NEUTRAL = 0.5
 QUALITY_THRESHOLD = 0.7
 
 
-def neutral(score: float | None) -> float:
+def score_or_neutral(score: float | None) -> float:
     """Return the score, or 0.5 for an unreadable judgement (section 5.3.2)."""
     return NEUTRAL if score is None else score
 
@@ -22,7 +22,7 @@ def difficulty(scores: Sequence[float | None]) -> float:
 
     Unreadable judgements are left out of the mean; 0.5 if none is readable (section 5.3.2).
     """
-    return 1 - neutral(mean_known(scores))
+    return 1 - score_or_neutral(mean_known(scores))
 
 
 def proposer_reward(
@@ -32,7 +32,7 @@ def proposer_reward(
 
     A question that does not parse has neither quality nor difficulty: pass 0.0 for both.
     """
-    return _equally_weighted_sum(neutral(quality), difficulty, format)
+    return _equally_weighted_sum(score_or_neutral(quality), difficulty, format)
 
 
 def official_proposer_reward(
@@ -50,7 +50,7 @@ def official_proposer_reward(
     """
     if not parsed:
         return 0.0
-    is_good = neutral(quality) >= threshold
+    is_good = score_or_neutral(quality) >= threshold
     return proposer_reward(quality, difficulty if is_good else 0.0, format)
 
 
@@ -59,7 +59,7 @@ def solver_reward(judged: float | None, format: float | None) -> float:
 
     An answer that does not parse is not judged: pass 0.0.
     """
-    return _equally_weighted_sum(neutral(judged), format)
+    return _equally_weighted_sum(score_or_neutral(judged), format)
 
 
 def _equally_weighted_sum(*terms: float | None) -> float:
