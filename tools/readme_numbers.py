@@ -192,7 +192,7 @@ def runs(root: Path = ROOT) -> str:
         "learning",
         "validating",
         "test before and after",
-        "other set-ups, conversations",
+        "other strategies, conversations",
         "imports, loading, saving",
         "peak MiB",
         "held-out",

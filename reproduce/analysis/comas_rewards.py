@@ -72,14 +72,14 @@ def measures(curves: pd.DataFrame) -> pd.DataFrame:
     is_correct = counts["tp"] + counts["fn"]
     counts["Precision"] = 100 * counts["tp"] / (counts["tp"] + counts["fp"])
     counts["Recall"] = 100 * counts["tp"] / is_correct
-    counts["share right"] = 100 * is_correct / counts[CONFUSION].sum(axis=1)
+    counts["share correct"] = 100 * is_correct / counts[CONFUSION].sum(axis=1)
     validated = curves.dropna(subset=["validation"])
     accuracy = validated.assign(Accuracy=100 * validated["validation"])
     sources = {
         "Accuracy": accuracy,
         "Precision": counts,
         "Recall": counts,
-        "share right": counts,
+        "share correct": counts,
     }
     frames = []
     for name, frame in sources.items():
@@ -188,7 +188,7 @@ def _quarter(
         "variant": label,
         "training": quarter,
         "favourable verdicts": means[verdicts].mean(),
-        "solutions right": means["correct"].mean(),
+        "correct solutions": means["correct"].mean(),
         "reward": means["normalised"].mean(),
         "paper's direction": verdict,
     }

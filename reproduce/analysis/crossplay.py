@@ -135,10 +135,10 @@ def rates_at_first(
     frames = []
     for seed in seeds:
         home = folder / f"spice-s{seed}"
-        everybody = players(home, run.model, run.method.snapshots)
-        first_step = sorted(everybody)[1]  # step 0 is the untrained model
-        first = {first_step: everybody[first_step]}
-        for challengers, reasoners in ((everybody, first), (first, everybody)):
+        all_players = players(home, run.model, run.method.snapshots)
+        first_step = sorted(all_players)[1]  # step 0 is the untrained model
+        first = {first_step: all_players[first_step]}
+        for challengers, reasoners in ((all_players, first), (first, all_players)):
             _, answers = every_pair(
                 challengers,
                 reasoners,

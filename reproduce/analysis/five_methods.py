@@ -47,7 +47,7 @@ SOURCES = {
     "CoNL": RewardSource("its peers' ranking", correct=("pass_1",), total=("pass_k",)),
     "TTRL": RewardSource("the majority of its answers", correct=("majority_correct",)),
     "RL with ground truth": RewardSource("the exact verifier"),
-    "SFT": RewardSource("right answers"),
+    "SFT": RewardSource("correct answers"),
     "Untrained": RewardSource("nothing"),
 }
 
@@ -220,7 +220,7 @@ def _row(comparison: Comparison, method: str) -> dict[str, Any]:
     row["test at the end, %"] = with_limits(100 * accuracy_S)
     row["gain over untrained, points"] = _gain_in_words(answers, method)
     row["answer found, %"] = f"{100 * after['found'].mean():.1f}"
-    row["right where found, %"] = f"{100 * answered['correct'].mean():.1f}"
+    row["correct where found, %"] = f"{100 * answered['correct'].mean():.1f}"
     rewards = comparison.rewards
     if method in rewards.index:
         early = rewards.loc[method, "first fifth"]
@@ -289,7 +289,7 @@ def draw(curves: Curves, most_tokens: float) -> Figure:
         ax=axes[1],
         title="How often what pays is right (tiny world)",
         xlabel="share of training, %",
-        ylabel="right, %",
+        ylabel="correct, %",
     )
     _draw_beliefs(axes[2], curves.bars)
     fig.subplots_adjust(wspace=0.25)

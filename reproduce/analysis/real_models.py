@@ -91,8 +91,8 @@ def main_table(
         row = {
             "model": label,
             "seeds": own["seed"].nunique(),
-            "right before, %": accuracy(before),
-            "right after, %": accuracy(after) if steps else "",
+            "correct before, %": accuracy(before),
+            "correct after, %": accuracy(after) if steps else "",
             "gain, points": gain(own) if steps else "",
             "read, before to after, %": f"{found_before} to {found_after}",
             "steps": steps,

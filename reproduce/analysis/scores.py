@@ -1,6 +1,6 @@
 """Pages of test scores beside a paper's table: cells, averages, gains, bars and remarks.
 
-A page has one part per backbone and inference set-up. Rows are methods or variants, trained once
+A page has one part per backbone and inference strategy. Rows are methods or variants, trained once
 per seed and scored on every test item. Loads no torch.
 """
 
@@ -34,9 +34,11 @@ class Spec:
     rows: Mapping[str, str]  # label: the paper's name of the row, where they differ
     # A base that is not printed: the printed row in its place.
     unprinted: Mapping[str, str]
-    # Inference set-up: the paper's name of it, if it has several.
+    # Inference strategy: the paper's name of it, if it has several.
     strategies: Mapping[str, str]
-    inference: Mapping[str, str]  # set-up of the first run alone: the label of its row
+    inference: Mapping[
+        str, str
+    ]  # strategy of the first run alone: the label of its row
     averages: Sequence[str]  # averages that the table shows; if empty, all
     sizes: bool  # whether the table shows agents and training steps
     # File: base: rows, if empty all.
@@ -93,7 +95,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Part:
-    """The scores of one backbone in one inference set-up."""
+    """The scores of one backbone in one inference strategy."""
 
     backbone: str
     setup: str
@@ -112,7 +114,9 @@ class Page:
     """Everything that a page of scores displays and saves."""
 
     spec: Spec
-    answers: Mapping[str, pd.DataFrame]  # by backbone, a row per answer in any set-up
+    answers: Mapping[
+        str, pd.DataFrame
+    ]  # by backbone, a row per answer with any strategy
     parts: Sequence[Part]
     gains: Mapping[str, pd.DataFrame]  # file: gains of all parts
     table: pd.DataFrame
@@ -157,7 +161,7 @@ def read_answers(spec: Spec, backbone: str) -> pd.DataFrame:
     """Read the scores of one backbone's runs.
 
     If the spec has rows that are ways of asking (`inference`), the first run's answers in these
-    set-ups become rows of their own in the set-up vanilla.
+    strategies become rows of their own in the strategy vanilla.
     """
     labels = spec.labels[backbone]
     frame = standins.scores(spec.folder, spec.runs, labels, spec.paper)
@@ -172,7 +176,7 @@ def read_answers(spec: Spec, backbone: str) -> pd.DataFrame:
 
 
 def read_part(spec: Spec, answers: pd.DataFrame, backbone: str, setup: str) -> Part:
-    """Return the scores of one backbone in one set-up, with the paper's numbers."""
+    """Return the scores of one backbone with one strategy, with the paper's numbers."""
     scores = answers[answers["strategy"] == setup].dropna(subset=["benchmark"])
     return Part(
         backbone=backbone,

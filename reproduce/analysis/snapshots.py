@@ -210,12 +210,12 @@ def judged_attempts(attempts: pd.DataFrame, oracle: World) -> pd.DataFrame:
         valid=questions.notna().astype(float),
         level=level.astype(float),
     )
-    return judged.rename(columns={"gold_correct": "gold right"})
+    return judged.rename(columns={"gold_correct": "gold correct"})
 
 
 def attempt_shares(attempts: pd.DataFrame) -> pd.DataFrame:
     """Return shares of each Challenger's attempts, and its different questions per document."""
-    columns = ["valid", "gold right", "level"]
+    columns = ["valid", "gold correct", "level"]
     shares = attempts.groupby("challenger")[columns].mean()
     by_document = attempts.groupby(["challenger", "seed", "document"])
     different = by_document["question"].nunique()
@@ -230,7 +230,9 @@ def usual_questions(attempts: pd.DataFrame, texts: Sequence[str]) -> pd.DataFram
     distinct = attempts.drop_duplicates(["document", "challenger", "question"])
     table = usual.merge(distinct)
     table["document"] = table["document"].map(dict(enumerate(texts)))
-    table = table[["document", "challenger", "question", "gold", "gold right", "level"]]
+    table = table[
+        ["document", "challenger", "question", "gold", "gold correct", "level"]
+    ]
     names = {"challenger": "step", "question": "most frequent question"}
     return table.rename(columns=names)
 

@@ -187,8 +187,9 @@ def printed(
     """Return what a paper's table prints, as rows of method, benchmark (a stand-in) and paper.
 
     A stand-in's value is the mean of the columns that it represents. `names` maps the paper's row
-    names to labels. Of a row that occurs under several set-ups or backbones, the given ones count,
-    or the first. An average that the paper does not print is the mean of its stand-ins' columns.
+    names to labels. Where a row occurs under several strategies or backbones, the given ones
+    count, or the first. An average that the paper does not print is the mean of its stand-ins'
+    columns.
     """
     cells = tables.paper_numbers(table_id)
     if setup is not None:

@@ -152,7 +152,7 @@ def talks_of(facts: dict[str, Any], reviews: list[str]) -> conl_conversations.Ta
 
 @pytest.fixture
 def persuasion() -> conl_conversations.Talks:
-    """Agent 0 tells agent 1 the right answer, which agent 1 adopts."""
+    """Agent 0 tells agent 1 the correct answer, which agent 1 adopts."""
     facts = facts_of(before=[ANSWER, WRONG], after=[ANSWER, ANSWER])
     critique = f'<critique target="Agent 1">it is {ANSWER}</critique>'
     return talks_of(facts, [critique, "nothing"])

@@ -324,7 +324,7 @@ def test_changed_answers_come_first() -> None:
 def test_the_most_frequent_question_stands_for_a_snapshot() -> None:
     attempts = pd.DataFrame({"question": ["x", "y", "y"]})
     attempts = attempts.assign(document=0, challenger=5, gold="1", level=1.0)
-    attempts["gold right"] = 1.0
+    attempts["gold correct"] = 1.0
     table = snapshots.usual_questions(attempts, ["the text"])
     assert table["most frequent question"].tolist() == ["y"]
     assert table["document"].tolist() == ["the text"]

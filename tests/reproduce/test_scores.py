@@ -13,7 +13,7 @@ from coevolve.runs.record import Recorder, write_json
 from reproduce.analysis import paper_checks, scores, standins, tables
 
 ITEMS = 4
-CORRECT = {  # run: correct answers of 4 in every family, by set-up
+CORRECT = {  # run: correct answers of 4 in every family, by strategy
     "base": {"vanilla": 1, "consistency": 2},
     "ours": {"vanilla": 3, "consistency": 4},
 }
