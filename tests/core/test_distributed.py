@@ -141,6 +141,16 @@ def test_a_run_of_two_processes_resumes_on_one(runs, tmp_path):
     assert summary["resumed_at"] == 3
 
 
+def test_a_run_that_was_killed_after_its_last_step_is_finished_on_two(runs, tmp_path):
+    out = shutil.copytree(runs.two_processes, tmp_path / "run")
+    summary = json.loads((out / "summary.json").read_text())
+    (out / "summary.json").unlink()
+    train_in_processes(2, out)
+    finished = json.loads((out / "summary.json").read_text())
+    assert finished["resumed_at"] == 3
+    assert finished["held_out"] == summary["held_out"]
+
+
 @dataclass(frozen=True)
 class RankGradient:
     """The gradient that one process has after adding up, and how it was computed."""

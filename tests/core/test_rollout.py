@@ -119,7 +119,7 @@ def test_turns_are_keyed_by_episode_and_position(outcomes: list[Outcome]) -> Non
 def test_a_shard_is_keyed_by_global_numbers(
     outcomes: list[Outcome], new_engine: EngineFactory
 ) -> None:
-    shard = play(branching_episodes(2, 6), new_engine(), KEY, numbers=(2, 6))
+    shard = play(branching_episodes(2, 6), new_engine(), KEY, indices=(2, 6))
     assert shard == [outcomes[2], outcomes[6]]
 
 

@@ -98,7 +98,7 @@ class Method(Settings):
     """Whether training starts from published questions, which a data world must then have."""
 
     filters: ClassVar[Mapping[str, str]] = {}
-    """{name of a filter: the metric that is the share it lets pass}, see `alive`."""
+    """{name of a filter: the metric that is the share it lets pass}, see `diagnostics.activity`."""
 
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {}
     """The paper's values of the fields of a Run."""

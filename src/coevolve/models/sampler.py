@@ -1,8 +1,8 @@
 """Samples completions by `Decoder`, or by the model's own `generate` if `Decoder` cannot.
 
-The noise of a completion depends only on its request's key. Knows token ids and keys, but neither
-text nor turns. Shapes: N requests, R rows that still run, S slots of the cache, T steps, V
-vocabulary, H hidden size.
+The noise of a completion depends only on its request's key. A row is a request that still runs; a
+slot holds, in the key-value cache, what several rows have in common. Shapes: N requests, R rows,
+S slots, T steps, V vocabulary, H hidden size, L positions, E end tokens.
 """
 
 import copy
@@ -22,17 +22,16 @@ from transformers import GenerationConfig, LogitsProcessorList
 from coevolve.models.decoder import Decoder
 from coevolve.models.packing import greedy_batches, micro_batches
 
-MAX_ROWS = 512  # rows decoded together
-MAX_CACHE_POSITIONS = 2**18  # cache positions (rows x length) held together
-PREFILL_TOKENS = (
-    4096  # padded prompt tokens a CPU prefills at once: activations fit into its cache
-)
-CACHE_INCREMENT = (
-    16  # cache positions first reserved for new tokens; doubled when they are used up
-)
-COMPACT_BELOW = (
-    0.75  # the cache is compacted when a smaller fraction of its slots is in use
-)
+# Rows decoded together.
+MAX_ROWS = 512
+# Cache positions (rows x length) held together.
+MAX_CACHE_POSITIONS = 2**18
+# Padded prompt tokens that a CPU prefills at once: activations then fit into the CPU's own cache.
+PREFILL_TOKENS = 4096
+# Cache positions first reserved for new tokens; doubled when they are used up.
+CACHE_INCREMENT = 16
+# The cache is compacted when a smaller fraction of its slots is in use.
+COMPACT_BELOW = 0.75
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """Sampled tokens with their log-probabilities under the distribution they were drawn from."""
+    """Sampled tokens and their log-probabilities as drawn; those of temperature 1 if greedy."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -59,17 +58,18 @@ class Completion:
 def noise(keys: Sequence[Hashable], count: int) -> np.ndarray:
     """Return uniform numbers in [0, 1), (keys, count).
 
-    A row depends only on its key, and a shorter row is a prefix of a longer one.
+    A row depends only on the `repr` of its key, and a shorter row is a prefix of a longer one.
     """
     rows = np.empty((len(keys), count))
     source = np.random.Philox(key=0)
     generator = np.random.Generator(source)
-    fresh: Any = source.state
+    fresh: Any = source.state  # counter at 0, nothing buffered
     for row, key in zip(rows, keys, strict=True):
         key_bytes = repr(key).encode()
         digest = hashlib.blake2b(key_bytes, digest_size=16).digest()
         keyed = {**fresh["state"], "key": np.frombuffer(digest, "<u8")}
-        source.state = fresh | {"state": keyed}  # four times as fast as a new generator
+        # The same as a new generator of this key, and four times as fast.
+        source.state = fresh | {"state": keyed}
         generator.random(out=row)
     return rows
 
@@ -79,17 +79,19 @@ def sample(
     requests: Sequence[Request],
     complete_batch: Callable[[list[Request]], list[Completion]],
 ) -> list[Completion]:
-    """Complete the requests in batches that fit into memory; `decode` or `generate` completes one.
+    """Complete the requests batch by batch; `complete_batch` is `decode` or `generate`.
 
-    The other requests of a batch do not change a completion's noise. Raises ValueError for an
-    invalid request, FloatingPointError if the model's output is not finite.
+    The other requests of a batch do not change a completion's noise, though they may change its
+    logits by rounding. Raises ValueError for an invalid request, FloatingPointError if the model's
+    output is not finite.
     """
     for request in requests:
         _check(request)
     completions: dict[int, Completion] = {}
     for batch in batches(requests):
         batch_requests = [requests[i] for i in batch]
-        completions |= zip(batch, complete_batch(batch_requests), strict=True)
+        completed = complete_batch(batch_requests)
+        completions.update(zip(batch, completed, strict=True))
     for completion in completions.values():
         if not np.isfinite(completion.logprobs).all():
             raise FloatingPointError(
@@ -109,18 +111,19 @@ def _check(request: Request) -> None:
 
 
 def batches(requests: Sequence[Request]) -> Iterator[list[int]]:
-    """Yield the requests' indices in batches that fit into memory, sorted by prompt.
+    """Yield the requests' indices in batches, sorted by prompt.
 
-    Equal prompts are neighbours, and the longest prompt of a batch comes last.
+    A batch has at most MAX_ROWS requests and MAX_CACHE_POSITIONS; a request that is too large comes
+    alone. Equal prompts are neighbours, and the longest prompt of a batch comes last.
     """
     largest_limit = max((request.limit for request in requests), default=0)
 
     def fits(batch: list[int]) -> bool:
-        longest_prompt = len(requests[batch[-1]].prompt)
-        room = MAX_CACHE_POSITIONS // len(batch) - longest_prompt
         if len(batch) > MAX_ROWS:
             return False
-        if largest_limit <= room:
+        longest_prompt = len(requests[batch[-1]].prompt)
+        room = MAX_CACHE_POSITIONS // len(batch) - longest_prompt
+        if largest_limit <= room:  # saves a pass over the batch
             return True
         return max(requests[i].limit for i in batch) <= room
 
@@ -128,7 +131,8 @@ def batches(requests: Sequence[Request]) -> Iterator[list[int]]:
         prompt = requests[i].prompt
         return len(prompt), prompt
 
-    return greedy_batches(sorted(range(len(requests)), key=by_prompt), fits)
+    order = sorted(range(len(requests)), key=by_prompt)
+    return greedy_batches(order, fits)
 
 
 def choose(
@@ -139,56 +143,62 @@ def choose(
     Returns (tokens_R, logprobs_R), log-probabilities under the distribution sampled from. At
     temperature 0 a row takes the most probable token, with its log-probability at temperature 1.
     """
-    greedy_S = temperature_S == 0
-    divisor_S = torch.where(greedy_S, 1.0, temperature_S)
+    is_greedy_S = temperature_S == 0
+    divisor_S = torch.where(is_greedy_S, 1.0, temperature_S)
     scaled_SV = logits_SV.float() / divisor_S[:, None]
     logprobs_SV = scaled_SV.log_softmax(-1)
-    cumulative_SV = logprobs_SV.exp().cumsum(-1, dtype=torch.float64)
+    probs_SV = logprobs_SV.exp()
+    cumulative_SV = probs_SV.cumsum(-1, dtype=torch.float64)
     cumulative_RV = cumulative_SV[slot_R]
     total_R1 = cumulative_RV[:, -1:]
     # Rounding may carry u * total up to total itself: stay below, at a token of some probability.
     below_total_R1 = total_R1.nextafter(torch.zeros_like(total_R1))
-    threshold_R1 = torch.minimum(uniforms_R[:, None] * total_R1, below_total_R1)
+    uniforms_R1 = uniforms_R[:, None]
+    threshold_R1 = torch.minimum(uniforms_R1 * total_R1, below_total_R1)
     drawn_R1 = torch.searchsorted(cumulative_RV, threshold_R1, right=True)
+    # The index is out of range only if a logit is NaN, which `sample` reports.
     last_token = logits_SV.shape[-1] - 1
     drawn_R = drawn_R1[:, 0].clamp(max=last_token)
     most_probable_S = logprobs_SV.argmax(-1)
     most_probable_R = most_probable_S[slot_R]
-    tokens_R = torch.where(greedy_S[slot_R], most_probable_R, drawn_R)
-    return tokens_R, logprobs_SV[slot_R, tokens_R]
+    is_greedy_R = is_greedy_S[slot_R]
+    tokens_R = torch.where(is_greedy_R, most_probable_R, drawn_R)
+    logprobs_R = logprobs_SV[slot_R, tokens_R]
+    return tokens_R, logprobs_R
 
 
 def generate(
     model: Any, eos_token_ids: Collection[int], requests: Sequence[Request]
 ) -> list[Completion]:
-    """Sample one batch with a model's own `generate`, which sees only the chosen token's logit.
+    """Sample one batch with a model's own greedy `generate`; a logits processor draws the tokens.
 
+    The processor hides all tokens but the drawn one, so that greedy search must take it.
     Completions end with one of `eos_token_ids` or at their limit.
     """
     steps = max(request.limit for request in requests)
     noise_NT = _noise_of(requests, steps, model.device)
-    temperature_N = torch.tensor(
-        [request.temperature for request in requests],
-        dtype=torch.float32,
-        device=model.device,
-    )
-    row_N = torch.arange(len(requests), device=model.device)
+    temperatures = [request.temperature for request in requests]
+    temperature_N = torch.tensor(temperatures, dtype=torch.float32, device=model.device)
+    slot_N = torch.arange(len(requests), device=model.device)  # each row has its own
     logprobs_of_step: list[Tensor] = []
 
     def leave_only_the_chosen_token(_: Tensor, logits_NV: Tensor) -> Tensor:
         uniforms_N = noise_NT[:, len(logprobs_of_step)]
-        tokens_N, logprobs_N = choose(logits_NV, temperature_N, row_N, uniforms_N)
+        tokens_N, logprobs_N = choose(logits_NV, temperature_N, slot_N, uniforms_N)
         logprobs_of_step.append(logprobs_N)
         impossible_NV = torch.full_like(logits_NV, -torch.inf)
         return impossible_NV.scatter(-1, tokens_N[:, None], 0.0)
 
-    prompts = [
-        torch.tensor(request.prompt, device=model.device) for request in requests
-    ]
-    visible = [torch.ones_like(prompt) for prompt in prompts]
+    prompts = []
+    visible = []
+    for request in requests:
+        prompt = torch.tensor(request.prompt, device=model.device)
+        prompts.append(prompt)
+        visible.append(torch.ones_like(prompt))
     ids_NL = pad_sequence(prompts, batch_first=True, padding_side="left")
     mask_NL = pad_sequence(visible, batch_first=True, padding_side="left")
-    # The model's own generation settings may hold penalties that the log-probabilities ignore.
+    # The model's own generation settings may hold penalties that the log-probabilities ignore. The
+    # copy is shallow: it shares the weights, and the caller's settings stay.
     plain = copy.copy(model)
     plain.generation_config = GenerationConfig(
         max_new_tokens=steps,
@@ -200,14 +210,17 @@ def generate(
     output_NL = plain.generate(
         ids_NL, attention_mask=mask_NL, logits_processor=processors
     )
-    tokens = output_NL[:, ids_NL.shape[1] :].tolist()
+    prompt_width = ids_NL.shape[1]
+    tokens = output_NL[:, prompt_width:].tolist()
     logprobs = torch.stack(logprobs_of_step, 1).tolist()
     completions = []
     for request, row_tokens, row_logprobs in zip(
         requests, tokens, logprobs, strict=True
     ):
+        # What a row drew after its end is cut off.
         length = _completed_length(row_tokens, request.limit, eos_token_ids)
-        completions.append(Completion(row_tokens[:length], row_logprobs[:length]))
+        completion = Completion(row_tokens[:length], row_logprobs[:length])
+        completions.append(completion)
     return completions
 
 
@@ -230,17 +243,19 @@ def _noise_of(requests: Sequence[Request], steps: int, device: torch.device) -> 
 def decode(
     decoder: Decoder, eos_token_ids: Collection[int], requests: Sequence[Request]
 ) -> list[Completion]:
-    """Sample one batch of requests sorted by prompt; finished rows leave the batch.
+    """Sample one batch; finished rows leave it. The requests must be sorted as `batches` does.
 
     Completions end with one of `eos_token_ids` or at their limit. Requests of one prompt and
     temperature are merged into one slot of the cache, and computed once, until their tokens differ.
     """
     device = decoder.device
     steps = max(request.limit for request in requests)
-    starts = [SlotStart(request.prompt, request.temperature) for request in requests]
     slot_of: dict[SlotStart, int] = {}
-    for start in starts:
-        slot_of.setdefault(start, len(slot_of))
+    slot_of_request = []
+    for request in requests:
+        start = SlotStart(request.prompt, request.temperature)
+        slot = slot_of.setdefault(start, len(slot_of))
+        slot_of_request.append(slot)
     slots = _CacheSlots(decoder, list(slot_of), steps)
     eos_E = torch.tensor([*eos_token_ids], dtype=torch.long, device=device)
     limits_N = torch.tensor([request.limit for request in requests], device=device)
@@ -248,7 +263,7 @@ def decode(
 
     # The requests whose rows still run, and the slot of each row.
     request_R = torch.arange(len(requests), device=device)
-    slot_R = torch.tensor([slot_of[start] for start in starts], device=device)
+    slot_R = torch.tensor(slot_of_request, device=device)
     history = _History()
     for t in range(steps):
         logits_SV = decoder.logits(slots.hidden_SH)
@@ -257,14 +272,15 @@ def decode(
         )
         history.add(request_R, tokens_R, logprobs_R)
         ended_R = torch.isin(tokens_R, eos_E)
-        has_room_R = limits_N[request_R] > t + 1
-        goes_on_R = ~ended_R & has_room_R
-        running = goes_on_R.nonzero()[:, 0]
-        if not len(running):
+        below_limit_R = limits_N[request_R] > t + 1
+        unfinished_R = ~ended_R & below_limit_R
+        kept_rows = unfinished_R.nonzero()[:, 0]
+        if not len(kept_rows):
             break
-        request_R = request_R[running]
-        tokens_R = tokens_R[running]
-        slot_R = slots.split(slot_R[running], tokens_R)
+        # From here on, R are the kept rows.
+        request_R = request_R[kept_rows]
+        tokens_R = tokens_R[kept_rows]
+        slot_R = slots.split(slot_R[kept_rows], tokens_R)
         slots.append(t, slot_R, tokens_R)
     return history.completions(len(requests))
 
@@ -278,7 +294,7 @@ class SlotStart:
 
 
 class _History:
-    """The tokens that each step of `decode` has chosen."""
+    """The requests, tokens and log-probabilities of each step of `decode`."""
 
     def __init__(self) -> None:
         self.requests: list[Tensor] = []
@@ -298,8 +314,9 @@ class _History:
         tokens = torch.cat(self.tokens).tolist()
         logprobs = torch.cat(self.logprobs).tolist()
         for request, token, logprob in zip(requests, tokens, logprobs, strict=True):
-            completions[request].token_ids.append(token)
-            completions[request].logprobs.append(logprob)
+            completion = completions[request]
+            completion.token_ids.append(token)
+            completion.logprobs.append(logprob)
         return completions
 
 
@@ -324,6 +341,7 @@ class _CacheSlots:
         self.steps = steps
         self.prompt_width = lengths[-1]
         self.rotary = decoder.rotary(self.prompt_width + steps)
+        # The state of each slot's last token, from which the next logits come, and the cache.
         self.hidden_SH, self.cache = _prefill(
             decoder, prompts, self.rotary, min(steps, CACHE_INCREMENT)
         )
@@ -332,37 +350,42 @@ class _CacheSlots:
             temperatures, dtype=torch.float32, device=device
         )
         # Prompts are padded on the right: new tokens must not attend to the padding.
-        position_L = torch.arange(self.prompt_width + steps, device=device)
+        width = self.prompt_width + steps
+        position_L = torch.arange(width, device=device)
         after_prompt_SL = position_L >= self.length_S[:, None]
         padding_SL = after_prompt_SL & (position_L < self.prompt_width)
         mask_SL = torch.where(padding_SL, -torch.inf, 0.0).to(self.hidden_SH.dtype)
-        self.mask = mask_SL[:, None, None]
+        self.mask = mask_SL[:, None, None]  # (S, 1, 1, L)
 
     def split(self, slot_R: Tensor, tokens_R: Tensor) -> Tensor:
         """Give rows of one slot that drew different tokens slots of their own; return slot_R.
 
-        Slots without rows are dropped on the way, if there are many of them.
+        Slots without rows are dropped on the way, if there are many of them. Nothing changes if no
+        slot splits and few are without rows.
         """
         vocab_size = self.decoder.head_HV.shape[1]
         slot_and_token_R = slot_R * vocab_size + tokens_R
+        # From here on, S are the new slots, and parent_S is the old slot of each.
         new_slot_R: Tensor
         slot_and_token_S, new_slot_R = slot_and_token_R.unique(return_inverse=True)
         parent_S = slot_and_token_S // vocab_size
         same_parent = parent_S[1:] == parent_S[:-1]
         some_slot_split = bool(same_parent.any())
-        many_rows_finished = len(parent_S) < COMPACT_BELOW * len(self.length_S)
-        if not (some_slot_split or many_rows_finished):
+        slots_before = len(self.length_S)
+        many_slots_unused = len(parent_S) < COMPACT_BELOW * slots_before
+        if not (some_slot_split or many_slots_unused):
             return slot_R
         self.length_S = self.length_S[parent_S]
         self.temperature_S = self.temperature_S[parent_S]
         self.mask = self.mask[parent_S]
-        self.cache = self.cache.index_select(2, parent_S)
+        self.cache = self.cache.index_select(2, parent_S)  # dimension 2: slots
         return new_slot_R
 
     def append(self, t: int, slot_R: Tensor, tokens_R: Tensor) -> None:
         """Append the rows' tokens of step `t`; update the hidden states of the slots."""
         position = self.prompt_width + t
         if position == self.cache.shape[-2]:
+            # The cache is full and holds t new tokens: double their room.
             more = min(t, self.steps - t)
             at_the_end = (0, 0, 0, more)
             self.cache = F.pad(self.cache, at_the_end)
@@ -371,6 +394,7 @@ class _CacheSlots:
         text_position_S = self.length_S + t
         rotary_S = self.rotary[text_position_S]
         mask = self.mask[..., : position + 1]
+        # Also writes the new position of the cache.
         self.hidden_SH = self.decoder.step(ids_S, rotary_S, self.cache, position, mask)
 
 
@@ -386,24 +410,27 @@ def _prefill(
     width = len(prompts[-1])
     cache = decoder.cache(len(prompts), width + room)
     hidden_states = []
-    examples = [(prompt, ()) for prompt in prompts]
+    examples = [(prompt, ()) for prompt in prompts]  # without completions
+    # A GPU prefills the whole batch at once.
     max_tokens = PREFILL_TOKENS if device.type == "cpu" else MAX_CACHE_POSITIONS
+    # The prompts are sorted by length, so that a chunk is a range of them, in order.
     for chunk in micro_batches(examples, max_tokens, share_prompts=False):
         chunk_prompts = [prompts[i] for i in chunk]
         first = chunk[0]
-        chunk_cache = cache[:, :, first : first + len(chunk)]
+        end = first + len(chunk)
+        chunk_cache = cache[:, :, first:end]  # a view, to be filled
         longest = len(chunk_prompts[-1])
         padded = []
         for prompt in chunk_prompts:
             padding = [0] * (longest - len(prompt))
             padded.append([*prompt, *padding])
         ids_SL = torch.tensor(padded, device=device)
-        last_S = torch.tensor(
-            [len(prompt) - 1 for prompt in chunk_prompts], device=device
-        )
+        last_positions = [len(prompt) - 1 for prompt in chunk_prompts]
+        last_S = torch.tensor(last_positions, device=device)
         hidden_SH = decoder.prefill(
             ids_SL, rotary, chunk_cache[..., :longest, :], last_S
         )
         hidden_states.append(hidden_SH)
-        chunk_cache[..., longest:width, :] = 0.0  # masked, but it must be finite
+        # These positions are masked, but 0 * NaN would be NaN.
+        chunk_cache[..., longest:width, :] = 0.0
     return torch.cat(hidden_states), cache

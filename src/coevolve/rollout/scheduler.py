@@ -1,6 +1,6 @@
 """Plays many episodes at once, each at its own pace.
 
-Knows methods' episodes and engines, but reads neither text nor tokens.
+It knows episodes and engines, but reads neither text nor tokens.
 """
 
 import gc
@@ -12,12 +12,13 @@ from coevolve.rollout.engine import Engine, Ticket
 from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.types import Episode, Outcome, Reply
 
-NEVER = 10**9  # collections of the young generation before one of the older objects
+# A threshold of the garbage collector: so many young collections pass before an older one.
+NEVER = 10**9
 
 
 @dataclass(slots=True)
 class _Wave:
-    """The turns that an episode waits for, and the replies that have arrived, by position."""
+    """An episode's pending turns, in its stepper, and the replies so far by the turn's position."""
 
     stepper: EpisodeStepper
     replies: dict[int, Reply] = field(default_factory=dict)
@@ -41,33 +42,35 @@ def play(
     episodes: Sequence[Episode],
     engine: Engine,
     key: tuple[int, ...] = (),
-    numbers: Sequence[int] | None = None,
+    indices: Sequence[int] | None = None,
 ) -> list[Outcome]:
     """Play episodes together and return their outcomes in episode order.
 
-    Each episode advances as soon as all its pending turns are answered. Turn n of episode i is
-    keyed (*key, i, n), so its sampling noise does not depend on the order of completion. `numbers`
-    are the global indices of the episodes when this call plays one shard of them.
+    Each episode advances as soon as all its pending turns are answered. Turn n of episode i,
+    counted over all its waves, is keyed (*key, i, n), so its sampling noise does not depend on the
+    order of completion. `indices` are the i of the episodes if this call plays one process's share
+    of a batch; by default they count from 0.
     """
     slots: dict[Ticket, _Slot] = {}
 
-    def submit(stepper: EpisodeStepper) -> None:
+    def submit_wave(stepper: EpisodeStepper) -> None:
         wave = _Wave(stepper)
         for position, turn in enumerate(stepper.pending_turns):
             ticket = engine.submit(turn)
             slots[ticket] = _Slot(wave, position)
 
-    indices = numbers or range(len(episodes))
+    if indices is None:
+        indices = range(len(episodes))
     with _collecting_young_objects_only():
         steppers = [
             EpisodeStepper(episode, engine, key, i)
             for i, episode in zip(indices, episodes, strict=True)
         ]
         for stepper in steppers:
-            submit(stepper)
+            submit_wave(stepper)
         while slots:
-            for ticket, reply in engine.poll():
-                # An interrupted call may have left turns of its own in the engine.
+            for ticket, reply in engine.poll():  # waits for at least one reply
+                # A call that was interrupted may have left turns in the engine.
                 if ticket not in slots:
                     continue
                 slot = slots.pop(ticket)
@@ -75,7 +78,9 @@ def play(
                 wave.replies[slot.position] = reply
                 if wave.is_complete():
                     wave.stepper.answer(wave.in_order())
-                    submit(wave.stepper)
+                    # An episode that has ended has no pending turns: nothing more is submitted.
+                    submit_wave(wave.stepper)
+    # All have ended by now; the condition tells the type checker so.
     return [stepper.outcome for stepper in steppers if stepper.outcome is not None]
 
 

@@ -59,7 +59,7 @@ def has_no_signal(metrics: Metrics) -> bool:
     return not any(has_varied)
 
 
-def activity(rows: Rows, gates: Mapping[str, str]) -> dict[str, float]:
+def activity(rows: Rows, filters: Mapping[str, str]) -> dict[str, float]:
     """Return the share of the steps in which each mechanism acted, by its readable name.
 
     `filters` is {name of a filter: the metric that is the share it lets pass}. A filter acts where
@@ -72,7 +72,7 @@ def activity(rows: Rows, gates: Mapping[str, str]) -> dict[str, float]:
         if acted:
             label = metric.removeprefix(SPREAD).replace("/", ", ")
             shares[f"reward of {label}"] = acted.count(True) / len(acted)
-    for name, metric in gates.items():
+    for name, metric in filters.items():
         passed_of_steps = _values(rows, metric)
         acted = [EPSILON < passed < 1 - EPSILON for passed in passed_of_steps]
         if acted:

@@ -41,7 +41,7 @@ class Distributed:
         """Play this process's shard; return the outcomes of all episodes, in order."""
         indices = self.shard(range(len(episodes)))
         shard = [episodes[i] for i in indices]
-        outcomes = play(shard, engine, key, numbers=indices)
+        outcomes = play(shard, engine, key, indices=indices)
         numbered = self.gather(list(zip(indices, outcomes, strict=True)))
         numbered.sort(key=lambda pair: pair[0])
         return [outcome for _, outcome in numbered]

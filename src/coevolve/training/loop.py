@@ -1,6 +1,7 @@
 """The training loop: play a step's episodes, learn from them, evaluate, save; resumes bit for bit.
 
-Loads torch only after everything else that a run needs has been checked. Knows no paper.
+Loads torch only after everything else that a run needs has been checked. Holds nothing that is
+specific to one method.
 """
 
 import gc
@@ -35,14 +36,14 @@ ScoreRows = list[dict[str, object]]  # one row per test item
 def train(run: Run) -> Path:
     """Play, learn, evaluate and save until the last step; return the run's folder.
 
-    Resumes from the newest checkpoint in `run.out`; a finished run is not changed. Writes
+    Resumes from the newest checkpoint in `run.out`; returns at once if the run is finished. Writes
     config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after
     training), summary.json and the trained `policy`. Training never sees validation or test
     questions.
 
     Raises ValueError in one line, before a model loads, if something that the run needs is missing,
-    and TimeoutError if another process is training in the folder. After Ctrl-C or SIGTERM the
-    current step is finished and saved, then KeyboardInterrupt is raised; training the same run
+    and TimeoutError if another process is training in the folder. After Ctrl-C or SIGTERM during a
+    step, the step is finished and saved, then KeyboardInterrupt is raised; training the same run
     again resumes there. A second Ctrl-C does not wait for the step.
     """
     if preflight.is_finished(run):
@@ -54,33 +55,36 @@ def train(run: Run) -> Path:
         trainer = _load_trainer(run)
     out = run.out
     if not trainer.distributed.is_main_process:
-        out = Path(trainer.scratch.name)  # its files are thrown away
+        # The other processes write the same files, to be thrown away.
+        out = Path(trainer.scratch.name)
     with closing(trainer.engine), FileLock(out / ".in-use", blocking=False):
         resumed_at = _resume(trainer, out)
-        if resumed_at == 0:
+        if resumed_at == 0:  # otherwise the checkpoint holds these scores
             with timer.phase("held_out", show=ASKING):
                 trainer.scores_before = trainer.evaluate("test")
         log = record.Recorder(out, resumed_at)
         record.write_json(out / "config.json", run.describe())
 
-        _take_steps(trainer, log, resumed_at)
+        _train_policies(trainer, log, resumed_at)
 
         with timer.phase("held_out", show=ASKING):
             scores_after = trainer.evaluate("test")
         scores = {"before": trainer.scores_before, "after": scores_after}
         log.scores(_rows_of_stages(scores) + _score_other_strategies(trainer, timer))
         with timer.phase("after_run"):
+            # The 1 keeps this noise apart from that of the evaluations.
             key = (*trainer.evaluation_key, 1)
             entries = run.method.after_run(trainer.engine, key, log)
         trainer.save_policies("policy")
-        summary = _summarise(run, out, scores, timer, resumed_at)
-        record.write_json(out / "summary.json", summary | entries)
+        if trainer.distributed.is_main_process:
+            summary = _summarise(run, out, scores, timer, resumed_at)
+            record.write_json(out / "summary.json", summary | entries)
     return run.out
 
 
 def _load_trainer(run: Run) -> "Trainer":
     """Import torch and load the policies."""
-    # Imports make no garbage; looking for it takes a fifth of their time.
+    # Imports leave no garbage, and looking for it takes a fifth of their time.
     gc.disable()
     from coevolve.training.trainer import Trainer
 
@@ -102,22 +106,25 @@ def _resume(trainer: "Trainer", out: Path) -> int:
     return steps_done
 
 
-def _take_steps(trainer: "Trainer", log: record.Recorder, steps_done: int) -> None:
-    """Take the run's remaining steps, or let the method's own trainer take all of them."""
+def _train_policies(trainer: "Trainer", log: record.Recorder, steps_done: int) -> None:
+    """Record step 0; take the remaining steps, or let the method's own trainer take all."""
     run = trainer.run
     timer = Timer()
     if steps_done == 0:
-        _record_step(log, 0, _validate(trainer, timer), timer)
+        validation = _validate(trainer, timer)
+        _record_step(log, 0, validation, timer)
+    # Most methods have no trainer of their own and return None at once.
     with timer.phase("learn"):
         steps_of_own_trainer = run.method.fit(trainer.team.primary, run)
     if steps_of_own_trainer is None:
-        _run_steps(trainer, log, timer, steps_done)
+        _take_steps(trainer, log, timer, steps_done)
         return
-    trainer.engine.load_weights()
-    _record_step(log, steps_of_own_trainer, _validate(trainer, timer), timer)
+    trainer.engine.load_weights()  # which the other trainer has changed
+    validation = _validate(trainer, timer)
+    _record_step(log, steps_of_own_trainer, validation, timer)
 
 
-def _run_steps(
+def _take_steps(
     trainer: "Trainer", log: record.Recorder, timer: Timer, steps_done: int
 ) -> None:
     """Take the steps after `steps_done`: play, learn, evaluate, record and save."""
@@ -128,7 +135,7 @@ def _run_steps(
     with (
         tracker(tracker_kind, run.out, name, run.describe()) as sink,
         StepDisplay(run, steps_done, is_shown=is_main) as display,
-        stop_after_step() as signals,
+        stop_after_step() as received_signals,
     ):
         for step in range(steps_done + 1, run.steps + 1):
             with timer.phase("play"):
@@ -140,12 +147,14 @@ def _run_steps(
                 metrics |= _validate(trainer, timer)
                 display.show_replies(step, outcomes[0])
             log.episodes(step, outcomes, run.keep_episodes)
+            # Recorded before it is saved, because a resumed run drops all rows after its
+            # checkpoint. So the time to save stands in the next step's row.
             _record_step(log, step, metrics, timer)
             run.method.after_step(step, trainer.save_policies)
             sink.log(metrics, step)
             display.advance(step, metrics)
-            # A signal to one process stops all of them.
-            is_stopped = any(trainer.distributed.gather([*signals]))
+            # A signal to any process stops all of them after the same step.
+            is_stopped = any(trainer.distributed.gather([*received_signals]))
             if is_stopped or _is_due(step, run.save_every, run.steps):
                 with timer.phase("save"):
                     trainer.save(step)
@@ -156,14 +165,14 @@ def _run_steps(
 
 
 def _is_due(step: int, every: int, last_step: int) -> bool:
-    """Return whether an action of every `every` steps, and after the last, is due (0: never)."""
+    """Return whether an action is due: every `every` steps and at the last one (0: never)."""
     return every > 0 and (step % every == 0 or step == last_step)
 
 
 def _validate(trainer: "Trainer", timer: Timer) -> dict[str, float]:
     """Return the accuracy on the validation split as a metric.
 
-    Empty if `eval_every` is 0 or there are no such items.
+    Empty if `eval_every` is 0 or there are no validation items.
     """
     if not trainer.run.eval_every:
         return {}
@@ -184,7 +193,7 @@ def _record_step(
 
 
 def _rows_of_stages(scores: dict[str, ScoreRows]) -> ScoreRows:
-    """Return the rows of scores.csv, before and after training, one per item."""
+    """Return the rows of all stages, each marked with its stage: before or after training."""
     rows: ScoreRows = []
     for stage, scored in scores.items():
         rows += [{"stage": stage, **row} for row in scored]
@@ -195,7 +204,7 @@ def _score_other_strategies(trainer: "Trainer", timer: Timer) -> ScoreRows:
     """Score the test items after training under the method's further inference strategies."""
     rows: ScoreRows = []
     for strategy in trainer.run.method.strategies:
-        if strategy == "vanilla":
+        if strategy == "vanilla":  # scored already
             continue
         with timer.phase("strategies", show=ASKING_AGAIN):
             scored = trainer.evaluate("test", strategy)
@@ -206,19 +215,25 @@ def _score_other_strategies(trainer: "Trainer", timer: Timer) -> ScoreRows:
 def _summarise(
     run: Run, out: Path, scores: dict[str, ScoreRows], timer: Timer, resumed_at: int
 ) -> dict[str, Any]:
-    """Return the entries of summary.json: accuracy, durations, versions and idle mechanisms."""
+    """Return the entries of summary.json.
+
+    They hold the accuracy, durations, versions, and how often each filter and reward acted. The
+    durations are this process's: those before a resumption do not count.
+    """
     lines = (out / "metrics.jsonl").read_bytes().splitlines()
     rows = [json.loads(line) for line in lines]
-    shares = diagnostics.activity(rows, run.method.filters)
-    role = run.method.answering.name
+    share_of_steps_acted = diagnostics.activity(rows, run.method.filters)
+    answering_role = run.method.answering.name
     return {
         "held_out": {stage: count_correct(scored) for stage, scored in scores.items()},
         "seconds": round(timer.elapsed(), 2),
+        # Of the phases before and after the steps, whose own durations are in timings.jsonl.
         "seconds_around": {
             phase: round(seconds, 2) for phase, seconds in timer.seconds.items()
         },
         "steps": run.steps,
-        "taken": rows[-1]["step"],  # TRL's trainers count their own steps
+        # Differs from `steps` if the method has its own trainer, which counts its own steps.
+        "taken": rows[-1]["step"],
         "method": run.method_name,
         "seed": run.seed,
         "resumed_at": resumed_at,
@@ -227,6 +242,6 @@ def _summarise(
             "torch": version("torch"),
             "on": platform.platform(),
         },
-        "acted": shares,
-        "warnings": diagnostics.warnings(shares, rows, role),
+        "acted": share_of_steps_acted,
+        "warnings": diagnostics.warnings(share_of_steps_acted, rows, answering_role),
     }

@@ -124,7 +124,7 @@ class Trainer:
     def evaluate(
         self, split: str, strategy: str = "vanilla"
     ) -> list[dict[str, object]]:
-        """Answer the items of a split under an inference strategy, see `held_out.score`."""
+        """Answer the items of a split under an inference strategy, see `scoring.score`."""
         return score(
             self.engine,
             self.method,
