@@ -141,17 +141,17 @@ def kernels(root: Path = ROOT) -> str:
 
 
 def sampler(root: Path = ROOT) -> str:
-    """Return tokens per second on SmolLM2: ours, transformers and vLLM on a CPU."""
+    """Return tokens per second on SmolLM2: coevolve, transformers and vLLM on a CPU."""
     result = result_of("sampler", root)
     head = (
-        "replies",
+        "completions",
         "prompts",
-        "at most",
-        "ours, tokens/s",
+        "max tokens",
+        "coevolve, tokens/s",
         "transformers",
         "vLLM",
-        "ours : transformers",
-        "ours : vLLM",
+        "coevolve / transformers",
+        "coevolve / vLLM",
     )
     rows = []
     for row in result["rows"]:
@@ -170,15 +170,14 @@ def sampler(root: Path = ROOT) -> str:
         f"{name} {version}" for name, version in result["versions"].items()
     )
     equal = result["greedy_as_ours"]
-    settings = (
+    notes = (
         f"Processor time, {result['threads']} thread, float32, "
-        f"medians of {result['rounds']} rounds ({versions})."
+        f"medians of {result['rounds']} rounds\n"
+        f"({versions}).\n"
+        f"Of {result['greedy_replies']} greedy completions, {equal['transformers']} of "
+        f"transformers and {equal['vllm']} of vLLM equal coevolve's."
     )
-    greedy = (
-        f"Of {result['greedy_replies']} greedy replies {equal['transformers']} of transformers "
-        f"and {equal['vllm']} of vLLM equal ours."
-    )
-    return f"{markdown(head, rows)}\n\n{settings} {greedy}"
+    return f"{markdown(head, rows)}\n\n{notes}"
 
 
 def runs(root: Path = ROOT) -> str:
@@ -187,15 +186,15 @@ def runs(root: Path = ROOT) -> str:
         "method",
         "steps",
         "seconds",
-        "every round",
-        "of which playing",
+        "seconds of each round",
+        "playing",
         "learning",
         "validating",
         "test before and after",
         "other strategies, conversations",
         "imports, loading, saving",
         "peak MiB",
-        "held-out",
+        "test questions correct",
     )
     rows = []
     for run in result_of("runs", root)["runs"]:

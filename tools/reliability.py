@@ -150,27 +150,27 @@ def hostile(root: Path) -> list[Row]:
     cases = count_lines(data / "reader_cases.jsonl")
     return [
         Row(
-            "hostile texts with the outcome that is expected",
-            f"all of {strings} and of {cases} of ours",
+            "hostile texts with the expected outcome",
+            f"all {strings} by others and all {cases} of this repository",
             '`make test ARGS="-k test_hostile"`',
         ),
         Row(
-            "hostile and honest programs with a verdict that is allowed",
+            "hostile and honest programs with an allowed verdict",
             measured(root, "sandbox", programs),
             benchmark("sandbox"),
         ),
         Row(
-            "hostile formulas with the right verdict",
+            "hostile formulas with the correct verdict",
             measured(root, "sandbox", formulas),
             benchmark("sandbox"),
         ),
         Row(
-            "what an attack earns of an exact verifier",
+            "mean reward of an attack on an exact verifier",
             measured(root, "attacks", rewarded_attacks),
             benchmark("attacks"),
         ),
         Row(
-            "what an attack earns of the embedded Judge",
+            "mean reward of an attack on the embedded Judge",
             measured(root, "attacks", judge_rewards),
             benchmark("attacks"),
         ),
@@ -237,42 +237,42 @@ def speed(root: Path) -> list[Row]:
         minutes(root, "reproduce"),
         minutes(root, "test"),
         Row(
-            "seconds of a run of preset standard, one core, with the backbone before",
+            "seconds per run of preset standard, one core, with the previous backbone",
             measured(root, "runs", seconds_of_runs),
             benchmark("runs"),
         ),
         Row(
-            "tokens a second over transformers' generate",
+            "tokens per second, as a multiple of transformers' generate",
             measured(root, "step", sampling_ratios),
             benchmark("step"),
         ),
         Row(
-            "seconds of TRL's whole step over ours, by replies in it",
+            "speed of a whole step, as a multiple of TRL's, by completions in it",
             measured(root, "step", step_ratios),
             benchmark("step"),
         ),
         Row(
-            "a draw from a pool and from a corpus of a million over one of a thousand",
+            "time of a draw from a million items over one from a thousand: pool, corpus",
             measured(root, "growth", panel_values("pool", "corpus")),
             benchmark("growth"),
         ),
         Row(
-            "µs a turn of the driver, at most, 1 to 10,000 episodes",
+            "most µs per turn of the scheduler, 1 to 10,000 episodes",
             measured(root, "growth", panel_values("driver")),
             benchmark("growth"),
         ),
         Row(
-            "% of the throughput where 1 % of programs hang",
+            "% of the throughput left when 1 % of programs hang",
             measured(root, "growth", panel_values("hanging")),
             benchmark("growth"),
         ),
         Row(
-            "seconds of a step of SAGE over one of MAE",
+            "time of a step of SAGE over one of MAE",
             measured(root, "sage", lambda result: f"{result['ratio']:.2f}"),
             benchmark("sage"),
         ),
         Row(
-            "programs judged a second",
+            "programs judged per second",
             measured(root, "sandbox", program_rates),
             benchmark("sandbox"),
         ),

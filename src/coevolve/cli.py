@@ -243,7 +243,7 @@ def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") ->
         paper_values = {
             change.field: change.paper for change in config.differences(run)
         }
-    print(f"{'field':20} {'paper, or default':24} {'preset, if another':24} meaning")
+    print(f"{'field':20} {'paper or default':24} {'preset if different':24} meaning")
     for name in defaults:
         value = values[name]
         paper = paper_values.get(name, value)
