@@ -14,7 +14,7 @@ from published.rows import Item, boxed_gold
 from published.values import LeftOut, is_missing, plain_text, texts_of
 
 SOLUTION_MARK = "####"  # GSM8K writes the answer behind it
-LATEX = re.compile(r"[\\$]")
+LATEX = re.compile(r"\\[A-Za-z({\[]|\$[^$]+\$")
 MAX_SHOWN = 60  # characters of a value in a message
 
 
@@ -84,7 +84,7 @@ def read_choices(value: Any) -> Choices:
 def kind_of(question: Question) -> str:
     """Return the kind that a row states, or the one that its columns and its answer suggest.
 
-    A number and LaTeX are math; other text is exact.
+    A number and LaTeX are math, also at the end of a solution; other text is exact.
     """
     if question.kind:
         return question.kind
@@ -96,8 +96,8 @@ def kind_of(question: Question) -> str:
     has_aliases = not is_missing(question.cells.get("aliases"))
     if has_aliases or isinstance(answer, bool | list | tuple):
         return "exact"
-    text = _after_solution(plain_text(answer))
-    is_number = rational(bare(text)) is not None
+    text = plain_text(answer)
+    is_number = rational(bare(_after_solution(text))) is not None
     return "math" if is_number or LATEX.search(text) else "exact"
 
 
