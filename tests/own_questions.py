@@ -10,10 +10,19 @@ COLOURS = ["red", "green", "blue", "grey"]
 
 def sums(count: int = 30) -> list[Row]:
     """Return questions that the embedded backbone can partly solve."""
-    return [{"question": f"{n}+5", "answer": n + 5} for n in range(count)]
+    rows: list[Row] = []
+    for n in range(count):
+        question = f"{n}+5"
+        answer = n + 5
+        rows.append({"question": question, "answer": answer})
+    return rows
 
 
 def write_jsonl(file: Path, rows: list[Row]) -> None:
     """Write a byte-order mark and an object on every other line."""
-    lines = [json.dumps(row) + "\n" for row in rows]
-    file.write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
+    lines = ["\ufeff"]
+    for row in rows:
+        lines.append(json.dumps(row))
+        lines.append("\n\n")
+    text = "".join(lines)
+    file.write_text(text, encoding="utf-8")

@@ -31,30 +31,36 @@ class TestSplits:
     def test_a_column_decides(self, file: Path) -> None:
         rows = sums(9)
         for number, row in enumerate(rows):
-            row["split"] = ("train", "Validation", " test ")[number % 3]
+            splits = ("train", "Validation", " test ")
+            row["split"] = splits[number % 3]
         write_jsonl(file, rows)
         world = named(f"file:{file}")
         assert world.seed_questions() == ["0+5", "3+5", "6+5"]
-        validation = [item.question for item in world.items("validation")]
-        assert validation == ["1+5", "4+5", "7+5"]
+        questions = [item.question for item in world.items("validation")]
+        assert questions == ["1+5", "4+5", "7+5"]
         assert world.held_out("2+5")
         assert not world.held_out("3+5")
 
     @pytest.mark.parametrize(("split", "empty"), [("train", "test"), ("test", "train")])
     def test_an_empty_split_is_named(self, split: str, empty: str, file: Path) -> None:
-        write_jsonl(file, [{**row, "split": split} for row in sums(3)])
+        rows = [{**row, "split": split} for row in sums(3)]
+        write_jsonl(file, rows)
         with pytest.raises(ValueError, match=f"has no question in split {empty}; "):
             named(f"file:{file}").check()
 
     def test_a_method_without_seed_questions_needs_no_training(
         self, file: Path
     ) -> None:
-        write_jsonl(file, [{**row, "split": "test"} for row in sums(3)])
+        rows = [{**row, "split": "test"} for row in sums(3)]
+        write_jsonl(file, rows)
         named(f"file:{file}", seeds=False).check()
 
 
 def test_topics_are_families_and_levels_are_kept(file: Path) -> None:
-    rows = [{**row, "topic": f"t{n % 2}", "level": 3.0} for n, row in enumerate(sums())]
+    rows = sums()
+    for n, row in enumerate(rows):
+        row["topic"] = f"t{n % 2}"
+        row["level"] = 3.0
     write_jsonl(file, rows)
     world = named(f"file:{file}")
     assert set(world.lists.tests) == {"t0", "t1"}
@@ -82,7 +88,8 @@ class TestName:
     ) -> None:
         monkeypatch.chdir(file.parent)
         monkeypatch.setenv("HOME", str(file.parent))
-        for path in ("own.jsonl", "./own.jsonl", "~/own.jsonl"):
+        paths = ("own.jsonl", "./own.jsonl", "~/own.jsonl")
+        for path in paths:
             assert named(f"file:{path}").name == world.name
         assert named(world.name).name == world.name
 
@@ -118,11 +125,10 @@ class TestRuns:
     @pytest.fixture(autouse=True)
     def here(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = sums(24)
-        rows += [{"question": f"Who is {n}?", "answer": "Ann"} for n in range(3)]
-        rows += [
-            {"question": f"Which is {n}?", "answer": "A", "choices": COLOURS}
-            for n in range(3)
-        ]
+        for n in range(3):
+            name = {"question": f"Who is {n}?", "answer": "Ann"}
+            choice = {"question": f"Which is {n}?", "answer": "A", "choices": COLOURS}
+            rows += [name, choice]
         write_jsonl(file, rows)
         monkeypatch.chdir(file.parent)
 
