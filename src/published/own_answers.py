@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from coevolve.text.verify import valid
-from coevolve.text.verify.exact import bare, rational
+from coevolve.text.verify.exact import number
 from published.grading import grade
 from published.options import label_change, with_options
 from published.own_choices import Choices, chosen_letter
@@ -97,8 +97,11 @@ def kind_of(question: Question) -> str:
     if has_aliases or isinstance(answer, bool | list | tuple):
         return "exact"
     text = plain_text(answer)
-    is_number = rational(bare(_after_solution(text))) is not None
-    return "math" if is_number or LATEX.search(text) else "exact"
+    quantity = number(_after_solution(text))
+    if quantity is None:
+        return "math" if LATEX.search(text) else "exact"
+    counts_things = quantity.unit is not None and quantity.unit.nouns
+    return "exact" if counts_things else "math"  # "12 Monkeys" is a name
 
 
 def gold_of(question: Question, first: int) -> Gold:

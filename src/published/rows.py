@@ -18,7 +18,7 @@ from random import Random
 from string import Formatter
 from typing import Any, ClassVar
 
-from coevolve.text.parse import BOX, boxed
+from coevolve.text.parse import boxes
 from published.options import (
     LETTERS,
     label_change,
@@ -59,7 +59,6 @@ NUMPY_STAND_IN = """class np:
             return len(a) == len(b) and all(np.allclose(x, y, rtol, atol) for x, y in zip(a, b))
         return abs(a - b) <= atol + rtol * abs(b)
 """
-BOX_COMMAND = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 USACO_LEVELS = ("gold", "platinum")
 Row = Mapping[str, Any]
 
@@ -242,23 +241,11 @@ def _yes_or_no(text: str, spec: Row) -> str:
 
 
 def boxed_gold(solution: str) -> str:
-    r"""Return the content of a solution's last box, "" if there is none.
-
-    Authors of MATH also write \fbox{7}, and \boxed 7, whose content ends with the formula.
-    """
-    start = -1
-    for last_box in BOX_COMMAND.finditer(solution):
-        start = last_box.end()
-    if start < 0:
+    """Return the content of a solution's last box, "" if there is none."""
+    found = boxes(solution)
+    if not found:
         return ""
-    after = solution[start:].lstrip()
-    if after.startswith("{"):
-        return boxed(BOX + after[1:]) or ""
-    formula, dollar, _ = after.partition("$")
-    if dollar:
-        return formula.strip()
-    words = after.split()
-    return words[0].rstrip(".") if words else ""
+    return found[-1] or ""
 
 
 def read_choice(row: Row, spec: Row) -> Reading:

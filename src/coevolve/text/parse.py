@@ -12,7 +12,7 @@ HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 INEQUALITY = re.compile(r"[<>≤≥]|\\(?:lt|gt|leq?|geq?)(?![a-z])")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
-UNBRACED = re.compile(r"[^\s{}$]+")  # \boxed 7
+UNBRACED = re.compile(r"[^\s{$][^$\n]*(?=\$)|[^\s{}$]+")  # $\boxed 7$, or \boxed 7.
 FONT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[^\w\\]+[^\W\d_]{2,})*")
 CODE_FENCE = "```"  # starts a program that is given as the answer

@@ -6,6 +6,7 @@ take for ever, so all of this runs in a guarded process.
 """
 
 import math
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -40,6 +41,8 @@ SEVERAL = {
     "\\min": sympy.Min,
 }
 FOR_THE_LIBRARY = frozenset(("\\int", "\\sum", "\\prod", "\\lim", "\\iint", "\\oint"))
+KNOWN_TO_THE_LIBRARY = FOR_THE_LIBRARY | GREEK | set(CONSTANTS) | set(FUNCTIONS)
+KNOWN_TO_THE_LIBRARY |= {"\\frac", "\\sqrt", "\\to"}
 ENCLOSED = {
     "\\lfloor": ("\\rfloor", sympy.floor),
     "\\lceil": ("\\rceil", sympy.ceiling),
@@ -64,22 +67,19 @@ def read_expression(tokens: FormulaTokens) -> Expression:
 
 
 def _by_library(tokens: FormulaTokens) -> Expression:
-    from latex2sympy2_extended import latex2sympy
-    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+    """Read integrals, sums, products and limits. Every other sign must be known here, too."""
+    from math_verify import parse
 
-    known = FOR_THE_LIBRARY | GREEK | set(CONSTANTS) | set(FUNCTIONS)
-    known |= {"\\frac", "\\sqrt", "\\to", "\\limits"}
     for token in tokens:
-        if token.startswith("\\") and token not in known:
+        is_word = len(token) > 1 and token.isalpha()
+        if is_word or (token.startswith("\\") and token not in KNOWN_TO_THE_LIBRARY):
             raise UnreadableError(f"unexpected {token}")
-        if len(token) > 1 and token.isalpha():
-            raise UnreadableError(f"unexpected {token}")
-    text = " ".join(tokens).replace("*", r"\cdot").replace("\\a", "\\arc")
-    config = ConversionConfig(lowercase_symbols=False)
-    try:
-        return latex2sympy(text, normalization_config=None, conversion_config=config)
-    except Exception as error:
-        raise UnreadableError("not read by math-verify") from error
+    text = " ".join(tokens).replace("*", r"\cdot")
+    text = re.sub(r"\\a(?=sin|cos|tan)", r"\\arc", text)
+    readings = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
+    if not readings or isinstance(readings[0], str):
+        raise UnreadableError("not read by math-verify")
+    return readings[0]
 
 
 class _Reader:
