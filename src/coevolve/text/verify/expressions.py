@@ -79,7 +79,10 @@ def _by_library(tokens: FormulaTokens) -> Expression:
     readings = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
     if not readings or isinstance(readings[0], str):
         raise UnreadableError("not read by math-verify")
-    return readings[0]
+    expression = readings[0].doit()
+    # Its symbols carry assumptions, so they would differ from ours.
+    plain = {symbol: sympy.Symbol(symbol.name) for symbol in expression.free_symbols}
+    return expression.subs(plain)
 
 
 class _Reader:
@@ -95,6 +98,11 @@ class _Reader:
         if self.position < len(self.tokens):
             return self.tokens[self.position]
         return None
+
+    @property
+    def next_token(self) -> str | None:
+        behind = self.tokens[self.position + 1 : self.position + 2]
+        return behind[0] if behind else None
 
     def take(self, expected: str | None = None) -> str:
         token = self.token
@@ -298,7 +306,8 @@ class _Reader:
     def function(self, name: str) -> Expression:
         """Read a function with its base, its power and its argument: `\\log_2 8`, `\\sin^2 2x`."""
         function = FUNCTIONS[name]
-        if name == "\\log" and self.accept("_"):
+        is_plain_base = self.token in ("2", "10") and self.next_token == "("  # log2(x)
+        if name == "\\log" and (self.accept("_") or is_plain_base):
             base = self.atom()
             function = lambda x: sympy.log(x, base)  # noqa: E731
         power = None

@@ -29,6 +29,7 @@ UNIT_WORD = re.compile(
     r"^(?P<formula>.*(?:[)}0-9!]|\\pi))\s*(?P<unit>[A-Za-z]{2,}(?:[ /^][A-Za-z0-9^/ ]*)?)$",
     re.DOTALL,
 )
+Rows = tuple[tuple[Shape, ...], ...]
 VECTORS = ("()", "[]", "<>")
 
 
@@ -96,8 +97,8 @@ def _check_leaves(shape: Shape) -> None:
 
 def same(gold: Shape, answer: Shape) -> bool:
     """Whether an answer's shape equals the gold shape."""
-    gold = _values_of_assignments(gold)
-    answer = _values_of_assignments(answer)
+    gold = _without_function_name(_values_of_assignments(gold))
+    answer = _without_function_name(_values_of_assignments(answer))
     is_pair_of_relations = isinstance(gold, Relation) and isinstance(answer, Relation)
     if not is_pair_of_relations and (
         regions.is_region(gold) or regions.is_region(answer)
@@ -127,9 +128,13 @@ def _same_items(gold: Shape, answer: Shape) -> bool:
         case Matrix(), Matrix():
             return _same_rows(gold.rows, answer.rows)
         case Matrix(), Group(brackets, items) if brackets in VECTORS:
-            return _same_in_order(_vector(gold), items)
+            return _same_in_order(_vector(gold), items) or _same_rows(
+                gold.rows, _rows(answer)
+            )
         case Group(brackets, items), Matrix() if brackets in VECTORS:
-            return _same_in_order(items, _vector(answer))
+            return _same_in_order(items, _vector(answer)) or _same_rows(
+                _rows(gold), answer.rows
+            )
     return False
 
 
@@ -149,6 +154,16 @@ def _is_name(shape: Shape) -> bool:
     if not isinstance(shape, Leaf):
         return isinstance(shape, Group) and all(_is_name(item) for item in shape.items)
     return any(token.isalpha() or token in shapes.GREEK for token in shape.tokens)
+
+
+def _without_function_name(shape: Shape) -> Shape:
+    """Return the right side of `f(x) = 2x`, which may have another name."""
+    match shape:
+        case Relation((Leaf((_, "(", *_, ")") as name), value), ("=",)) if name[
+            0
+        ].isalpha():
+            return value
+    return shape
 
 
 def _values_of_assignments(shape: Shape) -> Shape:
@@ -226,6 +241,16 @@ def _same_rows(
     )
 
 
+def _rows(group: Group) -> Rows:
+    """Return the rows of a matrix that is written as a list of lists; () for another group."""
+    rows = []
+    for row in group.items:
+        if not isinstance(row, Group) or row.brackets not in VECTORS:
+            return ()
+        rows.append(row.items)
+    return tuple(rows)
+
+
 def _vector(matrix: Matrix) -> tuple[Shape, ...]:
     """Return the entries of a row or a column; () for another matrix."""
     if len(matrix.rows) == 1:
@@ -237,7 +262,7 @@ def _vector(matrix: Matrix) -> tuple[Shape, ...]:
 
 def _same_relation(gold: Relation, answer: Relation) -> bool:
     """Whether two equations or inequalities say the same: one is a multiple of the other."""
-    if len(gold.signs) != 1 or len(answer.signs) != 1:
+    if len(gold.signs) + len(answer.signs) != 2:
         return _same_variables(gold, answer) and regions.same(gold, answer)
     gold_difference = _difference(gold)
     answer_difference = _difference(answer)
@@ -256,8 +281,15 @@ def _same_relation(gold: Relation, answer: Relation) -> bool:
 
 def _same_variables(gold: Relation, answer: Relation) -> bool:
     """Whether two chains of inequalities bound the same variable."""
-    ours = {side for side in answer.sides if regions.is_variable(side)}
-    return ours == {side for side in gold.sides if regions.is_variable(side)}
+    return _variables(gold) == _variables(answer)
+
+
+def _variables(relation: Relation) -> set[str]:
+    names: set[str] = set()
+    for side in relation.sides:
+        if isinstance(side, Leaf):
+            names.update(token for token in side.tokens if token.isalpha())
+    return names
 
 
 def _difference(relation: Relation) -> Any:

@@ -37,6 +37,11 @@ GROUPED_FACTOR = re.compile(
 )
 SMALL_SPACE = re.compile(r"(?<=[0-9])(?:,\\!|\{,\}|\\,)\s?(?=[0-9]{3})")
 INVISIBLE = re.compile(r"\\!|\\[hv]?phantom\s*(?:\{[^{}]*\}|-)")
+OPTION = re.compile(r"(?:\(?[A-E]\)|[A-E]\.)\s+(?=[-+$\\0-9])")
+FIGURE = re.compile(r"\\(?:triangle|angle)\s*(?=[A-Z])")
+EXCEPT = re.compile(
+    r"all (?:real numbers|reals) except (?:for )?(?:x ?= ?)?(?P<points>.+)"
+)
 DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))")
 TEXT_JOIN = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(,?)\s*(and|or),?\s*\}")
 
@@ -55,9 +60,16 @@ def normal_form(formula: str) -> str:
     """Return a formula without wrapping, in ASCII or LaTeX signs."""
     unwrapped = normal.unwrapped(formula)
     unwrapped = PHRASES.get(unwrapped.lower(), unwrapped)
+    unwrapped = (
+        OPTION.sub("", unwrapped, count=1) if OPTION.match(unwrapped) else unwrapped
+    )
+    hole = EXCEPT.fullmatch(unwrapped)
+    if hole:
+        unwrapped = rf"\mathbb{{R}}\setminus\{{{hole['points']}\}}"
     text = normal.ascii_math(unwrapped).strip()
     text = SMALL_SPACE.sub("", text)
     text = INVISIBLE.sub("", text)
+    text = FIGURE.sub("", text)
     text = DEGREES.sub("°", text)
     text = TEXT_JOIN.sub(r"\1 \2 ", text)
     factor = GROUPED_FACTOR.match(text)
@@ -116,13 +128,13 @@ def _equal_without_algebra(gold: str, answer: str) -> bool | None:
     answer_ratio = _ratio(answer)
     if gold_ratio is not None or answer_ratio is not None:
         return (gold_ratio or _as_ratio(gold)) == (answer_ratio or _as_ratio(answer))
-    if _is_words(gold, WORDS_AND_NUMBERS) or _is_words(answer, WORDS):
-        return exact.exact(answer, [gold])
     gold_quantity = units.quantity(gold)
     answer_quantity = units.quantity(answer) or units.stated(answer)
-    if gold_quantity is None or answer_quantity is None:
-        return None
-    return units.same(answer_quantity, gold_quantity)
+    if gold_quantity is not None and answer_quantity is not None:
+        return units.same(answer_quantity, gold_quantity)
+    if _is_words(gold, WORDS_AND_NUMBERS) or _is_words(answer, WORDS):
+        return exact.exact(answer, [gold])
+    return None
 
 
 def _same_notation(
@@ -153,7 +165,8 @@ def _as_ratio(text: str) -> tuple[Fraction, ...] | None:
 
 
 def _is_words(text: str, pattern: re.Pattern[str]) -> bool:
-    if not pattern.fullmatch(text) or numbers.read_number_words(text) is not None:
+    is_product = shapes.PRODUCT.fullmatch(text) is not None
+    if is_product or not pattern.fullmatch(text):
         return False
     known_words = shapes.FUNCTIONS | set(shapes.SPELLINGS)
     return known_words.isdisjoint(text.split())

@@ -30,7 +30,7 @@ PAIRS = (
     ('"', '"'),
     ("'", "'"),
 )
-TEXT_FONT = r"text(?:normal|bf|it|rm|sf|tt)?|mbox|emph|operatorname"
+TEXT_FONT = r"text(?:normal|bf|it|rm|sf|tt)?|mbox|emph|underline|operatorname"
 MATH_FONT = r"math(?:rm|bf|it|sf)|bold"
 FONTS = re.compile(rf"\\(?:{TEXT_FONT}|{MATH_FONT})\s*\{{([^{{}}]*)\}}")
 BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?=\{)")
@@ -44,17 +44,23 @@ HEADING = re.compile(r"#{1,6}\s*(?=\S)")
 LEAD_IN = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,?\s*)?"
     r"(?:(?:the|my|our|a)\s+)?"
-    r"(?:(?:final|correct|right|exact|required|desired)\s+)?"
-    r"(?:(?:answer|solution|result|value|total|sum)\b\s*(?:is\b|equals\b|=|:)"
+    r"(?:(?:\*\*|__)?\s*(?:final\s+answer\b(?:\*\*|__)?\s*(?:is\b|=|:)?"
+    r"|(?:(?:correct|right|exact|required|desired)\s+)?"
+    r"(?:answer|solution|result|value|total|sum)\b(?:\*\*|__)?\s*(?:is\b|equals\b|=|:))"
     r"|(?:it|this|that|we)\s+(?:is|equals|get|have|find|obtain)\b"
     r"|it's\b|(?:is\s+)?equal\s+to\b|equals\b|is\b"
-    r"|(?:so|thus|hence|therefore)\b)\s*[:,]?\s*(?=\S)",
+    r"|(?:so|thus|hence|therefore)\b)\s*[:,]?(?:\*\*|__)?\s*(?=\S)",
     re.IGNORECASE,
 )
 EQUALS = re.compile(
     r"(?:=>|==?|→|⇒|≈|≃|∴|\\(?:approx|simeq|sim|therefore|implies|Rightarrow|to)(?![A-Za-z]))\s*"
 )
 DOLLAR = re.compile(r"(?<!\\)\$")
+APPROXIMATELY = re.compile(
+    r"(?:(?<!\\)(?:approximately|approx\.?|about|around|roughly)\s+(?=[-+$\\0-9.])"
+    r"|\s\(?approx(?:imately|\.)?\)?$)",
+    re.IGNORECASE,
+)
 STRAY = " \t\r\n~"
 STRAY_END = STRAY + "\\,;:✓✔✅☑"
 
@@ -84,6 +90,8 @@ def _without_one_wrapping(text: str) -> str:
     if text.endswith(".") and not text.endswith(".."):
         text = text[:-1].rstrip()
     text = COLOR.sub("", STYLE.sub("", text))
+    text = APPROXIMATELY.sub("", text)
+    text = text.removesuffix("<br>")
     for pattern in (HEADING, LEAD_IN, EQUALS):
         start = pattern.match(text)
         if start and start.end() < len(text):
@@ -161,6 +169,12 @@ FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 SIGN_TABLE = str.maketrans(SIGNS["typographic"] | FULL_WIDTH)
 
 
+# 0.333... stands for 1/3.
+ELLIPSIS = re.compile(
+    r"(?<![0-9])([0-9]{0,20})\.([0-9]{0,20}?)([0-9])\3{2,20}(?:\.\.\.|\\[lc]?dots(?![a-z]))"
+)
+
+
 def ascii_math(text: str) -> str:
     """Write typographic signs of a formula in LaTeX: `½√7` as `\\frac{1}{2}\\sqrt 7`."""
     text = VULGAR_FRACTION.sub(_fraction, text)
@@ -168,6 +182,7 @@ def ascii_math(text: str) -> str:
     text = LOWERED.sub(lambda run: "_{" + _plain(run[0], SUBSCRIPTS) + "}", text)
     text = COMBINING_BAR.sub(_overlined, text)
     text = text.translate(SIGN_TABLE)
+    text = ELLIPSIS.sub(r"\1.\2\\overline{\3}", text)
     return REPEATING.sub(_repeating, text)
 
 

@@ -123,23 +123,51 @@ def _fraction(text: str) -> Fraction | None:
 ONES: list[str] = WORDS["numbers"]["ones"]
 TENS: list[str] = WORDS["numbers"]["tens"]
 LARGE: dict[str, int] = WORDS["numbers"]["large"]
+PARTS: dict[str, int] = WORDS["numbers"]["parts"]
+SCALES: dict[str, int] = WORDS["scales"]
 MAX_WORDS = 24
 
 
 def read_number_words(text: str) -> Fraction | None:
-    """Return the value of a whole number in English words: `negative twenty-one`, else None."""
+    """Return the value of a number in English words, else None.
+
+    Whole numbers, perhaps negative (`negative twenty-one`), and fractions (`three quarters`).
+    """
     words = text.lower().replace("-", " ").split()
     if not words or len(words) > MAX_WORDS:
         return None
-    is_negative = words[0] in ("negative", "minus")
-    if is_negative:
-        words = words[1:]
+    if words[0] in ("negative", "minus"):
+        value = read_number_words(" ".join(words[1:]))
+        return None if value is None else -value
+    denominator = PARTS.get(words[-1])
+    if denominator is not None:
+        numerator = _numerator(words[:-1])
+        return None if numerator is None else Fraction(numerator, denominator)
     total = _counted([word for word in words if word != "and"])
-    if total is None:
-        return None
-    if is_negative:
-        total = -total
-    return Fraction(total)
+    return None if total is None else Fraction(total)
+
+
+def _numerator(words: list[str]) -> int | None:
+    """Return the count in front of a part: `half`, `a half` and `one half` are one."""
+    if words in ([], ["a"], ["an"]):
+        return 1
+    return _counted(words)
+
+
+def with_digits(text: str) -> str:
+    """Write number words at the start of a text in digits: `three apples`, `a dozen eggs`."""
+    words = text.split(" ")
+    if (
+        words[0].lower() in ("a", "an")
+        and len(words) > 1
+        and words[1].lower() in SCALES
+    ):
+        return f"1 {' '.join(words[1:])}"
+    for count in range(min(len(words), MAX_WORDS), 0, -1):
+        value = read_number_words(" ".join(words[:count]))
+        if value is not None:
+            return f"{value} {' '.join(words[count:])}".strip()
+    return text
 
 
 def _counted(words: list[str]) -> int | None:

@@ -22,6 +22,13 @@ from coevolve.text.verify.shapes import (
 Region = Any  # sympy.Set
 
 FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "=": "=", "\\ne": "\\ne"}
+COMPARED = {
+    "<": sympy.Lt,
+    ">": sympy.Gt,
+    "\\le": sympy.Le,
+    "\\ge": sympy.Ge,
+    "\\ne": sympy.Ne,
+}
 INEQUALITIES = frozenset(("<", ">", "\\le", "\\ge", "\\ne"))
 NAMED = {
     "R": sympy.S.Reals,
@@ -127,11 +134,31 @@ def _interval(
     return sympy.Interval(low, high, left_open=is_open_left, right_open=is_open_right)
 
 
+def _solved(relation: Relation) -> Region | None:
+    """Solve one inequality in one variable, such as `|x| < 2`; None for any other relation."""
+    match relation:
+        case Relation((Leaf(left), Leaf(right)), (sign,)) if sign in INEQUALITIES:
+            difference = expressions.read_expression(
+                left
+            ) - expressions.read_expression(right)
+        case _:
+            return None
+    symbols = difference.free_symbols
+    if len(symbols) != 1:
+        return None
+    variable = sympy.Symbol("x", real=True)
+    difference = difference.subs(symbols.pop(), variable)
+    try:
+        return sympy.solveset(COMPARED[sign](difference, 0), variable, sympy.S.Reals)
+    except (NotImplementedError, ValueError, TypeError):
+        return None
+
+
 def _bounded(relation: Relation) -> Region | None:
     """Return the set of a chain of inequalities around one variable; None for another relation."""
     names = [side for side in relation.sides if is_variable(side)]
     if len(names) != 1 or not set(relation.signs) <= INEQUALITIES:
-        return None
+        return _solved(relation)
     place = relation.sides.index(names[0])
     region = sympy.S.Reals
     for index, sign in enumerate(relation.signs):

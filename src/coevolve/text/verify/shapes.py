@@ -131,6 +131,8 @@ CLOSING = frozenset(OPENING.values())
 MIXED_CLOSING = {"(": ")]", "[": ")]"}
 RELATIONS = frozenset(("=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\notin"))
 RELATIONS |= {"\\approx", "\\equiv", "\\cong", "\\sim"}
+SET_STARTS = ("(", "[", "\\{")
+SET_ENDS = (")", "]", "\\}")
 SET_SIGNS = frozenset(("\\cup", "\\cap", "\\setminus"))
 SETS = {
     "\\RR": "R",
@@ -158,7 +160,7 @@ def read_shape(tokens: FormulaTokens) -> Shape:
     parts, marks = _split(tokens, RELATIONS)
     if marks:
         return Relation(tuple(read_shape(part) for part in parts), tuple(marks))
-    parts, marks = _split(tokens, SET_SIGNS)
+    parts, marks = _split(_with_unions(tokens), SET_SIGNS)
     if marks:
         return Combination(tuple(read_shape(part) for part in parts), tuple(marks))
     if len(tokens) == 1 and tokens[0] in SETS:
@@ -196,6 +198,20 @@ def _split(
         raise UnreadableError("a bracket is open")
     parts.append(tokens[start:])
     return parts, found
+
+
+def _with_unions(tokens: FormulaTokens) -> FormulaTokens:
+    """Read the letter U between two sets as their union."""
+    read = []
+    for index, token in enumerate(tokens):
+        is_between = 0 < index < len(tokens) - 1
+        if token == "U" and is_between:
+            before = tokens[index - 1]
+            behind = tokens[index + 1]
+            if before in SET_ENDS and behind in SET_STARTS:
+                token = "\\cup"
+        read.append(token)
+    return tuple(read)
 
 
 def _group(tokens: FormulaTokens) -> Shape | None:

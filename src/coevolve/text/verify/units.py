@@ -51,6 +51,9 @@ NUMERAL = re.compile(
 CURRENCY = re.compile(
     r"(?P<sign>[+-]?)\s*(?P<mark>\\?\$|[€£¥₹])\s*(?P<rest>[-+0-9.\\].*)", re.DOTALL
 )
+TEMPERATURE = re.compile(
+    r"(?:degrees?|°)\s*(?P<scale>[FC])(?:ahrenheit|elsius)?(?![A-Za-z])", re.IGNORECASE
+)
 DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ)|\\(?:degree|circ)(?![A-Za-z])")
 SPACE = re.compile(r"\\[,;!: ]|\\q?quad(?![A-Za-z])|~")
 TOKEN = re.compile(
@@ -131,7 +134,7 @@ def quantity(text: str) -> Quantity | None:
             return amount and _with_rate(amount, mark)
         return Quantity(amount.value, mark)
     total = None
-    rest = text
+    rest = numbers.with_digits(text)
     while rest:
         part, rest = _first_part(rest)
         if part is None:
@@ -229,6 +232,7 @@ def read_unit(phrase: str) -> Unit | None:
     """
     plain = FONTS.sub(r" \1 ", phrase)
     plain = SPACE.sub(" ", DEGREES.sub("°", plain)).replace("\\", "")
+    plain = TEMPERATURE.sub(lambda degrees: "°" + degrees["scale"].upper(), plain)
     if re.match(r"[A-Za-z](?![A-Za-z])", plain):
         return None
     tokens = []
