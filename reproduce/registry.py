@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from reproduce import UserError, one_line
+from reproduce import UserError, one_line, user_path
 
 # Files of reproduce/ without runs and artefacts.
 OTHER_FILES = (
@@ -42,6 +42,17 @@ def public(name: str) -> str:
     return name
 
 
+def expand_home(text: str) -> str:
+    """Return a path, or path/to/file.py:Class, with a leading ~ replaced by the home folder."""
+    return str(user_path(text)) if text.startswith("~") else text
+
+
+def expand_model(values: dict[str, Any]) -> dict[str, Any]:
+    """Return overrides whose `model`, where it is one name, has no leading ~."""
+    model = values.get("model")
+    return values | {"model": expand_home(model)} if isinstance(model, str) else values
+
+
 def all_different(seeds: list[int]) -> list[int]:
     """Return the seeds unless two of them are equal."""
     if len(set(seeds)) < len(seeds):
@@ -54,6 +65,8 @@ Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(all_different)
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 PublicName = Annotated[str, AfterValidator(public)]
 Values = dict[PublicName, Any]
+Overrides = Annotated[Values, AfterValidator(expand_model)]
+PathText = Annotated[str, AfterValidator(expand_home)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 
 
@@ -79,9 +92,10 @@ class RunTable(Table):
     """One training run: a method, and the fields in which it differs from the preset's."""
 
     paper: str = ""  # defaults to the file's name
-    method: str  # a method's name, or path/to/file.py:Class relative to the repository
-    overrides: Values = {}
-    presets: dict[str, Values] = {}  # preset -> overrides for it alone
+    # A method's name, or path/to/file.py:Class relative to the repository.
+    method: PathText
+    overrides: Overrides = {}
+    presets: dict[str, Overrides] = {}  # preset -> overrides for it alone
     seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's
     tags: list[str] = []
     outputs: list[FileName] = ["summary.json", "metrics.jsonl", "config.json"]
@@ -93,10 +107,10 @@ class ArtefactTable(Table):
 
     paper: str = ""
     skip: str | None = None
-    notebook: str = ""
+    notebook: PathText = ""
     runs: list[str] = []
     outputs: list[FileName] = []
-    inputs: list[str] = []
+    inputs: list[PathText] = []
     parameters: Values = {}
     timeout: int | None = Field(None, ge=1)
 

@@ -18,7 +18,7 @@ from coevolve.runs import checkpoint, record, show
 from coevolve.training import config, loop, preflight
 from coevolve.training.progress import is_first_process, show_elapsed
 from coevolve.types import Role
-from coevolve.validation import check_choice
+from coevolve.validation import check_choice, expand_home, user_path
 
 app = Typer(
     help=__doc__,
@@ -42,9 +42,17 @@ Texts = Annotated[
     Argument(metavar="[FIELD=TEXT]...", help="the fields of the role's prompt"),
 ]
 Preset = Annotated[str, Option(help=PRESET_HELP)]
-Out = Annotated[Path, Option(help="folder of the run")]
+# Typer's own paths keep a ~ that the shell has left, as in --out=~/x.
+Out = Annotated[Path, Option(parser=user_path, help="folder of the run")]
+RunFolder = Annotated[Path, Argument(parser=user_path, metavar="RUN")]
+Folder = Annotated[Path, Argument(parser=user_path, metavar="FOLDER")]
+Policy = Annotated[str, Argument(parser=expand_home)]
 Judge = Annotated[
-    str, Option(help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")
+    str,
+    Option(
+        parser=expand_home,
+        help="a model as in model=..., or a server's (http://HOST/v1#MODEL)",
+    ),
 ]
 Dtype = Literal["bfloat16", "float16", "float32"]
 
@@ -172,7 +180,7 @@ def _steps_taken(summary: Mapping[str, Any]) -> int:
 def ask(
     who: Annotated[str, Argument(metavar="METHOD/ROLE")],
     pairs: Texts = None,
-    model: Annotated[str, Option(help=POLICY_HELP)] = "tiny",
+    model: Annotated[str, Option(parser=expand_home, help=POLICY_HELP)] = "tiny",
     prompt: Annotated[str, Option(help=", ".join(strategies.LIMITS))] = "compact",
     temperature: Annotated[float | None, Option(min=0, help=TEMPERATURE_HELP)] = None,
     max_tokens: Annotated[int | None, Option(min=1)] = None,
@@ -259,7 +267,7 @@ def plain(value: Any) -> str:
 
 
 @app.command()
-def runs(folder: Path) -> None:
+def runs(folder: Folder) -> None:
     """Print a Markdown table of the finished runs below a folder, with their test accuracy."""
     if not folder.is_dir():
         raise ValueError(
@@ -290,8 +298,10 @@ def _accuracy(counts: Mapping[str, int]) -> str:
 
 @app.command()
 def report(
-    run: Path,
-    to: Annotated[Path | None, Option(help="none: RUN/report.html")] = None,
+    run: RunFolder,
+    to: Annotated[
+        Path | None, Option(parser=user_path, help="none: RUN/report.html")
+    ] = None,
 ) -> None:
     """Make one page of a run, finished or not: scores, curves, transcripts and settings."""
     settings = run / "config.json"
@@ -323,7 +333,9 @@ def report(
 
 @app.command()
 def export(
-    policy: str, to: Annotated[Path, Option()], dtype: Dtype = "bfloat16"
+    policy: Policy,
+    to: Annotated[Path, Option(parser=user_path)],
+    dtype: Dtype = "bfloat16",
 ) -> None:
     """Write a run's policy, its adapter merged, as an ordinary checkpoint into a new folder.
 
@@ -345,7 +357,7 @@ def export(
 
 @app.command()
 def grade(
-    run: Path,
+    run: RunFolder,
     judge: Judge,
     kind: str | None = None,
     max_tokens: Annotated[int, Option(min=1)] = 2048,

@@ -4,11 +4,14 @@ Holds the base class of everything that a user configures.
 """
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -38,7 +41,28 @@ class Operational:
     """
 
 
+def expand_home(path: str | Path) -> str:
+    """Return a path with a leading ~ or ~USER replaced by that user's home folder.
+
+    A shell does this for `--out ~/x`, but not for `--out=~/x`, `out=~/x` or a notebook's `"~/x"`.
+    Everything that a user can give a path to passes it through here. Any other text, such as the
+    name of a model, is returned unchanged, and so is ~USER if there is no such user.
+    """
+    return os.path.expanduser(path)
+
+
+def user_path(path: str | Path) -> Path:
+    """Return a path that a user gave, with ~ replaced as `expand_home` does.
+
+    A second call changes nothing: a folder that is really called ~, as in "./~/x", becomes absolute.
+    """
+    expanded = Path(expand_home(path))
+    return Path.cwd() / expanded if str(expanded).startswith("~") else expanded
+
+
 Share = Annotated[float, Field(ge=0, le=1)]
+# The type of a field with a path, or with a name that may be one.
+PathText = Annotated[str, AfterValidator(expand_home)]
 
 
 class Settings(BaseModel):

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from coevolve.validation import check_choice
+from coevolve.validation import check_choice, user_path
 from published.rows import READERS, Item, Row, digest
 
 VARIABLE = "COEVOLVE_DATA"
@@ -227,7 +227,7 @@ def _mirror_folder(benchmark: Benchmark) -> Path | None:
     """
     mirror = os.environ.get(VARIABLE)
     if mirror:
-        root = Path(mirror).expanduser()
+        root = user_path(mirror)
         if not root.is_dir():
             raise ValueError(
                 f"{VARIABLE} must be a folder of data sets, got {mirror!r}"

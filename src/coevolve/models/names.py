@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from coevolve import plugins
+from coevolve.validation import user_path
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
 SERVERS = ("http://", "https://")
@@ -16,7 +17,7 @@ def find(model: str | Path) -> Path | str:
     model's folder, or a hub id (ORG/NAME). Raises ValueError if it is none of them.
     """
     announced = plugins.announced(plugins.MODELS)
-    folder = Path(model)
+    folder = user_path(model)
     if str(model) in announced:
         folder = plugins.load(plugins.MODELS, str(model))(str(model))
     # A finished run also has a config.json, but not a model's.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     NonNegativeFloat,
@@ -26,7 +27,14 @@ from coevolve.engines.limits import VLLM_RANKS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
 from coevolve.training.settings import OptimizationConfig
-from coevolve.validation import Allowed, Operational, check_choice, is_operational
+from coevolve.validation import (
+    Allowed,
+    Operational,
+    PathText,
+    check_choice,
+    is_operational,
+    user_path,
+)
 
 HERE = Path(__file__).parent
 # Two fields whose defaults fit the tiny world, with the value that every paper uses.
@@ -38,7 +46,9 @@ ARGUMENTS_OF_BUILD = ("method_name", "method", "out")
 Preset = dict[str, dict[str, Any]]  # {method, or "all": {field: value}}
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 Models = Annotated[
-    str | tuple[str, ...], Field(min_length=1), Allowed("a name or a list of names")
+    PathText | tuple[PathText, ...],
+    Field(min_length=1),
+    Allowed("a name or a list of names"),
 ]
 Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
@@ -55,7 +65,7 @@ class Run(OptimizationConfig):
     method: Method = Field(repr=False)
     """The method itself, with the paper's numbers."""
 
-    out: Path
+    out: Annotated[Path, AfterValidator(user_path)]
     """The folder of the run."""
 
     model: Models = "tiny"
