@@ -127,7 +127,7 @@ def show_list(plan: Plan, items: list[Item]) -> int:
     why = keys.reasons(plan, items)
     width = max(len(item.id) for item in items)
     for item in items:
-        about = item.skip or ""
+        about = item.skip or item.fault or ""
         if not about and item.kind == "artefact":
             about, _ = report.heading(plan, item)
         state = keys.status(plan, item, why[item.id])

@@ -7,6 +7,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -129,6 +130,32 @@ class File(Table):
     artefacts: dict[Name, ArtefactTable] = {}
 
 
+@dataclass(frozen=True)
+class Fault:
+    """An entry of a TOML file that cannot be used. Other entries are not affected."""
+
+    section: str  # runs or artefacts
+    name: str
+    paper: str
+    reason: str  # in one line
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The runs and artefacts of all TOML files by name, and the entries that cannot be used."""
+
+    runs: dict[str, RunTable] = field(default_factory=dict)
+    artefacts: dict[str, ArtefactTable] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, section: str, name: str) -> Fault | None:
+        """Return what is wrong with an entry, None if nothing is or if there is no such entry."""
+        for fault in self.faults:
+            if (fault.section, fault.name) == (section, name):
+                return fault
+        return None
+
+
 TABLES = {"runs": RunTable, "artefacts": ArtefactTable}
 
 
@@ -151,21 +178,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.name} cannot be read: {error}") from None
 
 
-def validate(kind: Any, path: Path) -> Any:
-    """Return the content of a TOML file as a `kind`. Raises UserError for the first wrong field."""
+def validate(kind: Any, path: Path, content: Any) -> Any:
+    """Return content of a TOML file as a `kind`. Raises UserError for the first wrong field."""
     try:
-        return TypeAdapter(kind).validate_python(read_toml(path))
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         fault = error.errors()[0]
     location = [str(part) for part in fault["loc"]]
-    field = ".".join(location)
+    place = ".".join(location)
     if fault["type"] == "extra_forbidden":
         allowed = _allowed_fields(location)
         suggestion = hint(location[-1], allowed)
-        raise UserError(f"{path.name}: unknown field {field!r}; {suggestion}")
+        raise UserError(f"{path.name}: unknown field {place!r}; {suggestion}")
     message = fault["msg"]
     value = fault["input"]
-    raise UserError(one_line(f"{path.name}: {field}: {message}, got {value!r}"))
+    raise UserError(one_line(f"{path.name}: {place}: {message}, got {value!r}"))
 
 
 def _allowed_fields(location: list[str]) -> Iterable[str]:
@@ -176,29 +203,30 @@ def _allowed_fields(location: list[str]) -> Iterable[str]:
     return table.model_fields
 
 
-def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, File]:
+def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, Entries]:
     """Read one preset, and the runs and artefacts of every TOML file of the repository.
 
-    `more` is one more such file, anywhere. Raises UserError for an unknown preset, a wrong field
-    or a name that two files use.
+    `more` is one more such file, anywhere. An entry with a wrong field becomes a `Fault`. Raises
+    UserError for an unknown preset, a file that is no TOML, or a name that two files use.
     """
-    presets = validate(dict[str, Preset], root / "reproduce/presets.toml")
+    path = root / "reproduce/presets.toml"
+    presets = validate(dict[str, Preset], path, read_toml(path))
     if preset not in presets:
         raise UserError(f"unknown preset {preset!r}; {hint(preset, presets)}")
     paths = _registries(root)
     if more:
         paths.append(more)
-    merged = File()
+    entries = Entries()
     for path in paths:
-        file = validate(File, path)
-        _add_tables(path, merged.runs, file.runs)
-        _add_tables(path, merged.artefacts, file.artefacts)
-    for name, run in merged.runs.items():
-        for used in sorted(run.presets.keys() | run.seeds.keys()):
-            if used not in presets:
-                suggestion = hint(used, presets)
-                raise UserError(f"[runs.{name}]: unknown preset {used!r}; {suggestion}")
-    return presets[preset], merged
+        _add_file(path, entries)
+    for name, run in list(entries.runs.items()):
+        unknown = sorted((run.presets.keys() | run.seeds.keys()) - presets.keys())
+        if unknown:
+            suggestion = hint(unknown[0], presets)
+            reason = f"[runs.{name}]: unknown preset {unknown[0]!r}; {suggestion}"
+            entries.faults.append(Fault("runs", name, run.paper, reason))
+            del entries.runs[name]
+    return presets[preset], entries
 
 
 def _registries(root: Path) -> list[Path]:
@@ -208,13 +236,22 @@ def _registries(root: Path) -> list[Path]:
     return [path for path in paths if path.name not in OTHER_FILES]
 
 
-def _add_tables(path: Path, merged: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Add one file's tables to those of the other files; the file's name is the default paper."""
-    duplicates = merged.keys() & tables
-    if duplicates:
-        raise UserError(
-            f"{path.name}: {min(duplicates)}: another file has one of this name"
-        )
-    for name, table in tables.items():
-        table.paper = table.paper or path.stem
-        merged[name] = table
+def _add_file(path: Path, entries: Entries) -> None:
+    """Add the tables of one file, each validated alone; the file's name is the default paper."""
+    content = read_toml(path)
+    for section, tables in content.items():
+        if section not in TABLES or not isinstance(tables, dict):
+            validate(File, path, {section: tables})  # raises
+        for name, table in tables.items():
+            if name in getattr(entries, section) or entries.fault(section, name):
+                raise UserError(
+                    f"{path.name}: {name}: another file has one of this name"
+                )
+            try:
+                file = validate(File, path, {section: {name: table}})
+            except UserError as error:
+                entries.faults.append(Fault(section, name, path.stem, str(error)))
+                continue
+            (added,) = getattr(file, section).values()
+            added.paper = added.paper or path.stem
+            getattr(entries, section)[name] = added

@@ -54,7 +54,7 @@ def expand_home(path: str | Path) -> str:
 def user_path(path: str | Path) -> Path:
     """Return a path that a user gave, with ~ replaced as `expand_home` does.
 
-    A second call changes nothing: a folder that is really called ~, as in "./~/x", becomes absolute.
+    A second call changes nothing, as "./~/x", a folder that is really called ~, becomes absolute.
     """
     expanded = Path(expand_home(path))
     return Path.cwd() / expanded if str(expanded).startswith("~") else expanded
