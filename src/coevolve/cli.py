@@ -200,6 +200,8 @@ def ask(
         engine = load_policy(model).serve(1.0, limit)
         (reply,) = engine.answer([turn])
     print(show.visible(reply.text))
+    if not reply.text.strip():
+        print("the reply is empty", file=sys.stderr)
     if not reply.finished:
         print(
             "the reply was cut off: a larger --max-tokens N lets it go on",
