@@ -5,7 +5,9 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
@@ -56,6 +58,8 @@ Judge = Annotated[
 ]
 Dtype = Literal["bfloat16", "float16", "float32"]
 
+USAGE_ERROR = 2  # the exit code of a command line that typer cannot read
+
 # Values of prompt fields in the example that an error message of `ask` shows.
 EXAMPLE_VALUES = {
     "question": "3*4",
@@ -64,6 +68,7 @@ EXAMPLE_VALUES = {
     "reference": "3*4",
     "answer": "12",
 }
+COMMAND = "python -m coevolve"  # in lines that can be pasted into a shell
 RUNS_HEADER = """\
 | folder | method | seed | steps | before | after | seconds |
 |---|---|---|---|---|---|---|"""
@@ -77,13 +82,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app(arguments, prog_name="coevolve")
     except SystemExit as end:
-        return int(end.code or 0)
+        code = int(end.code or 0)
+        if code == USAGE_ERROR:
+            _hint_at_fields(sys.argv[1:] if arguments is None else arguments)
+        return code
     # ArithmeticError: a model whose weights or output are not finite.
     except (ValueError, OSError, ArithmeticError) as error:
         print(f"coevolve: {error}", file=sys.stderr)
         mistakes = (ValueError, FileNotFoundError, PermissionError)
         return 2 if isinstance(error, mistakes) else 1
     return 0
+
+
+def _hint_at_fields(arguments: Sequence[str]) -> None:
+    """Say how fields are written if an argument looks like one with dashes, as in --steps 10."""
+    fields = config.field_defaults(config.Run)
+    for argument, following in pairwise([*arguments, ""]):
+        option, equals, value = argument.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if option.startswith("--") and name in fields:
+            shown = (value if equals else following) or "VALUE"
+            print(f"fields have no dashes: {name}={quote(shown)}", file=sys.stderr)
 
 
 @app.command()
@@ -95,7 +114,7 @@ def train(
     seed: int = 0,
 ) -> None:
     """Train one method; resume an interrupted run, and leave a finished one unchanged."""
-    overrides = config.parse_overrides(pairs or ())
+    overrides = _read_overrides(method, pairs)
     run = config.build(method, preset, seed=seed, out=out, overrides=overrides)
     if preflight.is_finished(run):
         return
@@ -112,10 +131,16 @@ def train(
         raise SystemExit(130) from None
     except OSError as error:  # a full disk, a server that died
         raise OSError(
-            f"{error}; --out {out} resumes later from the last checkpoint"
+            f"{error}; --out {quote(str(out))} resumes later from the last checkpoint"
         ) from error
     if is_first_process():
         print(*last_lines(out), sep="\n")
+
+
+def _read_overrides(method: str, pairs: Sequence[str] | None) -> dict[str, Any]:
+    """Read field=value pairs of a method."""
+    text_fields = config.text_fields(registry.get_method(method))
+    return config.parse_overrides(pairs or (), text_fields)
 
 
 def _print_differences(run: config.Run) -> None:
@@ -167,7 +192,7 @@ def last_lines(out: Path) -> list[str]:
         *accuracy,
         f"gain: {points:+.1f} points{interval}",
         f"steps {steps} in {summary['seconds'] / 60:.1f} minutes",
-        f"all is in {out}; python -m coevolve report {out} makes a page of it",
+        f"all is in {out}; for a page of it: {COMMAND} report {quote(str(out))}",
     ]
 
 
@@ -214,6 +239,11 @@ def _find_role(who: str, prompt: str) -> Role:
     method, slash, name = who.rpartition("/")
     if not slash:
         method, name = name, method
+        if method not in registry.METHODS:
+            raise ValueError(
+                f"expected METHOD/ROLE, such as mae/solver, got {who!r}; "
+                f"methods are {', '.join(registry.METHODS)}"
+            )
     fields: dict[str, Any] = {"prompt": prompt}
     roles = registry.get_method(method)(**fields).roles
     check_choice(f"role of {method}", name, roles)
@@ -230,7 +260,7 @@ def _read_prompt_fields(who: str, role: Role, pairs: Sequence[str]) -> dict[str,
             fields[name] = text
     if sorted(fields) == required and len(pairs) == len(required):
         return fields
-    example = ["python -m coevolve ask", who]
+    example = [COMMAND, "ask", quote(who)]
     example += [f'{name}="{EXAMPLE_VALUES.get(name, "...")}"' for name in required]
     raise ValueError(
         f"{who} takes {', '.join(required) or 'no field'}; "
@@ -241,7 +271,7 @@ def _read_prompt_fields(who: str, role: Role, pairs: Sequence[str]) -> dict[str,
 @app.command()
 def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") -> None:
     """List a method's fields: the paper's value or the default, the preset's, the meaning."""
-    overrides = config.parse_overrides(pairs or ())
+    overrides = _read_overrides(method, pairs)
     run = config.build(method, preset, out=".", overrides=overrides)
     values = config.flatten(run.describe())
     help_texts = config.field_help(type(run.method))

@@ -175,3 +175,15 @@ def literal_choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return next(filter(None, map(literal_choices, get_args(annotation))), ())
+
+
+def leaf_types(annotation: Any) -> set[Any]:
+    """Return the types of the single values that an annotation allows, such as str and None."""
+    if get_origin(annotation) is Literal:
+        return {type(choice) for choice in get_args(annotation)}
+    members = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        members = members[:1]
+    if not members:
+        return {annotation}
+    return set().union(*map(leaf_types, members))

@@ -253,7 +253,7 @@ def refused_parameter(
     if not UNSUPPORTED.search(message):
         return None
     adaptable = (LIMIT_NAMES[0], *OPTIONAL)
-    words = [named, *re.findall(r"\w+", message)]
+    words: list[str] = [named or "", *re.findall(r"\w+", message)]
     for word in words:
         if word in adaptable and word in request:
             return word

@@ -20,6 +20,10 @@ def get_method(name: str) -> type[Method]:
 
     Raises ValueError if the file, the module or the class is missing, or is no subclass of Method.
     """
+    if name.endswith(".py"):
+        raise ValueError(
+            f"method must name a class of the file, as in {name}:CLASS, got {name!r}"
+        )
     if ":" not in name:
         check_choice(
             "method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"]

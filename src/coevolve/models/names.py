@@ -25,6 +25,12 @@ def find(model: str | Path) -> Path | str:
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
+    trained = folder / "policy"
+    if trained.is_dir():
+        raise ValueError(
+            f"model {str(model)!r} is the folder of a run; its trained model is {trained}, "
+            "or one of several in there"
+        )
     raise ValueError(
         f"model must be one of {', '.join(sorted(announced))}, a model's folder (a run's: "
         "OUT/policy, or OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server "
