@@ -124,7 +124,7 @@ class Method(Settings):
     world: Annotated[worlds.World, SkipValidation, Allowed(worlds.NAMES)] = Field(
         default=cast(worlds.World, "tiny"), repr=False
     )
-    """Where questions come from: tiny, data, data:KEY,KEY or another world's name."""
+    """Where questions come from: tiny, data, data:KEY,KEY, file:PATH or another world's name."""
 
     @field_validator("world", mode="before")
     @classmethod
