@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from coevolve.validation import check_choice
+from coevolve.validation import check_choice, user_path
 from published.files import NumberedRow, numbered, read_lines, read_parquet
 from published.mirror import listed_files, split_files
 from published.row_counts import RowCounts, say
@@ -274,7 +274,7 @@ def _mirror_folder(benchmark: Benchmark) -> Path | None:
     """
     mirror = os.environ.get(VARIABLE)
     if mirror:
-        root = Path(mirror).expanduser()
+        root = user_path(mirror)
         if not root.is_dir():
             raise ValueError(
                 f"{VARIABLE} must be a folder of data sets, got {mirror!r}"

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from coevolve.validation import user_path
 from published.data import Paper
 from published.own_answers import OwnItem
 from published.own_rows import FILE_READERS, read_items
@@ -89,7 +90,7 @@ def named(name: str, paper: str = "", seeds: bool = True) -> OwnWorld:
     as in the config.json of a run. `paper` has no effect. Raises ValueError when there is no such
     file, when its name has another ending, and when its content has another hash.
     """
-    path = Path(name.removeprefix(PREFIX)).expanduser()
+    path = user_path(name.removeprefix(PREFIX))
     match = CONTENT.fullmatch(str(path))
     expected = ""
     if match and not path.exists():
