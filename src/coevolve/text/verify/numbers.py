@@ -136,8 +136,9 @@ def read_number_words(text: str) -> Fraction | None:
     words = text.lower().replace("-", " ").split()
     if not words or len(words) > MAX_WORDS:
         return None
-    if words[0] in ("negative", "minus"):
-        value = read_number_words(" ".join(words[1:]))
+    first, *others = words
+    if first in ("negative", "minus"):
+        value = read_number_words(" ".join(others))
         return None if value is None else -value
     denominator = PARTS.get(words[-1])
     if denominator is not None:
@@ -164,9 +165,10 @@ def with_digits(text: str) -> str:
     ):
         return f"1 {' '.join(words[1:])}"
     for count in range(min(len(words), MAX_WORDS), 0, -1):
-        value = read_number_words(" ".join(words[:count]))
+        number_words = " ".join(words[:count])
+        value = read_number_words(number_words)
         if value is not None:
-            return f"{value} {' '.join(words[count:])}".strip()
+            return " ".join([str(value), *words[count:]])
     return text
 
 
