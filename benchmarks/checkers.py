@@ -253,10 +253,11 @@ def _write_table(path: Path) -> None:
     result: Counts = {}
     for checker in CHECKERS:
         by_source: dict[str, list] = {}
-        for row in _read(Path(f"{path}.{checker}")):
+        rows = _read(Path(f"{path}.{checker}"))
+        for row in rows:
             by_source.setdefault(row["source"], []).append(row)
-            by_source.setdefault(ALL, []).append(row)
-        result[checker] = {name: count(rows) for name, rows in by_source.items()}
+        by_source[ALL] = rows
+        result[checker] = {name: count(group) for name, group in by_source.items()}
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(table(result))
 
