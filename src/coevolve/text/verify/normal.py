@@ -17,7 +17,9 @@ INVISIBLE = dict.fromkeys(
     [*range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xAD]
 )
 BLANKS = dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
+FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 QUOTES = str.maketrans("‘’‚‛′＇“”„‟«»＂", "'" * 6 + '"' * 7)
+PLAIN_CHARACTERS = INVISIBLE | BLANKS | FULL_WIDTH | QUOTES
 
 PAIRS = (
     ("**", "**"),
@@ -81,7 +83,7 @@ def _visible(text: str) -> str:
     text = text.strip()
     if len(text) > MAX_CHARACTERS:
         return ""
-    text = text.translate(INVISIBLE).translate(BLANKS).translate(QUOTES)
+    text = text.translate(PLAIN_CHARACTERS)
     return unicodedata.normalize("NFC", text)
 
 
@@ -165,8 +167,7 @@ REPEATING = re.compile(
     r"\\(?:overline|bar|dot)\s*(?:\{([0-9]{1,20})\}|([0-9]))"
 )
 COMBINING_BAR = re.compile("((?:[0-9]\u0305)+)")
-FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
-SIGN_TABLE = str.maketrans(SIGNS["typographic"] | FULL_WIDTH)
+SIGN_TABLE = str.maketrans(SIGNS["typographic"])
 
 
 # 0.333... stands for 1/3.
