@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coevolve.text.fences import last_program
 from coevolve.text.parse import BOX, boxed
 from coevolve.text.verify import Verdict, verify
 from coevolve.text.verify.exact import rational
@@ -23,8 +24,6 @@ UNIT = re.compile(
     r"(?:\\(?:text|mathrm)\{[^{}]*\}"
     r"|(?!e[+-]?[0-9])(?:[A-Za-zµ°Ω]+(?:\^?\{?-?[0-9]\}?)?[ ·*/]*)+)\$?$"
 )
-FENCE = re.compile(r"```([A-Za-z0-9]*)[ \t]*\n(.*?)```", re.DOTALL)
-PYTHON_NAMES = ("py", "python", "python3")
 # MAE's evaluation: EvalPlus with a minimum of ten seconds.
 LIMITS = {"cpu_seconds": 10.0, "wall_seconds": 20.0}
 RELATIVE_MARGIN = 0.05  # of a gold number (SciBench)
@@ -78,18 +77,11 @@ def _plain_number(text: str) -> str:
 
 
 def program(text: str) -> str:
-    """Return the program in an answer: its last complete code fence, or all of the text.
+    """Return the program in an answer: its last block of code, or all of the text.
 
-    A fence that is marked as Python has precedence.
+    Python blocks have precedence, and closed blocks (see `coevolve.text.fences`).
     """
-    python_blocks = []
-    all_blocks = []
-    for language, content in FENCE.findall(text):
-        all_blocks.append(content)
-        if language.lower() in PYTHON_NAMES:
-            python_blocks.append(content)
-    blocks = python_blocks or all_blocks or [text]
-    return blocks[-1]
+    return last_program(text)
 
 
 def _run_tests(gold: Mapping[str, Any], answer: str) -> Verdict:
