@@ -90,31 +90,33 @@ def _run_tests(gold: Mapping[str, Any], answer: str) -> Verdict:
 
     source = f"{gold.get('before', '')}\n{answer}{gold.get('after', '')}"
     limits = LIMITS | gold.get("limits", {})
+    options = gold.get("options", {})
     if "tests" in gold:
         result = code.run_tests(
             source, gold["tests"], entry=gold.get("entry"), **limits
         )
     elif "calls" in gold:
         calls = [tuple(call) for call in gold["calls"]]
+        options = {"strict": False} | options | limits
         result = code.run_calls(
-            source, gold["entry"], calls, gold["expected"], strict=False, **limits
+            source, gold["entry"], calls, gold["expected"], **options
         )
     else:
-        result = _run_stdio(source, gold.get("stdio", ()), limits)
+        result = _run_stdio(source, gold.get("stdio", ()), options | limits)
     if result is None:
         return Verdict("unscored", "no tests")
     return Verdict(result.verdict, result.detail)
 
 
 def _run_stdio(
-    source: str, pairs: Iterable[tuple[str, str]], limits: Mapping[str, float]
+    source: str, pairs: Iterable[tuple[str, str]], options: Mapping[str, Any]
 ) -> Any:
     """Return the result of the first pair of input and output that fails, else of the last."""
     from codesandbox import code
 
     result = None
     for stdin, stdout in pairs:
-        result = code.run_stdio(source, stdin, stdout, **limits)
+        result = code.run_stdio(source, stdin, stdout, **options)
         if result.verdict != "pass":
             break
     return result
