@@ -113,7 +113,7 @@ def score_by_judge(pairs: Sequence[Pair]) -> list[Score]:
     turns = []
     for (question, _), answer in zip(pairs, answers, strict=True):
         if answer is not None:
-            turns.append(method.scorer(question=question, answer=answer))
+            turns.append(method.answer_scorer(question=question, answer=answer))
     policy = load_policy("tiny")
     replies = iter(policy.generate(turns, temperature=0.0, max_tokens=32))
     return [

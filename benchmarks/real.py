@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalL
 from coevolve.models.names import find
 from coevolve.training import config
 from coevolve.training.trainer import Trainer
+from coevolve.validation import user_path
 
 SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
     "3b": (
@@ -190,7 +191,9 @@ def main() -> None:
     """Measure, print Markdown, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, default="3b")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument(
+        "--out", type=user_path, default=Path(__file__).with_suffix(".json")
+    )
     options, pairs = parser.parse_known_args()  # pairs: field=value of a run
     if options.shape != "tiny" and not torch.cuda.is_available():
         print("not measured: there is no CUDA device")

@@ -3,6 +3,7 @@
 Knows notebooks, parameters and files; knows nothing about models. Run it as `python -m reproduce`.
 """
 
+import os
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
@@ -10,6 +11,15 @@ HOME = Path(__file__).resolve().parents[1]
 
 class UserError(ValueError):
     """A user's mistake: reported in one line on stderr with exit code 2; nothing is written."""
+
+
+def user_path(path: str) -> Path:
+    """Return a path that a user gave, with a leading ~ or ~USER replaced by the home folder.
+
+    As `coevolve.validation.user_path`, which the batch must not import before it knows the
+    repository.
+    """
+    return Path(os.path.expanduser(path))
 
 
 def one_line(text: str, limit: int = 300) -> str:

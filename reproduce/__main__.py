@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from reproduce import HOME, UserError, compare, keys, one_line, report
+from reproduce import HOME, UserError, compare, keys, one_line, report, user_path
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
 from reproduce.run import Report, Start, execute
 
@@ -34,8 +34,8 @@ def diff_parser() -> Parser:
         description="Compare two trees, cell by cell.",
         allow_abbrev=False,
     )
-    parser.add_argument("first", type=Path)
-    parser.add_argument("second", type=Path)
+    parser.add_argument("first", type=user_path)
+    parser.add_argument("second", type=user_path)
     parser.add_argument(
         "--tolerance",
         type=float,
@@ -73,11 +73,11 @@ def add_selection(parser: Parser) -> None:
     )
     add(
         "--registry",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="a TOML file with your own runs and artefacts",
     )
-    add("--root", type=Path, default=HOME, help=argparse.SUPPRESS)
+    add("--root", type=user_path, default=HOME, help=argparse.SUPPRESS)
 
 
 def add_execution(parser: Parser) -> None:
@@ -127,7 +127,7 @@ def show_list(plan: Plan, items: list[Item]) -> int:
     why = keys.reasons(plan, items)
     width = max(len(item.id) for item in items)
     for item in items:
-        about = item.skip or ""
+        about = item.skip or item.fault or ""
         if not about and item.kind == "artefact":
             about, _ = report.heading(plan, item)
         state = keys.status(plan, item, why[item.id])

@@ -276,6 +276,9 @@ def reasons(plan: Plan, items: Iterable[Item]) -> dict[str, list[str]]:
         if item.skip is not None:
             reasons_of[item.id] = []
             continue
+        if item.fault is not None:
+            reasons_of[item.id] = [item.fault]
+            continue
         lines = changes(plan, item)
         for need in item.needs:
             if reasons_of[need]:
@@ -287,10 +290,12 @@ def reasons(plan: Plan, items: Iterable[Item]) -> dict[str, list[str]]:
 def status(plan: Plan, item: Item, why: list[str]) -> str:
     """Name an item's state, given the reasons why it must be made.
 
-    One of done, stale, failed, interrupted, todo and skipped.
+    One of done, stale, failed, interrupted, todo, skipped and faulty.
     """
     if item.skip is not None:
         return "skipped"
+    if item.fault is not None:
+        return "faulty"
     if not why:
         return "done"
     folder = plan.folder / item.id

@@ -13,6 +13,16 @@ from typing import Any, NamedTuple
 
 from reproduce import UserError, one_line
 
+# Errors of a file that is missing, is no text or JSON, is nested too deeply, or has another form.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+
 
 class CodeCell(NamedTuple):
     """The text of a notebook's code cell, and whether it is tagged parameters."""
@@ -28,11 +38,11 @@ def code_cells(path: Path) -> tuple[CodeCell, ...]:
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
+            text = "".join(cell["source"])
             if cell["cell_type"] == "code":
                 tags = cell["metadata"].get("tags", [])
-                text = "".join(cell["source"])
                 cells.append(CodeCell(text, "parameters" in tags))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"notebook {path} cannot be read: {reason}") from None
     return tuple(cells)
@@ -60,7 +70,7 @@ def declared(path: Path) -> dict[str, type | None]:
             name = ast.unparse(target)
             default = ast.literal_eval(statement.value)
             types[name] = None if default is None else type(default)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, *UNREADABLE) as error:
         raise UserError(
             f"notebook {path}: parameters must be names with literal defaults: {error}"
         ) from None

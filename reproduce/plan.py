@@ -17,7 +17,7 @@ from typing import Any
 
 from reproduce import UserError, one_line
 from reproduce.notebooks import check_parameters, declared
-from reproduce.registry import ArtefactTable, Preset, RunTable, hint, read
+from reproduce.registry import ArtefactTable, Fault, Preset, RunTable, hint, read
 
 TRAIN = "notebooks/train.ipynb"
 UNTABLED = (
@@ -42,6 +42,9 @@ class Item:
     ] = ()  # files or folders below the root whose bytes are hashed
     outputs: tuple[str, ...] = ()
     skip: str | None = None  # why it is never made
+    fault: str | None = (
+        None  # why it cannot be made: a mistake in its entry or notebook
+    )
     timeout: int = 3600  # seconds
     names: tuple[
         str, ...
@@ -127,7 +130,10 @@ def _is_folder(plan: Plan, model: object) -> bool:
 def artefact_item(
     plan: Plan, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
 ) -> Item:
-    """Make the item of one table or figure. `runs` holds the items of all runs by name."""
+    """Make the item of one table or figure. `runs` holds the items of all runs by name.
+
+    Raises UserError for an unknown run and for a notebook that cannot be read.
+    """
     item = Item(id=id, kind="artefact", paper=table.paper)
     skip = table.skip
     if table.runs and table.paper in plan.preset.untabled:
@@ -142,6 +148,9 @@ def artefact_item(
     run_seeds: dict[str, list[int]] = {}
     needs: list[str] = []
     for name in dict.fromkeys(table.runs):
+        for run in runs[name]:
+            if run.fault is not None:
+                raise UserError(f"needs {run.id}: {run.fault}")
         run_seeds[name] = [run.parameters["seed"] for run in runs[name]]
         needs += [run.id for run in runs[name]]
     return replace(
@@ -181,16 +190,43 @@ def _artefact_parameters(
 
 
 def load(root: Path, preset_name: str, more: Path | None = None) -> Plan:
-    """Read all items of one preset, including those of the TOML file `more`."""
-    preset, tables = read(root, preset_name, more)
+    """Read all items of one preset, including those of the TOML file `more`.
+
+    An item with a mistake in its entry or its notebook has a `fault`; the others are as without it.
+    """
+    preset, entries = read(root, preset_name, more)
     plan = Plan(root, preset_name, preset, {}, more)
-    runs = {name: run_items(plan, name, run) for name, run in tables.runs.items()}
-    artefacts = [
-        artefact_item(plan, id, table, runs) for id, table in tables.artefacts.items()
-    ]
+    runs = {name: run_items(plan, name, run) for name, run in entries.runs.items()}
+    faulty = [faulty_item(fault) for fault in entries.faults]
+    for item in faulty:
+        if item.kind == "run":
+            runs[item.names[0]] = [item]
+    artefacts = []
+    for id, table in entries.artefacts.items():
+        try:
+            artefacts.append(artefact_item(plan, id, table, runs))
+        except UserError as error:
+            item = Item(
+                id=id, kind="artefact", paper=table.paper, fault=one_line(str(error))
+            )
+            artefacts.append(item)
+    artefacts += [item for item in faulty if item.kind == "artefact"]
     for item in chain(*runs.values(), artefacts):
         plan.items[item.id] = item
     return plan
+
+
+def faulty_item(fault: Fault) -> Item:
+    """Make the item of an entry that cannot be used. It has no notebook."""
+    name = one_line(fault.name) or repr(fault.name)
+    is_run = fault.section == "runs"
+    return Item(
+        id=f"runs/{name}" if is_run else name,
+        kind="run" if is_run else "artefact",
+        paper=fault.paper,
+        names=(fault.name,) if is_run else (),
+        fault=one_line(fault.reason),
+    )
 
 
 def select(plan: Plan, patterns: str | None, option: str) -> set[str]:
@@ -240,6 +276,8 @@ def check_items(plan: Plan, items: list[Item]) -> None:
     Raises UserError for the first mistake.
     """
     for item in items:
+        if item.fault is not None:
+            raise UserError(item.fault)
         check_parameters(plan.root / item.notebook, item.parameters)
         for name in item.inputs:
             if not (plan.root / name).exists():

@@ -7,6 +7,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -21,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from reproduce import UserError, one_line
+from reproduce import UserError, one_line, user_path
 
 # Files of reproduce/ without runs and artefacts.
 OTHER_FILES = (
@@ -42,6 +43,17 @@ def public(name: str) -> str:
     return name
 
 
+def expand_home(text: str) -> str:
+    """Return a path, or path/to/file.py:Class, with a leading ~ replaced by the home folder."""
+    return str(user_path(text)) if text.startswith("~") else text
+
+
+def expand_model(values: dict[str, Any]) -> dict[str, Any]:
+    """Return overrides whose `model`, where it is one name, has no leading ~."""
+    model = values.get("model")
+    return values | {"model": expand_home(model)} if isinstance(model, str) else values
+
+
 def all_different(seeds: list[int]) -> list[int]:
     """Return the seeds unless two of them are equal."""
     if len(set(seeds)) < len(seeds):
@@ -54,6 +66,8 @@ Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(all_different)
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 PublicName = Annotated[str, AfterValidator(public)]
 Values = dict[PublicName, Any]
+Overrides = Annotated[Values, AfterValidator(expand_model)]
+PathText = Annotated[str, AfterValidator(expand_home)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 
 
@@ -79,9 +93,10 @@ class RunTable(Table):
     """One training run: a method, and the fields in which it differs from the preset's."""
 
     paper: str = ""  # defaults to the file's name
-    method: str  # a method's name, or path/to/file.py:Class relative to the repository
-    overrides: Values = {}
-    presets: dict[str, Values] = {}  # preset -> overrides for it alone
+    # A method's name, or path/to/file.py:Class relative to the repository.
+    method: PathText
+    overrides: Overrides = {}
+    presets: dict[str, Overrides] = {}  # preset -> overrides for it alone
     seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's
     tags: list[str] = []
     outputs: list[FileName] = ["summary.json", "metrics.jsonl", "config.json"]
@@ -93,10 +108,10 @@ class ArtefactTable(Table):
 
     paper: str = ""
     skip: str | None = None
-    notebook: str = ""
+    notebook: PathText = ""
     runs: list[str] = []
     outputs: list[FileName] = []
-    inputs: list[str] = []
+    inputs: list[PathText] = []
     parameters: Values = {}
     timeout: int | None = Field(None, ge=1)
 
@@ -113,6 +128,32 @@ class File(Table):
 
     runs: dict[Name, RunTable] = {}
     artefacts: dict[Name, ArtefactTable] = {}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An entry of a TOML file that cannot be used. Other entries are not affected."""
+
+    section: str  # runs or artefacts
+    name: str
+    paper: str
+    reason: str  # in one line
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The runs and artefacts of all TOML files by name, and the entries that cannot be used."""
+
+    runs: dict[str, RunTable] = field(default_factory=dict)
+    artefacts: dict[str, ArtefactTable] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, section: str, name: str) -> Fault | None:
+        """Return what is wrong with an entry, None if nothing is or if there is no such entry."""
+        for fault in self.faults:
+            if (fault.section, fault.name) == (section, name):
+                return fault
+        return None
 
 
 TABLES = {"runs": RunTable, "artefacts": ArtefactTable}
@@ -137,21 +178,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.name} cannot be read: {error}") from None
 
 
-def validate(kind: Any, path: Path) -> Any:
-    """Return the content of a TOML file as a `kind`. Raises UserError for the first wrong field."""
+def validate(kind: Any, path: Path, content: Any) -> Any:
+    """Return content of a TOML file as a `kind`. Raises UserError for the first wrong field."""
     try:
-        return TypeAdapter(kind).validate_python(read_toml(path))
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         fault = error.errors()[0]
     location = [str(part) for part in fault["loc"]]
-    field = ".".join(location)
+    place = ".".join(location)
     if fault["type"] == "extra_forbidden":
         allowed = _allowed_fields(location)
         suggestion = hint(location[-1], allowed)
-        raise UserError(f"{path.name}: unknown field {field!r}; {suggestion}")
+        raise UserError(f"{path.name}: unknown field {place!r}; {suggestion}")
     message = fault["msg"]
     value = fault["input"]
-    raise UserError(one_line(f"{path.name}: {field}: {message}, got {value!r}"))
+    raise UserError(one_line(f"{path.name}: {place}: {message}, got {value!r}"))
 
 
 def _allowed_fields(location: list[str]) -> Iterable[str]:
@@ -162,29 +203,30 @@ def _allowed_fields(location: list[str]) -> Iterable[str]:
     return table.model_fields
 
 
-def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, File]:
+def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, Entries]:
     """Read one preset, and the runs and artefacts of every TOML file of the repository.
 
-    `more` is one more such file, anywhere. Raises UserError for an unknown preset, a wrong field
-    or a name that two files use.
+    `more` is one more such file, anywhere. An entry with a wrong field becomes a `Fault`. Raises
+    UserError for an unknown preset, a file that is no TOML, or a name that two files use.
     """
-    presets = validate(dict[str, Preset], root / "reproduce/presets.toml")
+    path = root / "reproduce/presets.toml"
+    presets = validate(dict[str, Preset], path, read_toml(path))
     if preset not in presets:
         raise UserError(f"unknown preset {preset!r}; {hint(preset, presets)}")
     paths = _registries(root)
     if more:
         paths.append(more)
-    merged = File()
+    entries = Entries()
     for path in paths:
-        file = validate(File, path)
-        _add_tables(path, merged.runs, file.runs)
-        _add_tables(path, merged.artefacts, file.artefacts)
-    for name, run in merged.runs.items():
-        for used in sorted(run.presets.keys() | run.seeds.keys()):
-            if used not in presets:
-                suggestion = hint(used, presets)
-                raise UserError(f"[runs.{name}]: unknown preset {used!r}; {suggestion}")
-    return presets[preset], merged
+        _add_file(path, entries)
+    for name, run in list(entries.runs.items()):
+        unknown = sorted((run.presets.keys() | run.seeds.keys()) - presets.keys())
+        if unknown:
+            suggestion = hint(unknown[0], presets)
+            reason = f"[runs.{name}]: unknown preset {unknown[0]!r}; {suggestion}"
+            entries.faults.append(Fault("runs", name, run.paper, reason))
+            del entries.runs[name]
+    return presets[preset], entries
 
 
 def _registries(root: Path) -> list[Path]:
@@ -194,13 +236,22 @@ def _registries(root: Path) -> list[Path]:
     return [path for path in paths if path.name not in OTHER_FILES]
 
 
-def _add_tables(path: Path, merged: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Add one file's tables to those of the other files; the file's name is the default paper."""
-    duplicates = merged.keys() & tables
-    if duplicates:
-        raise UserError(
-            f"{path.name}: {min(duplicates)}: another file has one of this name"
-        )
-    for name, table in tables.items():
-        table.paper = table.paper or path.stem
-        merged[name] = table
+def _add_file(path: Path, entries: Entries) -> None:
+    """Add the tables of one file, each validated alone; the file's name is the default paper."""
+    content = read_toml(path)
+    for section, tables in content.items():
+        if section not in TABLES or not isinstance(tables, dict):
+            validate(File, path, {section: tables})  # raises
+        for name, table in tables.items():
+            if name in getattr(entries, section) or entries.fault(section, name):
+                raise UserError(
+                    f"{path.name}: {name}: another file has one of this name"
+                )
+            try:
+                file = validate(File, path, {section: {name: table}})
+            except UserError as error:
+                entries.faults.append(Fault(section, name, path.stem, str(error)))
+                continue
+            (added,) = getattr(file, section).values()
+            added.paper = added.paper or path.stem
+            getattr(entries, section)[name] = added

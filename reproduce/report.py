@@ -118,8 +118,9 @@ def heading(plan: Plan, item: Item) -> tuple[str, str]:
 
     They are its parameters of these names, or else the first lines of its notebook.
     """
-    if item.skip is not None:
-        return item.id, item.skip
+    text = item.skip or item.fault
+    if text is not None:
+        return item.id, text
     text = _first_prose(plan.root / item.notebook, f"# {item.id}")
     title, _, rest = text.removeprefix("# ").partition("\n\n")
     introduction, _, _ = rest.partition("\n\n")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from coevolve.validation import user_path
 from tinyworld import BACKBONES, NAMES
 
 CARD = "card.md"  # the template of the model cards, in BACKBONES
@@ -122,7 +123,7 @@ def make_parser() -> argparse.ArgumentParser:
         "make", help="train a backbone (one core: about an hour, see its card)"
     )
     maker.add_argument("name", choices=NAMES)
-    maker.add_argument("--out", type=Path, required=True)
+    maker.add_argument("--out", type=user_path, required=True)
     maker.add_argument(
         "--share",
         type=float,

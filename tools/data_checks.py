@@ -22,6 +22,7 @@ from typing import Any
 
 from coevolve.text.parse import boxed
 from coevolve.text.verify import Verdict
+from coevolve.validation import user_path
 from published import data
 from published.grading import grade
 from published.rows import Item, normal
@@ -232,13 +233,13 @@ def table_row(key: str) -> str:
 
 def main() -> None:
     """Make the mirror where copies are named, and print the table."""
-    mirror = Path(os.environ[data.VARIABLE])
+    mirror = user_path(os.environ[data.VARIABLE])
     keys = []
     for argument in sys.argv[1:]:
         if argument in data.BENCHMARKS:
             keys.append(argument)
         else:
-            make_mirror(Path(argument), mirror)
+            make_mirror(user_path(argument), mirror)
     if not keys:
         keys = [key for key in data.BENCHMARKS if (mirror / key).is_dir()]
     print(HEADER)

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import websocket
 
+from coevolve.validation import user_path
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -229,8 +231,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("notebooks", type=Path, nargs="+")
+    parser.add_argument("out", type=user_path)
+    parser.add_argument("notebooks", type=user_path, nargs="+")
     parser.add_argument("--look", choices=LOOKS, action="append")
     parser.add_argument(
         "--minutes", type=float, default=20.0, help="limit of one notebook"

@@ -227,6 +227,13 @@ def attacks(root: Path = ROOT) -> str:
     return table(result_of("attacks", root))
 
 
+def checkers(root: Path = ROOT) -> str:
+    """Return how our verifier and other projects' checkers judge the same pairs."""
+    from benchmarks.checkers import table
+
+    return table(result_of("checkers", root))
+
+
 def verdicts(root: Path = ROOT) -> str:
     """Return what a second backbone changes in the ledger."""
     from benchmarks.verdicts import table
@@ -266,6 +273,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "loss": ("docs/speed.md", loss),
     "kernels": ("docs/kernels.md", kernels),
     "attacks": ("docs/verifiers.md", attacks),
+    "checkers": ("docs/verifiers.md", checkers),
     "verdicts": ("docs/reliability.md", verdicts),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }

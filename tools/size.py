@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
+from coevolve.validation import user_path
 from tools import density
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -210,7 +211,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", metavar="REVISION", help="an older revision")
-    parser.add_argument("--anchors", metavar="FOLDER", type=Path, help="clones")
+    parser.add_argument("--anchors", metavar="FOLDER", type=user_path, help="clones")
     arguments = parser.parse_args()
     table = [list(HEADER), ["---"] * len(HEADER)]
     table += rows(sizes_now())

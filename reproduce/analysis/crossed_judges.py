@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coevolve.methods.mae.rewards import neutral
+from coevolve.methods.mae.rewards import score_or_neutral
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.runs import record
@@ -37,8 +37,8 @@ Models = Mapping[str, str]  # policy: its model or folder
 
 def mae_score(method: Any, question: str, answer: str, rng: Random) -> Iterator[Score]:
     """Play MAE's Judge on one answer; return its score in [0, 1], or None if it is unreadable."""
-    (score,) = yield from method.score([(question, answer)])
-    return neutral(score)
+    (judged,) = yield from method.judge_pairs([(question, answer)])
+    return score_or_neutral(judged.score)
 
 
 def comas_score(

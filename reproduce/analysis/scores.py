@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from coevolve.validation import user_path
 from reproduce.analysis import figures, standins, tables
 
 NO_GAINS = pd.DataFrame(columns=standins.GAIN_COLUMNS)
@@ -66,7 +67,7 @@ class Spec:
     @property
     def folder(self) -> Path:
         """The folder of the runs."""
-        return Path(self.results) / self.preset / "runs"
+        return user_path(self.results) / self.preset / "runs"
 
     @property
     def layout(self) -> standins.Layout:

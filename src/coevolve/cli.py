@@ -5,7 +5,9 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
@@ -18,7 +20,7 @@ from coevolve.runs import checkpoint, record, show
 from coevolve.training import config, loop, preflight
 from coevolve.training.progress import is_first_process, show_elapsed
 from coevolve.types import Role
-from coevolve.validation import check_choice
+from coevolve.validation import check_choice, expand_home, user_path
 
 app = Typer(
     help=__doc__,
@@ -42,11 +44,21 @@ Texts = Annotated[
     Argument(metavar="[FIELD=TEXT]...", help="the fields of the role's prompt"),
 ]
 Preset = Annotated[str, Option(help=PRESET_HELP)]
-Out = Annotated[Path, Option(help="folder of the run")]
+# Typer's own paths keep a ~ that the shell has left, as in --out=~/x.
+Out = Annotated[Path, Option(parser=user_path, help="folder of the run")]
+RunFolder = Annotated[Path, Argument(parser=user_path, metavar="RUN")]
+Folder = Annotated[Path, Argument(parser=user_path, metavar="FOLDER")]
+Policy = Annotated[str, Argument(parser=expand_home)]
 Judge = Annotated[
-    str, Option(help="a model as in model=..., or a server's (http://HOST/v1#MODEL)")
+    str,
+    Option(
+        parser=expand_home,
+        help="a model as in model=..., or a server's (http://HOST/v1#MODEL)",
+    ),
 ]
 Dtype = Literal["bfloat16", "float16", "float32"]
+
+USAGE_ERROR = 2  # the exit code of a command line that typer cannot read
 
 # Values of prompt fields in the example that an error message of `ask` shows.
 EXAMPLE_VALUES = {
@@ -56,6 +68,7 @@ EXAMPLE_VALUES = {
     "reference": "3*4",
     "answer": "12",
 }
+COMMAND = "python -m coevolve"  # in lines that can be pasted into a shell
 RUNS_HEADER = """\
 | folder | method | seed | steps | before | after | seconds |
 |---|---|---|---|---|---|---|"""
@@ -69,13 +82,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app(arguments, prog_name="coevolve")
     except SystemExit as end:
-        return int(end.code or 0)
+        code = int(end.code or 0)
+        if code == USAGE_ERROR:
+            _hint_at_fields(sys.argv[1:] if arguments is None else arguments)
+        return code
     # ArithmeticError: a model whose weights or output are not finite.
     except (ValueError, OSError, ArithmeticError) as error:
         print(f"coevolve: {error}", file=sys.stderr)
         mistakes = (ValueError, FileNotFoundError, PermissionError)
         return 2 if isinstance(error, mistakes) else 1
     return 0
+
+
+def _hint_at_fields(arguments: Sequence[str]) -> None:
+    """Say how fields are written if an argument looks like one with dashes, as in --steps 10."""
+    fields = config.field_defaults(config.Run)
+    for argument, following in pairwise([*arguments, ""]):
+        option, equals, value = argument.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if option.startswith("--") and name in fields:
+            shown = (value if equals else following) or "VALUE"
+            print(f"fields have no dashes: {name}={quote(shown)}", file=sys.stderr)
 
 
 @app.command()
@@ -87,7 +114,7 @@ def train(
     seed: int = 0,
 ) -> None:
     """Train one method; resume an interrupted run, and leave a finished one unchanged."""
-    overrides = config.parse_overrides(pairs or ())
+    overrides = _read_overrides(method, pairs)
     run = config.build(method, preset, seed=seed, out=out, overrides=overrides)
     if preflight.is_finished(run):
         return
@@ -104,10 +131,16 @@ def train(
         raise SystemExit(130) from None
     except OSError as error:  # a full disk, a server that died
         raise OSError(
-            f"{error}; --out {out} resumes later from the last checkpoint"
+            f"{error}; --out {quote(str(out))} resumes later from the last checkpoint"
         ) from error
     if is_first_process():
         print(*last_lines(out), sep="\n")
+
+
+def _read_overrides(method: str, pairs: Sequence[str] | None) -> dict[str, Any]:
+    """Read field=value pairs of a method."""
+    text_fields = config.text_fields(registry.get_method(method))
+    return config.parse_overrides(pairs or (), text_fields)
 
 
 def _print_differences(run: config.Run) -> None:
@@ -159,7 +192,7 @@ def last_lines(out: Path) -> list[str]:
         *accuracy,
         f"gain: {points:+.1f} points{interval}",
         f"steps {steps} in {summary['seconds'] / 60:.1f} minutes",
-        f"all is in {out}; python -m coevolve report {out} makes a page of it",
+        f"all is in {out}; for a page of it: {COMMAND} report {quote(str(out))}",
     ]
 
 
@@ -172,7 +205,7 @@ def _steps_taken(summary: Mapping[str, Any]) -> int:
 def ask(
     who: Annotated[str, Argument(metavar="METHOD/ROLE")],
     pairs: Texts = None,
-    model: Annotated[str, Option(help=POLICY_HELP)] = "tiny",
+    model: Annotated[str, Option(parser=expand_home, help=POLICY_HELP)] = "tiny",
     prompt: Annotated[str, Option(help=", ".join(strategies.LIMITS))] = "compact",
     temperature: Annotated[float | None, Option(min=0, help=TEMPERATURE_HELP)] = None,
     max_tokens: Annotated[int | None, Option(min=1)] = None,
@@ -192,6 +225,8 @@ def ask(
         engine = load_policy(model).serve(1.0, limit)
         (reply,) = engine.answer([turn])
     print(show.visible(reply.text))
+    if not reply.text.strip():
+        print("the reply is empty", file=sys.stderr)
     if not reply.finished:
         print(
             "the reply was cut off: a larger --max-tokens N lets it go on",
@@ -204,6 +239,11 @@ def _find_role(who: str, prompt: str) -> Role:
     method, slash, name = who.rpartition("/")
     if not slash:
         method, name = name, method
+        if method not in registry.METHODS:
+            raise ValueError(
+                f"expected METHOD/ROLE, such as mae/solver, got {who!r}; "
+                f"methods are {', '.join(registry.METHODS)}"
+            )
     fields: dict[str, Any] = {"prompt": prompt}
     roles = registry.get_method(method)(**fields).roles
     check_choice(f"role of {method}", name, roles)
@@ -220,7 +260,7 @@ def _read_prompt_fields(who: str, role: Role, pairs: Sequence[str]) -> dict[str,
             fields[name] = text
     if sorted(fields) == required and len(pairs) == len(required):
         return fields
-    example = ["python -m coevolve ask", who]
+    example = [COMMAND, "ask", quote(who)]
     example += [f'{name}="{EXAMPLE_VALUES.get(name, "...")}"' for name in required]
     raise ValueError(
         f"{who} takes {', '.join(required) or 'no field'}; "
@@ -231,7 +271,7 @@ def _read_prompt_fields(who: str, role: Role, pairs: Sequence[str]) -> dict[str,
 @app.command()
 def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") -> None:
     """List a method's fields: the paper's value or the default, the preset's, the meaning."""
-    overrides = config.parse_overrides(pairs or ())
+    overrides = _read_overrides(method, pairs)
     run = config.build(method, preset, out=".", overrides=overrides)
     values = config.flatten(run.describe())
     help_texts = config.field_help(type(run.method))
@@ -259,7 +299,7 @@ def plain(value: Any) -> str:
 
 
 @app.command()
-def runs(folder: Path) -> None:
+def runs(folder: Folder) -> None:
     """Print a Markdown table of the finished runs below a folder, with their test accuracy."""
     if not folder.is_dir():
         raise ValueError(
@@ -290,8 +330,10 @@ def _accuracy(counts: Mapping[str, int]) -> str:
 
 @app.command()
 def report(
-    run: Path,
-    to: Annotated[Path | None, Option(help="none: RUN/report.html")] = None,
+    run: RunFolder,
+    to: Annotated[
+        Path | None, Option(parser=user_path, help="none: RUN/report.html")
+    ] = None,
 ) -> None:
     """Make one page of a run, finished or not: scores, curves, transcripts and settings."""
     settings = run / "config.json"
@@ -323,7 +365,9 @@ def report(
 
 @app.command()
 def export(
-    policy: str, to: Annotated[Path, Option()], dtype: Dtype = "bfloat16"
+    policy: Policy,
+    to: Annotated[Path, Option(parser=user_path)],
+    dtype: Dtype = "bfloat16",
 ) -> None:
     """Write a run's policy, its adapter merged, as an ordinary checkpoint into a new folder.
 
@@ -345,7 +389,7 @@ def export(
 
 @app.command()
 def grade(
-    run: Path,
+    run: RunFolder,
     judge: Judge,
     kind: str | None = None,
     max_tokens: Annotated[int, Option(min=1)] = 2048,

@@ -4,11 +4,14 @@ Holds the base class of everything that a user configures.
 """
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -38,7 +41,28 @@ class Operational:
     """
 
 
+def expand_home(path: str | Path) -> str:
+    """Return a path with a leading ~ or ~USER replaced by that user's home folder.
+
+    A shell does this for `--out ~/x`, but not for `--out=~/x`, `out=~/x` or a notebook's `"~/x"`.
+    Everything that a user can give a path to passes it through here. Any other text, such as the
+    name of a model, is returned unchanged, and so is ~USER if there is no such user.
+    """
+    return os.path.expanduser(path)
+
+
+def user_path(path: str | Path) -> Path:
+    """Return a path that a user gave, with ~ replaced as `expand_home` does.
+
+    A second call changes nothing, as "./~/x", a folder that is really called ~, becomes absolute.
+    """
+    expanded = Path(expand_home(path))
+    return Path.cwd() / expanded if str(expanded).startswith("~") else expanded
+
+
 Share = Annotated[float, Field(ge=0, le=1)]
+# The type of a field with a path, or with a name that may be one.
+PathText = Annotated[str, AfterValidator(expand_home)]
 
 
 class Settings(BaseModel):
@@ -151,3 +175,15 @@ def literal_choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return next(filter(None, map(literal_choices, get_args(annotation))), ())
+
+
+def leaf_types(annotation: Any) -> set[Any]:
+    """Return the types of the single values that an annotation allows, such as str and None."""
+    if get_origin(annotation) is Literal:
+        return {type(choice) for choice in get_args(annotation)}
+    members = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        members = members[:1]
+    if not members:
+        return {annotation}
+    return set().union(*map(leaf_types, members))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from coevolve import plugins
 
-NAMES = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY or package.module:Class"
+NAMES = "tiny, data, data:KEY,KEY, gym:FAMILY,FAMILY, file:PATH or package.module:Class"
 
 
 class World(Protocol):

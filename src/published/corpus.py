@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from coevolve.validation import expand_home
+
 # owner/name or owner/name:configuration.
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 SUFFIXES = (".txt", ".text", ".md", ".rst", ".tex", ".jsonl")
@@ -207,14 +209,15 @@ def _corpus(name: str, size: int, limit: int) -> Any:
     """Return the corpus of one name: of the tiny world, of files, or of the hub."""
     from tinyworld import documents
 
+    name = expand_home(name)
     if name in documents.HALVES:
         return _mixed(documents.corpus(name, size))
     source = name
     field = ""
-    if not Path(name).expanduser().exists():
+    if not Path(name).exists():
         source, _, field = name.partition("#")
     fields = (field,) if field else FIELDS
-    path = Path(source).expanduser()
+    path = Path(source)
     if source and path.exists():
         return _file_corpus(path, fields, limit)
     if HUB_NAME.fullmatch(source):

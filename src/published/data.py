@@ -11,14 +11,19 @@ import re
 import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from coevolve.validation import check_choice
-from published.rows import READERS, Item, Row, digest
+from coevolve.validation import check_choice, user_path
+from published.files import NumberedRow, numbered, read_lines, read_parquet
+from published.mirror import listed_files, split_files
+from published.row_counts import RowCounts, say
+from published.rows import READERS, Item, Row, check_columns, digest, with_lists
+from published.values import LeftOut, is_missing, plain_text
 
 VARIABLE = "COEVOLVE_DATA"
 MAX_REASON_LENGTH = 200  # characters of another library's message
@@ -87,15 +92,16 @@ class RowSource:
 
     name: str  # for messages: the data set, and its file or repository
     config: str | None
-    rows: Iterable[Any]  # mappings, or lines of JSON
+    rows: Iterable[NumberedRow]
 
 
 def items(key: str, part: str = "test") -> list[Item]:
     """Return the questions of a benchmark's evaluated split, or with part="train" of the other.
 
     Without a train split both parts come from the evaluated one: by hash if the registry says so,
-    else whole. Raises ValueError for an unknown key or part, and when rows cannot be loaded or
-    read.
+    else whole. One line on stderr counts the rows that are left out or read in another form.
+    Raises ValueError for an unknown key or part, when rows cannot be loaded or read, and when too
+    many are left out (see `row_counts`).
     """
     check_choice("benchmark", key, BENCHMARKS)
     check_choice("part", part, ("test", "train"))
@@ -141,28 +147,54 @@ def _load_split(key: str, split: str, mirror: str | None) -> tuple[Item, ...]:
     benchmark = BENCHMARKS[key]
     folder = _mirror_folder(benchmark)
     if folder:
-        sources = _mirror_sources(benchmark, folder, split)
+        sources = list(_mirror_sources(benchmark, folder, split))
     else:
-        sources = _hub_sources(benchmark, split)
-    loaded = []
+        sources = list(_hub_sources(benchmark, split))
+    first_name = sources[0].name.removeprefix(f"{key}: ")
+    counts = RowCounts(key, first_name if len(sources) == 1 else f"split {split}")
+    loaded: list[Item] = []
     for source in sources:
-        for number, row in enumerate(source.rows, 1):
-            loaded.append(_read_row(key, source, number, row))
-    return tuple(one for one in loaded if one is not None)
+        prefix = f"{_short_name(source)} " if len(sources) > 1 else ""
+        for row in source.rows:
+            place = f"{prefix}row {row.number}"
+            loaded += _read_row(key, source, row, counts, place)
+    counts.check()
+    if counts.has_news:
+        say(counts.line())
+    return tuple(loaded)
 
 
-def _read_row(key: str, source: RowSource, number: int, row: Any) -> Item | None:
-    """Return the item of a row; ValueError names the row that cannot be read."""
+def _short_name(source: RowSource) -> str:
+    """Return the name of a source's file or configuration, for lines that count rows."""
+    file = Path(source.name).name
+    return f"{source.config}/{file}" if source.config else file
+
+
+def _read_row(
+    key: str, source: RowSource, row: NumberedRow, counts: RowCounts, place: str
+) -> list[Item]:
+    """Return the item of a row, or nothing if it is left out, and count it.
+
+    Raises ValueError, which names the row, for a row of another form.
+    """
     try:
-        columns = json.loads(row) if isinstance(row, str) else row
-        return item(key, {"subset": source.config} | columns)
+        content = row.content
+        cells = json.loads(content) if isinstance(content, str) else content
+        read, changes = _item(key, {"subset": source.config} | cells)
+    except LeftOut as why:
+        counts.leave_out(place, why)
+        return []
     except KeyError as error:
-        raise ValueError(f"{source.name} row {number} has no column {error}") from None
+        raise ValueError(
+            f"{source.name} row {row.number} has no column {error}"
+        ) from None
     except (LookupError, TypeError, AttributeError, ValueError, zlib.error) as error:
         reason = _one_line(error)
         raise ValueError(
-            f"{source.name} row {number} is not a row of {key} ({reason})"
+            f"{source.name} row {row.number} is not a row of {key} ({reason})"
         ) from None
+    counts.add(place, changes)
+    return [read]
 
 
 def item(key: str, row: Row) -> Item | None:
@@ -170,11 +202,19 @@ def item(key: str, row: Row) -> Item | None:
 
     Raises KeyError with the name of a missing column.
     """
+    try:
+        read, _ = _item(key, row)
+    except LeftOut:
+        return None
+    return read
+
+
+def _item(key: str, row: Row) -> tuple[Item, tuple[str, ...]]:
+    """Return the item of a row and what the row does not write as published; or raise LeftOut."""
     benchmark = BENCHMARKS[key]
     spec = benchmark.fields
+    row = with_lists(row, spec["question"])
     reading = READERS[benchmark.read](row, spec)
-    if reading is None:
-        return None
     gold = reading.gold
     scorer = benchmark.scorer
     if "letters" in spec:
@@ -182,11 +222,11 @@ def item(key: str, row: Row) -> Item | None:
         if letter:
             scorer = "choice"
             gold = letter[1]
-    row_id = row.get(spec.get("id"))
+    row_id = plain_text(row.get(spec.get("id")))
     stem = spec.get("stem", spec["question"])
-    return Item(
+    read = Item(
         family=key,
-        id=digest(reading.question) if row_id is None else str(row_id),
+        id=row_id or digest(reading.question),
         question=reading.question,
         gold=gold,
         scorer=scorer,
@@ -195,13 +235,20 @@ def item(key: str, row: Row) -> Item | None:
         origin=benchmark.origin,
         meta=_meta(row, spec),
     )
+    return read, reading.changes
 
 
 def _meta(row: Row, spec: Row) -> dict[str, Any]:
     """Return the columns that `keep` names, and the published solution if there is one."""
-    meta = {name: row[name] for name in spec.get("keep", ()) if row.get(name)}
+    meta = {}
+    for name in spec.get("keep", ()):
+        value = row.get(name)
+        if value and not is_missing(value):
+            meta[name] = value
     if "solution" in spec:
-        meta["solution"] = spec["solution"].format_map(row)
+        with suppress(LeftOut):
+            check_columns(row, spec["solution"])
+            meta["solution"] = spec["solution"].format_map(row)
     return meta
 
 
@@ -227,7 +274,7 @@ def _mirror_folder(benchmark: Benchmark) -> Path | None:
     """
     mirror = os.environ.get(VARIABLE)
     if mirror:
-        root = Path(mirror).expanduser()
+        root = user_path(mirror)
         if not root.is_dir():
             raise ValueError(
                 f"{VARIABLE} must be a folder of data sets, got {mirror!r}"
@@ -250,37 +297,25 @@ def _mirror_sources(
 
     Files are SPLIT.jsonl, or parts as the hub names them (SPLIT-00000-of-00002.parquet).
     """
-    pattern = re.compile(rf"{re.escape(split)}(-\d+-of-\d+)?\.(jsonl|parquet)")
     has_several_configs = len(benchmark.configs) > 1
     for config in benchmark.configs or (None,):
         config_folder = folder / config if config and has_several_configs else folder
-        files = []
-        for path in config_folder.glob("*"):
-            if path.name in benchmark.files or pattern.fullmatch(path.name):
-                files.append(path)
-        if not files:
-            raise ValueError(
-                f"{benchmark.key}: no {split}.jsonl or .parquet in {config_folder}"
-            )
-        for file in sorted(files):
+        if benchmark.files:
+            files = listed_files(config_folder, benchmark.files, benchmark.key)
+        else:
+            files = split_files(config_folder, split, benchmark.key)
+        for file in files:
             rows = _read_file(file, benchmark.key)
             yield RowSource(f"{benchmark.key}: {file}", config, rows)
 
 
-def _read_file(file: Path, key: str) -> list[Any]:
+def _read_file(file: Path, key: str) -> list[NumberedRow]:
     """Return the rows of a parquet file, or the lines of any other file.
 
-    `datasets` is not used, because it would guess types and fill columns that a row lacks. Raises
-    ValueError when the file's content is not what its name says.
+    Raises ValueError when the file's content is not what its name says.
     """
     try:
-        if file.suffix == ".parquet":
-            import pyarrow.parquet
-
-            rows: list[Any] = pyarrow.parquet.read_table(file).to_pylist()
-            return rows
-        text = file.read_text(encoding="utf-8")
-        return [line for line in text.split("\n") if line]
+        return read_parquet(file) if file.suffix == ".parquet" else read_lines(file)
     except (ValueError, OSError) as error:
         reason = _one_line(error)
         raise ValueError(f"{key}: {file} cannot be read: {reason}") from None
@@ -324,7 +359,7 @@ def _hub_configs(benchmark: Benchmark, name: str, split: str) -> Iterator[RowSou
         rows = load_dataset(
             benchmark.hub, config, split=split, revision=benchmark.revision
         )
-        yield RowSource(name, config, rows)
+        yield RowSource(name, config, numbered(rows))
 
 
 def _one_line(error: Exception) -> str:

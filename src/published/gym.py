@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from coevolve.text.verify.exact import rational
+from coevolve.text.verify.numbers import rational
 from coevolve.training.config import parse_overrides
 from coevolve.validation import check_choice
 from published.data import Paper

@@ -19,6 +19,7 @@ from coevolve.evaluation.scoring import format_accuracy
 from coevolve.rollout.engine import Engine
 from coevolve.runs import record
 from coevolve.text import prompts
+from coevolve.text.verify.normal import unwrapped
 from coevolve.training import preflight
 from coevolve.training.progress import show_elapsed
 from coevolve.types import Role, Turn
@@ -62,7 +63,7 @@ def read_verdict(text: str) -> bool | None:
     """Read TRUE or FALSE, in any case, from the last complete <answer> pair; else return None."""
     before_end, _, _ = text.rpartition("</answer>")
     _, opening_tag, verdict = before_end.rpartition("<answer>")
-    return VERDICTS.get(verdict.strip().upper()) if opening_tag else None
+    return VERDICTS.get(unwrapped(verdict).upper()) if opening_tag else None
 
 
 @cache

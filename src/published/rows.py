@@ -1,8 +1,8 @@
 """Readers from rows of published data sets, in their original schema, to questions and golds.
 
-The fields of benchmarks.toml name the columns of question and answer. A reader returns None for a
-row that is left out, and raises KeyError for a missing column. The module downloads nothing, and
-executes nothing that a data set holds.
+The fields of benchmarks.toml name the columns of question and answer. A reader raises LeftOut for a
+row that is left out, KeyError for a missing column, and ValueError for a row that casts doubt on
+the whole data set. The module downloads nothing, and executes nothing that a data set holds.
 """
 
 import base64
@@ -14,15 +14,31 @@ import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import getitem
 from random import Random
+from string import Formatter
 from typing import Any, ClassVar
 
-from coevolve.text.parse import boxed
+from coevolve.text.parse import boxes
 from published import livecodebench
+from published.options import (
+    LETTERS,
+    label_change,
+    label_text,
+    labelled_option,
+    listed_options,
+    option_texts,
+    with_options,
+)
+from published.values import (
+    LeftOut,
+    Unwanted,
+    columns,
+    follow,
+    is_missing,
+    plain_text,
+    texts_of,
+)
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 STDIN_INSTRUCTION = (
     "Write a Python program that reads from standard input "
     "and writes to standard output."
@@ -84,10 +100,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Reading:
-    """The question and the gold of a row; `gold` is as in `Item`."""
+    """The question and the gold of a row; `gold` is as in `Item`.
+
+    `changes` says in words what the row does not write as published.
+    """
 
     question: str
     gold: Any
+    changes: tuple[str, ...] = ()
 
 
 def normal(text: str) -> str:
@@ -105,101 +125,176 @@ def digest(text: str) -> str:
     return hashlib.sha256(encoded).hexdigest()[:16]
 
 
-def columns(row: Row, paths: str | Sequence[str]) -> list[Any]:
-    """Return the values of one or several columns; a list contributes each of its values.
+def with_lists(row: Row, template: str) -> Row:
+    """Return the row with the lists that a template indexes, as in {turns[0]}, as lists.
 
-    A dot in a path leads into a nested column.
+    A CSV file writes them as text. Raises LeftOut for any other text.
     """
-    if isinstance(paths, str):
-        paths = [paths]
-    nested = [reduce(getitem, path.split("."), row) for path in paths]
-    values: list[Any] = []
-    for value in nested:
-        if isinstance(value, list):
-            values += value
-        else:
-            values.append(value)
-    return values
+    for _, path, _, _ in Formatter().parse(template):
+        name, bracket, _ = (path or "").partition("[")
+        if bracket and isinstance(row[name], str):
+            values = texts_of(row[name])
+            if values == [row[name]]:
+                raise LeftOut(f"{name} is no list", repr(row[name])[:60])
+            row = {**row, name: values}
+        if bracket and is_missing(row[name]):
+            raise LeftOut(f"{name} is missing")
+    return row
+
+
+def check_columns(row: Row, template: str) -> None:
+    """Raise LeftOut unless every column of a template holds text."""
+    for _, path, _, _ in Formatter().parse(template):
+        if path is None:
+            continue
+        value, _ = Formatter().get_field(path, (), row)
+        if is_missing(value):
+            raise LeftOut(f"{path} is missing")
+        if not isinstance(value, str):
+            raise LeftOut(f"{path} is not text", repr(value)[:60])
 
 
 def question_text(row: Row, spec: Row) -> str:
-    """Return the question as the solver reads it, with the unit that the answer should have."""
+    """Return the question as the solver reads it, with the unit that the answer should have.
+
+    Raises LeftOut if a column of it is missing.
+    """
+    check_columns(row, spec["question"])
     question = spec["question"].format_map(row).strip()
-    unit = ""
-    if "unit" in spec:
-        unit = str(row.get("unit") or "").strip()
+    unit = plain_text(row.get("unit")) if "unit" in spec else ""
     return question + spec["unit"].format(unit=unit) if unit else question
 
 
-def read_open_ended(row: Row, spec: Row) -> Reading | None:
+def read_open_ended(row: Row, spec: Row) -> Reading:
     """Read a question with a free answer; with `join`, several golds make one text."""
+    question = question_text(row, spec)
     golds = []
-    for value in columns(row, spec["answer"]):
+    for value in _answers(row, spec):
         gold = _gold_text(value, spec)
         if gold and gold not in golds:
             golds.append(gold)
     if not golds:
-        return None
+        raise LeftOut(f"{_answer_column(spec)} is missing")
     if "skip" in spec and golds[0].startswith(spec["skip"]):
-        return None
-    question = question_text(row, spec)
+        raise Unwanted(f"{_answer_column(spec)} begins with {spec['skip']!r}")
     if "join" in spec:
         return Reading(question, spec["join"].join(golds))
     return Reading(question, tuple(golds) if len(golds) > 1 else golds[0])
+
+
+def _answer_column(spec: Row) -> str:
+    paths = spec["answer"]
+    return paths if isinstance(paths, str) else paths[0]
+
+
+def _answers(row: Row, spec: Row) -> list[Any]:
+    """Return the values of the answer columns; raises Unwanted for an empty list.
+
+    SQuAD's questions without an answer have one.
+    """
+    values = columns(row, spec["answer"])
+    if not values:
+        raise Unwanted(f"{_answer_column(spec)} is empty")
+    if "list" in spec and len(values) == 1:
+        return texts_of(values[0])
+    return values
 
 
 def _gold_text(value: Any, spec: Row) -> str:
     """Return a gold answer as text, or "" if the row has none."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    text = "" if value is None else str(value)
+    text = plain_text(value)
+    if not text:
+        return ""
+    if "boolean" in spec:
+        return _yes_or_no(text, spec)
     if "after" in spec:
-        text = text.rsplit(spec["after"], 1)[-1].replace(",", "")
+        _, mark, text = text.rpartition(spec["after"])
+        if not mark:
+            raise LeftOut(f"{_answer_column(spec)} has no {spec['after']}")
+        text = text.replace(",", "")
     elif "boxed" in spec:
-        text = boxed(text) or ""
+        text = boxed_gold(text)
+        if not text:
+            raise LeftOut(
+                f"{_answer_column(spec)} has no single answer in a \\boxed{{...}}"
+            )
     return text.strip().strip(spec.get("strip", "")).strip()
 
 
-def read_choice(row: Row, spec: Row) -> Reading | None:
+def _yes_or_no(text: str, spec: Row) -> str:
+    """Read a truth value that a CSV or pandas made a word or a number."""
+    word = text.casefold()
+    if word in ("true", "yes", "1"):
+        return "yes"
+    if word in ("false", "no", "0"):
+        return "no"
+    raise LeftOut(f"{_answer_column(spec)} is neither true nor false", repr(text)[:60])
+
+
+def boxed_gold(solution: str) -> str:
+    """Return the content of a solution's last box, "" if there is none."""
+    found = boxes(solution)
+    if not found:
+        return ""
+    return found[-1] or ""
+
+
+def read_choice(row: Row, spec: Row) -> Reading:
     """Read a multiple-choice question; the options become (A), (B), ..., whatever their labels."""
     question = question_text(row, spec)
-    options = [str(option).strip() for option in columns(row, spec["options"])]
+    options = _options(row, spec)
+    correct, changes = _correct_option(row, spec, len(options))
     order = list(range(len(options)))
     if "shuffle" in spec:  # seeded by the question's text: the same order everywhere
         Random(f"options {digest(question)}").shuffle(order)
-    correct = _correct_option(row, spec)
-    if correct not in order:  # an unlabelled row of a hidden test split
-        return None
-    lines = [question]
-    for letter, i in zip(LETTERS, order, strict=False):
-        lines.append(f"({letter}) {options[i]}")
-    lines.append("Answer with the letter of the right option.")
-    return Reading("\n".join(lines), LETTERS[order.index(correct)])
+    shown = [options[i] for i in order]
+    gold = LETTERS[order.index(correct)]
+    return Reading(with_options(question, shown), gold, changes)
 
 
-def _correct_option(row: Row, spec: Row) -> int:
-    """Return the index of the correct option, or -1 if the row has no label.
+def _options(row: Row, spec: Row) -> list[str]:
+    """Return the options: those of one column, or one of each of several columns."""
+    paths = spec["options"]
+    if isinstance(paths, str):
+        return listed_options(follow(row, paths), paths)
+    return option_texts([follow(row, path) for path in paths], " and ".join(paths))
 
-    The gold is a label, a number or a letter; without an answer column it is the first option.
+
+def _correct_option(row: Row, spec: Row, count: int) -> tuple[int, tuple[str, ...]]:
+    """Return the index of the correct option, and how the label differs from the published form.
+
+    Without an answer column the first option is correct.
     """
-    gold = str(row[spec["answer"]]).strip() if "answer" in spec else "0"
-    labels = [str(label) for label in columns(row, spec.get("labels", []))]
-    if gold in labels:
-        return labels.index(gold)
-    if gold.isdecimal():
-        return int(gold) - spec.get("first", 0)
-    return LETTERS.find(gold) if len(gold) == 1 else -1
+    if "answer" not in spec:
+        return 0, ()
+    column = spec["answer"]
+    value = follow(row, column)
+    label = label_text(value, column)
+    labels = []
+    if "labels" in spec:
+        labels = [plain_text(known) for known in texts_of(follow(row, spec["labels"]))]
+    correct = labelled_option(label, labels, count, spec.get("first", 0), column)
+    change = "" if label in labels else label_change(value, label, column)
+    return correct, (change,) if change else ()
 
 
 def read_tested(row: Row, spec: Row) -> Reading:
     """Read a task with Python tests: assertions, a checking function, or functions for pytest."""
-    test_texts = [text for text in columns(row, spec["tests"]) if text]
+    question = question_text(row, spec)
+    test_texts = []
+    for path in spec["tests"]:
+        texts = texts_of(follow(row, path))
+        test_texts += [text for text in texts if not is_missing(text)]
+    if not test_texts:
+        raise LeftOut(f"{spec['tests'][-1]} is missing")
     tests = "\n".join(test_texts).replace("import numpy as np", NUMPY_STAND_IN)
     tests = re.sub(r"(?m)^(from solution import|import solution).*\n?", "", tests)
     if "entry" in spec:
         # Tests may call what the task defines before its function (HumanEval/32, 38 and 50).
+        for name in ("before", "entry"):
+            check_columns(row, f"{{{spec[name]}}}")
         prompt = row[spec["before"]]
         definitions, _, _ = prompt.rpartition(f"def {row[spec['entry']]}(")
         tests = definitions + tests
@@ -215,20 +310,24 @@ def read_tested(row: Row, spec: Row) -> Reading:
     for name in ("entry", "before"):
         if name in spec:
             gold[name] = row[spec[name]]
-    return Reading(question_text(row, spec), gold)
+    return Reading(question, gold)
 
 
-def read_contest(row: Row, spec: Row) -> Reading | None:
+def read_contest(row: Row, spec: Row) -> Reading:
     """Read a task of LiveCodeBench, or of USACO (gold and platinum only)."""
     if row.get("problem_level", "gold") not in USACO_LEVELS:
-        return None
+        raise Unwanted("problem_level is neither gold nor platinum")
     question = question_text(row, spec)
     if "tests" in row:
+        if not row["tests"]:
+            raise LeftOut("tests is empty")
         return Reading(f"{question}\n\n{STDIN_INSTRUCTION}", _usaco_gold(row))
     public_tests = json.loads(row["public_test_cases"])
     tests = public_tests + read_hidden_tests(row["private_test_cases"])
+    if not tests:
+        raise LeftOut("public_test_cases and private_test_cases are empty")
     starter_code = row.get("starter_code")
-    if not starter_code:
+    if is_missing(starter_code):
         pairs = [(test["input"], test["output"]) for test in tests]
         gold = livecodebench.stdio_gold(pairs)
         return Reading(f"{question}\n\n{STDIN_INSTRUCTION}", gold)

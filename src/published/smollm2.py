@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from coevolve.runs.checkpoint import sha256
+from coevolve.validation import user_path
 
 NAME = "smollm2"
 ROLES_NAME = "smollm2-roles"
@@ -56,7 +57,7 @@ def _cache() -> Path:
     """Return the folder of all models."""
     user_cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     cache = os.environ.get("COEVOLVE_CACHE") or f"{user_cache}/coevolve"
-    return Path(cache).expanduser()
+    return user_path(cache)
 
 
 def _package_folder() -> Path:

@@ -143,7 +143,8 @@ class TestTrain:
             "gain: +25.0 points (95 % -13.7 to +63.7 over the questions, for this seed)",
             "steps 4 to 9 in 1.5 minutes",
         ]
-        assert last.startswith(f"all is in {out}; python -m coevolve report {out} ")
+        assert last.startswith(f"all is in {out}; ")
+        assert last.endswith(f": python -m coevolve report {out}")
 
     def test_a_mistake_found_while_training_is_code_2(self, train) -> None:
         code, captured = train(ValueError("too large"))

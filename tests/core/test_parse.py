@@ -21,7 +21,7 @@ from coevolve.methods.spice import parsing as spice
 from coevolve.rollout.pools import Pool, View
 from coevolve.runs import show
 from coevolve.text import parse
-from coevolve.text.verify import exact, math
+from coevolve.text.verify import exact, math, normal, numbers, units
 from published import grading
 from published.judge import read_verdict
 
@@ -81,8 +81,13 @@ PARSERS = [
     Parser("judge_verdict", read_verdict),
     Parser("judge_verdict/inside", read_verdict, "<answer>{}</answer>"),
     Parser("math", math.contents),
-    Parser("rational", exact.rational),
-    Parser("rational/digits", exact.rational, "1{}"),
+    Parser("unwrapped", normal.unwrapped),
+    Parser("unwrapped/inside", normal.unwrapped, "**{}**"),
+    Parser("spelling", exact.spelling),
+    Parser("quantity", units.quantity, "5 {}"),
+    Parser("stated", units.stated, "She has {}"),
+    Parser("rational", numbers.rational),
+    Parser("rational/digits", numbers.rational, "1{}"),
     Parser("letter", exact.letter, "A) {}"),
     Parser("program", grading.program),
     Parser("condensed", condensed_to_itself),

@@ -4,10 +4,9 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import Mock, call
+from unittest.mock import Mock
 
 import pytest
-from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
 from coevolve.runs.record import (
     SCORE_FIELDS,
@@ -19,7 +18,6 @@ from coevolve.runs.record import (
     write_atomically,
     write_json,
 )
-from coevolve.runs.trackers import tracker
 from coevolve.types import Outcome, Reply, Turn
 
 # Line separators that are not line feeds, quotes, and half of a surrogate pair.
@@ -350,54 +348,3 @@ class TestScores:
         with pytest.raises(ValueError, match="surplus"):
             recorder.scores([rows[0] | {"surplus": 1}])
         assert path.read_bytes() == first
-
-
-class TestTracker:
-    @pytest.fixture
-    def sink_class(self, monkeypatch: pytest.MonkeyPatch) -> Mock:
-        """The class that takes the place of accelerate's trackers."""
-        sink_class = Mock()
-        for kind in ("wandb", "tensorboard"):
-            monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, kind, sink_class)
-        return sink_class
-
-    @staticmethod
-    def log_and_fail(kind: str, out: Path) -> None:
-        """Log the metrics of a step, then raise KeyError while the sink is open."""
-        with tracker(kind, out, "own-s0", {"seed": 0}) as sink:
-            sink.log({"reward": 0.5}, 3)
-            raise KeyError("the sink is closed")
-
-    def test_accelerate_has_the_trackers(self) -> None:
-        assert {"tensorboard", "trackio", "wandb"} <= {*LOGGER_TYPE_TO_CLASS}
-
-    def test_a_service_gets_the_run_s_name_and_fields(
-        self, sink_class: Mock, tmp_path: Path
-    ) -> None:
-        with pytest.raises(KeyError):
-            self.log_and_fail("wandb", tmp_path)
-        assert sink_class.mock_calls == [
-            call("coevolve", name="own-s0", config={"seed": 0}),
-            call().start(),
-            call().log({"reward": 0.5}, 3),
-            call().finish(),
-        ]
-
-    def test_tensorboard_gets_a_folder_of_the_run(
-        self, sink_class: Mock, tmp_path: Path
-    ) -> None:
-        with pytest.raises(KeyError):
-            self.log_and_fail("tensorboard", tmp_path)
-        assert sink_class.mock_calls == [
-            call("coevolve", logging_dir=tmp_path / "tensorboard"),
-            call().start(),
-            call().log({"reward": 0.5}, 3),
-            call().finish(),
-        ]
-
-    def test_no_tracker_ignores_the_numbers(
-        self, sink_class: Mock, tmp_path: Path
-    ) -> None:
-        with pytest.raises(KeyError):
-            self.log_and_fail("", tmp_path)
-        assert sink_class.mock_calls == []

@@ -59,7 +59,11 @@ class Judge(BaseHTTPRequestHandler):
         if len(self.server.requests) <= self.server.failures:
             self.send({"error": {"message": "busy"}}, 503)
             return
-        message = {"content": "<score>8</score>"}
+        refusal = self.server.refuse(self.server.requests[-1])
+        if refusal:
+            self.send(refusal, 400)
+            return
+        message = self.server.message
         choice = {"message": message, "finish_reason": self.server.finish_reason}
         usage = {"prompt_tokens": 7, "completion_tokens": 3}
         self.send({"choices": [choice], "usage": usage})
@@ -72,6 +76,8 @@ def server():
     server.failures = 0  # how many of the first requests are answered with 503
     server.finish_reason = "stop"
     server.is_web_page = False
+    server.message = {"content": "<score>8</score>"}
+    server.refuse = lambda request: None  # returns the body of an error 400, or None
     server.barrier = None  # where requests wait for each other
     server.address = f"http://127.0.0.1:{server.server_port}/v1#judge-1"
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -110,6 +116,7 @@ def test_costs_are_those_since_the_last_call(two_replies):
         "requests/judge": 2,
         "tokens_in/judge": 14,
         "tokens_out/judge": 6,
+        "empty/judge": 0,
     }
     assert not any(engine.costs().values())
 
@@ -134,6 +141,153 @@ def test_a_reply_that_was_cut_off_is_not_finished(server):
     server.finish_reason = "length"
     (reply,) = ServedPolicy(server.address, "judge").answer([turn()])
     assert not reply.finished
+
+
+def openai_error(message, param=None):
+    return {"error": {"message": message, "param": param, "code": "unsupported"}}
+
+
+# What a model refuses, and how servers say so.
+REFUSALS = {
+    "o3": (
+        "max_tokens",
+        openai_error(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+            "'max_completion_tokens' instead.",
+            "max_tokens",
+        ),
+    ),
+    "without a name beside the message": (
+        "max_tokens",
+        openai_error("'max_tokens' is not supported with this model."),
+    ),
+    "fixed temperature": (
+        "temperature",
+        openai_error(
+            "Unsupported value: 'temperature' does not support 0.5 with this model. "
+            "Only the default (1) value is supported.",
+            "temperature",
+        ),
+    ),
+    "LiteLLM": (
+        "temperature",
+        openai_error("gpt-5 models don't support temperature=0.5. Only 1 is possible."),
+    ),
+    "Azure": ("seed", openai_error("Unrecognized request argument supplied: seed")),
+    "a list of faults": (
+        "seed",
+        openai_error(
+            "[{'loc': ('body', 'seed'), 'msg': 'Extra inputs not permitted'}]"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "body"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.filterwarnings("ignore:policy 'judge'")
+def test_a_refused_parameter_is_left_out_from_then_on(server, name, body):
+    server.refuse = lambda request: body if name in request else None
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    for _ in range(2):
+        (reply,) = engine.answer([turn()])
+        assert reply.text == "<score>8</score>"
+    assert [name in request for request in server.requests] == [True, False, False]
+    assert engine.costs()["requests/judge"] == 3
+    for request in server.requests:
+        limits = (request.get("max_tokens"), request.get("max_completion_tokens"))
+        assert sorted(filter(None, limits)) == [20], "one limit is sent"
+
+
+def test_a_model_that_refuses_all_of_them_answers(server):
+    taken = {"model", "messages", "max_completion_tokens"}
+
+    def refuse(request):
+        for name in sorted(request.keys() - taken):
+            return openai_error(f"Unsupported parameter: '{name}'", name)
+        return None
+
+    server.refuse = refuse
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    with pytest.warns(UserWarning) as warned:
+        (reply,) = engine.answer([turn()])
+    assert reply.text == "<score>8</score>"
+    assert reply.temperature == 1.0
+    assert server.requests[-1].keys() == taken
+    texts = sorted(str(warning.message) for warning in warned)
+    assert texts == [
+        f"policy 'judge': judge-1 takes no {name} as it was sent; "
+        "the server's default is used"
+        for name in ("seed", "temperature")
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:policy 'judge'")
+def test_requests_side_by_side_find_out_together(server):
+    body = openai_error("Unsupported parameter: 'max_tokens'", "max_tokens")
+    server.refuse = lambda request: body if "max_tokens" in request else None
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    replies = engine.answer([turn()] * 12)
+    assert [reply.text for reply in replies] == ["<score>8</score>"] * 12
+    assert engine.costs()["requests/judge"] == len(server.requests) <= 24
+
+
+OTHER_ERRORS = [
+    openai_error("max_tokens is too large: 20. It must be at most 8.", "max_tokens"),
+    openai_error("This model's maximum context length is 8 tokens."),
+    openai_error("Unsupported parameter: 'messages'", "messages"),
+    openai_error("Unsupported parameter: 'max_completion_tokens'"),
+    openai_error("Unknown model"),
+    {"detail": "no"},
+]
+
+
+@pytest.mark.parametrize("body", OTHER_ERRORS, ids=str)
+def test_any_other_refusal_is_an_error_after_one_request(server, body):
+    server.refuse = lambda request: body
+    engine = ServedPolicy(server.address, "judge").serve(0.5, 20)
+    with pytest.raises(ServerError, match="gave no answer: Error code: 400"):
+        engine.answer([turn()])
+    assert len(server.requests) == 1
+
+
+EMPTY_MESSAGES = {
+    "reasoning_content": ({"content": None, "reasoning_content": "hm"}, "reasoning"),
+    "reasoning": ({"content": "", "reasoning": "hm"}, "reasoning alone"),
+    "a refusal": ({"content": None, "refusal": "I cannot."}, "I cannot."),
+    "nothing": ({"content": None}, "gives no reason"),
+    "blanks": ({"content": " \n"}, "gives no reason"),
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"), EMPTY_MESSAGES.values(), ids=EMPTY_MESSAGES
+)
+def test_a_reply_without_content_is_counted_and_said(server, message, cause):
+    server.message = message
+    engine = ServedPolicy(server.address, "judge")
+    with pytest.warns(UserWarning, match=f"judge-1 has no content: .*{cause}"):
+        (reply,) = engine.answer([turn()])
+    assert not reply.text.strip()
+    assert engine.costs()["empty/judge"] == 1
+
+
+def test_reasoning_beside_an_answer_is_no_matter(server, recwarn):
+    server.message = {"content": "<score>8</score>", "reasoning_content": "hm"}
+    engine = ServedPolicy(server.address, "judge")
+    (reply,) = engine.answer([turn()])
+    assert reply.text == "<score>8</score>"
+    assert engine.costs()["empty/judge"] == 0
+    assert not [w for w in recwarn if "content" in str(w.message)]
+
+
+@pytest.mark.filterwarnings("ignore:policy 'shared'")
+def test_an_empty_reply_to_a_question_is_said(server, capsys):
+    server.message = {"content": "", "reasoning": "hm"}
+    arguments = ["ask", "mae/solver", "question=1", "--model", server.address]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "\n"
+    assert captured.err.splitlines()[-1] == "the reply is empty"
 
 
 def test_a_dead_server_raises(server):

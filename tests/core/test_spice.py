@@ -313,7 +313,7 @@ SPELLINGS = [
     Spelling("Integer", gold="42", correct="42.0", wrong="24"),
     Spelling("Float", gold="3.14", correct="3.14", wrong="3.2"),
     Spelling("Expression", gold="x^2-1", correct="(x-1)(x+1)", wrong="x^2+1"),
-    Spelling("String", gold="Cat", correct="cat", wrong="a cat"),
+    Spelling("String", gold="Cat", correct="a cat", wrong="a dog"),
     Spelling("Boolean", gold="yes", correct="Yes", wrong="no"),
     Spelling("List", gold="a, b", correct="a,b", wrong="b, a"),
 ]

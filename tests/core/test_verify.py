@@ -9,7 +9,14 @@ from data_files import tables
 
 from benchmarks import attacks
 from codesandbox.trusted import Answer
-from coevolve.text.verify import KINDS, Verdict, exact, valid, verify, verify_many
+from coevolve.text.verify import (
+    KINDS,
+    Verdict,
+    numbers,
+    valid,
+    verify,
+    verify_many,
+)
 from coevolve.text.verify import math as math_verifier
 
 
@@ -54,7 +61,7 @@ class TestTolerance:
         assert verify("float", "106", "100", tolerance=0.05).correct is False
 
     def test_a_gold_number_in_words_leaves_the_answer_unscored(self) -> None:
-        assert verify("float", "3", "three").correct is None
+        assert verify("float", "3", "many").correct is None
 
 
 FILE_OF_FORMULA = Path("/tmp/pwned_formula")
@@ -91,9 +98,7 @@ class TestHostileText:
         assert verify("math", "2x", "x+x").correct is True
         assert not FILE_OF_FORMULA.exists()
 
-    def test_attacks_earn_from_formulas_alone_and_only_for_gold_in_prose(
-        self, landlock: None
-    ) -> None:
+    def test_no_attack_earns_anything(self, landlock: None) -> None:
         verifiers = [*KINDS, "tests", "oracle"]
         measured = attacks.measured(verifiers)
         assert not measured["payload_ran"]
@@ -105,19 +110,16 @@ class TestHostileText:
         for verifier in verifiers:
             assert rewards.pop((attacks.CONTROL, verifier)) == 1.0
         successful = {attack for attack, reward in rewards.items() if reward}
-        assert successful == {
-            ("gold inside noise", "math"),
-            ("gold and answer swapped", "math"),
-        }
+        assert successful == set()
 
 
 class TestFormulas:
     @pytest.fixture
     def without_algebra(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Fail the test if a formula is compared by math-verify."""
+        """Fail the test if a formula is compared by computer algebra."""
 
         def refuse() -> None:
-            pytest.fail("math-verify was called")
+            pytest.fail("a formula was compared")
 
         monkeypatch.setattr(math_verifier, "_guarded_equal", refuse)
 
@@ -127,7 +129,7 @@ class TestFormulas:
         [
             ("x+" * 257, "over 512 characters"),
             ("7" * 61, "over 60 digits in a row"),
-            ("{" * 25 + "}" * 25, "nested over 24 deep"),
+            ("(" * 25 + ")" * 25, "nested over 24 deep"),
         ],
     )
     def test_an_oversized_formula_is_refused_without_a_process(
@@ -139,7 +141,9 @@ class TestFormulas:
     def test_plain_numbers_are_compared_without_a_process(self) -> None:
         assert verify("math", "41", "42").verdict == "wrong"
 
-    @pytest.mark.parametrize("gold", ["", "x+" * 300, "9" * 61, "9^{9^9}", "\\"])
+    @pytest.mark.parametrize(
+        "gold", ["", "x+" * 300, "9" * 61, r"\\undefined{3}", "3 + \\\\", "x+?"]
+    )
     def test_an_unreadable_gold_formula_leaves_the_answer_unscored(
         self, gold: str
     ) -> None:
@@ -164,7 +168,7 @@ class TestGoldAnswers:
     def test_a_formula_that_parses_is_valid(self, formula: str) -> None:
         assert valid("math", formula)
 
-    @pytest.mark.parametrize("formula", ["", "9" * 61, "9^{9^9}"])
+    @pytest.mark.parametrize("formula", ["", "9" * 61, r"\undefined{3}"])
     def test_an_empty_or_oversized_formula_is_not_valid(self, formula: str) -> None:
         assert not valid("math", formula)
 
@@ -201,11 +205,11 @@ NOT_NUMBERS = [
 class TestPlainNumbers:
     @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
     def test_a_number_is_read_exactly(self, text: str, number: Fraction) -> None:
-        assert exact.rational(text) == number
+        assert numbers.rational(text) == number
 
     @pytest.mark.parametrize("text", NOT_NUMBERS)
     def test_other_text_is_not_a_number(self, text: str) -> None:
-        assert exact.rational(text) is None
+        assert numbers.rational(text) is None
 
 
 class TestVerdicts:

@@ -16,7 +16,11 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = Path(__file__).with_name("toy")
 # The batch writes files with the package's own writer, which the toy package lacks.
-BORROWED = ("src/coevolve/runs/record.py", "src/coevolve/types.py")
+BORROWED = (
+    "src/coevolve/runs/record.py",
+    "src/coevolve/types.py",
+    "src/coevolve/validation.py",
+)
 NOT_REPEATABLE = ("provenance.json", "notebook.ipynb")
 SECONDS_TO_HOLD = 300
 SECONDS_TO_END = 60

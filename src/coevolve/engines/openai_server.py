@@ -5,7 +5,10 @@ into a score.
 """
 
 import os
+import re
+import warnings
 from collections import Counter
+from collections.abc import Container
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +20,17 @@ API_KEY_VARIABLES = ("COEVOLVE_API_KEY", "OPENAI_API_KEY")
 TIMEOUT = 120.0  # seconds per request
 CHECK_TIMEOUT = 10.0  # seconds for the list of models
 WORKERS = 16  # requests at a time
+# What OpenAI, Azure, LiteLLM and vLLM say of a parameter that a model does not take.
+UNSUPPORTED = re.compile(
+    r"unsupported|(not|n't) support|unrecogni[sz]ed|unknown|not permitted|deprecated",
+    re.IGNORECASE,
+)
+# Newer models take their limit under the second name alone.
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+# What a request can do without; the server then uses its default.
+OPTIONAL = ("temperature", "seed")
+# Where servers put the text of a model that reasons before it answers.
+REASONING_FIELDS = ("reasoning_content", "reasoning")
 # Errors raised by reading a response that is not of this interface.
 MALFORMED_RESPONSE = (AttributeError, IndexError, TypeError, ValueError)
 
@@ -31,7 +45,8 @@ class Answer:
 
     reply: Reply
     costs: dict[str, int]
-    """Requests (retries included), tokens_in and tokens_out, as far as the server counts them."""
+    """Requests (retries included), tokens_in and tokens_out, as far as the server counts them;
+    and empty: 1 for a reply without text."""
 
 
 class ServedPolicy(Engine):
@@ -60,6 +75,7 @@ class ServedPolicy(Engine):
                 f"{API_KEY_VARIABLES[0]} has a key"
             )
         self.client_error = openai.OpenAIError
+        self.refusal = (openai.BadRequestError, openai.UnprocessableEntityError)
         self.client = openai.OpenAI(
             base_url=self.address,
             api_key=_api_key(),
@@ -74,7 +90,11 @@ class ServedPolicy(Engine):
             )
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"server-{name}")
         self.waiting: set[Future[Answer]] = set()
-        self.costs_so_far: Counter[str] = Counter(requests=0, tokens_in=0, tokens_out=0)
+        self.costs_so_far: Counter[str] = Counter(
+            requests=0, tokens_in=0, tokens_out=0, empty=0
+        )
+        # What the model was found to refuse; later requests are without it.
+        self.refused: set[str] = set()
         self.serve(1.0, 64)
 
     def _list_models(self) -> list[str]:
@@ -95,40 +115,99 @@ class ServedPolicy(Engine):
         return self
 
     def complete(self, turn: Turn) -> Answer:
-        """Send one turn to the server; the client retries. Raises ServerError."""
+        """Send one turn to the server; the client retries. Raises ServerError.
+
+        A parameter that the model refuses is left out, or renamed, from then on.
+        """
+        requests = 0
+        while True:
+            request = self._request(turn)
+            requests += 1
+            try:
+                raw_response = self.client.chat.completions.with_raw_response.create(
+                    **request
+                )
+                answer = self._read(turn, request, raw_response.parse())
+            except self.refusal as error:
+                name = refused_parameter(str(error), error.param, request)
+                if name is None:
+                    raise self._no_answer(error) from error
+                self._refuse(name)
+                continue
+            except self.client_error as error:
+                raise self._no_answer(error) from error
+            except MALFORMED_RESPONSE as error:
+                raise ServerError(
+                    f"policy {self.name!r}: {self.address} gave an answer without a choice"
+                ) from error
+            answer.costs["requests"] = requests + raw_response.retries_taken
+            return answer
+
+    def _request(self, turn: Turn) -> dict[str, Any]:
+        """Return the parameters of a request, without those that the model refuses."""
         # This import loads torch, which is not needed to check whether a server answers.
         from coevolve.models.sampler import noise
 
         temperature, limit = turn.sampling(self.temperature, self.max_tokens)
-        messages: Any = list(turn.messages)
-        try:
-            raw_response = self.client.chat.completions.with_raw_response.create(
-                model=self.model,
-                messages=messages,
-                temperature=temperature,
-                max_tokens=limit,
-                seed=int(noise([turn.key], 1)[0, 0] * 2**31),
+        first_name, second_name = LIMIT_NAMES
+        limit_name = second_name if first_name in self.refused else first_name
+        request = {
+            "model": self.model,
+            "messages": list(turn.messages),
+            "temperature": temperature,
+            limit_name: limit,
+            "seed": int(noise([turn.key], 1)[0, 0] * 2**31),
+        }
+        for name in self.refused.intersection(OPTIONAL):
+            del request[name]
+        return request
+
+    def _refuse(self, name: str) -> None:
+        """Remember a refused parameter, and say so if the replies depend on it."""
+        self.refused.add(name)
+        if name in OPTIONAL:
+            warnings.warn(
+                f"policy {self.name!r}: {self.model} takes no {name} as it was sent; "
+                "the server's default is used",
+                stacklevel=2,
             )
-            response = raw_response.parse()
-            choice = response.choices[0]
-            usage = response.usage
-            text = choice.message.content or ""
-            is_finished = choice.finish_reason != "length"
-        except self.client_error as error:
-            raise ServerError(
-                f"policy {self.name!r}: {self.address} gave no answer: {_one_line(error)}"
-            ) from error
-        except MALFORMED_RESPONSE as error:
-            raise ServerError(
-                f"policy {self.name!r}: {self.address} gave an answer without a choice"
-            ) from error
-        costs = {"requests": 1 + raw_response.retries_taken}
+
+    def _read(self, turn: Turn, request: dict[str, Any], response: Any) -> Answer:
+        """Return the reply and the tokens of a response; warn if it is empty."""
+        choice = response.choices[0]
+        usage = response.usage
+        text = choice.message.content or ""
+        costs = {"empty": int(not text.strip())}
+        if costs["empty"]:
+            self._warn_of_empty_reply(choice.message)
         if usage:
             costs["tokens_in"] = usage.prompt_tokens
             costs["tokens_out"] = usage.completion_tokens
-        # Greedy replies count as temperature 1, as those of a policy in this process do.
-        reply = Reply(turn, text, finished=is_finished, temperature=temperature or 1.0)
+        reply = Reply(
+            turn,
+            text,
+            finished=choice.finish_reason != "length",
+            # Greedy replies count as temperature 1, as those of a policy in this process do.
+            temperature=request.get("temperature") or 1.0,
+        )
         return Answer(reply, costs)
+
+    def _warn_of_empty_reply(self, message: Any) -> None:
+        reasoning = ""
+        for field in REASONING_FIELDS:
+            reasoning = reasoning or getattr(message, field, None) or ""
+        cause = getattr(message, "refusal", None) or "the server gives no reason"
+        if reasoning:
+            cause = "it holds reasoning alone; a larger max_tokens may leave room for an answer"
+        warnings.warn(
+            f"policy {self.name!r}: a reply of {self.model} has no content: {cause}",
+            stacklevel=2,
+        )
+
+    def _no_answer(self, error: Exception) -> ServerError:
+        return ServerError(
+            f"policy {self.name!r}: {self.address} gave no answer: {_one_line(error)}"
+        )
 
     def submit(self, turn: Turn) -> Ticket:
         """Send the turn to the server in a thread of the pool."""
@@ -161,6 +240,24 @@ class ServedPolicy(Engine):
             costs[f"{key}/{self.name}"] = value
             self.costs_so_far[key] = 0
         return costs
+
+
+def refused_parameter(
+    message: str, named: str | None, request: Container[str]
+) -> str | None:
+    """Return the parameter of a request that an error calls not supported, None for other errors.
+
+    `named` is the parameter that the server names beside its message. Only those that a request can
+    do without, or take under another name, are returned.
+    """
+    if not UNSUPPORTED.search(message):
+        return None
+    adaptable = (LIMIT_NAMES[0], *OPTIONAL)
+    words: list[str] = [named or "", *re.findall(r"\w+", message)]
+    for word in words:
+        if word in adaptable and word in request:
+            return word
+    return None
 
 
 def _api_key() -> str:

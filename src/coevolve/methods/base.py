@@ -35,7 +35,7 @@ from coevolve.rollout.pools import Pool
 from coevolve.text import prompts
 from coevolve.text.parse import tag
 from coevolve.types import Episode, Outcome, Role
-from coevolve.validation import Allowed, Settings, check_choice
+from coevolve.validation import Allowed, PathText, Settings, check_choice
 
 if TYPE_CHECKING:
     from coevolve.models.policy import Policy
@@ -118,13 +118,13 @@ class Method(Settings):
     prompt: prompts.Variant = "compact"
     """Prompt files: compact (embedded models), plain (small real models) or full."""
 
-    prompt_folder: str | None = None
+    prompt_folder: PathText | None = None
     """A folder with your own prompts of the same names."""
 
     world: Annotated[worlds.World, SkipValidation, Allowed(worlds.NAMES)] = Field(
         default=cast(worlds.World, "tiny"), repr=False
     )
-    """Where questions come from: tiny, data, data:KEY,KEY or another world's name."""
+    """Where questions come from: tiny, data, data:KEY,KEY, file:PATH or another world's name."""
 
     @field_validator("world", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from coevolve.methods.base import Method
-from coevolve.validation import check_choice
+from coevolve.validation import check_choice, user_path
 
 METHODS: dict[str, str] = tomllib.loads(
     Path(__file__).with_name("methods.toml").read_text(encoding="utf-8")
@@ -20,6 +20,10 @@ def get_method(name: str) -> type[Method]:
 
     Raises ValueError if the file, the module or the class is missing, or is no subclass of Method.
     """
+    if name.endswith(".py"):
+        raise ValueError(
+            f"method must name a class of the file, as in {name}:CLASS, got {name!r}"
+        )
     if ":" not in name:
         check_choice(
             "method", name, [*METHODS, "FILE.py:CLASS", "PACKAGE.MODULE:CLASS"]
@@ -27,7 +31,7 @@ def get_method(name: str) -> type[Method]:
     place, _, class_name = METHODS.get(name, name).rpartition(":")
     try:
         if place.endswith(".py"):
-            module = import_file(Path(place))
+            module = import_file(user_path(place))
         else:
             module = importlib.import_module(place)
     except (FileNotFoundError, ModuleNotFoundError, TypeError, ValueError) as error:

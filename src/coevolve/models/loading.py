@@ -6,6 +6,7 @@ from pathlib import Path
 from coevolve.models.lora import load_merged
 from coevolve.models.names import find
 from coevolve.models.policy import Policy
+from coevolve.validation import expand_home
 
 
 def load_local(
@@ -16,6 +17,7 @@ def load_local(
     `coevolve.engines.loading.load_policy` loads models on a server as well. Raises ValueError if
     `model` is none of these.
     """
+    model = expand_home(model)
     adapter = Path(model) / "adapter_config.json"
     if not adapter.is_file():
         return Policy.load(find(model), name, dtype=dtype)

@@ -16,6 +16,7 @@ from torch import nn
 
 from coevolve.models.names import find
 from coevolve.models.policy import Policy
+from coevolve.validation import user_path
 
 if TYPE_CHECKING:  # PEFT takes a second to import, and most runs have no adapter
     from peft import PeftModel
@@ -72,7 +73,7 @@ class AdapterPolicy(Policy):
 
     def save(self, folder: str | Path) -> None:
         """Write the adapter (in PEFT's layout) and the tokenizer, but not the base."""
-        folder = Path(folder)
+        folder = user_path(folder)
         self.model.save_pretrained(
             folder, selected_adapters=[self.adapter], save_embedding_layers=False
         )

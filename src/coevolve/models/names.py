@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from coevolve import plugins
+from coevolve.validation import user_path
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
 SERVERS = ("http://", "https://")
@@ -16,7 +17,7 @@ def find(model: str | Path) -> Path | str:
     model's folder, or a hub id (ORG/NAME). Raises ValueError if it is none of them.
     """
     announced = plugins.announced(plugins.MODELS)
-    folder = Path(model)
+    folder = user_path(model)
     if str(model) in announced:
         folder = plugins.load(plugins.MODELS, str(model))(str(model))
     # A finished run also has a config.json, but not a model's.
@@ -24,6 +25,12 @@ def find(model: str | Path) -> Path | str:
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
+    trained = folder / "policy"
+    if trained.is_dir():
+        raise ValueError(
+            f"model {str(model)!r} is the folder of a run; its trained model is {trained}, "
+            "or one of several in there"
+        )
     raise ValueError(
         f"model must be one of {', '.join(sorted(announced))}, a model's folder (a run's: "
         "OUT/policy, or OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server "

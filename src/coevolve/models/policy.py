@@ -25,6 +25,7 @@ from coevolve.models.packing import Example, MicroBatch, micro_batches, pack_pre
 from coevolve.models.sampler import Completion, Request
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.types import Reply, Turn
+from coevolve.validation import expand_home, user_path
 
 logging.disable_progress_bar()  # progress bars would write into a training log
 # Fields of a model's configuration that scale its logits, and the power of each.
@@ -77,6 +78,7 @@ class Policy:
         forward passes of the learner run in bfloat16 whatever the `dtype` of the weights. Raises
         ValueError if the model cannot be loaded or has no chat template.
         """
+        path = expand_home(path)
         options = {"trust_remote_code": False, "local_files_only": Path(path).is_dir()}
         try:
             # The tokenizer comes first: it is small and may be unsuitable.
@@ -99,6 +101,7 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors), configuration and tokenizer in the layout `load` reads."""
+        folder = user_path(folder)
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 

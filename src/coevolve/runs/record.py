@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from coevolve.types import Outcome, Sample
+from coevolve.validation import user_path
 
 SCORE_FIELDS = [
     "stage",
@@ -171,7 +172,7 @@ def read(run: str | Path, name: str = "metrics") -> Any:
     Raises ValueError if the run has not written them.
     """
     extension = "csv" if name == "scores" else "jsonl"
-    path = Path(run) / f"{name}.{extension}"
+    path = user_path(run) / f"{name}.{extension}"
     if not path.is_file():
         raise ValueError(f"no {path.name} in {path.parent}: has the run finished?")
     return _read_scores(path) if name == "scores" else _read_rows(path)

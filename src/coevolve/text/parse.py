@@ -13,9 +13,16 @@ PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 INEQUALITY = re.compile(r"[<>≤≥]|\\(?:lt|gt|leq?|geq?)(?![a-z])")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-BOX = "\\boxed{"
+BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
+UNBRACED = re.compile(r"[^\s{$][^$\n]*(?=\$)|[^\s{}$]+")  # $\boxed 7$, or \boxed 7.
+FONT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
+WORDS = re.compile(r"[^\W\d_]{2,}(?:[^\w\\]+[^\W\d_]{2,})*")
 CODE_FENCES = ("```", "~~~")  # start a program that is given as the answer
-ANSWER = re.compile(r"^[^\S\n]*ANSWER:(.*)$", re.MULTILINE)
+# Chat models write the line as an item, a heading or in bold.
+ANSWER = re.compile(
+    r"^[^\S\n]*(?:[-*+>#]+[^\S\n]+)?(\*\*|__)?ANSWER(?:\*\*|__)?:(?:\*\*|__)?(.*)$",
+    re.MULTILINE,
+)
 
 
 def tag_pairs(text: str, name: str) -> list[str] | None:
@@ -24,7 +31,8 @@ def tag_pairs(text: str, name: str) -> list[str] | None:
     None if opening and closing tags do not strictly alternate (nested, stray, reversed, unclosed).
     Tags are literal and case-sensitive; code fences and <think> blocks are ordinary text.
     """
-    tags = re.compile(f"<{re.escape(name)}>|</{re.escape(name)}>")
+    name = re.escape(name)
+    tags = re.compile(f"<{name}>|</{name}>")
     pairs = matched(text, tags)
     if pairs is None:
         return None
@@ -41,9 +49,13 @@ def matched(
     matches = list(tags.finditer(text))
     if len(matches) % 2:
         return None
-    pairs = list(zip(matches[::2], matches[1::2], strict=True))
+    openings = matches[::2]
+    closings = matches[1::2]
+    pairs = list(zip(openings, closings, strict=True))
     for opening, closing in pairs:
-        if opening[0].startswith("</") or not closing[0].startswith("</"):
+        if opening[0].startswith("</"):
+            return None
+        if not closing[0].startswith("</"):
             return None
     return pairs
 
@@ -95,26 +107,53 @@ def judge_score(text: str) -> float | None:
     score = score_value(text)
     if score is None:
         return None
-    return (score - 1) / 9 if 1 <= score <= 10 else 0.5
+    if not 1 <= score <= 10:
+        return 0.5
+    return (score - 1) / 9
 
 
 def boxed(text: str) -> str | None:
     r"""Return the content of the last \boxed{...}; without any box, the program in the code block.
 
-    None if the last box is unclosed, unfilled, or hedges ("1 or 2"); earlier boxes do not count.
+    \fbox{...} and an unbraced \boxed 7 are boxes as well. None if the last box is unclosed,
+    unfilled, or hedges ("1 or 2"); earlier boxes do not count.
     """
-    start = text.rfind(BOX)
-    if start < 0:
-        return code_block(text)
-    start += len(BOX)
-    depth = 1
-    for match in BRACE.finditer(text, start):  # an escaped brace changes no depth
+    found = boxes(text)
+    return found[-1] if found else code_block(text)
+
+
+def boxes(text: str) -> list[str | None]:
+    """Return the content of every box of a text, in order; [] if it has none.
+
+    None stands for a box that is unclosed, unfilled, hedges, or holds another box.
+    """
+    starts = list(BOX.finditer(text))
+    ends = [box.start() for box in starts[1:]]
+    ends.append(len(text))
+    contents: list[str | None] = []
+    for box, end in zip(starts, ends, strict=False):
+        content = _braced(text, box.end(), end)
+        if content is not None:
+            content = _final_answer(content)
+        contents.append(content)
+    return contents
+
+
+def _braced(text: str, start: int, end: int) -> str | None:
+    """Return what the braces that open at `start` enclose, or the one word there."""
+    if text[start : start + 1] != "{":
+        word = UNBRACED.match(text, start, end)
+        if word is None:
+            return None
+        return word[0].rstrip(".,;:")
+    depth = 0
+    for match in BRACE.finditer(text, start, end):  # an escaped brace changes no depth
         if match[0] == "{":
             depth += 1
         elif match[0] == "}":
             depth -= 1
         if depth == 0:
-            return _final_answer(text[start : match.start()])
+            return text[start + 1 : match.start()]
     return None
 
 
@@ -136,16 +175,18 @@ def answer_line(text: str) -> str | None:
     if not lines:
         return None
     last = lines[-1]
-    remainder = text[last.start(1) :].lstrip()
+    remainder = text[last.start(2) :].lstrip()
     if remainder.startswith(CODE_FENCES):
         return _final_answer(remainder)
-    return _final_answer(last[1])
+    bold_mark = last[1] or ""
+    content = last[2].rstrip().removesuffix(bold_mark)
+    return _final_answer(content)
 
 
 def _final_answer(content: str) -> str | None:
     """Return the program of a code block, or the filled content; None if it offers alternatives.
 
-    Inequalities joined by "or" are one answer, a set.
+    Inequalities joined by "or" are one answer, a set; words joined by it are a phrase.
     """
     content = content.lstrip()
     if content.startswith(CODE_FENCES):
@@ -153,8 +194,16 @@ def _final_answer(content: str) -> str | None:
     answer = filled(content)
     if answer is None:
         return None
+    words = FONT.sub(r"\1", answer).strip(" .!?*\"'")
+    is_a_phrase = WORDS.fullmatch(words) is not None
+    if offers_alternatives(answer) and not is_a_phrase:
+        return None
+    return answer
+
+
+def offers_alternatives(answer: str) -> bool:
+    """Whether an answer joins alternatives by "or"; inequalities joined by it are one set."""
     alternatives = HEDGE.split(answer)
     if len(alternatives) == 1:
-        return answer
-    is_a_set = all(INEQUALITY.search(part) for part in alternatives)
-    return answer if is_a_set else None
+        return False
+    return not all(INEQUALITY.search(part) for part in alternatives)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from coevolve.types import Role
-from coevolve.validation import check_choice
+from coevolve.validation import check_choice, expand_home
 
 Variant = Literal["full", "plain", "compact"]
 PACKAGE = Path(__file__).parents[1]
@@ -32,6 +32,7 @@ def read(
     prompts, if there is no such file.
     """
     check_choice("prompt variant", variant, get_args(Variant))
+    folder = expand_home(folder) if folder else folder
     if folder and not any(Path(folder).rglob(f"*.{variant}.txt")):
         raise ValueError(
             f"prompt_folder must hold prompts named ROLE.{variant}.txt, "

@@ -3,9 +3,11 @@
 Imports no torch, so a wrong field is reported before anything heavy loads.
 """
 
+import ast
 import json
+import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     NonNegativeFloat,
@@ -26,19 +29,36 @@ from coevolve.engines.limits import VLLM_RANKS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
 from coevolve.training.settings import OptimizationConfig
-from coevolve.validation import Allowed, Operational, check_choice, is_operational
+from coevolve.validation import (
+    Allowed,
+    Operational,
+    PathText,
+    check_choice,
+    is_operational,
+    leaf_types,
+    user_path,
+)
 
 HERE = Path(__file__).parent
 # Two fields whose defaults fit the tiny world, with the value that every paper uses.
 EVERY_PAPER = {"prompt": "full", "world": "data"}
 PRESETS_FILE = HERE / "presets.toml"
+# Values as Python writes them and JSON does not.
+CONSTANTS = {"True": True, "False": False, "None": None}
+DIGITS = r"\d+(?:_\d+)*"
+INTEGER = re.compile(rf"[+-]?{DIGITS}", re.ASCII)
+DECIMAL = re.compile(
+    rf"[+-]?(?:{DIGITS}\.?(?:{DIGITS})?|\.{DIGITS})(?:[eE][+-]?{DIGITS})?", re.ASCII
+)
 # Fields of a Run that no preset can set.
 ARGUMENTS_OF_BUILD = ("method_name", "method", "out")
 
 Preset = dict[str, dict[str, Any]]  # {method, or "all": {field: value}}
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 Models = Annotated[
-    str | tuple[str, ...], Field(min_length=1), Allowed("a name or a list of names")
+    PathText | tuple[PathText, ...],
+    Field(min_length=1),
+    Allowed("a name or a list of names"),
 ]
 Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
@@ -55,7 +75,7 @@ class Run(OptimizationConfig):
     method: Method = Field(repr=False)
     """The method itself, with the paper's numbers."""
 
-    out: Path
+    out: Annotated[Path, AfterValidator(user_path)]
     """The folder of the run."""
 
     model: Models = "tiny"
@@ -246,17 +266,59 @@ def assign_models(
     return {policy: models[policy] for policy in method.policies}, trained
 
 
-def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
-    """Read field=value pairs of a command line; values are JSON where they can be, else text."""
+def parse_overrides(
+    pairs: Sequence[str], text_fields: Container[str] = ()
+) -> dict[str, Any]:
+    """Read field=value pairs of a command line; values are JSON where they can be, else text.
+
+    Values may also be written as in Python: .5, 5., +3, 1_000, [.5, 1], True. The numbers in
+    the values of `text_fields` stay text: model=2024 is the folder of that name.
+    """
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if not equals:
-            raise ValueError(f"expected field=value, got {pair!r}")
-        values[name] = text
-        with suppress(json.JSONDecodeError):
-            values[name] = json.loads(text)
+        if not (name and equals):
+            blanks = "; write it without blanks around =" if "=" in pairs else ""
+            raise ValueError(f"expected field=value, got {pair!r}{blanks}")
+        parse = parse_text if name in text_fields else parse_value
+        values[name] = parse(text)
     return values
+
+
+def parse_value(text: str) -> Any:
+    """Return JSON, or a number, list or constant as Python writes it; other text as it is."""
+    with suppress(json.JSONDecodeError):
+        return json.loads(text)
+    if text in CONSTANTS:
+        return CONSTANTS[text]
+    if text.startswith("["):
+        with suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+            return ast.literal_eval(text)
+    if INTEGER.fullmatch(text):
+        return int(text)
+    if DECIMAL.fullmatch(text):
+        return float(text)
+    return text
+
+
+def parse_text(text: str) -> Any:
+    """Return a list, a quoted text or null of JSON; any other text, numbers too, as it is."""
+    with suppress(json.JSONDecodeError):
+        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        if not isinstance(value, bool):
+            return value
+    return text
+
+
+def text_fields(cls: type[Method]) -> set[str]:
+    """Return the fields of a run and of a method that take text and no numbers, or lists of it."""
+    fields = Run.model_fields | cls.model_fields
+    return {name for name, field in fields.items() if _is_text(field.annotation)}
+
+
+def _is_text(annotation: Any) -> bool:
+    members = leaf_types(annotation)
+    return str in members and not members & {int, float, bool}
 
 
 def paper_values(run: Run) -> dict[str, Any]:

@@ -7,7 +7,7 @@ specific to one method.
 import gc
 import json
 import platform
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,8 @@ def _train_policies(trainer: "Trainer", log: record.Recorder, steps_done: int) -
     trainer.engine.load_weights()  # which the other trainer has changed
     validation = _validate(trainer, timer)
     _record_step(log, steps_of_own_trainer, validation, timer)
+    with _open_tracker(trainer, steps_done) as sink:
+        sink.log(validation, steps_of_own_trainer)
 
 
 def _take_steps(
@@ -130,10 +132,8 @@ def _take_steps(
     """Take the steps after `steps_done`: play, learn, evaluate, record and save."""
     run = trainer.run
     is_main = trainer.distributed.is_main_process
-    tracker_kind = run.track if is_main else ""
-    name = f"{run.method_name}-s{run.seed}"
     with (
-        tracker(tracker_kind, run.out, name, run.describe()) as sink,
+        _open_tracker(trainer, steps_done) as sink,
         StepDisplay(run, steps_done, is_shown=is_main) as display,
         stop_after_step() as received_signals,
     ):
@@ -162,6 +162,14 @@ def _take_steps(
                 raise KeyboardInterrupt(
                     f"stopped at step {step}; train the same run again to resume"
                 )
+
+
+def _open_tracker(trainer: "Trainer", steps_done: int) -> AbstractContextManager[Any]:
+    """Open the run's tracker; processes other than the main one have none."""
+    run = trainer.run
+    kind = run.track if trainer.distributed.is_main_process else ""
+    name = f"{run.method_name}-s{run.seed}"
+    return tracker(kind, run.out, name, run.describe(), steps_done)
 
 
 def _is_due(step: int, every: int, last_step: int) -> bool:

@@ -15,6 +15,7 @@ from coevolve.engines.loading import load_policy
 from coevolve.models.names import find
 from coevolve.runs import record
 from coevolve.training.config import Run, assign_models, flatten
+from coevolve.validation import user_path
 
 HUB_TIMEOUT_SECONDS = 10
 # Fields that may differ from the checkpoint's: none of them changes what is learnt.
@@ -134,7 +135,7 @@ def base_model(name: str) -> str:
 
     The base of an adapter may be another adapter.
     """
-    settings = Path(name) / "adapter_config.json"
+    settings = user_path(name) / "adapter_config.json"
     if not settings.is_file():
         return name
     base = json.loads(settings.read_bytes()).get("base_model_name_or_path")

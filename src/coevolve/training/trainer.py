@@ -7,7 +7,8 @@ import json
 import math
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ class Trainer:
         self.distributed = Distributed()
         self.evaluation_key = (run.seed, EVALUATION)
         self.scores_before: list[dict[str, object]] = []  # of the untrained policies
+        self.has_learnt = False  # whether the weights are other than the loaded ones
         self.items = {
             split: method.world.items(split, run.eval_items)
             for split in ("validation", "test")
@@ -77,7 +79,8 @@ class Trainer:
         for i in range(run.batch_size):
             rng = random.Random(f"{run.seed}/{step}/{i}")
             episodes.append(self.method.observed(rng))
-        outcomes = self.distributed.play(episodes, self.engine, (run.seed, step))
+        with self._explain_output():
+            outcomes = self.distributed.play(episodes, self.engine, (run.seed, step))
         pools = self.method.pools
         for outcome in outcomes:
             for name, items in outcome.adds.items():
@@ -101,9 +104,9 @@ class Trainer:
                 metrics_of[name] = self._update(name, samples)
         if not team.finite():
             raise FloatingPointError(
-                f"a weight is not finite after step {step}; "
-                "lower learning_rate, in a new folder"
+                f"a weight is not finite after step {step}; {self._advice()}"
             )
+        self.has_learnt = True
         self.engine.load_weights()
         costs = self.distributed.all_reduce_sum(self.engine.costs())
         return merge(metrics_of) | costs
@@ -125,14 +128,31 @@ class Trainer:
         self, split: str, strategy: str = "vanilla"
     ) -> list[dict[str, object]]:
         """Answer the items of a split under an inference strategy, see `scoring.score`."""
-        return score(
-            self.engine,
-            self.method,
-            self.items[split],
-            strategy,
-            key=self.evaluation_key,
-            play=self.distributed.play,
-        )
+        with self._explain_output():
+            return score(
+                self.engine,
+                self.method,
+                self.items[split],
+                strategy,
+                key=self.evaluation_key,
+                play=self.distributed.play,
+            )
+
+    @contextmanager
+    def _explain_output(self) -> Iterator[None]:
+        """Say what to do about a model whose output is not finite since it was trained."""
+        try:
+            yield
+        except FloatingPointError as error:
+            if not self.has_learnt:
+                raise
+            raise FloatingPointError(
+                f"the model's output is not finite after training; {self._advice()}"
+            ) from error
+
+    def _advice(self) -> str:
+        rate = self.run.learning_rate
+        return f"lower learning_rate, which is {rate:g}, in a new folder"
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything that the next step depends on."""
@@ -172,6 +192,7 @@ class Trainer:
         saved_pools = json.loads((folder / "pools.json").read_bytes())
         for name, items in saved_pools.items():
             self.method.pools[name].reset(map(frozen, items))
+        self.has_learnt = True
         return step
 
 

@@ -30,7 +30,7 @@ from coevolve.methods.spice.parsing import (
 from coevolve.methods.spice.rewards import uncertainty
 from coevolve.rollout import voting
 from coevolve.text.parse import boxed
-from coevolve.text.verify.exact import normal
+from coevolve.text.verify.exact import spelling
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Sample
 from coevolve.validation import Share
 from coevolve.worlds import World
@@ -219,7 +219,7 @@ class RZero(Method):
     def solver_reward(self, reply: Reply, label: str | None) -> float:
         """Return the reward of an answer: for agreeing with the majority, and for its form."""
         answer = boxed(reply.text)
-        accuracy = float(answer is not None and normal(answer) == label)
+        accuracy = float(answer is not None and spelling(answer) == label)
         is_readable = float(answer is not None)
         weight = self.accuracy_weight
         return weight * accuracy + (1 - weight) * is_readable
@@ -253,8 +253,8 @@ class RZero(Method):
 
 
 def majority(answers: Sequence[str | None]) -> Vote:
-    """Return the vote over the answers in `normal` spelling; None does not vote."""
-    spellings = [None if answer is None else normal(answer) for answer in answers]
+    """Return the vote over the answers in `spelling`; None does not vote."""
+    spellings = [None if answer is None else spelling(answer) for answer in answers]
     label, votes = voting.majority(spellings)
     return Vote(label, votes / max(1, len(answers)))
 

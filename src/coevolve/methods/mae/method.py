@@ -19,6 +19,7 @@ from coevolve.methods.mae.records import Assessment, EpisodeTrace, JudgedAnswer,
 from coevolve.rollout.pools import Pool
 from coevolve.text.parse import judge_score, tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
+from coevolve.validation import PathText
 from coevolve.worlds import World
 
 Setting = Literal["zero", "no", "half", "with"]
@@ -70,7 +71,7 @@ class MAE(Method):
     judge_temperature: NonNegativeFloat | None = None
     """Sampling temperature of lines 10-11 and 19; None: the run's (Table 3: 1.0)."""
 
-    judge_model: str = ""
+    judge_model: PathText = ""
     """A frozen judge: a model or a server's (http://HOST/v1#MODEL); empty: the trained model."""
 
     def define_roles(self) -> None:

@@ -27,7 +27,7 @@ from coevolve.methods.spice.records import (
 from coevolve.text.parse import boxed
 from coevolve.text.verify import verify, verify_many
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Sample, Turn
-from coevolve.validation import Allowed, Operational
+from coevolve.validation import Allowed, Operational, PathText
 from coevolve.worlds import World
 
 Verifier = Literal["math", "exact"]
@@ -63,7 +63,7 @@ class SPICE(Method):
 
     PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("spice", "printed")
 
-    corpus: str | tuple[str, ...] | Path = "both"
+    corpus: PathText | tuple[PathText, ...] | Path = "both"
     """math, general, both or none; a folder or file; owner/name of the hub."""
 
     documents: PositiveInt = 20_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from coevolve.text.parse import BOX, boxed
+from coevolve.text.parse import boxed, offers_alternatives
 
 ANSWER_TYPES = ("Integer", "Float", "Expression", "String", "Boolean", "List")
 MCQ = "MCQ"
@@ -128,7 +128,7 @@ def fits(gold: str, kind: str, booleans: tuple[str, str] = BOOLEANS) -> bool:
     """
     if len(gold) > MAX_ANSWER_CHARACTERS or "\n" in gold:
         return False
-    if boxed(f"{BOX}{gold}}}") is None:
+    if boxed(f"\\boxed{{{gold}}}") is None or offers_alternatives(gold):
         return False
     if kind in NUMBERS:
         return NUMBERS[kind].fullmatch(gold) is not None

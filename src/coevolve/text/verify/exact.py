@@ -4,103 +4,120 @@ All functions are total over strings and take linear time.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from fractions import Fraction
 
-OPTION = re.compile(r"\(?([A-Za-z])(?:[.):](.*))?", re.DOTALL)
+from coevolve.text.verify import normal, units
+
+NAME_OF_OPTION = (
+    r"(?:(?:the\s+)?(?:correct\s+)?(?:option|choice|answer|letter)\s*(?:is\b)?:?\s*)?"
+)
+OPTION = re.compile(
+    NAME_OF_OPTION
+    + r"[(\[]?\s*([A-Za-z])(?:\s*[)\].:](.*)|\s+[-\u2013\u2014]\s+(.*))?",
+    re.DOTALL | re.IGNORECASE,
+)
 # A further option, as in "A) or B)", but not "f(x)" or "U.S.".
 OTHER_OPTION = re.compile(r"(?<!\S)\(?([A-Za-z])[.):](?!\S)")
-WHOLE = r"(?:[0-9]{1,60}|[0-9]{1,3}(?:,[0-9]{3}){1,18})"
-DECIMAL = re.compile(
-    rf"[+-]?(?=\.?[0-9]){WHOLE}?(?:\.[0-9]{{0,60}})?(?:[eE][+-]?[0-9]{{1,3}})?"
-)
-FRACTION = re.compile(
-    r"(?P<numerator>[+-]?[0-9]{1,60})\s*/\s*(?P<denominator>[0-9]{1,60})"
-)
-LATEX_FRACTION = re.compile(
-    r"(?P<sign>[+-]?)\\[dt]?frac"
-    r"\{(?P<numerator>[0-9]{1,60})\}\{(?P<denominator>[0-9]{1,60})\}"
-)
-WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\{([^{}]*)\}")
-MAX_CHARACTERS = 4096  # of an answer
+LONE_LETTER = re.compile(r"\s*\(?([A-H])\)?\s*")
 
-
-def bare(text: str) -> str:
-    """Strip blanks, dollar signs, bold stars and \\text{...} around an answer; "" if too long."""
-    if len(text) > MAX_CHARACTERS:
-        return ""
-    text = text.strip().removeprefix("\\(").removesuffix("\\)")
-    text = text.strip(" \t\r\n$*")
-    wrapped = WRAPPED.fullmatch(text)
-    return wrapped[1].strip() if wrapped else text
+# As SQuAD, NQ and TriviaQA compare names: without case, articles and punctuation.
+APOSTROPHES = re.compile(r"['`]")
+THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
+POINT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
+PUNCTUATION = re.compile(r"[,;:!?\"()\[\]{}*_/\\…\u2010-\u2015]|(?<=\w)-|-(?!\w)")
+INITIALS = re.compile(r"\b([a-z]) (?=[a-z]\b)")
+ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,12}\s*(?:=|\\approx)\s*(?=\S)")
 
 
 def letter(text: str) -> str | None:
-    """Return the letter of an option: `B`, `(b)`, `B.`, `B) 7 km`; None for `B 7 km`.
+    """Return the letter of an option: `B`, `(b)`, `B.`, `B) 7 km`, `Option B`.
 
-    None also for an answer that names two options.
+    None for `B 7 km`, which could be a sentence, and for an answer that names two options.
     """
-    option = OPTION.fullmatch(bare(text))
+    plain = _without_fonts(text)
+    option = OPTION.fullmatch(plain.strip())
     if option is None:
         return None
+    text_of_option = option[2] or option[3] or ""
     letters = {option[1].upper()}
-    for other in OTHER_OPTION.findall(option[2] or ""):
+    for other in OTHER_OPTION.findall(text_of_option):
         letters.add(other.upper())
-    return letters.pop() if len(letters) == 1 else None
+    lone_letter = LONE_LETTER.fullmatch(text_of_option)
+    if lone_letter:
+        letters.add(lone_letter[1])
+    if len(letters) > 1:
+        return None
+    return letters.pop()
 
 
 def choice(answer: str, gold: str) -> bool:
     """Whether the answer is the letter of the correct option."""
-    return letter(answer) is not None and letter(answer) == letter(gold)
+    answer_letter = letter(answer)
+    if answer_letter is None:
+        return False
+    return answer_letter == letter(gold)
 
 
-def normal(text: str) -> str:
-    """Normalise case, white space and blanks around commas; keep the order of words.
+def spelling(text: str) -> str:
+    """Return a name without case, articles, punctuation and blanks that carry no meaning.
 
-    Surrounding quotes and the final period are dropped.
+    The order of words stays, and so do the points, signs and digits of numbers.
     """
-    text = unicodedata.normalize("NFC", bare(text)).casefold()
-    text = " ".join(text.split())
-    text = text.strip("\"'“”‘’ ").removesuffix(".")
-    return re.sub(r" ?, ?", ", ", text).strip()
+    text = _without_fonts(text).casefold()
+    plain = APOSTROPHES.sub("", text)
+    plain = THOUSANDS.sub("", plain)
+    plain = POINT.sub("", plain)
+    plain = PUNCTUATION.sub(" ", plain)
+    plain = _one_blank(plain)
+    plain = INITIALS.sub(r"\1", plain)
+    plain = ARTICLES.sub(" ", plain)
+    return _one_blank(plain) or _one_blank(text)
+
+
+def _without_fonts(text: str) -> str:
+    text = normal.unwrapped(text)
+    return normal.FONTS.sub(r"\1", text)
+
+
+def _one_blank(text: str) -> str:
+    """Return the words of a text with one blank between them."""
+    return " ".join(text.split())
 
 
 def exact(answer: str, golds: Iterable[str]) -> bool:
-    """Whether the answer is one of the accepted spellings, up to case and white space."""
-    spelling = normal(answer)
-    if not spelling:
+    """Whether the answer is one of the accepted spellings."""
+    answer_spelling = spelling(answer)
+    if not answer_spelling:
         return False
-    return any(spelling == normal(gold) for gold in golds)
+    return any(answer_spelling == spelling(gold) for gold in golds)
 
 
-def rational(text: str) -> Fraction | None:
-    """Return the exact value of a plain decimal or fraction in ASCII digits, else None."""
-    text = text.strip()
-    if DECIMAL.fullmatch(text):
-        return Fraction(text.replace(",", ""))
-    sign = ""
-    match = FRACTION.fullmatch(text)
-    if match is None:
-        match = LATEX_FRACTION.fullmatch(text)
-        if match is None:
-            return None
-        sign = match["sign"]
-    numerator = int(sign + match["numerator"])
-    denominator = int(match["denominator"])
-    return Fraction(numerator, denominator) if denominator else None
+def number(text: str) -> units.Quantity | None:
+    """Read a number, perhaps with a unit and the name that it is given: `v = 3.2 m/s`."""
+    plain = normal.ascii_math(normal.unwrapped(text)).strip()
+    name = NAME.match(plain)
+    if name:
+        plain = plain[name.end() :]
+    return units.quantity(plain)
 
 
 def near(answer: str, gold: str, tolerance: float) -> bool | None:
     """Whether two numbers differ by at most `tolerance`, absolute or relative to the gold.
 
-    None if the gold answer is no number.
+    Units are compared as in `math`. None if the gold answer is no number.
     """
-    answer_number = rational(bare(answer))
-    gold_number = rational(bare(gold))
+    answer_number = number(answer)
+    gold_number = number(gold)
     if gold_number is None:
         return None
     if answer_number is None:
         return False
-    limit = Fraction(tolerance) * max(Fraction(1), abs(gold_number))
-    return abs(answer_number - gold_number) <= limit
+
+    def is_near(value: Fraction, gold_value: Fraction) -> bool:
+        scale = max(Fraction(1), abs(gold_value))
+        limit = Fraction(tolerance) * scale
+        return abs(value - gold_value) <= limit
+
+    return units.same(answer_number, gold_number, is_near)
