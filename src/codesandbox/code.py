@@ -6,6 +6,7 @@ Expected values never enter the candidate's process. See docs/verifiers.md for l
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
 from codesandbox import level, texts
@@ -14,6 +15,7 @@ from codesandbox.pool import JobResult, Limits, memory_file
 
 MAX_DETAIL_CHARACTERS = 400
 MIN_OUTPUT_BYTES = 64 << 10  # of standard output that a script may always print
+COMPARISONS = ("numbers", "text")  # of the lines of standard output
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,27 @@ class _Call(NamedTuple):
     expected: object
 
 
+def _without_tuple(frame: list) -> list:
+    """Return an answer's frame with a list in place of a tuple, which nothing else contains."""
+    match frame:
+        case ["v", ["t", items]]:
+            return ["v", ["l", items]]
+    return frame
+
+
 def _judge_calls(
-    program: str, calls: list[_Call], strict: bool, limits: Limits
+    program: str,
+    calls: list[_Call],
+    strict: bool,
+    limits: Limits,
+    tuple_is_list: bool = False,
 ) -> CodeResult:
     """Make the calls in one process, and compare each answer with the expected value."""
     loose = not strict
+    comparable = _without_tuple if tuple_is_list else list
     expected_frames = []
     for call in calls:
-        expected_frames.append(["v", wire.encode(call.expected, loose)])
+        expected_frames.append(comparable(["v", wire.encode(call.expected, loose)]))
     job = [["calls", program, loose]]
     for call in calls:
         arguments = wire.encode((call.arguments, {}), carry=True)
@@ -96,7 +111,7 @@ def _judge_calls(
     answer_frames = result.frames[0][1:-1]  # between `ready` and `end`
     passed = 0
     for expected_frame, frame in zip(expected_frames, answer_frames, strict=False):
-        if frame == expected_frame:
+        if comparable(frame) == expected_frame:
             passed += 1
     total = len(calls)
     if not verdict and len(answer_frames) != total:
@@ -114,11 +129,13 @@ def run_calls(
     expected: Sequence,
     *,
     strict: bool = True,
+    tuple_is_list: bool = False,
     **limits: float,
 ) -> CodeResult:
     """Call the function `entry` with each tuple of arguments; compare with the expected values.
 
-    `strict` requires equal builtin types at every depth, otherwise Python's == decides. `limits`
+    `strict` requires equal builtin types at every depth, otherwise Python's == decides. With
+    `tuple_is_list`, a tuple that is returned counts as a list; tuples inside of it do not. `limits`
     are `cpu_seconds`, `wall_seconds` and `memory_mb` of all calls together (see `Limits`). Raises
     SandboxError where programs may not run, TypeError when arguments or expected values are not
     plain data, ValueError unless there is one expected value for each of at least one call.
@@ -131,25 +148,77 @@ def run_calls(
     judged_calls = []
     for arguments, value in zip(calls, expected, strict=True):
         judged_calls.append(_Call(entry, tuple(arguments), value))
-    return _judge_calls(program, judged_calls, strict, Limits(**limits))
+    return _judge_calls(program, judged_calls, strict, Limits(**limits), tuple_is_list)
 
 
-def _comparable_lines(text: str) -> list[str]:
-    """Return the lines without white space at their ends; one final newline does not count."""
-    lines = text.removesuffix("\n").split("\n")
-    return [line.rstrip(" \t\r\f\v") for line in lines]
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text without white space at its ends and behind its lines."""
+    return [line.rstrip() for line in text.strip().split("\n")]
 
 
-def run_stdio(program: str, stdin: str, expected: str, **limits: float) -> CodeResult:
+def _decimals(line: str) -> list[Decimal] | None:
+    """Return the words of a line as exact numbers; None if one is not a number."""
+    try:
+        return [Decimal(word) for word in line.split()]
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _is_equal_line(line: str, expected: str) -> bool:
+    """Whether two lines are equal, as text or as numbers word for word."""
+    if line.strip() == expected.strip():
+        return True
+    numbers = _decimals(line)
+    expected_numbers = _decimals(expected)
+    if numbers is None or expected_numbers is None:
+        return False
+    if len(numbers) != len(expected_numbers):
+        return False
+    pairs = zip(numbers, expected_numbers, strict=True)
+    return all(_is_equal_number(*pair) for pair in pairs)
+
+
+def _is_equal_number(number: Decimal, expected: Decimal) -> bool:
+    """Whether two numbers are equal; a NaN equals nothing, and a signalling one raises nothing."""
+    return not number.is_nan() and not expected.is_nan() and number == expected
+
+
+def _is_equal_output(output: str, expected: str, compare: str) -> bool:
+    """Whether standard output is the expected one (see `run_stdio`)."""
+    lines = _lines(output)
+    expected_lines = _lines(expected)
+    if compare == "text":
+        return lines == expected_lines
+    if len(lines) != len(expected_lines):
+        return False
+    return all(map(_is_equal_line, lines, expected_lines))
+
+
+def run_stdio(
+    program: str,
+    stdin: str,
+    expected: str,
+    *,
+    compare: str = "numbers",
+    any_exit_code: bool = False,
+    **limits: float,
+) -> CodeResult:
     """Run the program as a script, and compare its standard output with the expected text.
 
-    White space at line ends and the last newline are ignored, nothing else. Limits and errors are
-    those of `run_calls`.
+    White space at the start, at the end and at line ends is ignored, blank lines included.
+    `compare` says how lines are compared: `text` accepts equal text only; `numbers` also ignores
+    white space before a line, and accepts words that are numbers of exactly the expected values
+    (`0.50` for `0.5`, `1e3` for `1000`, not `0.51`). A script must end with exit code 0, unless
+    `any_exit_code`. Limits and errors are those of `run_calls`; ValueError for another `compare`.
     """
+    if compare not in COMPARISONS:
+        allowed = " or ".join(COMPARISONS)
+        raise ValueError(f"compare must be {allowed}, got {compare!r}")
     pool = level.programs()
     with memory_file(stdin.encode()) as stdin_file, memory_file() as stdout_file:
         files = (stdin_file, stdout_file)
-        result = pool.run(Limits(**limits), [["stdio", program]], files=files)
+        job = [["stdio", program, any_exit_code]]
+        result = pool.run(Limits(**limits), job, files=files)
         stdout = stdout_file.fileno()
         size = os.fstat(stdout).st_size
         max_size = MIN_OUTPUT_BYTES + 2 * len(expected.encode())
@@ -159,7 +228,7 @@ def run_stdio(program: str, stdin: str, expected: str, **limits: float) -> CodeR
         verdict = "output"
         detail = f"{size} bytes on standard output"
     elif not verdict:
-        is_equal = _comparable_lines(text) == _comparable_lines(expected)
+        is_equal = _is_equal_output(text, expected, compare)
         verdict = "pass" if is_equal else "wrong"
     passed = int(verdict == "pass")
     return CodeResult(verdict, passed, 1, pool.reported, detail)

@@ -51,7 +51,8 @@ class LiteralAssert(NamedTuple):
 def _parsed(text: str) -> ast.Module:
     """Return the syntax tree of a text; an empty one if it is too long or does not parse."""
     try:
-        return ast.parse(text if len(text) <= MAX_CHARACTERS else "")
+        source = text.removeprefix("\ufeff")  # a byte-order mark
+        return ast.parse(source if len(source) <= MAX_CHARACTERS else "")
     except PARSE_ERRORS:
         return ast.Module([], [])
 

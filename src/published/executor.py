@@ -15,6 +15,7 @@ from typing import Any
 
 from codesandbox import SandboxError, run_calls
 from codesandbox.texts import literal_asserts
+from coevolve.text import fences
 from coevolve.text.parse import code_block
 
 _TABLES = tomllib.loads(
@@ -80,15 +81,15 @@ def read(text: str) -> Task | None:
     Return None unless the text has the blocks of its kind, imports nothing forbidden and gives the
     same values in two runs.
     """
-    family, *parts = text.split("```")
-    family = family.strip()
+    if len(text) > MAX_CHARACTERS:
+        return None
+    text = fences.unix_lines(text)
+    blocks = fences.blocks(text)
+    family = text[: blocks[0].start].strip() if blocks else ""
     kind = KINDS.get(family)
-    if kind is None or len(text) > MAX_CHARACTERS:
+    if kind is None or [block.language for block in blocks] != kind["blocks"]:
         return None
-    blocks = [part.partition("\n") for part in parts[::2]]
-    if [name.strip() for name, _, _ in blocks] != kind["blocks"]:
-        return None
-    program, *inputs = [body.strip("\n") for _, _, body in blocks]
+    program, *inputs = [block.content.strip("\n") for block in blocks]
     message = inputs.pop() if "message" in kind["blocks"] else ""
     outputs = _repeatable_values(program, inputs)
     if outputs is None:

@@ -4,15 +4,13 @@ Formulas, letters, texts, numbers (equal, or within a margin) and programs with 
 need a judge stay unscored; see judge.py. The module returns nothing but verdicts.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coevolve.text.fences import last_program
 from coevolve.text.verify import Verdict, exact, verify
 from published.rows import Item
 
-FENCE = re.compile(r"```([A-Za-z0-9]*)[ \t]*\n(.*?)```", re.DOTALL)
-PYTHON_NAMES = ("py", "python", "python3")
 # MAE's evaluation: EvalPlus with a minimum of ten seconds.
 LIMITS = {"cpu_seconds": 10.0, "wall_seconds": 20.0}
 RELATIVE_MARGIN = 0.05  # of a gold number (SciBench)
@@ -54,18 +52,11 @@ def _tolerance(item: Item) -> float | None:
 
 
 def program(text: str) -> str:
-    """Return the program in an answer: its last complete code fence, or all of the text.
+    """Return the program in an answer: its last block of code, or all of the text.
 
-    A fence that is marked as Python has precedence.
+    Python blocks have precedence, and closed blocks (see `coevolve.text.fences`).
     """
-    python_blocks = []
-    all_blocks = []
-    for language, content in FENCE.findall(text):
-        all_blocks.append(content)
-        if language.lower() in PYTHON_NAMES:
-            python_blocks.append(content)
-    blocks = python_blocks or all_blocks or [text]
-    return blocks[-1]
+    return last_program(text)
 
 
 def _run_tests(gold: Mapping[str, Any], answer: str) -> Verdict:
@@ -74,31 +65,33 @@ def _run_tests(gold: Mapping[str, Any], answer: str) -> Verdict:
 
     source = f"{gold.get('before', '')}\n{answer}{gold.get('after', '')}"
     limits = LIMITS | gold.get("limits", {})
+    options = gold.get("options", {})
     if "tests" in gold:
         result = code.run_tests(
             source, gold["tests"], entry=gold.get("entry"), **limits
         )
     elif "calls" in gold:
         calls = [tuple(call) for call in gold["calls"]]
+        options = {"strict": False} | options | limits
         result = code.run_calls(
-            source, gold["entry"], calls, gold["expected"], strict=False, **limits
+            source, gold["entry"], calls, gold["expected"], **options
         )
     else:
-        result = _run_stdio(source, gold.get("stdio", ()), limits)
+        result = _run_stdio(source, gold.get("stdio", ()), options | limits)
     if result is None:
         return Verdict("unscored", "no tests")
     return Verdict(result.verdict, result.detail)
 
 
 def _run_stdio(
-    source: str, pairs: Iterable[tuple[str, str]], limits: Mapping[str, float]
+    source: str, pairs: Iterable[tuple[str, str]], options: Mapping[str, Any]
 ) -> Any:
     """Return the result of the first pair of input and output that fails, else of the last."""
     from codesandbox import code
 
     result = None
     for stdin, stdout in pairs:
-        result = code.run_stdio(source, stdin, stdout, **limits)
+        result = code.run_stdio(source, stdin, stdout, **options)
         if result.verdict != "pass":
             break
     return result

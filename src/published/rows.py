@@ -19,6 +19,7 @@ from string import Formatter
 from typing import Any, ClassVar
 
 from coevolve.text.parse import boxes
+from published import livecodebench
 from published.options import (
     LETTERS,
     label_change,
@@ -38,14 +39,6 @@ from published.values import (
     texts_of,
 )
 
-# Imports that LiveCodeBench's starting code takes for granted.
-PRELUDE = """from typing import *
-from collections import *
-from heapq import *
-from bisect import *
-from itertools import *
-from functools import *
-from math import *"""
 STDIN_INSTRUCTION = (
     "Write a Python program that reads from standard input "
     "and writes to standard output."
@@ -69,7 +62,7 @@ class Item:
 
     `gold` is text, a tuple of accepted answers, or for programs a mapping: `tests` (assertions),
     `calls` of `entry` with the `expected` values, or `stdio` pairs. `before` and `after` in it
-    surround the program.
+    surround the program; `options` are those of the sandbox's function that judges it.
     """
 
     family: str  # the benchmark's key; the tiny world has families in this place
@@ -336,14 +329,10 @@ def read_contest(row: Row, spec: Row) -> Reading:
     starter_code = row.get("starter_code")
     if is_missing(starter_code):
         pairs = [(test["input"], test["output"]) for test in tests]
-        return Reading(f"{question}\n\n{STDIN_INSTRUCTION}", {"stdio": pairs})
+        gold = livecodebench.stdio_gold(pairs)
+        return Reading(f"{question}\n\n{STDIN_INSTRUCTION}", gold)
     function = json.loads(row["metadata"])["func_name"]
     gold = _calls_gold(function, tests)
-    if "class Solution" in starter_code:
-        gold["before"] = PRELUDE
-        gold["after"] = (
-            f"\ndef {function}(*arguments): return Solution().{function}(*arguments)\n"
-        )
     return Reading(f"{question}\n\nStart from this code:\n{starter_code}", gold)
 
 
@@ -352,7 +341,8 @@ def _usaco_gold(row: Row) -> dict[str, Any]:
         "cpu_seconds": float(row.get("runtime_limit") or 2),
         "memory_mb": int(row.get("memory_limit") or 256),
     }
-    return {"stdio": row["tests"], "limits": limits}
+    # As USACO's judge has it: `1e3` is not 1000.
+    return {"stdio": row["tests"], "limits": limits, "options": {"compare": "text"}}
 
 
 def _calls_gold(function: str, tests: Sequence[Mapping[str, str]]) -> dict[str, Any]:
@@ -363,7 +353,7 @@ def _calls_gold(function: str, tests: Sequence[Mapping[str, str]]) -> dict[str, 
         lines = [line for line in test["input"].split("\n") if line.strip()]
         calls.append([json.loads(line) for line in lines])
         expected.append(json.loads(test["output"]))
-    return {"entry": function, "calls": calls, "expected": expected}
+    return livecodebench.calls_gold(function, calls, expected)
 
 
 def read_hidden_tests(text: str) -> list[dict[str, str]]:

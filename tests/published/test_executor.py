@@ -7,6 +7,7 @@ from core.conftest import Sums, by_hand, earned, text
 from data_files import tables
 
 from coevolve.methods.baselines.absolute_zero import AZR
+from published import executor
 
 TABLES = tables("executor")
 TASKS = TABLES["tasks"]
@@ -59,3 +60,27 @@ def test_a_program_is_run_again_after_its_server_was_killed(
     monkeypatch.setattr("published.executor.run_calls", run_calls)
     task = abduction("def f(x): return 2 * x")
     assert AZR(world=Sums()).fits(task, "abduction")
+
+
+PROGRAM_WITH_A_FENCE = '''def f(x):
+    """Double.
+
+    ```
+    f(3)
+    ```
+    """
+    return 2 * x'''
+FORMS_OF_A_TASK = [
+    "abduction\n~~~Python\n{}\n~~~\n~~~ input\n3\n~~~",
+    "abduction\r\n``` python3\r\n{}\r\n```\r\n```input\r\n3\r\n```",
+    "\ufeffabduction\n\n````{{.python}}\n{}\n````\n```input\n3\n```",
+    "abduction ```python\n{}\n```\n```input\n3```",
+]
+
+
+@pytest.mark.parametrize("form", FORMS_OF_A_TASK)
+def test_a_task_may_have_any_fences_of_markdown(form: str) -> None:
+    task = executor.read(form.format(PROGRAM_WITH_A_FENCE))
+    assert task is not None
+    assert task.program == PROGRAM_WITH_A_FENCE
+    assert (task.inputs, task.values) == (["3"], (6,))

@@ -17,6 +17,9 @@ from typing import IO, BinaryIO
 from . import wire
 
 MUTABLE = (list, dict, set, bytearray)
+BYTE_ORDER_MARK = (
+    "\ufeff"  # which Python ignores at the start of a file, but not of a string
+)
 
 
 def _open_to_the_end(fd: int, mode: str) -> IO:
@@ -47,16 +50,19 @@ def _load(program: str, name: str, namespace: dict[str, object]) -> dict[str, ob
     module = ModuleType(name)
     module.__dict__.update(namespace, __file__=f"{name}.py")
     sys.modules[name] = module  # dataclasses, typing and pickle look modules up
-    exec(compile(program, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
+    source = program.removeprefix(BYTE_ORDER_MARK)
+    exec(compile(source, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
-def _run_script(program: str, namespace: dict[str, object]) -> None:
+def _run_script(
+    program: str, namespace: dict[str, object], any_exit_code: bool = False
+) -> None:
     """Run a script and shut down as the interpreter does: threads, atexit functions, flush."""
     try:
         _load(program, "__main__", namespace)
     except SystemExit as leave:
-        if leave.code not in (None, 0):
+        if not any_exit_code and leave.code not in (None, 0):
             raise
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
@@ -170,7 +176,7 @@ def run_job(
     The first line of `job_fd` is one of
     ["calls", program, loose]: the calls follow on further lines, or over `link_fd` unless it is -1;
     ["tests", tests, names]: the tests ask for these functions over `link_fd`;
-    ["stdio", program]: a script on files 0 and 1;
+    ["stdio", program, any_exit_code]: a script on files 0 and 1;
     ["trusted", arguments]: a call of the function that the server has imported.
     """
     random.seed(0)
@@ -192,7 +198,7 @@ def run_job(
             # The job's own files; in every other job 0 and 1 are /dev/null.
             sys.stdin = sys.__stdin__ = _open_to_the_end(0, "r")
             sys.stdout = sys.__stdout__ = _open_to_the_end(1, "w")
-            _run_script(body, {})
+            _run_script(body, {}, any_exit_code=options[0])
         else:
             answer = trusted(*wire.decode(body))
             write_frame(result_fd, "v", wire.Encoder()(answer))

@@ -6,6 +6,8 @@ role, no reward and no paper's scale except the 1 to 10 of `judge_score`.
 
 import re
 
+from coevolve.text.fences import only_program
+
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
 PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
@@ -15,9 +17,7 @@ BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 UNBRACED = re.compile(r"[^\s{$][^$\n]*(?=\$)|[^\s{}$]+")  # $\boxed 7$, or \boxed 7.
 FONT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[^\w\\]+[^\W\d_]{2,})*")
-CODE_FENCE = "```"  # starts a program that is given as the answer
-PROGRAM = re.compile(r"^```py(?:thon)?[^\S\n]*\n", re.MULTILINE)
-FENCE = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
+CODE_FENCES = ("```", "~~~")  # start a program that is given as the answer
 # Chat models write the line as an item, a heading or in bold.
 ANSWER = re.compile(
     r"^[^\S\n]*(?:[-*+>#]+[^\S\n]+)?(\*\*|__)?ANSWER(?:\*\*|__)?:(?:\*\*|__)?(.*)$",
@@ -158,18 +158,12 @@ def _braced(text: str, start: int, end: int) -> str | None:
 
 
 def code_block(text: str) -> str | None:
-    """Return the program in the text's one ```python block verbatim.
+    """Return the program in the text's one Python block, by the rules of `coevolve.text.fences`.
 
     None without a block, with several (any choice would be a guess), or if it is unclosed or empty.
+    Windows line ends become newlines, and the indentation of the block's fence is removed.
     """
-    opening = PROGRAM.search(text)
-    if opening is None:
-        return None
-    closing = FENCE.search(text, opening.end())
-    if closing is None or PROGRAM.search(text, closing.end()):
-        return None
-    program = text[opening.end() : closing.start()]
-    return program if program.strip() else None
+    return only_program(text)
 
 
 def answer_line(text: str) -> str | None:
@@ -182,7 +176,7 @@ def answer_line(text: str) -> str | None:
         return None
     last = lines[-1]
     remainder = text[last.start(2) :].lstrip()
-    if remainder.startswith(CODE_FENCE):
+    if remainder.startswith(CODE_FENCES):
         return _final_answer(remainder)
     bold_mark = last[1] or ""
     content = last[2].rstrip().removesuffix(bold_mark)
@@ -195,7 +189,7 @@ def _final_answer(content: str) -> str | None:
     Inequalities joined by "or" are one answer, a set; words joined by it are a phrase.
     """
     content = content.lstrip()
-    if content.startswith(CODE_FENCE):
+    if content.startswith(CODE_FENCES):
         return code_block(content)
     answer = filled(content)
     if answer is None:
