@@ -137,8 +137,10 @@ class TestPlaces:
         folder = write_model(home / "a")
         settings = {"base_model_name_or_path": "~/base"}
         (folder / "adapter_config.json").write_text(json.dumps(settings))
-        assert preflight.base_model("~/a") == "~/base"
-        with pytest.raises(ValueError, match="got '.*base'$"):
+        base = write_model(home / "base")
+        assert names.locate("~/a").base == base
+        (base / "config.json").unlink()
+        with pytest.raises(ValueError, match="got '~/base'$"):
             load_local("~/a")
 
     def test_the_folder_of_a_run(self, home: Path) -> None:

@@ -165,7 +165,10 @@ class TestAdapters:
     def test_only_a_policy_is_exported(self, place, policy, tmp_path, capsys):
         folder = {"missing": tmp_path / "nowhere", "run": policy.parent}[place]
         assert export(folder, tmp_path / "new") == 2
-        hint = "(a run's: OUT/policy, or OUT/policy/NAME)"
+        hint = {
+            "missing": "(a run's: OUT/policy, or OUT/policy/NAME)",
+            "run": f"is the folder of a run; its trained model is {policy}",
+        }[place]
         assert hint in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
 

@@ -325,5 +325,5 @@ def test_a_folder_without_a_whole_model_cannot_be_loaded(tmp_path):
 
 def test_an_adapter_that_names_no_base_cannot_be_loaded(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="got 'none for "):
+    with pytest.raises(ValueError, match="base_model_name_or_path is missing"):
         load_policy(tmp_path)

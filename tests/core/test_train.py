@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class TestPools:
         outcomes = [Outcome(adds={"seen": [1]}), Outcome(adds={"sean": [2]})]
         trainer = Mock(
             run=Mock(batch_size=0),
+            _explain_output=nullcontext,
             distributed=Mock(play=Mock(return_value=outcomes)),
             method=Mock(pools={"seen": pool}),
         )

@@ -1,12 +1,10 @@
 """Loads a policy into this process."""
 
-import json
 from pathlib import Path
 
 from coevolve.models.lora import load_merged
-from coevolve.models.names import find
+from coevolve.models.names import locate
 from coevolve.models.policy import Policy
-from coevolve.validation import expand_home
 
 
 def load_local(
@@ -17,10 +15,8 @@ def load_local(
     `coevolve.engines.loading.load_policy` loads models on a server as well. Raises ValueError if
     `model` is none of these.
     """
-    model = expand_home(model)
-    adapter = Path(model) / "adapter_config.json"
-    if not adapter.is_file():
-        return Policy.load(find(model), name, dtype=dtype)
-    config = json.loads(adapter.read_text(encoding="utf-8"))
-    base = config.get("base_model_name_or_path") or f"none for {model}"
-    return load_merged(model, load_local(base, name, dtype))
+    located = locate(model)
+    policy = Policy.load(located.base, name, dtype=dtype)
+    for adapter in reversed(located.adapters):
+        policy = load_merged(adapter, policy)
+    return policy

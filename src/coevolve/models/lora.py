@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from coevolve.models.names import find
+from coevolve import plugins
+from coevolve.models.names import adapter_settings, find
 from coevolve.models.policy import Policy
 from coevolve.validation import user_path
 
@@ -50,7 +51,7 @@ class AdapterPolicy(Policy):
         adapter: str = "",
     ):
         """Wrap a PEFT model whose adapter of this name (default: the policy's) is the policy."""
-        super().__init__(model, tokenizer, name)
+        super().__init__(model, tokenizer, name, probed=True)
         self.source = source
         self.adapter = adapter or name
 
@@ -69,7 +70,7 @@ class AdapterPolicy(Policy):
 
     def reference(self) -> Policy:
         """Return the base model as a policy, without a copy; see `Policy.reference`."""
-        return BasePolicy(self.model, self.tokenizer, self.name)
+        return BasePolicy(self.model, self.tokenizer, self.name, probed=True)
 
     def save(self, folder: str | Path) -> None:
         """Write the adapter (in PEFT's layout) and the tokenizer, but not the base."""
@@ -109,7 +110,7 @@ def attach(
     """
     from peft import LoraConfig, get_peft_model
 
-    policy.model.name_or_path = source
+    policy.model.name_or_path = _absolute(source)
     config = LoraConfig(
         **_peft_fields(lora), target_modules="all-linear", task_type="CAUSAL_LM"
     )
@@ -120,6 +121,13 @@ def attach(
     for name in names:
         policies[name] = AdapterPolicy(model, policy.tokenizer, name, policy.source)
     return policies
+
+
+def _absolute(source: str) -> str:
+    """Return a folder's full path, so that its adapters find it from anywhere; names stay."""
+    folder = user_path(source)
+    is_folder = str(source) not in plugins.announced(plugins.MODELS) and folder.is_dir()
+    return str(folder.resolve()) if is_folder else source
 
 
 def _peft_fields(lora: tuple[Any, ...]) -> dict[str, Any]:
@@ -177,7 +185,7 @@ def load_merged(folder: str | Path, base: Policy) -> Policy:
 
     Raises ValueError if the base is quantised: weights rounded to 4 bits make no 16-bit model.
     """
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
 
     if getattr(base.model, "is_quantized", False):
         raise ValueError(
@@ -185,5 +193,8 @@ def load_merged(folder: str | Path, base: Policy) -> Policy:
             "name its 16-bit weights in adapter_config.json (base_model_name_or_path)"
         )
     with torch.no_grad():
-        model = PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload()
-    return Policy(model, base.tokenizer, base.name)
+        # PEFT itself would not read a file that begins with a byte-order mark.
+        config = PeftConfig.from_peft_type(**adapter_settings(folder))
+        adapted = PeftModel.from_pretrained(base.model, str(folder), config=config)
+        model = adapted.merge_and_unload()
+    return Policy(model, base.tokenizer, base.name, probed=True)

@@ -1,12 +1,16 @@
 """Finds models by name: embedded backbones, SmolLM2, folders, hub ids. Loads no model library."""
 
+import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coevolve import plugins
 from coevolve.validation import user_path
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
+ADAPTER_CONFIG = "adapter_config.json"
 SERVERS = ("http://", "https://")
 
 
@@ -36,3 +40,50 @@ def find(model: str | Path) -> Path | str:
         "OUT/policy, or OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server "
         f"(http://HOST/v1#MODEL), got {str(model)!r}"
     )
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model's folder or hub id, and the folders of the adapters on it, the topmost first."""
+
+    base: Path | str
+    adapters: tuple[Path, ...] = ()
+
+
+def locate(model: str | Path) -> Located:
+    """Find a model, below its LoRA adapters if it is the folder of one.
+
+    The base of an adapter may be another adapter. Raises ValueError as `find` does, and if an
+    adapter names itself or no base.
+    """
+    adapters: list[Path] = []
+    while (user_path(model) / ADAPTER_CONFIG).is_file():
+        folder = user_path(model)
+        if folder in adapters:
+            raise ValueError(
+                f"adapter {str(folder)!r} is its own base: base_model_name_or_path in "
+                f"{ADAPTER_CONFIG} must name the model that it was trained on"
+            )
+        adapters.append(folder)
+        model = adapter_settings(folder)["base_model_name_or_path"]
+    try:
+        return Located(find(model), tuple(adapters))
+    except ValueError as error:
+        if not adapters:
+            raise
+        raise ValueError(
+            f"adapter {str(adapters[-1])!r}: its base (base_model_name_or_path in "
+            f"{ADAPTER_CONFIG}) cannot be found: {error}"
+        ) from None
+
+
+def adapter_settings(folder: str | Path) -> dict[str, Any]:
+    """Return the configuration of a LoRA adapter. Raises ValueError if it names no base."""
+    path = user_path(folder) / ADAPTER_CONFIG
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not settings.get("base_model_name_or_path"):
+        raise ValueError(f"{path}: base_model_name_or_path is missing")
+    return dict(settings)

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from coevolve.losses import selective_logprobs
-from coevolve.models import sampler
+from coevolve.models import probe, sampler
 from coevolve.models.decoder import Decoder, supports
 from coevolve.models.packing import Example, MicroBatch, micro_batches, pack_prefix_tree
 from coevolve.models.sampler import Completion, Request
@@ -28,6 +28,7 @@ from coevolve.types import Reply, Turn
 from coevolve.validation import expand_home, user_path
 
 logging.disable_progress_bar()  # progress bars would write into a training log
+INCOMPLETE = "\ufffd"  # stands for bytes that begin a character
 # Fields of a model's configuration that scale its logits, and the power of each.
 LOGIT_SCALES = {"logit_scale": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
 
@@ -35,11 +36,14 @@ LOGIT_SCALES = {"logit_scale": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
 class Policy:
     """A causal language model, its tokenizer and the name by which turns address it."""
 
-    def __init__(self, model: Any, tokenizer: Any, name: str = "shared"):
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str = "shared", *, probed: bool = False
+    ):
         """Wrap a model.
 
         Raises ValueError unless its logits are hidden states times output weights and a scale, and
-        if its tokenizer has no end token.
+        if its tokenizer has no end token. A model that is not yet `probed` answers three short
+        prompts, and is refused if sampler or learner compute other probabilities than it does.
         """
         self.name = name
         self.tokenizer = tokenizer
@@ -50,19 +54,27 @@ class Policy:
         )
         plain = self.plain_model
         output_layer = plain.get_output_embeddings()
-        if output_layer.bias is not None or getattr(
-            plain.config, "final_logit_softcapping", None
-        ):
+        cap = probe.capped_logits(plain.config)
+        if output_layer.bias is not None or cap:
+            reason = f" ({cap})" if cap else ""
             raise ValueError(
-                f"model {type(plain).__name__} adds a bias to its logits or caps them"
+                f"model {type(plain).__name__} adds a bias to its logits or caps them{reason}"
             )
         # Logits are scale * hidden_TH @ head_VH.T.
         self.head_VH: Tensor = output_layer.weight
-        self.scale = _logit_scale(plain.config)
+        self.backbone = _backbone(plain)
+        text_config = plain.config.get_text_config()
+        self.scale = _logit_scale(text_config)
+        # Prompt and completion together.
+        self.context: int = (
+            getattr(text_config, "max_position_embeddings", None) or sys.maxsize
+        )
         self.source: str = plain.name_or_path  # where the starting weights came from
-        self.eos_token_ids = _eos_token_ids(plain.generation_config, tokenizer)
+        self.eos_token_ids = _eos_token_ids(plain, tokenizer)
         # Short replies are frequent.
         self._cached_text = lru_cache(4096)(self._text_and_char_ends)
+        if not probed:
+            probe.check(self)
 
     def active(self) -> AbstractContextManager[Any]:
         """Return the context in which the (perhaps shared) model computes this policy."""
@@ -120,7 +132,7 @@ class Policy:
     def reference(self) -> "Policy":
         """Return a frozen copy for KL penalties, which takes the memory of a second model."""
         frozen = copy.deepcopy(self.model).requires_grad_(False)
-        return Policy(frozen, self.tokenizer, self.name)
+        return Policy(frozen, self.tokenizer, self.name, probed=True)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over the trainable parameters."""
@@ -148,7 +160,7 @@ class Policy:
         """
         requests = self._requests(turns, temperature, max_tokens)
         with self.active():
-            completions = sampler.sample(requests, self._batch_sampler())
+            completions = sampler.sample(requests, self.batch_sampler())
         replies = []
         for turn, request, completion in zip(turns, requests, completions, strict=True):
             replies.append(
@@ -159,9 +171,6 @@ class Policy:
     def _requests(
         self, turns: Sequence[Turn], temperature: float, max_tokens: int
     ) -> list[Request]:
-        context = (
-            getattr(self.model.config, "max_position_embeddings", None) or sys.maxsize
-        )
         rendered: dict[
             str, tuple[int, ...]
         ] = {}  # a prompt that several turns share: once
@@ -171,17 +180,17 @@ class Policy:
             if text not in rendered:
                 rendered[text] = tuple(self.render(turn.messages))
             prompt = rendered[text]
-            if len(prompt) >= context:
+            if len(prompt) >= self.context:
                 raise ValueError(
                     f"role {turn.role!r}: a prompt of {len(prompt)} tokens fills the model's "
-                    f"context of {context}"
+                    f"context of {self.context}"
                 )
             turn_temperature, limit = turn.sampling(temperature, max_tokens)
-            limit = min(limit, context - len(prompt))
+            limit = min(limit, self.context - len(prompt))
             requests.append(Request(prompt, turn.key, turn_temperature, limit))
         return requests
 
-    def _batch_sampler(self) -> Callable[[list[Request]], list[Completion]]:
+    def batch_sampler(self) -> Callable[[list[Request]], list[Completion]]:
         """Return the fastest function that completes a batch of requests with this model."""
         if supports(self.plain_model):
             return partial(
@@ -211,7 +220,7 @@ class Policy:
             device, torch.bfloat16, enabled=self.head_VH.is_cuda
         )
         with self.active(), in_bfloat16:
-            output = self.plain_model.base_model(
+            output = self.backbone(
                 input_ids=packed.input_BS, use_cache=False, **packed.attention
             )
         hidden_TH = output.last_hidden_state.flatten(0, 1)[packed.target_positions_T]
@@ -252,7 +261,7 @@ class Policy:
         """
         if self.head_VH.device.type != "cpu":
             return False
-        forward = type(self.plain_model.base_model).forward
+        forward = type(self.backbone).forward
         if not forward.__module__.startswith("transformers."):
             return False
         takes_any_mask = self.plain_model.config._attn_implementation == "sdpa"
@@ -290,6 +299,15 @@ class Policy:
         text: str = self.tokenizer.decode(
             token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
+        if hasattr(self.tokenizer, "backend_tokenizer"):
+            char_ends = self._streamed_char_ends(token_ids)
+        else:
+            char_ends = self._decoded_char_ends(token_ids)
+        if char_ends:
+            char_ends[-1] = len(text)
+        return text, tuple(char_ends)
+
+    def _streamed_char_ends(self, token_ids: Sequence[int]) -> list[int]:
         stream = DecodeStream(skip_special_tokens=True)
         char_ends = []
         complete = 0
@@ -297,9 +315,31 @@ class Policy:
             piece = stream.step(self.tokenizer.backend_tokenizer, token)
             complete += len(piece or "")
             char_ends.append(complete)
-        if char_ends:
-            char_ends[-1] = len(text)
-        return text, tuple(char_ends)
+        return char_ends
+
+    def _decoded_char_ends(self, token_ids: Sequence[int]) -> list[int]:
+        """Return the same for a tokenizer in Python, which has no stream of pieces."""
+        char_ends = []
+        for count in range(1, len(token_ids) + 1):
+            text = self.tokenizer.decode(
+                token_ids[:count],
+                skip_special_tokens=True,
+                clean_up_tokenization_spaces=False,
+            )
+            char_ends.append(len(text.rstrip(INCOMPLETE)))
+        return char_ends
+
+
+def _backbone(model: Any) -> Any:
+    """Return the part of a model that computes hidden states, without its head."""
+    if model.base_model is not model:
+        return model.base_model
+    decoder = getattr(model, "model", None)  # of models whose classes name no base
+    if decoder is None:
+        raise ValueError(
+            f"model {type(model).__name__} gives no hidden states without its head"
+        )
+    return decoder
 
 
 def _logit_scale(config: Any) -> float:
@@ -309,9 +349,11 @@ def _logit_scale(config: Any) -> float:
     return scale
 
 
-def _eos_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
+def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return the tokens that end a reply, by the model or by its tokenizer."""
-    declared = generation_config.eos_token_id
+    declared = model.generation_config.eos_token_id
+    if declared is None:
+        declared = getattr(model.config.get_text_config(), "eos_token_id", None)
     if not isinstance(declared, list):
         declared = [declared]
     eos_token_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})

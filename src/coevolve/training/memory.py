@@ -7,10 +7,9 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from coevolve.engines.limits import VLLM_SHARE
-from coevolve.models.names import SERVERS, find
+from coevolve.models.names import SERVERS, locate
 from coevolve.models.policy_set import CHECKPOINTING_MIN_PARAMETERS
 from coevolve.training.config import assign_models
-from coevolve.training.preflight import base_model
 
 if TYPE_CHECKING:
     from coevolve.training.config import Run
@@ -52,9 +51,7 @@ def estimate(run: "Run") -> float:
 
 def _empty_network(model: str) -> PreTrainedModel:
     """Return a transformers model of the right shapes, without memory for its weights."""
-    config = AutoConfig.from_pretrained(
-        find(base_model(model)), trust_remote_code=False
-    )
+    config = AutoConfig.from_pretrained(locate(model).base, trust_remote_code=False)
     with torch.device("meta"):
         return cast(PreTrainedModel, AutoModelForCausalLM.from_config(config))
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from reprlib import repr as shortened
 
 from coevolve.engines.loading import load_policy
-from coevolve.models.names import find
+from coevolve.models.names import locate
 from coevolve.runs import record
 from coevolve.training.config import Run, assign_models, flatten
-from coevolve.validation import user_path
 
 HUB_TIMEOUT_SECONDS = 10
 # Fields that may differ from the checkpoint's: none of them changes what is learnt.
@@ -39,7 +38,7 @@ def check(run: Run) -> None:
     _check_packages(run)
     models, _ = assign_models(run.method, run.model)
     for name in dict.fromkeys(models.values()):
-        if run.engine != "torch" and base_model(name) != name:
+        if run.engine != "torch" and locate(name).adapters:
             raise ValueError(
                 f"model {name!r} is an adapter; merge it with `coevolve export` "
                 f"for engine {run.engine!r}"
@@ -122,24 +121,12 @@ def check_model(name: str) -> None:
     if "://" in name:
         load_policy(name)  # asks the server
         return
-    place = find(base_model(name))
+    place = locate(name).base
     if isinstance(place, Path):
         return
     fault = why_hub_cannot_serve(place, "model", "config.json")
     if fault:
         raise ValueError(f"model {place!r} {fault}")
-
-
-def base_model(name: str) -> str:
-    """Return the model below a LoRA adapter, or `name` if it is not an adapter's folder.
-
-    The base of an adapter may be another adapter.
-    """
-    settings = user_path(name) / "adapter_config.json"
-    if not settings.is_file():
-        return name
-    base = json.loads(settings.read_bytes()).get("base_model_name_or_path")
-    return base_model(base or f"none, see {settings}")
 
 
 def why_hub_cannot_serve(
