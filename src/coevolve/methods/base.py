@@ -6,7 +6,7 @@ its roles, and `episode` is the algorithm, the only member without a default.
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from random import Random
 from typing import (
@@ -31,6 +31,7 @@ from pydantic import (
 
 from coevolve import worlds
 from coevolve.advantages.estimators import WITH_KL, Estimator
+from coevolve.rollout.errors import MethodError
 from coevolve.rollout.pools import Pool
 from coevolve.text import prompts
 from coevolve.text.parse import tag
@@ -184,8 +185,21 @@ class Method(Settings):
 
     def observed(self, rng: Random) -> Episode:
         """Play one episode and add the facts of `observe` to its outcome."""
-        outcome = yield from self.episode(rng)
-        return dataclasses.replace(outcome, facts=self.observe(outcome, self.world))
+        episode = self.episode(rng)
+        if not isinstance(episode, Generator):
+            raise MethodError(
+                f"episode of {type(self).__name__} returned {episode!r} at once: it must be a "
+                "generator, which yields a Turn and returns an Outcome"
+            )
+        outcome = yield from episode
+        if not isinstance(outcome, Outcome):  # the stepper says so
+            return outcome
+        facts = self.observe(outcome, self.world)
+        if not isinstance(facts, Mapping):
+            raise MethodError(
+                f"observe of {type(self).__name__} returned {facts!r}: return a dict of facts"
+            )
+        return dataclasses.replace(outcome, facts=dict(facts))
 
     # Who speaks.
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from coevolve.rollout.engine import Engine
-from coevolve.types import Episode, Outcome, Reply, Turn
+from coevolve.rollout.errors import MethodError, explained, told
+from coevolve.types import Episode, Outcome, Reply, Sample, Turn
 
 
 class EpisodeStepper:
@@ -64,17 +65,18 @@ class EpisodeStepper:
         """Send `value` into the episode; set the next wave, or the outcome at its end."""
         self.pending_turns = []
         try:
-            request = self.episode.send(value)
-            while request == []:  # an empty list of turns is answered at once
-                request = self.episode.send([])
+            with explained(f"episode {self.index}", self.replies):
+                request = self.episode.send(value)
+                while request == []:  # an empty list of turns is answered at once
+                    request = self.episode.send([])
         except StopIteration as stop:
             self._finish(stop.value)
             return
         self._yielded_a_list = isinstance(request, list)
         turns = request if isinstance(request, list) else [request]
         if not all(isinstance(turn, Turn) for turn in turns):
-            raise TypeError(
-                f"episode {self.index} yielded {request!r}: yield a Turn or a list of Turns "
+            raise self._mistake(
+                f"yielded {request!r}: yield a Turn or a list of Turns "
                 "(an episode inside an episode needs `yield from`)"
             )
         for n, turn in enumerate(turns, start=len(self.replies)):
@@ -83,8 +85,23 @@ class EpisodeStepper:
 
     def _finish(self, outcome: object) -> None:
         if not isinstance(outcome, Outcome):
-            raise TypeError(
-                f"episode {self.index} returned {outcome!r}: return an Outcome"
-            ) from None
+            raise self._mistake(f"returned {outcome!r}: return an Outcome") from None
+        rewarded = set()
+        for sample in outcome.samples:
+            if not isinstance(sample, Sample):
+                raise self._mistake(
+                    f"has the sample {sample!r}: make samples by reply.earns(reward)"
+                ) from None
+            if id(sample.reply) in rewarded:
+                raise self._mistake(
+                    f"rewards a reply of role {sample.role!r} twice, so it would be trained on "
+                    "twice: add the rewards, or give its segments a reward each"
+                ) from None
+            rewarded.add(id(sample.reply))
         generated = sum(len(reply.completion_ids) for reply in self.replies)
         self.outcome = replace(outcome, generated=generated)
+
+    def _mistake(self, what: str) -> MethodError:
+        """Return the error of an episode that breaks its contract, with what was said so far."""
+        lines = [f"episode {self.index} {what}", *told(self.replies)]
+        return MethodError("\n".join(lines))

@@ -98,6 +98,19 @@ def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     }
 
 
+def last_step(folder: Path) -> int:
+    """Return the last step in a run's metrics.jsonl, 0 if there is none."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        return 0
+    complete_lines = path.read_bytes().split(b"\n")[
+        :-1
+    ]  # a killed run may leave a part
+    if not complete_lines:
+        return 0
+    return int(json.loads(complete_lines[-1])["step"])
+
+
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
     """Return an episode as a JSON row: its facts and every sample with its reward."""
     return {

@@ -6,6 +6,7 @@ Imports no torch, so a wrong field is reported before anything heavy loads.
 import ast
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
@@ -25,9 +26,10 @@ from pydantic import (
     model_validator,
 )
 
+from coevolve import plugins
 from coevolve.engines.limits import VLLM_RANKS
 from coevolve.methods.base import Method
-from coevolve.methods.registry import get_method
+from coevolve.methods.registry import METHODS, get_method
 from coevolve.training.settings import OptimizationConfig
 from coevolve.validation import (
     Allowed,
@@ -153,12 +155,16 @@ class Run(OptimizationConfig):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as plain values, the method's fields under `method_fields`."""
+        """Return the configuration as plain values, the method's fields under `method_fields`.
+
+        `method_sources` has a hash of each of a user's files that the method is made of.
+        """
         fields = self.model_dump(exclude={*ARGUMENTS_OF_BUILD})
         return {
             "method": self.method_name,
             **fields,
             "method_fields": self.method.describe(),
+            "method_sources": plugins.hashes_of_sources(type(self.method)),
         }
 
 
@@ -211,6 +217,33 @@ def load_presets(file: Path = PRESETS_FILE) -> dict[str, Preset]:
     return presets
 
 
+def _registered_name(cls: type) -> str:
+    """Return the name by which a class is registered as a method, "" if it is not."""
+    for name, place in METHODS.items():
+        module, _, class_name = place.partition(":")
+        is_inside = f"{cls.__module__}.".startswith(f"{module}.")
+        if is_inside and cls.__qualname__ == class_name:
+            return name
+    return ""
+
+
+def _preset_section(name: str, cls: type[Method], preset: Preset) -> str:
+    """Return whose values a method takes from a preset: its own, or those of the method below it.
+
+    A user's subclass of a paper's method takes that method's, and a line says so.
+    """
+    if name in METHODS:
+        return name
+    for base in cls.__mro__:
+        section = _registered_name(base)
+        if section in preset:
+            print(
+                f"{name} takes the values of {section} from the preset", file=sys.stderr
+            )
+            return section
+    return name
+
+
 def build(
     name: str,
     preset: str,
@@ -229,7 +262,7 @@ def build(
     check_choice("preset", preset, presets)
     values: dict[str, Any] = {"seed": seed}
     values |= presets[preset].get("all", {})
-    values |= presets[preset].get(name, {})
+    values |= presets[preset].get(_preset_section(name, cls, presets[preset]), {})
     values |= overrides or {}
     for field in values:
         check_choice("field", field, sorted({*field_defaults(Run), *cls.model_fields}))

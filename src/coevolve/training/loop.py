@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from coevolve.evaluation.scoring import count_correct
+from coevolve.rollout.errors import explained
 from coevolve.runs import record
 from coevolve.runs.trackers import tracker
 from coevolve.training import diagnostics, preflight
@@ -50,7 +51,8 @@ def train(run: Run) -> Path:
         return run.out
     timer = Timer()
     preflight.check(run)
-    run.method.before_run()
+    with explained("before_run"):
+        run.method.before_run()
     with timer.phase("load", show="loading"):
         trainer = _load_trainer(run)
     out = run.out
@@ -74,7 +76,8 @@ def train(run: Run) -> Path:
         with timer.phase("after_run"):
             # The 1 keeps this noise apart from that of the evaluations.
             key = (*trainer.evaluation_key, 1)
-            entries = run.method.after_run(trainer.engine, key, log)
+            with explained("after_run"):
+                entries = run.method.after_run(trainer.engine, key, log)
         trainer.save_policies("policy")
         if trainer.distributed.is_main_process:
             summary = _summarise(run, out, scores, timer, resumed_at)
@@ -150,7 +153,8 @@ def _take_steps(
             # Recorded before it is saved, because a resumed run drops all rows after its
             # checkpoint. So the time to save stands in the next step's row.
             _record_step(log, step, metrics, timer)
-            run.method.after_step(step, trainer.save_policies)
+            with explained(f"after_step of step {step}"):
+                run.method.after_step(step, trainer.save_policies)
             sink.log(metrics, step)
             display.advance(step, metrics)
             # A signal to any process stops all of them after the same step.

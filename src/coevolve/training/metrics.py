@@ -3,12 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from coevolve.advantages.segments import segments
 from coevolve.methods.base import Method
+from coevolve.rollout.errors import MethodError, explained
 from coevolve.runs import record
 from coevolve.training import diagnostics
 from coevolve.types import Outcome, Sample
 
+# Columns of metrics.jsonl beside the metrics of a step.
+RESERVED = ("step", "validation")
 NamedNumber = tuple[str, float | None]  # (metric, value; None: does not apply)
 
 
@@ -33,20 +38,37 @@ def step_metrics(
             if has_several_policies:
                 by_owner += _rewards_and_length(sample, sample.policy)
 
-    metrics: dict[str, Any] = record.means(_numeric_facts(outcomes))
-    metrics |= update_metrics
+    facts = record.means(_numeric_facts(outcomes))
+    metrics: dict[str, Any] = dict(update_metrics)
     metrics |= record.means(by_owner)
     metrics |= diagnostics.spreads(by_role)
     metrics["generated"] = generated_tokens
     for name, pool in method.pools.items():
         metrics[f"pool/{name}"] = len(pool)
-    metrics |= method.measure()
-    return metrics
+    with explained("measure"):
+        measured = method.measure()
+    _check_names("observe", facts, metrics, method)
+    _check_names("measure", measured, metrics, method)
+    return facts | metrics | measured
+
+
+def _check_names(
+    hook: str, named: Mapping[str, Any], metrics: Mapping[str, Any], method: Method
+) -> None:
+    """Raise MethodError if a hook returns a number under a name that the run records itself."""
+    taken = [name for name in named if name in metrics or name in RESERVED]
+    if taken:
+        raise MethodError(
+            f"{hook} of {type(method).__name__} returns {', '.join(taken)}, which the run records "
+            "itself: choose another name"
+        )
 
 
 def _numeric_facts(outcomes: Sequence[Outcome]) -> Iterator[NamedNumber]:
     for outcome in outcomes:
         for name, value in outcome.facts.items():
+            if isinstance(value, np.generic):  # a scalar of numpy
+                value = value.item()
             if isinstance(value, (int, float)):
                 yield name, value
 

@@ -98,8 +98,13 @@ def check_same_run(run: Run, folder: Path) -> None:
 
     The error shows the values of both. For another method it names the method alone.
     """
-    saved = flatten(json.loads((folder / "config.json").read_bytes()))
-    current = flatten(record.clean(run.describe()))
+    saved_config = json.loads((folder / "config.json").read_bytes())
+    current_config = record.clean(run.describe())
+    current_sources = current_config.pop("method_sources")
+    # Runs of earlier releases have none.
+    saved_sources = saved_config.pop("method_sources", current_sources)
+    saved = flatten(saved_config)
+    current = flatten(current_config)
     compared = [name for name in current if name not in MAY_CHANGE_ON_RESUME]
     if saved.get("method") != run.method_name:
         compared = ["method"]
@@ -114,6 +119,26 @@ def check_same_run(run: Run, folder: Path) -> None:
             f"{run.out} belongs to another run: {'; '.join(changes)}; "
             "take its values, or another out folder"
         )
+    changed = _changed_files(saved_sources, current_sources)
+    if changed:
+        raise ValueError(
+            f"{run.out}: changed since step {record.last_step(folder)}: {', '.join(changed)}; "
+            "undo the change, or take another out folder"
+        )
+
+
+def _changed_files(saved: dict[str, str], current: dict[str, str]) -> list[str]:
+    """Return the names of a user's files whose code differs from the run's, new ones included.
+
+    Files are compared by name, so that a folder may move.
+    """
+    hashes = {Path(name).name: code for name, code in saved.items()}
+    changed = []
+    for name, code in current.items():
+        file = Path(name).name
+        if hashes.get(file) != code:
+            changed.append(file)
+    return changed
 
 
 def check_model(name: str) -> None:

@@ -1,0 +1,56 @@
+"""Explains an exception in a user's own method: where it stands, and what was said before."""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from coevolve import plugins
+from coevolve.types import Reply
+
+MAX_SHOWN = 60  # characters of a prompt or reply
+MAX_REPLIES = 8  # the last ones
+
+
+class MethodError(ValueError):
+    """An exception in a user's own code; `__cause__` is the exception itself."""
+
+
+@contextmanager
+def explained(place: str, replies: Sequence[Reply] = ()) -> Iterator[None]:
+    """Turn an exception that passes through a user's file into a MethodError.
+
+    Its message has file, line and source line, and the episode's replies so far. `place` says what
+    was being done, as in "episode 3". Other exceptions pass unchanged.
+    """
+    try:
+        yield
+    except MethodError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if plugins.is_users_file(frame.filename)]
+        if not own:
+            raise
+        last = own[-1]
+        lines = [
+            f"{place} failed in {last.filename}, line {last.lineno}, in {last.name}:",
+            f"  {last.line}",
+            f"  {type(error).__name__}: {error}",
+            *told(replies),
+        ]
+        raise MethodError("\n".join(lines)) from error
+
+
+def told(replies: Sequence[Reply]) -> list[str]:
+    """Return a line for each of the last replies: role, end of the prompt, reply."""
+    lines = []
+    first = max(0, len(replies) - MAX_REPLIES)
+    for number, reply in enumerate(replies[first:], start=first + 1):
+        prompt = _shortened(reply.turn.messages[-1]["content"])
+        text = _shortened(reply.text)
+        lines.append(f"  reply {number}, {reply.turn.role}: {prompt!r} -> {text!r}")
+    return lines
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -1,0 +1,195 @@
+"""A user's own method: its files belong to the run, and its mistakes are shown with their place."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coevolve import plugins
+from coevolve.__main__ import main
+from coevolve.methods.mae.method import MAE
+from coevolve.methods.registry import import_file
+from coevolve.runs import record
+from coevolve.training import config
+
+METHOD = '''
+from coevolve.methods.base import Method
+from coevolve.types import Outcome, Role
+
+
+class Own(Method):
+    """A solver that is rewarded for every reply."""
+
+    def define_roles(self):
+        self.solver = Role("solver", "solve<question>{question}</question>")
+
+    def episode(self, rng):
+        reply = yield self.solver(question="1+1")
+        return Outcome([reply.earns(1.0)])
+
+    def observe(self, outcome, world):
+        return {"said": 1.0}
+'''
+SETTINGS = ("batch_size=2", "eval_every=0", "eval_items=1", "save_every=1")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return the file of a method that imports nothing of the user's."""
+    path = tmp_path / "own.py"
+    path.write_text(METHOD)
+    return path
+
+
+def train(file: Path, *fields: str) -> int:
+    """Train the method of a file in a process of its own state; return the exit code."""
+    name = str(file.resolve()).replace(".", "_")
+    plugins.sys.modules.pop(name, None)  # as in a new process
+    out = file.with_name("run")
+    command = ["train", f"{file}:Own", "--preset", "smoke", "--out", str(out)]
+    return main([*command, *SETTINGS, *fields])
+
+
+class TestFiles:
+    def test_a_run_goes_on_with_the_same_code(self, file: Path, capsys: Any) -> None:
+        assert train(file, "steps=1") == 0
+        file.write_text(
+            METHOD.replace("A solver", "# more\n    A solver") + "\n# end\n"
+        )
+        assert train(file, "steps=2") == 0
+        assert list(record.read(file.with_name("run"))["step"]) == [0, 1, 2]
+
+    def test_a_run_does_not_go_on_with_other_code(
+        self, file: Path, capsys: Any
+    ) -> None:
+        assert train(file, "steps=1") == 0
+        file.write_text(METHOD.replace("1.0)", "-1.0)"))
+        assert train(file, "steps=2") == 2
+        assert "changed since step 1: own.py; undo" in capsys.readouterr().err
+
+    def test_files_that_it_imports_count_and_packages_do_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "duel"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "rules.py").write_text("import json\nimport numpy\nLIMIT = 3\n")
+        imports = "from duel.rules import LIMIT\n"
+        (tmp_path / "own.py").write_text(imports + METHOD)
+        monkeypatch.syspath_prepend(tmp_path)
+        module = import_file(tmp_path / "own.py")
+        hashes = plugins.hashes_of_sources(module.Own)
+        names = {Path(name).name for name in hashes}
+        assert names >= {"own.py", "rules.py"}
+        assert names <= {"own.py", "rules.py", "__init__.py"}
+        (package / "rules.py").write_text("import json\nimport numpy\nLIMIT = 4\n")
+        changed = plugins.hashes_of_sources(module.Own)
+        different = [name for name in hashes if changed[name] != hashes[name]]
+        assert [Path(name).name for name in different] == ["rules.py"]
+
+    def test_a_paper_s_method_has_no_files_of_a_user(self) -> None:
+        assert plugins.hashes_of_sources(MAE) == {}
+
+
+BROKEN = {
+    "an exception in episode": (
+        "return Outcome([reply.earns(1.0)])",
+        "return Outcome([reply.earns(1 / 0)])",
+        ["own.py, line 14, in episode", "ZeroDivisionError", "reply 1, solver: 'solve"],
+    ),
+    "an exception in observe": (
+        'return {"said": 1.0}',
+        'return {"said": int("x")}',
+        ["own.py, line 17, in observe", "ValueError: invalid literal"],
+    ),
+    "an OSError": (
+        'return {"said": 1.0}',
+        'open("nowhere")',
+        ["own.py, line 17, in observe", "FileNotFoundError"],
+    ),
+    "no outcome": (
+        "return Outcome([reply.earns(1.0)])",
+        "pass",
+        ["episode 0 returned None: return an Outcome", "reply 1, solver"],
+    ),
+    "no generator": (
+        'reply = yield self.solver(question="1+1")\n        return Outcome([reply',
+        "reply = None\n        return Outcome([] and [reply",
+        ["episode of Own returned Outcome", "must be a generator"],
+    ),
+    "no turn": (
+        "yield self.solver(",
+        "yield dict(",
+        ["episode 0 yielded {'question': '1+1'}: yield a Turn"],
+    ),
+    "no sample": (
+        "Outcome([reply.earns(1.0)])",
+        "Outcome([reply])",
+        ["episode 0 has the sample Reply(", "reply.earns(reward)"],
+    ),
+    "a reply that is rewarded twice": (
+        "[reply.earns(1.0)]",
+        "[reply.earns(1.0), reply.earns(0.5)]",
+        ["rewards a reply of role 'solver' twice"],
+    ),
+    "no facts": (
+        'return {"said": 1.0}',
+        "return None",
+        ["observe of Own returned None: return a dict of facts"],
+    ),
+    "a fact with a name of the run": (
+        '{"said": 1.0}',
+        '{"validation": 1.0, "generated": 2}',
+        ["observe of Own returns validation, generated, which the run records"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_a_mistake_is_told_with_its_place(
+    mistake: str, file: Path, capsys: pytest.CaptureFixture
+) -> None:
+    right, wrong, message = BROKEN[mistake]
+    assert right in METHOD
+    file.write_text(METHOD.replace(right, wrong))
+    assert train(file, "steps=1") == 2
+    error = capsys.readouterr().err
+    for part in message:
+        assert part in error
+    assert "Traceback" not in error
+
+
+def test_scalars_of_numpy_are_numbers(file: Path) -> None:
+    import_numpy = "import numpy as np\n"
+    scalar = (
+        '{"said": np.float32(0.5), "count": np.int64(3), "is_true": np.bool_(True)}'
+    )
+    file.write_text(import_numpy + METHOD.replace('{"said": 1.0}', scalar))
+    assert train(file, "steps=1") == 0
+    row = record.read(file.with_name("run")).iloc[-1]
+    assert (row["said"], row["count"], row["is_true"]) == (0.5, 3, 1)
+    assert np.isfinite(row["said"])
+
+
+class TestPresets:
+    def test_a_subclass_takes_the_values_of_its_paper_and_says_so(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        file = tmp_path / "mine.py"
+        file.write_text(
+            "from coevolve.methods.mae.method import MAE\n\n\nclass Mine(MAE):\n"
+            '    """MAE with another name."""\n'
+        )
+        name = f"{file}:Mine"
+        own = config.build(name, "standard", out=tmp_path / "run")
+        paper = config.build("mae", "standard", out=tmp_path / "run")
+        assert own.steps == paper.steps
+        assert own.method.describe() == paper.method.describe()
+        assert f"{name} takes the values of mae" in capsys.readouterr().err
+
+    def test_another_method_takes_none(
+        self, file: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        config.build(f"{file}:Own", "standard", out=file.with_name("run"))
+        assert capsys.readouterr().err == ""
