@@ -167,10 +167,11 @@ def test_groups_are_normalised_apart():
 
 
 BY_SEGMENT = {"segment_centred", "gae", "rae"}  # these take rewards by segment
+NO_NUMBERS = [math.nan, math.inf, -math.inf, None, "1", [1.0], 1j]
 
 
-@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - BY_SEGMENT))
-@pytest.mark.parametrize("reward", [{"critique": 1.0}, math.nan, math.inf, None])
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@pytest.mark.parametrize("reward", NO_NUMBERS, ids=repr)
 def test_a_reward_that_is_no_number_is_named(name, reward):
     samples = [
         sample("solver", 1.0),
@@ -178,4 +179,27 @@ def test_a_reward_that_is_no_number_is_named(name, reward):
     ]
     message = "one finite number per reply, 'critic' earned"
     with pytest.raises(ValueError, match=message):
+        ESTIMATORS[name](inputs_with_values(samples))
+
+
+@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - BY_SEGMENT))
+def test_a_reward_by_segment_is_refused_where_replies_have_one(name):
+    samples = [sample("critic", {"critique": 1.0})]
+    message = "one finite number per reply, 'critic' earned {'critique': 1.0}"
+    with pytest.raises(ValueError, match=message):
         ESTIMATORS[name](EstimatorInputs(samples))
+
+
+@pytest.mark.parametrize("name", sorted(BY_SEGMENT))
+@pytest.mark.parametrize("reward", [math.nan, -math.inf, "high", (1.0,)], ids=repr)
+def test_a_segments_reward_that_is_no_number_is_named(name, reward):
+    samples = [sample("critic", {"ranking": None, "critique": reward})]
+    message = "one finite number or None per segment, 'critic' earned {'ranking': None"
+    with pytest.raises(ValueError, match=message):
+        ESTIMATORS[name](inputs_with_values(samples))
+
+
+def inputs_with_values(samples):
+    """The samples with a baseline of 0 before every token."""
+    values = [[0.0] * len(row.reply.completion_ids) for row in samples]
+    return EstimatorInputs(samples, values=values)

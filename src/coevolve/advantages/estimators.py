@@ -11,6 +11,7 @@ from typing import Literal
 
 from coevolve.advantages.inputs import Advantages, EstimatorInputs
 from coevolve.advantages.segments import (
+    finite_reward,
     gae,
     mean_reward,
     role_conditioned,
@@ -109,16 +110,7 @@ ESTIMATORS: dict[str, Callable[[EstimatorInputs], Advantages]] = {
 
 def _scalar_rewards(samples: Sequence[Sample]) -> list[float]:
     """Return one finite reward per sample; ValueError names the role of any other reward."""
-    rewards = []
-    for sample in samples:
-        reward = sample.reward
-        if not isinstance(reward, (int, float)) or not math.isfinite(reward):
-            raise ValueError(
-                "the advantage takes one finite number per reply, "
-                f"{sample.role!r} earned {reward!r}"
-            )
-        rewards.append(float(reward))
-    return rewards
+    return [finite_reward(sample) for sample in samples]
 
 
 def _indices_by(

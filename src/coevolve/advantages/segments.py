@@ -4,9 +4,11 @@ Turns character spans into token masks through `Reply.char_ends`, and segment re
 advantages. Segments are names; the methods find their spans in the text.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean
+from typing import TypeGuard
 
 from coevolve.advantages.inputs import EstimatorInputs
 from coevolve.types import Reply, Sample
@@ -21,12 +23,34 @@ LAMBDA = 0.95  # Appendix G
 def segments(sample: Sample) -> MaskedRewards:
     """Return the sample's rewards by segment, None where masked.
 
-    A plain number is the reward of a single segment without a name.
+    A plain number is the reward of a single segment without a name. Raises ValueError for a
+    reward that is neither a finite number nor a mapping to such numbers and None.
     """
     reward = sample.reward
-    if isinstance(reward, (int, float)):
-        return {"": reward}
+    if not isinstance(reward, Mapping):
+        return {"": finite_reward(sample)}
+    for segment_reward in reward.values():
+        if segment_reward is not None and not _is_finite_number(segment_reward):
+            raise ValueError(
+                "the advantage takes one finite number or None per segment, "
+                f"{sample.role!r} earned {reward!r}"
+            )
     return dict(reward)
+
+
+def finite_reward(sample: Sample) -> float:
+    """Return a reward that is one number; ValueError names the role of any other reward."""
+    reward = sample.reward
+    if not _is_finite_number(reward):
+        raise ValueError(
+            "the advantage takes one finite number per reply, "
+            f"{sample.role!r} earned {reward!r}"
+        )
+    return float(reward)
+
+
+def _is_finite_number(reward: object) -> TypeGuard[float]:
+    return isinstance(reward, (int, float)) and math.isfinite(reward)
 
 
 def unmasked(sample: Sample) -> dict[str, float]:
