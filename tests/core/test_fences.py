@@ -262,7 +262,7 @@ class TestAnyText:
         assert program(reply) == content + "\n"
 
 
-SIZE = 1_000_000
+SIZE = 300_000  # characters
 REPEATED = [
     "```\n",
     "```bash\n```\n",

@@ -134,7 +134,7 @@ class TestWhatHasNoName:
             wrap(build("rwkv", attention_hidden_size=64))
 
     def test_a_probe_draws_no_random_numbers(self) -> None:
-        policy = load_local("tiny")
+        policy = load_local(BACKBONE)
         state = torch.get_rng_state()
         probe.check(policy)
         assert torch.equal(torch.get_rng_state(), state)

@@ -9,6 +9,7 @@ import pytest
 from core.conftest import prompts
 
 from coevolve.rollout.engine import BatchedEngine, Engine
+from coevolve.rollout.errors import MethodError
 from coevolve.rollout.scheduler import play
 from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.types import Episode, Outcome, Reply, Role, Turn
@@ -170,7 +171,7 @@ def test_turns_of_an_interrupted_call_do_not_disturb_later_calls(
     engine = new_engine()
     for _ in range(2):  # the second call finds turns of the first
         episodes = [branching_episode(0), episode_that_returns(None, turns=1)]
-        with pytest.raises(TypeError, match="episode 1 returned None"):
+        with pytest.raises(MethodError, match="episode 1 returned None"):
             play(episodes, engine)
     assert len(engine.answer([TURN])) == 1
 
@@ -181,13 +182,13 @@ NOT_A_TURN = [None, "text", branching_episode(0), (TURN,), [TURN, "b"]]
 @pytest.mark.parametrize("value", NOT_A_TURN, ids=range(5))
 def test_mistakes_of_an_episode_are_named(value: object) -> None:
     episodes = [branching_episode(0), episode_that_yields(value)]
-    with pytest.raises(TypeError, match=r"^episode 1 yielded .*Turn.*`yield from`"):
+    with pytest.raises(MethodError, match=r"^episode 1 yielded .*Turn.*`yield from`"):
         play(episodes, wave_engine())
-    with pytest.raises(TypeError, match="^episode 0 yielded"):
+    with pytest.raises(MethodError, match="^episode 0 yielded"):
         stepper = EpisodeStepper(episode_that_yields(value), wave_engine())
         list(stepper)
     episodes = [*branching_episodes(0, 1), episode_that_returns(value, turns=1)]
-    with pytest.raises(TypeError, match=r"^episode 2 returned .*Outcome"):
+    with pytest.raises(MethodError, match=r"^episode 2 returned .*Outcome"):
         play(episodes, ShufflingEngine())
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from coevolve import plugins
 from coevolve.models.lora import load_merged
 from coevolve.models.names import locate
 from coevolve.models.policy import Policy
@@ -16,7 +17,9 @@ def load_local(
     `model` is none of these.
     """
     located = locate(model)
-    policy = Policy.load(located.base, name, dtype=dtype)
+    # The embedded models are tested; others are asked, see `probe`.
+    is_embedded = str(model) in plugins.announced(plugins.MODELS)
+    policy = Policy.load(located.base, name, dtype=dtype, probed=is_embedded)
     for adapter in reversed(located.adapters):
         policy = load_merged(adapter, policy)
     return policy

@@ -82,7 +82,12 @@ class Policy:
 
     @classmethod
     def load(
-        cls, path: str | Path, name: str = "shared", dtype: str = "float32"
+        cls,
+        path: str | Path,
+        name: str = "shared",
+        dtype: str = "float32",
+        *,
+        probed: bool = False,
     ) -> "Policy":
         """Load a folder in the layout of `transformers` (safetensors), or a model id of the hub.
 
@@ -109,7 +114,7 @@ class Policy:
                 f"model {str(path)!r} cannot be loaded: {reason}"
             ) from None
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), tokenizer, name)
+        return cls(model.to(device), tokenizer, name, probed=probed)
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors), configuration and tokenizer in the layout `load` reads."""
