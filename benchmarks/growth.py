@@ -41,6 +41,7 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 DISTINCT_DOCUMENTS = 10_000
 TURN = Turn("solver", ())
 TURNS_PER_EPISODE = 4
+EPISODES_TIMED = 5_000
 IN_FLIGHT = (1, 10, 100, 1_000, 10_000)
 # Processor seconds of a program; the last one is the default.
 LIMITS = (
@@ -208,7 +209,7 @@ def driver() -> dict[str, Points]:
         return [Reply(TURN, "")] * len(turns)
 
     def play_episodes(size: int, collect_garbage: bool) -> int:
-        times = max(1, 5_000 // size)
+        times = max(1, EPISODES_TIMED // size)
         if not collect_garbage:
             gc.disable()
         for _ in range(times):

@@ -64,6 +64,7 @@ def test_growth_is_measured_at_every_number_of_episodes_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(growth, "IN_FLIGHT", (1, 10))
+    monkeypatch.setattr(growth, "EPISODES_TIMED", 100)
     for points in growth.driver().values():
         sizes = [size for size, _ in points]
         assert sizes == [1, 10]

@@ -16,29 +16,41 @@ class MethodError(ValueError):
 
 
 @contextmanager
-def explained(place: str, replies: Sequence[Reply] = ()) -> Iterator[None]:
-    """Turn an exception that passes through a user's file into a MethodError.
-
-    Its message has file, line and source line, and the episode's replies so far. `place` says what
-    was being done, as in "episode 3". Other exceptions pass unchanged.
-    """
+def explained(place: str) -> Iterator[None]:
+    """Turn an exception that passes through a user's file into a MethodError."""
     try:
         yield
-    except MethodError:
-        raise
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if plugins.is_users_file(frame.filename)]
-        if not own:
+        if not is_users(error):
             raise
-        last = own[-1]
-        lines = [
-            f"{place} failed in {last.filename}, line {last.lineno}, in {last.name}:",
-            f"  {last.line}",
-            f"  {type(error).__name__}: {error}",
-            *told(replies),
-        ]
-        raise MethodError("\n".join(lines)) from error
+        raise explanation(error, place) from error
+
+
+def is_users(error: Exception) -> bool:
+    """Whether an exception passed through a user's file and is not explained yet."""
+    return not isinstance(error, MethodError) and bool(_users_frames(error))
+
+
+def _users_frames(error: Exception) -> list[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if plugins.is_users_file(frame.filename)]
+
+
+def explanation(
+    error: Exception, place: str, replies: Sequence[Reply] = ()
+) -> MethodError:
+    """Return the error that says where a user's code failed, and the episode's replies so far.
+
+    `place` says what was being done, as in "episode 3".
+    """
+    last = _users_frames(error)[-1]
+    lines = [
+        f"{place} failed in {last.filename}, line {last.lineno}, in {last.name}:",
+        f"  {last.line}",
+        f"  {type(error).__name__}: {error}",
+        *told(replies),
+    ]
+    return MethodError("\n".join(lines))
 
 
 def told(replies: Sequence[Reply]) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from coevolve.rollout.engine import Engine
-from coevolve.rollout.errors import MethodError, explained, told
+from coevolve.rollout.errors import MethodError, explanation, is_users, told
 from coevolve.types import Episode, Outcome, Reply, Sample, Turn
 
 
@@ -65,13 +65,17 @@ class EpisodeStepper:
         """Send `value` into the episode; set the next wave, or the outcome at its end."""
         self.pending_turns = []
         try:
-            with explained(f"episode {self.index}", self.replies):
-                request = self.episode.send(value)
-                while request == []:  # an empty list of turns is answered at once
-                    request = self.episode.send([])
+            request = self.episode.send(value)
+            while request == []:  # an empty list of turns is answered at once
+                request = self.episode.send([])
         except StopIteration as stop:
             self._finish(stop.value)
             return
+        except Exception as error:
+            if not is_users(error):
+                raise
+            place = f"episode {self.index}"
+            raise explanation(error, place, self.replies) from error
         self._yielded_a_list = isinstance(request, list)
         turns = request if isinstance(request, list) else [request]
         if not all(isinstance(turn, Turn) for turn in turns):
