@@ -7,6 +7,7 @@ Python process, whose exit code is the truth. The programs are trusted. Writes m
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -123,7 +124,7 @@ def main() -> None:
         jobs.append((task, task.program, "canonical"))
         jobs += [(task, program, "mutant") for program in mutants(task.program)]
     total: Counter[str] = Counter()
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # more would run out of time
         for counts in threads.map(lambda job: judge(*job), jobs):
             total += counts
     result = dict(sorted(total.items()))

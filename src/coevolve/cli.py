@@ -49,6 +49,7 @@ Out = Annotated[Path, Option(parser=user_path, help="folder of the run")]
 RunFolder = Annotated[Path, Argument(parser=user_path, metavar="RUN")]
 Folder = Annotated[Path, Argument(parser=user_path, metavar="FOLDER")]
 Policy = Annotated[str, Argument(parser=expand_home)]
+Fresh = Annotated[bool, Option("--fresh", help="remove the folder's run, start again")]
 Judge = Annotated[
     str,
     Option(
@@ -112,17 +113,18 @@ def train(
     pairs: Pairs = None,
     preset: Preset = "quick",
     seed: int = 0,
+    fresh: Fresh = False,
 ) -> None:
     """Train one method; resume an interrupted run, and leave a finished one unchanged."""
     overrides = _read_overrides(method, pairs)
     run = config.build(method, preset, seed=seed, out=out, overrides=overrides)
-    if preflight.is_finished(run):
+    if not fresh and preflight.is_finished(run):
         return
     if is_first_process():
         _print_differences(run)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts like a Ctrl-C
     try:
-        loop.train(run)
+        loop.train(run, fresh)
     except KeyboardInterrupt:
         step = _last_saved_step(out / "checkpoints")
         print(

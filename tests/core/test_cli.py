@@ -110,7 +110,7 @@ class TestTrain:
         """Return a function that trains by the command, and fails with an error if one is given."""
 
         def train_by_command(error: Exception | None = None):
-            def loop(run: config.Run) -> None:
+            def loop(run: config.Run, fresh: bool) -> None:
                 print(f"training {run.method.solves} {run.seed}")
                 if error:
                     raise error

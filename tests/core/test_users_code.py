@@ -66,7 +66,32 @@ class TestFiles:
         assert train(file, "steps=1") == 0
         file.write_text(METHOD.replace("1.0)", "-1.0)"))
         assert train(file, "steps=2") == 2
-        assert "changed since step 1: own.py; undo" in capsys.readouterr().err
+        assert "changed since step 1: own.py; --fresh" in capsys.readouterr().err
+
+    def test_it_starts_again_with_other_code_if_told_to(self, file: Path) -> None:
+        assert train(file, "steps=2") == 0
+        (file.with_name("run") / "notes.md").write_text("mine")
+        file.write_text(METHOD.replace("1.0)", "7.0)"))
+        assert train(file, "steps=1", "--fresh") == 0
+        rows = record.read(file.with_name("run"))
+        assert list(rows["step"]) == [0, 1]
+        assert rows["reward/solver"].iloc[-1] == 7.0
+        assert (file.with_name("run") / "notes.md").read_text() == "mine"
+
+    def test_a_run_that_cannot_start_removes_nothing(self, file: Path) -> None:
+        assert train(file, "steps=1") == 0
+        assert train(file, "steps=1", "model=no/such/model", "--fresh") == 2
+        assert list(record.read(file.with_name("run"))["step"]) == [0, 1]
+
+    def test_a_folder_of_something_else_is_refused(
+        self, file: Path, capsys: Any
+    ) -> None:
+        folder = file.with_name("run")
+        folder.mkdir()
+        (folder / "config.json").write_text('{"model_type": "qwen2"}')
+        assert train(file, "steps=1", "--fresh") == 2
+        assert "config.json of something else" in capsys.readouterr().err
+        assert (folder / "config.json").is_file()
 
     def test_files_that_it_imports_count_and_packages_do_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

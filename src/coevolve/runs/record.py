@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,14 @@ SCORE_FIELDS = [
     "tokens_in",
     "tokens_out",
 ]
+FILES_OF_A_RUN = (
+    "scores.csv",
+    "grades.csv",
+    "summary.json",
+    "report.html",
+    "config.json",
+)
+FOLDERS_OF_A_RUN = ("checkpoints", "policy", "snapshots", "tensorboard")
 # UTF-8 cannot encode half of a surrogate pair; its escape is written instead.
 SURROGATE_ERRORS = "backslashreplace"
 
@@ -82,6 +91,21 @@ def keep_steps(path: Path, steps: int) -> None:
                 break
             kept.append(line)
     write_atomically(path, b"".join(kept))
+
+
+def check_is_run(out: Path) -> None:
+    """Raise ValueError if a folder's config.json is something else than that of a run."""
+    settings = out / "config.json"
+    if settings.is_file() and b'"method_fields"' not in settings.read_bytes():
+        raise ValueError(f"out must not hold the config.json of something else: {out}")
+
+
+def remove_run(out: Path) -> None:
+    """Remove what a run wrote into its folder, config.json last; other files stay."""
+    for name in FOLDERS_OF_A_RUN:
+        shutil.rmtree(out / name, ignore_errors=True)
+    for file in [*out.glob("*.jsonl"), *(out / name for name in FILES_OF_A_RUN)]:
+        file.unlink(missing_ok=True)
 
 
 def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:

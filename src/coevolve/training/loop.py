@@ -34,21 +34,22 @@ ASKING_AGAIN = "and again in other strategies"
 ScoreRows = list[dict[str, object]]  # one row per test item
 
 
-def train(run: Run) -> Path:
+def train(run: Run, fresh: bool = False) -> Path:
     """Play, learn, evaluate and save until the last step; return the run's folder.
 
     Resumes from the newest checkpoint in `run.out`; returns at once if the run is finished. Writes
     config.json, metrics.jsonl, episodes.jsonl, scores.csv (every test item before and after
     training), summary.json and the trained `policy`. Training never sees validation or test
-    questions.
+    questions. `fresh` removes an earlier run from the folder and starts again.
 
     Raises ValueError in one line, before a model loads, if something that the run needs is missing,
     and TimeoutError if another process is training in the folder. After Ctrl-C or SIGTERM during a
     step, the step is finished and saved, then KeyboardInterrupt is raised; training the same run
     again resumes there. A second Ctrl-C does not wait for the step.
     """
-    if preflight.is_finished(run):
+    if not fresh and preflight.is_finished(run):
         return run.out
+    record.check_is_run(run.out)
     timer = Timer()
     preflight.check(run)
     with explained("before_run"):
@@ -60,6 +61,8 @@ def train(run: Run) -> Path:
         # The other processes write the same files, to be thrown away.
         out = Path(trainer.scratch.name)
     with closing(trainer.engine), FileLock(out / ".in-use", blocking=False):
+        if fresh:  # removed only now, when nothing more can be missing
+            trainer.distributed.on_main_process(lambda: record.remove_run(run.out))
         resumed_at = _resume(trainer, out)
         if resumed_at == 0:  # otherwise the checkpoint holds these scores
             with timer.phase("held_out", show=ASKING):

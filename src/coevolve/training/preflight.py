@@ -123,7 +123,8 @@ def check_same_run(run: Run, folder: Path) -> None:
     if changed:
         raise ValueError(
             f"{run.out}: changed since step {record.last_step(folder)}: {', '.join(changed)}; "
-            "undo the change, or take another out folder"
+            "--fresh starts again (in Python: train(run, fresh=True)), another out folder makes "
+            "another run"
         )
 
 
