@@ -173,7 +173,7 @@ class TestCommands:
         loop = Mock(side_effect=ValueError("enough"))
         monkeypatch.setattr("coevolve.training.loop.train", loop)
         assert main(["train", "mae", *form, "model=~/m"]) == 2
-        ((run,), _) = loop.call_args
+        (run, _), _ = loop.call_args
         assert run.out == home / "run"
         assert run.model == f"{home}/m"
 
