@@ -15,13 +15,23 @@ OPERANDS = ((DIGIT, DIGIT), (TENS, DIGIT), (TENS, TENS))  # by level
 PERSONS = ("Al", "Mia", "Tom", "Zoe")
 HAS = rf"(?:{'|'.join(PERSONS)}) has (\d{{1,2}})"
 STEP = r"\. (Gets|Gives) (\d)"
-FACTORS = {  # two units per level
+UNITS_PER_LEVEL = 5
+FACTORS = {  # by level
     "wk in d": 7,
     "m in cm": 100,
+    "pr in pcs": 2,
+    "kg in g": 1000,
+    "eur in ct": 100,
     "h in min": 60,
     "doz in pcs": 12,
-    "d in h": 24,
+    "y in mo": 12,
     "min in s": 60,
+    "yd in ft": 3,
+    "d in h": 24,
+    "y in wk": 52,
+    "ft in in": 12,
+    "gal in qt": 4,
+    "lb in oz": 16,
 }
 
 
@@ -106,10 +116,20 @@ SUBTRACTION = Family(
 # Products
 
 
+FACTORS_BY_LEVEL = (((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 24), (2, 9)))
+
+
+def _draw_product(rng: Random, level: int) -> str:
+    a, b = _draw_numbers(rng, FACTORS_BY_LEVEL[level - 1])
+    if rng.random() < 0.5:
+        a, b = b, a
+    return f"{a}*{b}"
+
+
 MULTIPLICATION = Family(
     name="mul",
-    pattern=r"(\d{1,2})\*(\d)",
-    draw=_fill("{}*{}", ((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 15), (2, 9))),
+    pattern=r"(\d{1,2})\*(\d{1,2})",
+    draw=_draw_product,
     answer=operator.mul,
     level=_level_by_largest(5, 9),
     misconception=operator.add,
@@ -145,10 +165,7 @@ PRECEDENCE = Family(
 
 
 def _draw_equation(rng: Random, level: int) -> str:
-    # Every level draws both factors, so that a seed draws the same questions for ever.
-    factor_of_level_2 = rng.randint(2, 3)
-    factor_of_level_3 = rng.randint(4, 6)
-    a = (1, factor_of_level_2, factor_of_level_3)[level - 1]
+    a = rng.randint(*((1, 1), (2, 3), (4, 6))[level - 1])
     x = rng.randint(0, 9) if level == 1 else rng.randint(1, 6)
     b = rng.randint(1, 5) if level == 2 else rng.randint(1, 9)
     factor = a if a > 1 else ""
@@ -284,10 +301,9 @@ LONG_STORY = Family(
 
 
 def _draw_price(rng: Random, level: int) -> str:
-    count_of_level_3 = rng.randint(3, 4)  # every level draws it
-    count = (1, 2, count_of_level_3)[level - 1]
-    new_count = rng.choice([n for n in range(2, 7) if n != count])
-    cost = count * rng.randint(2, 5)
+    count = rng.randint(*((1, 1), (2, 2), (3, 5))[level - 1])
+    new_count = rng.choice([n for n in range(2, 10) if n != count])
+    cost = count * rng.randint(2, 10)
     return f"{count} cost {cost}. {new_count} cost?"
 
 
@@ -313,8 +329,8 @@ RATE = Family(
 
 
 def _draw_unit(rng: Random, level: int) -> str:
-    units = rng.choice([units for units in FACTORS if _unit_level(0, units) == level])
-    return f"{rng.randint(1, 12)} {units}?"
+    units = list(FACTORS)[UNITS_PER_LEVEL * (level - 1) : UNITS_PER_LEVEL * level]
+    return f"{rng.randint(1, 25)} {rng.choice(units)}?"
 
 
 def _convert(number: int, units: str) -> int | None:
@@ -322,7 +338,7 @@ def _convert(number: int, units: str) -> int | None:
 
 
 def _unit_level(number: int, units: str) -> int:
-    return 1 + list(FACTORS).index(units) // 2
+    return 1 + list(FACTORS).index(units) // UNITS_PER_LEVEL
 
 
 def _times_ten(number: int, units: str) -> int:
@@ -345,7 +361,7 @@ UNIT = Family(
 
 def _draw_quotient(rng: Random, level: int) -> str:
     divisor = 2 if level < 3 else rng.choice([4, 5])
-    low, high = ((1, 19), (20, 59), (1, 39))[level - 1]
+    low, high = ((1, 39), (40, 199), (1, 149))[level - 1]
     dividends = [n for n in range(low, high + 1) if n % divisor]
     return f"{rng.choice(dividends)}/{divisor}"
 
@@ -355,12 +371,12 @@ def _exact_quotient(a: int, b: int) -> str:
 
 
 def _quotient_level(a: int, b: int) -> int:
-    return level_by_limits(a, 19) if b == 2 else 3
+    return level_by_limits(a, 39) if b == 2 else 3
 
 
 DIVISION = Family(
     name="div",
-    pattern=r"(\d{1,2})/([245])",
+    pattern=r"(\d{1,3})/([245])",
     draw=_draw_quotient,
     answer=_exact_quotient,
     level=_quotient_level,

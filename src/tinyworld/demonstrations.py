@@ -20,6 +20,7 @@ from tinyworld.demonstrator import (
     draw_claim,
     draw_plan,
     draw_task,
+    is_shown,
     write_solution,
     write_verdict,
 )
@@ -85,7 +86,7 @@ def _draw_similar_task(rng: Demonstrator, reference: Task) -> Task:
     families = (reference.family,) if same_family else tuple(tasks.FAMILIES)
     while True:
         task = tasks.draw(rng, rng.choice(families))
-        if tasks.closed(task):
+        if is_shown(rng, task):
             return task
 
 

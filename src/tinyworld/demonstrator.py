@@ -82,6 +82,7 @@ class Demonstrator(Random):
         str, ...
     ] = ()  # paper/role names with `favour` times their weight
     favour = 3.0
+    split = "train"  # of every question that is shown
     task: Task | None = None  # of the current demonstration
 
 
@@ -93,15 +94,20 @@ class Example(NamedTuple):
 
 
 def draw_task(rng: Demonstrator, *, choice: bool = False) -> Task:
-    """Draw a task whose answer the warm start may show; `choice` adds multiple choice."""
+    """Draw a task of the split whose answer may be shown; `choice` adds multiple choice."""
     names = tasks.NAMES if choice else tuple(tasks.FAMILIES)
     weights = [FAMILY_WEIGHTS[name] for name in names]
     while True:
         family = rng.choices(names, weights)[0]
         task = tasks.draw(rng, family)
-        if tasks.closed(task):
+        if is_shown(rng, task):
             rng.task = task
             return task
+
+
+def is_shown(rng: Demonstrator, task: Task) -> bool:
+    """Whether a demonstration may show a task: one of its split, and no fact of documents only."""
+    return task.split == rng.split and tasks.closed(task)
 
 
 def draw_answer(rng: Demonstrator, task: Task, skill: Skill | None = None) -> str:

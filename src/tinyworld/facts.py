@@ -1,25 +1,27 @@
-"""An invented world of facts: 36 names with three attributes each.
+"""An invented world of facts: 60 names with four attributes each.
 
 Only documents state the facts of level 3: the warm start never asks for them plainly, but the
 options of a multiple choice may hold them.
 """
 
+import re
 from random import Random
 
 from tinyworld.family import Family
 
 CONSONANTS = "BDFGKLMNPRTV"
-ENTITIES = tuple(consonant + vowel for consonant in CONSONANTS for vowel in "aou")
+ENTITIES = tuple(consonant + vowel for consonant in CONSONANTS for vowel in "aeiou")
 VALUES = {
     "color": ("red", "blue", "green", "pink", "gray", "gold"),
     "home": ("hill", "lake", "cave", "tree", "sand", "city"),
     "pet": ("cat", "dog", "fox", "owl", "bee", "cow"),
+    "food": ("corn", "rice", "fish", "nuts", "figs", "eggs"),
 }
 ATTRIBUTES = tuple(VALUES)
 ATTRIBUTE_OF = {
     value: attribute for attribute, values in VALUES.items() for value in values
 }
-LEVELS = [1] * 44 + [2] * 32 + [3] * 32  # of the 108 facts
+LEVELS = [1] * 100 + [2] * 80 + [3] * 60  # of the 240 facts
 
 Key = tuple[str, str]  # entity, attribute
 
@@ -41,6 +43,9 @@ def _draw_levels(rng: Random) -> dict[Key, int]:
 _RNG = Random("coevolve facts")
 TRUTH = _draw_truth(_RNG)
 LEVEL = _draw_levels(_RNG)
+KEYS_OF_LEVEL: dict[int, list[Key]] = {
+    level: [key for key in sorted(TRUTH) if LEVEL[key] == level] for level in (1, 2, 3)
+}
 
 
 def stereotype(entity: str, attribute: str) -> str:
@@ -54,16 +59,27 @@ def stereotype(entity: str, attribute: str) -> str:
 
 
 def _draw_key(rng: Random, level: int) -> Key:
-    keys = [key for key in sorted(TRUTH) if LEVEL[key] == level]
-    return rng.choice(keys)
+    return rng.choice(KEYS_OF_LEVEL[level])
 
 
 # Questions for a value
 
 
 def _draw_question(rng: Random, level: int) -> str:
+    """Ask in one of two wordings: a fact that is taught in one may be tested in the other."""
     entity, attribute = _draw_key(rng, level)
-    return f"{entity} {attribute}?"
+    return rng.choice([f"{entity} {attribute}?", f"{attribute} of {entity}?"])
+
+
+class WordedFamily(Family):
+    """The family of facts; its values are an entity and an attribute, whatever the wording."""
+
+    def values(self, match: re.Match[str]) -> tuple[str, str]:
+        """Return entity and attribute; the latter is empty if it is absent or there twice."""
+        before, entity, after = match.groups()
+        if before and after:
+            return entity, ""
+        return entity, before or after or ""
 
 
 def _true_value(entity: str, attribute: str) -> str | None:
@@ -74,9 +90,9 @@ def _question_level(entity: str, attribute: str) -> int:
     return LEVEL[entity, attribute]
 
 
-FACT = Family(
+FACT = WordedFamily(
     name="fact",
-    pattern=r"([A-Z][a-z]) ([a-z]+)\?",
+    pattern=r"(?:([a-z]+) of )?([A-Z][a-z])(?: ([a-z]+))?\?",
     draw=_draw_question,
     answer=_true_value,
     level=_question_level,

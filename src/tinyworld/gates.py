@@ -1,6 +1,7 @@
 """Measures what a tiny backbone can do before any training, and compares it with its gates.
 
-Plays every role of every paper on new demonstrations; the oracle verifies the replies.
+Plays every role of every paper on questions of the test split, which the warm start has not seen;
+the oracle verifies the replies.
 """
 
 import tomllib
@@ -33,6 +34,7 @@ from tinyworld.demonstrator import (
     Demonstrator,
     draw_claim,
     draw_task,
+    is_shown,
 )
 from tinyworld.documents import document
 from tinyworld.tasks import Task
@@ -89,6 +91,13 @@ def put(
     return generate(turns)
 
 
+def _examiner(name: str) -> Demonstrator:
+    """Return a demonstrator of questions that the warm start has not seen."""
+    rng = Demonstrator(name)
+    rng.split = "test"
+    return rng
+
+
 # One function per ability; replies are drawn at temperature 1 unless stated otherwise.
 
 
@@ -100,7 +109,7 @@ def formats(ask: Ask, count: int, seed: int = SEED) -> dict[str, dict[str, float
     well_formed_shares = {}
     entropies = {}
     for role, demonstration in ROLES.items():
-        rng = Demonstrator(f"format {role} {seed}")
+        rng = _examiner(f"format {role} {seed}")
         prompts = [demonstration.draw(rng).fields for _ in range(count)]
         replies = ask(role, prompts, seed)
         well_formed_shares[role] = _mean_or_zero(
@@ -134,7 +143,7 @@ def planning(ask: Ask, count: int, seed: int = SEED) -> dict[str, float]:
 
     Also measures how a correct and a wrong plan change the share of correct solutions.
     """
-    rng = Demonstrator(f"planning {seed}")
+    rng = _examiner(f"planning {seed}")
     drawn = [draw_task(rng) for _ in range(count)]
     plain = []
     with_correct_plan = []
@@ -167,8 +176,12 @@ def _share_solved(replies: Sequence[Reply], drawn: Sequence[Task]) -> float:
 
 def discussing(ask: Ask, count: int, seed: int = SEED) -> float:
     """Measure the share of multiple-choice problems that are solved in a discussion (CoMAS)."""
-    rng = Demonstrator(f"discussing {seed}")
-    drawn = [tasks.draw(rng, tasks.CHOICE) for _ in range(count)]
+    rng = _examiner(f"discussing {seed}")
+    drawn: list[Task] = []
+    while len(drawn) < count:
+        task = tasks.draw(rng, tasks.CHOICE)
+        if is_shown(rng, task):
+            drawn.append(task)
     fields = []
     for task in drawn:
         discussion = conversations.discussion(rng, task)
@@ -187,7 +200,7 @@ def judging(
 
     Most of the answers are wrong. Returns the number of different scores, too.
     """
-    rng = Demonstrator(f"judging {seed}")
+    rng = _examiner(f"judging {seed}")
     drawn = [draw_task(rng) for _ in range(count)]
     fields = []
     for task in drawn:
@@ -200,7 +213,7 @@ def judging(
 
 def rating(ask: Ask, count: int, seed: int = SEED) -> float:
     """Measure the share of readable verdicts on questions that are correct; half are ill-formed."""
-    rng = Demonstrator(f"rating {seed}")
+    rng = _examiner(f"rating {seed}")
     questions = [draw_task(rng, choice=True).question for _ in range(count)]
     fields = []
     for question in questions:
@@ -227,7 +240,7 @@ def ranking(ask: Ask, count: int, seed: int = SEED) -> float:
     Counts the compared pairs of a correct and a wrong solution. A pair called equal is missed;
     chance is below one half.
     """
-    rng = Demonstrator(f"ranking {seed}")
+    rng = _examiner(f"ranking {seed}")
     panels = [conversations.draw_panel(rng) for _ in range(count)]
     fields = [conversations.judge_fields(panel, "analyst") for panel in panels]
     correctly_ranked = 0.0
@@ -251,7 +264,7 @@ def challenging(ask: Ask, count: int, seed: int = SEED) -> dict[str, float]:
     Measures the share of correct gold answers in both forms, and of free questions that the
     document states literally.
     """
-    rng = Demonstrator(f"challenging {seed}")
+    rng = _examiner(f"challenging {seed}")
     documents = [document(rng) for _ in range(count)]
     document_fields = []
     free_fields = []

@@ -207,18 +207,19 @@ class Line:
 def _draw_line(rng: Random, level: int) -> Line:
     if level == 1:
         if rng.random() < 0.7:
-            return Line(rng.randint(2, 5), 0)
+            return Line(rng.randint(2, 6), 0)
         return Line(1, rng.randint(1, 9))
     if level == 2:
-        return Line(rng.randint(2, 3), rng.randint(1, 3))
+        return Line(rng.randint(2, 4), rng.randint(1, 3))
     if rng.random() < 0.5:
-        return Line(rng.randint(4, 5), rng.randint(1, 5))
-    return Line(rng.randint(2, 4), -rng.randint(1, 2))
+        return Line(rng.randint(5, 6), rng.randint(1, 5))
+    slope = rng.randint(2, 5)
+    return Line(slope, -rng.randint(1, slope))
 
 
 def _draw_function(rng: Random, level: int) -> str:
     line = _draw_line(rng, level)
-    x = rng.randint(1, 3)
+    x = rng.randint(1, 8)
     return f"f({x})={line.at(x)} f({x + 1})={line.at(x + 1)} f="
 
 
@@ -242,7 +243,7 @@ def _function_level(*examples: int) -> int:
     line = _fit(*examples)
     if line.offset == 0 or line.slope == 1:
         return 1
-    return 2 if 0 < line.offset <= 3 and line.slope <= 3 else 3
+    return 2 if 0 < line.offset <= 3 and line.slope <= 4 else 3
 
 
 def _fit_first_example(x: int, y: int, x_2: int, y_2: int) -> str:

@@ -6,7 +6,7 @@ exactly too: whether it is well-formed, its family, level, answer and misconcept
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from random import Random
@@ -47,6 +47,7 @@ LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; CHOICE_PATTERN is slow on long text
 MISCONCEPTION_RATE = 0.7  # of wrong answers
+FULL_LIST = 160  # tasks of a family in the longest list of which shorter ones are a beginning
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,16 @@ def is_correct(question: str, answer: str | None) -> bool:
 
 
 def split(question: str) -> str:
-    """Return the split of a text by hash: a fifth is test, a tenth validation, the rest train."""
-    bucket = zlib.crc32(question.encode(errors="surrogatepass")) % 10
+    """Return the split of a text by hash: a fifth is test, a tenth validation, the rest train.
+
+    A multiple choice is in the split of the question that it asks: its options would give the
+    answer away.
+    """
+    choice = None
+    if len(question) <= LONGEST:
+        choice = CHOICE_PATTERN.fullmatch(question)
+    asked = choice[1] if choice else question
+    bucket = zlib.crc32(asked.encode(errors="surrogatepass")) % 10
     if bucket < 2:
         return "test"
     return "validation" if bucket == 2 else "train"
@@ -283,7 +292,9 @@ def items(
 ) -> list[Task]:
     """Return distinct tasks of one split, up to `per_family` each; small families have fewer.
 
-    The same arguments give the same list. Raises ValueError for an unknown split.
+    The same arguments give the same list, and a shorter list is the beginning of a longer one up
+    to FULL_LIST. The shares of the levels are the same in all of them: a third each, unless a
+    level has too few questions. Raises ValueError for an unknown split.
     """
     check_choice("split", split_name, SPLITS)
     tasks = []
@@ -294,21 +305,51 @@ def items(
 
 @cache
 def _items_of_family(family: str, split_name: str, count: int) -> tuple[Task, ...]:
-    """Return distinct tasks of one split, up to `count`, among 200 * `count` draws.
+    """Return `count` tasks in an order in which every beginning has the shares of the whole."""
+    length = max(count, FULL_LIST)
+    levels = [_level_items(family, split_name, level, length) for level in LEVELS]
+    quotas = _quotas([len(tasks) for tasks in levels], length)
+    placed = []
+    for tasks, quota in zip(levels, quotas, strict=True):
+        for i, task in enumerate(tasks[:quota]):
+            placed.append(((i + 0.5) / quota, task))
+    placed.sort(key=lambda pair: pair[0])
+    return tuple(task for _, task in placed[:count])
 
-    A small family ends sooner, after 50 * `count` draws in a row without a new question.
-    """
-    rng = Random(f"items {family}")
-    questions: set[str] = set()
+
+def _quotas(available: Sequence[int], total: int) -> list[int]:
+    """Share `total` equally between levels; what a level lacks, the others give."""
+    quotas = [0] * len(available)
+    by_size = sorted(range(len(available)), key=available.__getitem__)
+    for position, level in enumerate(by_size):
+        equal_share = (total - sum(quotas)) // (len(available) - position)
+        quotas[level] = min(available[level], equal_share)
+    return quotas
+
+
+@cache
+def _level_items(
+    family: str, split_name: str, level: int, count: int
+) -> tuple[Task, ...]:
+    """Return distinct tasks of a family, split and level: `count`, or all if there are fewer."""
+    rng = Random(f"items {family} {level}")
+    seen: set[str] = set()
     tasks: list[Task] = []
-    last_new = 0
-    for number in range(200 * count):
-        task = draw(rng, family)
-        if task.question not in questions:
-            questions.add(task.question)
-            last_new = number
-            if closed(task) and task.split == split_name:
-                tasks.append(task)
-        if len(tasks) == count or number - last_new == 50 * count:
-            break
+    draws_without_news = 0
+    while len(tasks) < count and draws_without_news < 300 + 12 * len(seen):
+        task = draw(rng, family, level)
+        draws_without_news += 1
+        if task.question in seen or task.level != level:
+            continue
+        seen.add(task.question)
+        draws_without_news = 0
+        if closed(task) and task.split == split_name:
+            tasks.append(task)
     return tuple(tasks)
+
+
+@cache
+def population(family: str, split_name: str, level: int, at_least: int) -> int | None:
+    """Return how many questions a level of a family has in a split; None for `at_least` or more."""
+    size = len(_level_items(family, split_name, level, at_least))
+    return size if size < at_least else None
