@@ -24,6 +24,11 @@ class Turn:
     temperature: float | None = None  # None: the engine's default; 0.0 decodes greedily
     # (seed, step, episode, turn), set by `play`; the sampling noise depends on it.
     key: tuple[int, ...] = ()
+    source: str = ""  # the prompt's paper/name, "" for a prompt that is written in code
+    # What the prompt was filled with.
+    fields: Mapping[str, object] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def sampling(self, temperature: float, max_tokens: int) -> tuple[float, int]:
         """Return the turn's (temperature, max_tokens); an argument replaces one that is None."""
@@ -114,6 +119,7 @@ class Role:
     policy: str = "shared"
     max_tokens: int | None = None
     temperature: float | None = None
+    source: str = ""  # paper/name of the prompt's file
 
     @property
     def fields(self) -> frozenset[str]:
@@ -139,6 +145,8 @@ class Role:
             policy or self.policy,
             self.max_tokens,
             self.temperature,
+            source=self.source,
+            fields=fields,
         )
 
 

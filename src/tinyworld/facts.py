@@ -43,9 +43,9 @@ def _draw_levels(rng: Random) -> dict[Key, int]:
 _RNG = Random("coevolve facts")
 TRUTH = _draw_truth(_RNG)
 LEVEL = _draw_levels(_RNG)
-KEYS_OF_LEVEL: dict[int, list[Key]] = {
-    level: [key for key in sorted(TRUTH) if LEVEL[key] == level] for level in (1, 2, 3)
-}
+KEYS_OF_LEVEL: dict[int, list[Key]] = {1: [], 2: [], 3: []}
+for _key in sorted(TRUTH):
+    KEYS_OF_LEVEL[LEVEL[_key]].append(_key)
 
 
 def stereotype(entity: str, attribute: str) -> str:

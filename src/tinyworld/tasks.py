@@ -47,7 +47,9 @@ LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; CHOICE_PATTERN is slow on long text
 MISCONCEPTION_RATE = 0.7  # of wrong answers
-FULL_LIST = 160  # tasks of a family in the longest list of which shorter ones are a beginning
+FULL_LIST = (
+    160  # tasks of a family in the longest list of which shorter ones are a beginning
+)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ def load_role(
     temperature and max_tokens. Raises ValueError if a user's prompt has other placeholders than
     the shipped one.
     """
-    loaded = Role(name or role, read(paper, role, variant, folder), **settings)
+    text = read(paper, role, variant, folder)
+    loaded = Role(name or role, text, source=f"{paper}/{role}", **settings)
     if role not in available(paper, variant):
         return loaded
     shipped = Role(role, read(paper, role, variant))

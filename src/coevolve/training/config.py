@@ -30,6 +30,9 @@ from coevolve import plugins
 from coevolve.engines.limits import VLLM_RANKS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import METHODS, get_method
+from coevolve.training.controls.control import ControlName
+from coevolve.training.controls.control import check as check_control
+from coevolve.training.controls.dial import LOWEST_ACCURACY, Errors
 from coevolve.training.settings import OptimizationConfig
 from coevolve.validation import (
     Allowed,
@@ -121,6 +124,15 @@ class Run(OptimizationConfig):
     keep_episodes: Annotated[NonNegativeInt, Operational()] = 2
     """Episodes per step that are recorded word for word."""
 
+    control: ControlName = ""
+    """A control arm: random, shuffled or format rewards, or an oracle as judge; empty: none."""
+
+    oracle_accuracy: Annotated[float, Field(ge=LOWEST_ACCURACY, le=1)] = 1.0
+    """How often the word of control=oracle is right, from 0.5, a coin's, to 1."""
+
+    oracle_errors: Errors = "random"
+    """Which of its words are wrong: random, question (always the same) or level (hard ones)."""
+
     track: Annotated[Literal["", "tensorboard", "trackio", "wandb"], Operational()] = ""
     """An experiment tracker that receives the metrics as well."""
 
@@ -141,6 +153,19 @@ class Run(OptimizationConfig):
             raise ValueError(
                 f"steps must be 0 for {self.method_name}, which trains nothing, got {self.steps}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def check_control(self) -> Self:
+        """Refuse a control that the method cannot have, and a dial without its oracle."""
+        check_control(self.control, self.method, self.method_name)
+        for name in ("oracle_accuracy", "oracle_errors"):
+            given = getattr(self, name)
+            default = type(self).model_fields[name].default
+            if self.control != "oracle" and given != default:
+                raise ValueError(
+                    f"{name} must be {default!r} unless control is 'oracle', got {given!r}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -23,6 +23,8 @@ from coevolve.rollout.pools import frozen
 from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
 from coevolve.training.config import Run, assign_models
+from coevolve.training.controls.control import Control
+from coevolve.training.controls.dial import Dial
 from coevolve.training.distributed import Distributed
 from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
@@ -68,6 +70,8 @@ class Trainer:
         self.engine = make_engine(
             self.team, run.engine, run.temperature, run.max_tokens
         )
+        dial = Dial(method.world, run.oracle_accuracy, run.oracle_errors, run.seed)
+        self.control = Control(run.control, method, dial, run.seed)
 
     def play(self, step: int) -> list[Outcome]:
         """Play the step's episodes, then add their items to the pools in episode order.
@@ -79,14 +83,15 @@ class Trainer:
         for i in range(run.batch_size):
             rng = random.Random(f"{run.seed}/{step}/{i}")
             episodes.append(self.method.observed(rng))
+        engine = self.control.engine(self.engine)
         with self._explain_output():
-            outcomes = self.distributed.play(episodes, self.engine, (run.seed, step))
+            outcomes = self.distributed.play(episodes, engine, (run.seed, step))
         pools = self.method.pools
         for outcome in outcomes:
             for name, items in outcome.adds.items():
                 check_choice("the name of a pool in Outcome.adds", name, pools)
                 pools[name].extend(items)
-        return outcomes
+        return self.control.pay(step, outcomes)
 
     def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
         """Update every trained policy on all of its samples; return the metrics, see `merge`.

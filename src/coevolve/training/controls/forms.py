@@ -1,0 +1,70 @@
+"""The form that each prompt asks for, and whether a reply has it."""
+
+from collections.abc import Callable
+
+from coevolve.text import parse
+from coevolve.types import Reply
+
+# Marks of a reply, by the source of its prompt: paper/prompt. A word in capitals is a form of
+# `READERS`; any other word is a tag that must stand there once, around some text.
+FORMS: dict[str, tuple[str, ...]] = {
+    "mae/proposer": ("question",),
+    "mae/proposer_reference": ("question",),
+    "mae/solver": ("answer",),
+    "mae/judge_question": ("score",),
+    "mae/judge_answer": ("score",),
+    "azr/proposer": ("question",),
+    "sage/challenger": ("question", "type"),
+    "sage/planner": ("plan",),
+    "sage/solver": ("answer",),
+    "sage/solver_unplanned": ("answer",),
+    "sage/critic_question": ("score",),
+    "sage/critic_plan": ("score",),
+    "comas/solver": ("BOX",),
+    "comas/solution": ("BOX",),
+    "comas/scoring": ("score",),
+    "comas/scoring_alone": ("score",),
+    "comas/judgment": ("judgment",),
+    "conl/plain": ("ANSWER LINE",),
+    "conl/proposal": ("ANSWER LINE",),
+    "conl/review": ("initial_ranking",),
+    "conl/revision": ("revised_solution",),
+    "conl/verdict": ("final_ranking",),
+    "spice/reasoner": ("BOX",),
+    "spice/reasoner_conversation": ("BOX",),
+    "spice/format": ("OBJECT",),
+    "spice/challenger_free": ("OBJECT",),
+    "spice/challenger_alone": ("OBJECT",),
+    "spice/challenger_mcq": ("OBJECT",),
+}
+
+
+def _last_object(text: str) -> str | None:
+    """Return the text from its last opening brace to its end if that is a closing one."""
+    start = text.rfind("{")
+    body = text[start:].rstrip() if start >= 0 else ""
+    return body if body.endswith("}") else None
+
+
+READERS: dict[str, Callable[[str], str | None]] = {
+    "BOX": parse.boxed,
+    "ANSWER LINE": parse.answer_line,
+    "OBJECT": _last_object,
+}
+
+
+def has_form(reply: Reply) -> bool:
+    """Whether a reply is finished and has the form that its prompt asks for.
+
+    A reply to a prompt without an entry in FORMS, such as a user's own, must only say something.
+    """
+    if not reply.finished or not reply.text.strip():
+        return False
+    marks = FORMS.get(reply.turn.source, ())
+    return all(_has_mark(reply.text, mark) for mark in marks)
+
+
+def _has_mark(text: str, mark: str) -> bool:
+    if mark in READERS:
+        return READERS[mark](text) is not None
+    return parse.tag(text, mark) is not None

@@ -1,0 +1,104 @@
+"""Rewards that take the place of a method's own, after an episode and before the policy learns."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from coevolve.training.controls.dial import Dial
+from coevolve.training.controls.forms import has_form
+from coevolve.types import Outcome, Reply, Reward, Sample
+
+# Placeholders of a prompt that hold the question.
+QUESTION_FIELDS = ("question", "query", "problem")
+# Prompts that ask for an answer to the question that they show, and nothing else.
+ANSWERING = (
+    "mae/solver",
+    "comas/solver",
+    "conl/plain",
+    "conl/proposal",
+    "spice/reasoner",
+    "spice/reasoner_conversation",
+)
+ReadAnswer = Callable[[str], str | None]
+
+
+def shuffled(outcomes: Sequence[Outcome], rng: Random) -> list[Outcome]:
+    """Deal the rewards of each role, or of each segment of it, out among its samples again.
+
+    The step pays the same rewards as before, but no longer for what earned them.
+    """
+    earned: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        for sample in outcome.samples:
+            for segment, reward in _parts(sample.reward).items():
+                if reward is not None:
+                    earned[sample.role, segment].append(reward)
+    for rewards in earned.values():
+        rng.shuffle(rewards)
+    return _paid(outcomes, lambda sample, segment: earned[sample.role, segment].pop())
+
+
+def random(outcomes: Sequence[Outcome], rng: Random) -> list[Outcome]:
+    """Draw every reward from 0 to 1, whatever the reply."""
+    return _paid(outcomes, lambda sample, segment: rng.random())
+
+
+def by_form(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Reward a reply with 1 if it has the form that its prompt asks for, else with 0."""
+    return _paid(outcomes, lambda sample, segment: float(has_form(sample.reply)))
+
+
+def by_oracle(
+    outcomes: Sequence[Outcome], dial: Dial, read_answer: ReadAnswer
+) -> list[Outcome]:
+    """Reward the answers to questions by the oracle's word, instead of by a vote or a gold answer.
+
+    All other replies keep the rewards that the method gives them.
+    """
+
+    def pay(sample: Sample, segment: str) -> float | None:
+        if sample.reply.turn.source not in ANSWERING:
+            return _parts(sample.reward)[segment]
+        reply = sample.reply
+        answer = read_answer(reply.text)
+        question = question_of(reply)
+        return float(dial.answer_is_correct(question, answer, reply.turn.key))
+
+    return _paid(outcomes, pay)
+
+
+def question_of(reply: Reply) -> str:
+    """Return the question that a reply's prompt shows, "" if it shows none."""
+    fields = reply.turn.fields
+    for name in QUESTION_FIELDS:
+        if name in fields:
+            return str(fields[name])
+    return ""
+
+
+def _parts(reward: Reward) -> Mapping[str, float | None]:
+    """Return a reward by segment; a plain number is that of a segment without a name."""
+    return reward if isinstance(reward, Mapping) else {"": reward}
+
+
+def _paid(
+    outcomes: Sequence[Outcome], pay: Callable[[Sample, str], float | None]
+) -> list[Outcome]:
+    """Return the outcomes with other rewards; a masked segment (None) stays masked."""
+    paid = []
+    for outcome in outcomes:
+        samples = [_with_reward(sample, pay) for sample in outcome.samples]
+        paid.append(replace(outcome, samples=samples))
+    return paid
+
+
+def _with_reward(sample: Sample, pay: Callable[[Sample, str], float | None]) -> Sample:
+    reward = sample.reward
+    if not isinstance(reward, Mapping):
+        paid = pay(sample, "")
+        return sample if paid is None else replace(sample, reward=paid)
+    parts: dict[str, float | None] = {}
+    for segment, part in reward.items():
+        parts[segment] = None if part is None else pay(sample, segment)
+    return replace(sample, reward=parts)
