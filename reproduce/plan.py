@@ -85,6 +85,7 @@ def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
     """Make the items of one training run: one for each seed of the run or else of the preset."""
     overrides = run.overrides | run.presets.get(plan.name, {})
     model = overrides.get(MODEL)
+    backbones = plan.preset.backbones if model is None else []
     inputs: tuple[str, ...] = ()
     if _is_folder(plan, model):
         inputs = (model,)
@@ -96,6 +97,8 @@ def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
     items = []
     for seed in run.seeds.get(plan.name, plan.preset.seeds):
         id = f"runs/{name}-s{seed}"
+        if backbones:
+            overrides = overrides | {MODEL: backbones[seed % len(backbones)]}
         parameters = {
             "method": method,
             "preset": plan.name,
@@ -140,14 +143,9 @@ def artefact_item(
         skip = UNTABLED
     if skip is not None:
         return replace(item, skip=one_line(skip) or "no reason given")
-    for name in table.runs:
-        if name not in runs:
-            raise UserError(
-                f"[artefacts.{id}]: unknown run {name!r}; {hint(name, runs)}"
-            )
     run_seeds: dict[str, list[int]] = {}
     needs: list[str] = []
-    for name in dict.fromkeys(table.runs):
+    for name in _names_of_runs(id, table, runs):
         for run in runs[name]:
             if run.fault is not None:
                 raise UserError(f"needs {run.id}: {run.fault}")
@@ -163,6 +161,21 @@ def artefact_item(
         timeout=table.timeout or plan.preset.timeout,
         config={"runs": run_seeds},
     )
+
+
+def _names_of_runs(
+    id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
+) -> list[str]:
+    """Return the names of an artefact's runs, each once; UserError for one that does not exist."""
+    names: list[str] = []
+    for pattern in table.runs:
+        matches = [name for name in runs if fnmatchcase(name, pattern)]
+        if not matches:
+            raise UserError(
+                f"[artefacts.{id}]: unknown run {pattern!r}; {hint(pattern, runs)}"
+            )
+        names += matches
+    return list(dict.fromkeys(names))
 
 
 def _artefact_parameters(

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -81,6 +82,8 @@ class Preset(Table):
     """One table of presets.toml: how the batch works, not what a method trains with."""
 
     seeds: Seeds
+    # Runs that name no model take these in turn, by their seed; empty: the training preset's model.
+    backbones: list[str] = []
     jobs: int = Field(0, ge=0)  # items at once; 0: one per core
     timeout: int = Field(3600, ge=1)  # seconds per item, unless the item sets its own
     hub: bool = False  # true: a model with a slash that is not a folder is a model id of the hub
@@ -96,6 +99,8 @@ class RunTable(Table):
     # A method's name, or path/to/file.py:Class relative to the repository.
     method: PathText
     overrides: Overrides = {}
+    # Field -> values: one run for each combination, named after the run and its values.
+    grid: dict[PublicName, Annotated[list[Any], Field(min_length=1)]] = {}
     presets: dict[str, Overrides] = {}  # preset -> overrides for it alone
     seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's
     tags: list[str] = []
@@ -109,7 +114,7 @@ class ArtefactTable(Table):
     paper: str = ""
     skip: str | None = None
     notebook: PathText = ""
-    runs: list[str] = []
+    runs: list[str] = []  # names, or patterns such as judge_mae-*
     outputs: list[FileName] = []
     inputs: list[PathText] = []
     parameters: Values = {}
@@ -254,4 +259,27 @@ def _add_file(path: Path, entries: Entries) -> None:
                 continue
             (added,) = getattr(file, section).values()
             added.paper = added.paper or path.stem
-            getattr(entries, section)[name] = added
+            if section == "runs":
+                entries.runs.update(spread(name, added))
+            else:
+                entries.artefacts[name] = added
+
+
+def spread(name: str, run: RunTable) -> dict[str, RunTable]:
+    """Return a run for each combination of the values in its grid; without a grid, the run itself.
+
+    The name of the run is a tag of all of them.
+    """
+    if not run.grid:
+        return {name: run}
+    runs = {}
+    for values in product(*run.grid.values()):
+        words = [str(value).replace(".", "_") for value in values]
+        chosen = dict(zip(run.grid, values, strict=True))
+        changes = {
+            "overrides": run.overrides | chosen,
+            "tags": [*run.tags, name],
+            "grid": {},
+        }
+        runs["-".join([name, *words])] = run.model_copy(update=changes)
+    return runs

@@ -7,7 +7,7 @@ import pytest
 from toy_repository import Toy
 
 from reproduce import UserError, registry
-from reproduce.plan import load
+from reproduce.plan import Item, load
 
 SOUND = """
 [runs.sound]
@@ -161,6 +161,55 @@ def test_a_name_that_two_files_use_is_refused(toy: Toy, tmp_path: Path) -> None:
     file = write(tmp_path, "[runs.odd]\nmetod = 'toy'")
     with pytest.raises(UserError, match="odd: another file has one of this name"):
         registry.read(toy.root, "quick", file)
+
+
+def overrides_of(item: Item) -> dict[str, object]:
+    """Return the overrides that a run's notebook gets."""
+    return json.loads(item.parameters["overrides"])
+
+
+def test_a_grid_is_a_run_for_each_combination(toy: Toy, tmp_path: Path) -> None:
+    text = """
+    [runs.dial]
+    method = "toy"
+    overrides = { steps = 1 }
+    grid = { accuracy = [0.5, 1.0], errors = ["random", "level"] }
+    tags = ["own"]
+    [artefacts.all_of_them]
+    notebook = "notebooks/tables/toy_table.ipynb"
+    runs = ["dial-*"]
+    outputs = ["table.csv"]
+    """
+    items = load(toy.root, "quick", write(tmp_path, text)).items
+    names = ["dial-0_5-random", "dial-0_5-level", "dial-1_0-random", "dial-1_0-level"]
+    assert list(items["all_of_them"].config["runs"]) == names
+    item = items["runs/dial-1_0-level-s0"]
+    expected = {"steps": 1, "accuracy": 1.0, "errors": "level"}
+    assert overrides_of(item) == expected
+    assert item.names == ("dial-1_0-level", "runs/dial-1_0-level", "own", "dial")
+
+
+def test_runs_take_the_backbones_of_a_preset_in_turn(toy: Toy, tmp_path: Path) -> None:
+    toy.edit(
+        "reproduce/presets.toml",
+        "[quick]",
+        '[quick]\nbackbones = ["first", "second"]',
+    )
+    text = """
+    [runs.taught]
+    method = "toy"
+    seeds.quick = [0, 1, 2]
+    [runs.large]
+    method = "toy"
+    overrides.model = "large"
+    """
+    items = load(toy.root, "quick", write(tmp_path, text)).items
+    models = []
+    for seed in range(3):
+        item = items[f"runs/taught-s{seed}"]
+        models.append(overrides_of(item)["model"])
+    assert models == ["first", "second", "first"]
+    assert overrides_of(items["runs/large-s1"])["model"] == "large"
 
 
 @pytest.fixture
