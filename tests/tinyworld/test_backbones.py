@@ -136,30 +136,41 @@ def test_the_recipe_gives_the_same_bytes_twice(
 # The tokenizer
 
 
+def as_messages(prompt: str, completion: str) -> list[dict[str, str]]:
+    return [
+        {"role": "user", "content": prompt},
+        {"role": "assistant", "content": completion},
+    ]
+
+
 def test_the_shipped_numbers_of_tokens_are_a_permutation() -> None:
-    original = tiny_tokenizer.train()
-    numbers = json.loads(backbones.NUMBERS.read_text())
-    _, portable_numbers = tiny_tokenizer.portable(original)
-    assert portable_numbers == numbers
-    assert sorted(numbers) == list(range(len(original)))
-
-
-def test_the_shipped_tokenizer_is_the_one_that_demonstrations_train() -> None:
-    original = tiny_tokenizer.train()
     shipped = AutoTokenizer.from_pretrained(backbone("tiny"))
     numbers = json.loads(backbones.NUMBERS.read_text())
-    new_id_of = {original_id: new_id for new_id, original_id in enumerate(numbers)}
+    assert sorted(numbers) == list(range(len(shipped)))
+
+
+def test_the_shipped_tokenizer_says_every_demonstration() -> None:
+    shipped = AutoTokenizer.from_pretrained(backbone("tiny"))
     rng = Demonstrator("tokens")
     for _ in range(1500):
         _, prompt, completion = demonstrate(rng)
-        messages = [
-            {"role": "user", "content": prompt},
-            {"role": "assistant", "content": completion},
-        ]
+        messages = as_messages(prompt, completion)
         ids = shipped.apply_chat_template(messages, return_dict=False)
+        assert shipped.decode(ids) == f"<bos><user>{prompt}<assistant>{completion}<end>"
+
+
+def test_a_portable_tokenizer_gives_the_same_tokens_under_other_numbers() -> None:
+    original = tiny_tokenizer.train()
+    rebuilt, numbers = tiny_tokenizer.portable(original)
+    assert sorted(numbers) == list(range(len(original)))
+    new_id_of = {original_id: new_id for new_id, original_id in enumerate(numbers)}
+    rng = Demonstrator("tokens")
+    for _ in range(500):
+        _, prompt, completion = demonstrate(rng)
+        messages = as_messages(prompt, completion)
+        ids = rebuilt.apply_chat_template(messages, return_dict=False)
         original_ids = original.apply_chat_template(messages, return_dict=False)
         assert ids == [new_id_of[original_id] for original_id in original_ids]
-        assert shipped.decode(ids) == f"<bos><user>{prompt}<assistant>{completion}<end>"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -54,6 +54,24 @@ def shares(rows: Iterable[tuple[Hashable, bool]]) -> dict[Hashable, float]:
 # Prompts and forms
 
 
+def questions_in(text: str) -> set[str]:
+    """Return the well-formed questions of a text: what stands between its marks."""
+    parts = re.split(r"[<>\n\";]|: ", text)
+    return {part.strip() for part in parts if tasks.read(part.strip())}
+
+
+@pytest.mark.parametrize("variant", ["compact", "plain"])
+def test_no_demonstration_shows_a_held_out_question(variant: str) -> None:
+    rng = Demonstrator(f"held out {variant}")
+    shown: set[str] = set()
+    for role in ROLES:
+        for _ in range(300):
+            _, prompt, completion = demonstrate(rng, role, variant)
+            shown |= questions_in(prompt) | questions_in(completion)
+    assert len(shown) > 5000
+    assert {tasks.split(question) for question in shown} == {"train"}
+
+
 def test_every_compact_prompt_is_demonstrated_by_one_role() -> None:
     files = set()
     for paper in PAPERS:

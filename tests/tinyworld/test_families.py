@@ -23,6 +23,15 @@ FACTORS = {
     "doz pcs": 12,
     "d h": 24,
     "min s": 60,
+    "pr pcs": 2,
+    "kg g": 1000,
+    "eur ct": 100,
+    "y mo": 12,
+    "yd ft": 3,
+    "y wk": 52,
+    "ft in": 12,
+    "gal qt": 4,
+    "lb oz": 16,
 }
 
 
@@ -104,7 +113,7 @@ def solve_rate(question: str) -> str:
 
 
 def solve_unit(question: str) -> str:
-    number, source, _, target = question.rstrip("?").split()
+    number, source, _, target = question.rstrip("?").split(" ")
     return str(int(number) * FACTORS[f"{source} {target}"])
 
 
@@ -146,7 +155,8 @@ def solve_swap(question: str) -> str:
 
 
 def solve_fact(question: str) -> str:
-    entity, attribute = question.rstrip("?").split()
+    words = question.rstrip("?").split()
+    entity, attribute = words if len(words) == 2 else (words[2], words[0])
     return facts.TRUTH[entity, attribute]
 
 
@@ -321,8 +331,14 @@ def test_facts_of_level_three_are_open_and_everything_else_is_closed() -> None:
             assert tasks.closed(task) == (not is_open)
 
 
-def test_a_third_of_the_facts_has_level_three() -> None:
-    assert Counter(facts.LEVEL.values()) == {1: 44, 2: 32, 3: 32}
+def test_a_quarter_of_the_facts_has_level_three() -> None:
+    assert Counter(facts.LEVEL.values()) == {1: 100, 2: 80, 3: 60}
+
+
+def test_a_fact_has_two_wordings() -> None:
+    assert tasks.read("color of Ka?").answer == tasks.read("Ka color?").answer
+    for text in ("color of Ka color?", "Ka?", "of Ka color?", "Ka of color?"):
+        assert tasks.read(text) is None
 
 
 # Wrong answers and ill-formed questions

@@ -112,7 +112,8 @@ def test_the_world_grades_answers_and_misconceptions() -> None:
     verdicts = WORLD.grade(misconceptions)
     for (task, misconception), verdict in zip(misconceptions, verdicts, strict=True):
         assert verdict == tasks.is_correct(task.question, misconception)
-    assert verdicts.count(True) <= 5
+    # A misconception is sometimes right: 1+2 has no carry to forget.
+    assert verdicts.count(True) <= len(items) / 6
 
     missing = [(task, None) for task in items]
     assert WORLD.grade(missing) == [False] * len(items)
