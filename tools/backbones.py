@@ -49,11 +49,11 @@ def verify(folder: Path) -> None:
         )
 
 
-def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
+def make(name: str, out: Path, share: float = 1.0, seed: int | None = None) -> None:
     """Train a shipped backbone from scratch into `out`, on one thread.
 
-    `share` is the fraction of the steps, for a quick look. The tokenizer is the shipped one, made
-    by tools/tiny_tokenizer.py.
+    `share` is the fraction of the steps, for a quick look; `seed` is by default the shipped one's.
+    The tokenizer is the shipped one, made by tools/tiny_tokenizer.py.
     """
     import torch
 
@@ -63,6 +63,8 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
     torch.set_num_threads(1)
     start = time.monotonic()
     recipe = read_card(BACKBONES / name)["recipe"]
+    if seed is None:
+        seed = recipe["seed"]
     policy = load_policy(name)
     numbers_V = torch.tensor(json.loads(NUMBERS.read_text()))
     model = make_model(policy.model.config, seed)
@@ -80,7 +82,8 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
     for file in ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"):
         shutil.copy(BACKBONES / name / file, out)
     minutes = round((time.monotonic() - start) / 60)
-    finish(out, recipe | {"share": share, "seed": seed, "minutes": minutes})
+    made = {"share": share, "seed": seed, "minutes": minutes, "split": "train"}
+    finish(out, recipe | made)
 
 
 def finish(folder: Path, recipe: dict[str, Any]) -> None:
@@ -133,7 +136,7 @@ def make_parser() -> argparse.ArgumentParser:
         default=1.0,
         help="fraction of the steps, for a quick look",
     )
-    maker.add_argument("--seed", type=int, default=0)
+    maker.add_argument("--seed", type=int, help="default: that of the shipped one")
     measurer = verbs.add_parser("measure", help="print what a backbone can do")
     measurer.add_argument("model", help="a name or a folder")
     verbs.add_parser("verify", help="check the shipped files against their checksums")

@@ -61,12 +61,15 @@ def test_a_changed_byte_a_new_file_and_a_lost_one_are_found(tmp_path: Path) -> N
 
 SLACK = 0.06  # between two machines, which round differently
 SCORES_SLACK = 2
-MISSED_BY_AT_MOST = {  # gates that the middle backbone misses, as its card says
-    "proposals_valid": 0.05,
-    "correct_plan_gain": 0.05,
-    "wrong_plan_gain": 0.03,
-    "ranking": 0.1,
-    "multiple_choice_gold": 0.2,
+# Gates that the middle backbone misses on questions it has never seen, as its card says.
+MISSED_BY_AT_MOST = {
+    "solve_greedy": 0.15,
+    "judge_answer_sampled": 0.08,
+    "correct_plan_gain": 0.08,
+    "wrong_plan_gain": 0.1,
+    "ranking": 0.18,
+    "multiple_choice_gold": 0.32,
+    "gold_with_document": 0.06,
 }
 
 
