@@ -33,8 +33,8 @@ SETTING_OF = {  # strategy of the final evaluation: setting
 }
 # Parts of a difference between CoNL in the conversation and a rival alone.
 WHOLE = "as compared in the paper"
-PROTOCOL = "conversation"
-TRAINING = "training"
+BY_CONVERSING = "conversation"
+BY_TRAINING = "training"
 REST = "rest"
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Room:
+class OneRoom:
     """The answers of all methods to the same questions in all settings, in points."""
 
     sides: Mapping[Cell, Side]  # S seeds x I items, one stratum per stand-in
@@ -97,7 +97,7 @@ def read(
     labels: standins.Labels,
     full: str,
     untrained: str,
-) -> Room:
+) -> OneRoom:
     """Read the answers of the runs in `labels`, on the questions that were discussed.
 
     Raises ValueError if a policy was not asked all of them in every setting.
@@ -119,7 +119,7 @@ def read(
             sides[Cell(method, setting)] = _points(of_setting, method)
     trained_runs = standins.is_trained(folder, runs, labels)
     is_trained = {labels[run]: trained for run, trained in trained_runs.items()}
-    return Room(sides, is_trained, full, untrained)
+    return OneRoom(sides, is_trained, full, untrained)
 
 
 def _check_complete(answers: pd.DataFrame) -> None:
@@ -142,7 +142,7 @@ def _points(answers: pd.DataFrame, method: str) -> Side:
     return [100 * matrices[name].to_numpy() for name in names]
 
 
-def accuracies(room: Room) -> pd.DataFrame:
+def accuracies(room: OneRoom) -> pd.DataFrame:
     """Return every method's accuracy in every setting, in percent, with 95 % limits."""
     rows = []
     for cell in room.sides:
@@ -160,7 +160,7 @@ def _numbers(effect: Effect, name: str) -> Row:
     return numbers | {"low": low, "high": high}
 
 
-def gains(room: Room) -> pd.DataFrame:
+def gains(room: OneRoom) -> pd.DataFrame:
     """Return differences between settings of a method, and between methods in a setting.
 
     The columns method and setting say what gains, `over` and `over setting` over what. Each
@@ -180,7 +180,7 @@ def gains(room: Room) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _pairs(room: Room) -> Iterator[tuple[str, str]]:
+def _pairs(room: OneRoom) -> Iterator[tuple[str, str]]:
     """Yield the pairs of methods that are compared in every setting."""
     for method in room.is_trained:
         if method != room.untrained:
@@ -201,7 +201,7 @@ def _gain(cell: Cell, other: Cell, effect: Effect) -> Row:
 
 
 def decomposition(
-    room: Room, rivals: Mapping[str, str], printed: Mapping[str, float]
+    room: OneRoom, rivals: Mapping[str, str], printed: Mapping[str, float]
 ) -> pd.DataFrame:
     """Split the full method in the conversation minus each rival alone into parts.
 
@@ -223,13 +223,13 @@ def decomposition(
     return frame.astype({"paper": float})
 
 
-def _parts(room: Room, rival: str, setting: str) -> dict[str, Effect]:
+def _parts(room: OneRoom, rival: str, setting: str) -> dict[str, Effect]:
     full = Cell(room.full, CONVERSATION)
     untrained = room.untrained
     parts = {
         WHOLE: room.minus(full, Cell(rival, setting)),
-        PROTOCOL: room.gain_by_conversing(untrained, setting),
-        TRAINING: room.minus(full, Cell(rival, CONVERSATION)),
+        BY_CONVERSING: room.gain_by_conversing(untrained, setting),
+        BY_TRAINING: room.minus(full, Cell(rival, CONVERSATION)),
     }
     if rival != untrained:
         parts[REST] = stats.difference(
@@ -257,7 +257,7 @@ def printed_differences(
 
 
 def main_table(
-    room: Room, accuracy: pd.DataFrame, differences: pd.DataFrame
+    room: OneRoom, accuracy: pd.DataFrame, differences: pd.DataFrame
 ) -> pd.DataFrame:
     """Return a row per method: accuracy in each setting, and what it gains in the conversation."""
     percents = _texts(accuracy, "accuracy", ["method", "setting"])
@@ -308,8 +308,8 @@ def parts_in_words(parts: pd.DataFrame, full: str) -> list[str]:
         text = (
             f"{full} in the conversation minus {rival} {setting}: {points[rival, WHOLE]} "
             f"points (printed: {whole['paper']:+.1f}). Of these, the conversation gives "
-            f"{points[rival, PROTOCOL]} to the untrained model, and training gives "
-            f"{points[rival, TRAINING]} between policies in the same conversation"
+            f"{points[rival, BY_CONVERSING]} to the untrained model, and training gives "
+            f"{points[rival, BY_TRAINING]} between policies in the same conversation"
         )
         if (rival, REST) in points:
             text += f"; the rest is {points[rival, REST]}"
@@ -342,7 +342,9 @@ def _draw_settings(ax: Axes, accuracy: pd.DataFrame) -> None:
             color=figures.COLOURS[number],
             label=title,
         )
-    ax.set(xlabel="correct answers, %", title="Every policy in every setting (tiny world)")
+    ax.set(
+        xlabel="correct answers, %", title="Every policy in every setting (tiny world)"
+    )
     _name_rows(ax, methods)
 
 

@@ -13,7 +13,13 @@ from pytest import approx
 
 from coevolve.runs.record import Recorder, write_json
 from reproduce.analysis import conl_room
-from reproduce.analysis.conl_room import CONVERSATION, PROTOCOL, REST, TRAINING, WHOLE
+from reproduce.analysis.conl_room import (
+    BY_CONVERSING,
+    BY_TRAINING,
+    CONVERSATION,
+    REST,
+    WHOLE,
+)
 
 LABELS = {"conl_base": "untrained", "srt_m": "SRT-M", "conl": "CoNL"}
 FAMILIES = ("mod", "rate", "add", "div", "code")  # one of each stand-in
@@ -87,12 +93,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def room(folder: Path) -> conl_room.Room:
+def room(folder: Path) -> conl_room.OneRoom:
     return conl_room.read(folder, SEEDS, LABELS, "CoNL", "untrained")
 
 
 def test_every_setting_is_over_the_questions_that_were_discussed(
-    room: conl_room.Room,
+    room: conl_room.OneRoom,
 ) -> None:
     assert room.questions() == len(FAMILIES) * QUESTIONS
     accuracy = conl_room.accuracies(room).set_index(["method", "setting"])["accuracy"]
@@ -102,12 +108,12 @@ def test_every_setting_is_over_the_questions_that_were_discussed(
 
 
 def test_a_difference_is_split_into_conversation_training_and_rest(
-    room: conl_room.Room,
+    room: conl_room.OneRoom,
 ) -> None:
     parts = conl_room.decomposition(room, RIVALS, {"SRT-M": 4.85})
     assert parts["part"].tolist() == [
-        *(WHOLE, PROTOCOL, TRAINING),
-        *(WHOLE, PROTOCOL, TRAINING, REST),
+        *(WHOLE, BY_CONVERSING, BY_TRAINING),
+        *(WHOLE, BY_CONVERSING, BY_TRAINING, REST),
     ]
     over_untrained = [65, 40, 25]  # 85 - 20 = (60 - 20) + (85 - 60)
     over_rival = [35, 30, 15, -10]  # 85 - 50 = (60 - 30) + (85 - 70) + rest
@@ -119,7 +125,7 @@ def test_a_difference_is_split_into_conversation_training_and_rest(
 
 
 def test_seeds_pair_within_a_method_and_not_between_methods(
-    room: conl_room.Room,
+    room: conl_room.OneRoom,
 ) -> None:
     conversing = room.gain_by_conversing("SRT-M", "vote")
     assert conversing.delta == approx(20), "each seed gains 20 points"
@@ -134,15 +140,15 @@ def test_one_trained_seed_has_no_limits_and_the_untrained_model_has(
     runs = {"conl_base": [0], "srt_m": [0], "conl": [0]}
     room = conl_room.read(folder, runs, LABELS, "CoNL", "untrained")
     parts = conl_room.decomposition(room, RIVALS, {}).set_index(["over", "part"])
-    assert np.isnan(parts.loc[("SRT-M", TRAINING), "low"])
-    protocol = parts.loc[("SRT-M", PROTOCOL)]
-    assert protocol["low"] < 30 < protocol["high"]
+    assert np.isnan(parts.loc[("SRT-M", BY_TRAINING), "low"])
+    gain = parts.loc[("SRT-M", BY_CONVERSING)]
+    assert gain["low"] < 30 < gain["high"]
     limits = conl_room.accuracies(room)[["low", "high"]]
     assert limits.notna().all(axis=None), "over questions alone"
 
 
 def test_every_method_is_compared_with_the_untrained_one_and_conl_with_every_method(
-    room: conl_room.Room,
+    room: conl_room.OneRoom,
 ) -> None:
     gains = conl_room.gains(room)
     is_same_setting = gains["setting"] == gains["over setting"]
@@ -156,7 +162,7 @@ def test_every_method_is_compared_with_the_untrained_one_and_conl_with_every_met
 
 
 def test_the_table_has_a_row_for_each_policy_and_its_own_columns(
-    room: conl_room.Room,
+    room: conl_room.OneRoom,
 ) -> None:
     accuracy = conl_room.accuracies(room)
     table = conl_room.main_table(room, accuracy, conl_room.gains(room))
@@ -170,7 +176,7 @@ def test_the_table_has_a_row_for_each_policy_and_its_own_columns(
     assert full["CoNL over this, in the conversation"] == ""
 
 
-def test_the_parts_are_said_in_words(room: conl_room.Room) -> None:
+def test_the_parts_are_said_in_words(room: conl_room.OneRoom) -> None:
     printed = {"untrained": 13.47, "SRT-M": 4.25}
     parts = conl_room.decomposition(room, RIVALS, printed)
     over_untrained, over_rival = conl_room.parts_in_words(parts, "CoNL")
@@ -197,14 +203,14 @@ def test_a_policy_that_was_not_asked_in_every_setting_is_refused(
         conl_room.read(folder, SEEDS, LABELS, "CoNL", "untrained")
 
 
-def test_the_figure_shows_every_policy_and_every_part(room: conl_room.Room) -> None:
+def test_the_figure_shows_every_policy_and_every_part(room: conl_room.OneRoom) -> None:
     accuracy = conl_room.accuracies(room)
     parts = conl_room.decomposition(room, RIVALS, {"SRT-M": 4.85})
     settings, differences = conl_room.draw(accuracy, parts, "CoNL").axes
     assert names_of_rows(settings) == list(LABELS.values())
     assert names_of_rows(differences) == [
-        *("CoNL - untrained", PROTOCOL, TRAINING),
-        *("CoNL - SRT-M", PROTOCOL, TRAINING, REST),
+        *("CoNL - untrained", BY_CONVERSING, BY_TRAINING),
+        *("CoNL - SRT-M", BY_CONVERSING, BY_TRAINING, REST),
     ]
     widths = [bar.get_width() for bar in differences.patches]
     assert widths == approx(list(parts["delta"]))

@@ -1,9 +1,8 @@
 """Baselines of CoNL: SRT, self-rewarding by majority vote (Appendix E), and RL with ground truth.
 
 SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes on the revised ones.
-Figure 3 compares with ground truth. None of them has a ranking reward, a diagnostic reward or
-credit by segment. After training, each trained policy is also asked in CoNL's conversation, on the
-same test questions as CoNL's own.
+Figure 3 compares with ground truth. None has a ranking reward, a diagnostic reward or credit by
+segment. After training each policy is asked in CoNL's conversation, as CoNL's own is.
 """
 
 from collections.abc import Mapping, Sequence
