@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -208,6 +210,25 @@ class TestPages:
         beginning = f"<!-- {name}: tools/readme_numbers.py -->"
         block = text.split(beginning)[1].split(f"<!-- end of {name} -->")[0]
         assert block.strip() == make_table()
+
+    def test_a_gain_of_two_settings_stands_beside_that_of_one(self) -> None:
+        ledger = pd.DataFrame(
+            {
+                "effect": [18.59, 2.94, np.nan],
+                "low": [9.8, -6.3, np.nan],
+                "high": [27.4, 12.1, np.nan],
+                "paper_effect": [4.85, np.nan, np.nan],
+                "verdict": ["found", "undecided", "not run"],
+            },
+            index=["mixed", "same", "missing"],
+        )
+        literal = "+18.6 [+9.8, +27.4], printed +4.8: found"
+        assert readme_numbers.gains(ledger, "mixed", "") == literal
+        both = readme_numbers.gains(ledger, "mixed", "same")
+        same = "+2.9 [-6.3, +12.1]: undecided"
+        assert both == f"{literal}; in the same conversation {same}"
+        unknown = readme_numbers.gains(ledger, "mixed", "missing")
+        assert unknown == f"{literal}; in the same conversation not run"
 
     @pytest.fixture
     def readme(self) -> str:

@@ -38,13 +38,16 @@ VERDICTS = (
 class Paper:
     """A paper with its two main claims.
 
-    They compare it with the untrained model and with the best published baseline.
+    They compare it with the untrained model and with the best published baseline. Where these are
+    asked in another way than the paper's method, two further claims ask them in the same way.
     """
 
     key: str
     name: str
     over_untrained: str
     over_baseline: str
+    same_over_untrained: str = ""
+    same_over_baseline: str = ""
 
 
 PAPERS = (
@@ -52,7 +55,14 @@ PAPERS = (
     Paper("sage", "SAGE", "sage_over_base_3b", "sage_over_rival_3b"),
     Paper("spice", "SPICE", "spice_over_base", "spice_over_strong"),
     Paper("comas", "CoMAS", "comas_over_base_vanilla", "comas_over_rival_vanilla"),
-    Paper("conl", "CoNL", "conl_over_base", "conl_over_srt_m"),
+    Paper(
+        "conl",
+        "CoNL",
+        over_untrained="conl_over_base",
+        over_baseline="conl_over_srt_m",
+        same_over_untrained="conl_over_base_top_ranked",
+        same_over_baseline="conl_over_srt_m_same_room",
+    ),
 )
 
 
@@ -75,12 +85,22 @@ def result_of(name: str, root: Path) -> dict[str, Any]:
 
 def gain(row: pd.Series) -> str:
     """Return a claim's effect with its interval, the printed effect, and the verdict."""
+    if pd.isna(row["effect"]):
+        return row["verdict"]
     text = f"{row['effect']:+.1f}"
     if not pd.isna(row["low"]):
         text += f" [{row['low']:+.1f}, {row['high']:+.1f}]"
     if not pd.isna(row["paper_effect"]):
         text += f", printed {row['paper_effect']:+.1f}"
     return f"{text}: {row['verdict']}"
+
+
+def gains(ledger: pd.DataFrame, claim: str, same_setting: str) -> str:
+    """Return a claim's gain, and that of the claim that asks both sides in the same setting."""
+    text = gain(ledger.loc[claim])
+    if same_setting:
+        text += f"; in the same conversation {gain(ledger.loc[same_setting])}"
+    return text
 
 
 def take(root: Path = ROOT) -> pd.DataFrame:
@@ -93,10 +113,12 @@ def take(root: Path = ROOT) -> pd.DataFrame:
         verdicts = [
             f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts
         ]
+        over_untrained = gains(ledger, paper.over_untrained, paper.same_over_untrained)
+        over_baseline = gains(ledger, paper.over_baseline, paper.same_over_baseline)
         row = {
             "paper": paper.name,
-            "over the untrained model": gain(ledger.loc[paper.over_untrained]),
-            "over the baseline best in print": gain(ledger.loc[paper.over_baseline]),
+            "over the untrained model": over_untrained,
+            "over the baseline best in print": over_baseline,
             "all its claims": ", ".join(verdicts),
         }
         rows.append(row)

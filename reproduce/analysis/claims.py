@@ -283,7 +283,7 @@ def _empty_row(claim: Claim) -> Row:
         "says": claim.get("says", ""),
         "kind": claim["kind"],
         "paper_effect": printed,
-        "why": "",
+        "why": claim.get("note", ""),
         "seeds": "",
         **dict.fromkeys(NUMBERS, np.nan),
         "verdict": "",

@@ -39,6 +39,8 @@ FIELDS = {
         "kl_coef": 0.1,
         "learning_rate": 3e-3,
     },
+    "srt": {"examined": 1},
+    "ground_truth": {"examined": 1},
     "base": {"steps": 0},
     "sft": {"epochs": 1, "lora": [4, 4, 0.0]},
 }

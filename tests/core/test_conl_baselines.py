@@ -1,17 +1,21 @@
 """SRT-S, SRT-M and RL with ground truth against Appendix E of CoNL.
 
-The tests check which samples earn a reward, and that no oracle rewards SRT.
+The tests check which samples earn a reward, that no oracle rewards SRT, and that the trained
+policies are examined in CoNL's conversation.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from core.conftest import Sums, by_hand, earned, prompts, scripted
+from core.conftest import Scripted, Sums, by_hand, earned, prompts, scripted
 
 from coevolve.methods.base import Method
 from coevolve.methods.baselines.srt import SRT, GroundTruth
 from coevolve.methods.conl.method import CoNL
 from coevolve.rollout.stepper import EpisodeStepper
+from coevolve.runs import record
+from coevolve.runs.record import Recorder
 from coevolve.training import config
 from coevolve.types import Outcome, Turn
 
@@ -214,23 +218,80 @@ class TestSharedWithCoNL:
 
 @pytest.mark.parametrize("preset", ["quick", "full", "gpu"])
 @pytest.mark.parametrize(
-    ("method", "fields", "own_settings"),
+    ("method", "fields"),
     [
-        ("srt", {"form": "multi"}, ["method", "method_fields"]),
-        ("srt", {}, ["method", "method_fields"]),
-        # The replies of an agent that solves alone are shorter than either limit.
-        ("ground_truth", {}, ["method", "method_fields", "max_tokens"]),
+        ("srt", {"form": "multi"}),
+        ("srt", {}),
+        ("ground_truth", {}),
     ],
 )
 def test_presets_train_with_conls_configuration(
-    method: str, fields: dict[str, Any], own_settings: list[str], preset: str
+    method: str, fields: dict[str, Any], preset: str
 ) -> None:
     baseline = config.build(method, preset, out=".", overrides=fields)
     conl = config.build("conl", preset, out=".")
     settings = baseline.describe()
     expected = conl.describe()
-    for name in own_settings:
+    for name in ("method", "method_fields"):
         expected[name] = settings[name]
     assert settings == expected
     assert baseline.method.solver == conl.method.solver
     assert baseline.method.test_time == conl.method.test_time
+
+
+# Fields of CoNL that make the conversation; its others are about rewards and training.
+CONVERSATION = (
+    "agents",
+    "blind",
+    "examined",
+    "judge_temperature",
+    "memory",
+    "own_votes",
+    "prior_variance",
+    "prompt",
+    "revision_reads",
+)
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "standard", "full", "gpu"])
+@pytest.mark.parametrize("method", ["srt", "ground_truth"])
+def test_presets_examine_every_policy_in_conls_conversation(
+    method: str, preset: str
+) -> None:
+    baseline = config.build(method, preset, out=".")
+    conl = config.build("conl", preset, out=".")
+    for name in CONVERSATION:
+        own = getattr(baseline.method.conl, name)
+        assert own == getattr(conl.method, name), name
+    assert baseline.temperature == conl.temperature
+    assert baseline.max_tokens == conl.max_tokens
+
+
+@pytest.mark.parametrize(
+    "method", [SRT(form="single"), SRT(form="multi"), GroundTruth()]
+)
+def test_a_trained_policy_is_examined_in_conls_conversation(
+    method: Method, tmp_path: Path
+) -> None:
+    fields = {"examined": 1, "judge_temperature": 0.4}
+    own, own_turns = examined(method.replace(**fields), tmp_path / "own")
+    conl, conl_turns = examined(CoNL(**fields), tmp_path / "conl")
+    assert own == conl
+    assert own_turns == conl_turns
+    assert {talk["family"] for talk in own} == set(CoNL.families)
+    assert own[0]["answers_after"] == ["5"] * 4
+
+
+def examined(method: Method, folder: Path) -> tuple[list[dict[str, Any]], list[Turn]]:
+    """Examine a method as its run does; return the recorded conversations and all turns."""
+    engine = Scripted(lambda turn: "ANSWER: 5")
+    log = Recorder(folder)
+    assert method.after_run(engine, (0, 1), log) == {}
+    talks = record.read(log.out, "conversations")
+    return talks.to_dict("records"), engine.asked
+
+
+def test_nothing_is_examined_if_the_user_says_so(tmp_path: Path) -> None:
+    log = Recorder(tmp_path)
+    SRT(examined=0).after_run(Scripted(), (0, 1), log)
+    assert not (tmp_path / "conversations.jsonl").exists()

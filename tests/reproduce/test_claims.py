@@ -26,6 +26,7 @@ FIELDS = {
     "kind",
     "mechanism",
     "metric",
+    "note",
     "paper",
     "paper_effect",
     "paper_numbers",
@@ -158,23 +159,51 @@ def test_a_ratio_over_no_gain_is_not_defined() -> None:
 def test_top_ranked_answers_are_compared_on_the_questions_that_were_discussed(
     ledger: claims.Ledger,
 ) -> None:
-    lines = []
-    for question in range(4):
-        conversation = {
-            "item": 0,
-            "family": "word",
-            "question": str(question),
-            "pass_1": 1.0,
-            "rank_rho": None,
-        }
-        lines.append(json.dumps(conversation) + "\n")
     for seed in range(3):
-        path = ledger.folder / f"good-s{seed}" / "conversations.jsonl"
-        path.write_text("".join(lines))
+        discuss(ledger.folder / f"good-s{seed}", correct=4)
     mixed = claim_of("greater", arms=["good", "bad"], setup=["top_ranked", "greedy"])
     row = weigh(ledger, mixed)
     correct_of_bad = 2 + 1 + 2  # of four questions with three seeds
     assert row["effect"] == approx(100 * (1 - correct_of_bad / 12))
+
+
+def discuss(run: Path, correct: int) -> None:
+    """Write a run's conversations about four questions, the first of which end correctly."""
+    lines = []
+    for question in range(4):
+        conversation = {
+            "item": question,
+            "family": "word",
+            "question": str(question),
+            "pass_1": float(question < correct),
+            "rank_rho": None,
+        }
+        lines.append(json.dumps(conversation) + "\n")
+    path = run / "conversations.jsonl"
+    path.write_text("".join(lines))
+
+
+def test_the_conversation_alone_is_a_claim_about_one_untrained_arm(
+    ledger: claims.Ledger,
+) -> None:
+    discuss(ledger.folder / "base-s0", correct=3)
+    setups = ["top_ranked", "greedy"]
+    alone = claim_of("greater", arms=["base", "base"], setup=setups, note="a remark")
+    row = weigh(ledger, alone)
+    assert row["effect"] == approx(100 * (3 - 2) / 4)
+    assert row["low"] < row["effect"] < row["high"], "of questions alone"
+    assert row["why"] == "a remark"
+
+
+def test_trained_arms_are_compared_in_the_same_conversation(
+    ledger: claims.Ledger,
+) -> None:
+    for seed in range(3):
+        discuss(ledger.folder / f"good-s{seed}", correct=3)
+        discuss(ledger.folder / f"bad-s{seed}", correct=1 + seed % 2)
+    same = claim_of("greater", arms=["good", "bad"], setup="top_ranked")
+    row = weigh(ledger, same)
+    assert row["effect"] == approx(75 - 100 / 3)
 
 
 @pytest.mark.parametrize("case", CASES["trends"])

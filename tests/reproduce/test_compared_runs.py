@@ -68,6 +68,20 @@ def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_lo
         assert len(steps) == 1, rivals
 
 
+@pytest.mark.parametrize("preset", ["smoke", "quick", "standard", "full"])
+def test_the_policies_of_one_room_are_asked_the_same_in_the_same_settings(
+    preset: str,
+) -> None:
+    items = plan.load(ROOT, preset).items
+    needs = items["conl_one_room"].needs
+    runs = configurations(preset, [items[id] for id in needs])
+    for id, run in runs.items():
+        assert {"vanilla", "consistency"} <= set(run["strategies"]), id
+        assert run["examined"] <= run["eval_items"], "others are not asked alone"
+    conversations = {(run["examined"], run["agents"]) for run in runs.values()}
+    assert len(conversations) == 1
+
+
 @pytest.fixture(scope="module")
 def gpu_runs() -> dict[str, dict[str, Any]]:
     """The configuration of every run of the preset gpu, by name."""

@@ -183,6 +183,24 @@ def test_the_row_of_the_base_model_adds_up_to_its_run(copy: Copy) -> None:
     assert held_out["n"] > 0
 
 
+def test_the_parts_of_conls_gains_add_up_on_real_runs(copy: Copy) -> None:
+    parts = pd.read_csv(copy.folder("conl_one_room") / "decomposition.csv")
+    is_whole = parts["part"] == "as compared in the paper"
+    whole = parts[is_whole].set_index("over")["delta"]
+    summed = parts[~is_whole].groupby("over")["delta"].sum()
+    assert set(whole.index) == {"untrained", "SRT-S", "SRT-M"}
+    assert (whole - summed).abs().max() < 1e-9
+
+
+def test_five_policies_discuss_the_same_questions(copy: Copy) -> None:
+    discussed = set()
+    for run in copy.plan.items["conl_one_room"].needs:
+        path = copy.folder(run) / "conversations.jsonl"
+        discussed.add(tuple(pd.read_json(path, lines=True)["question"]))
+    (questions,) = discussed
+    assert len(questions) == 24
+
+
 REPEATED = [
     "mae_table2/table.csv",
     "mae_table2/table.tex",

@@ -1,8 +1,8 @@
 """Baselines of CoNL: SRT, self-rewarding by majority vote (Appendix E), and RL with ground truth.
 
 SRT-S votes on independent solutions; SRT-M plays CoNL's four rounds and votes on the revised ones.
-Figure 3 compares with ground truth. None of them has a ranking reward, a diagnostic reward or
-credit by segment.
+Figure 3 compares with ground truth. None has a ranking reward, a diagnostic reward or credit by
+segment. After training each policy is asked in CoNL's conversation, as CoNL's own is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Literal
 
+from pydantic import NonNegativeFloat, NonNegativeInt
+
 from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method
 from coevolve.methods.conl.method import CoNL
 from coevolve.methods.facts import as_float, mean_known
+from coevolve.rollout.engine import Engine
 from coevolve.rollout.voting import majority
+from coevolve.runs.record import Recorder
 from coevolve.text.parse import answer_line
 from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
@@ -53,6 +57,17 @@ class AnswerRewardMethod(Method):
 
     test_time: bool = False
     """Whether to train on the test questions, as the paper does (section 4.1)."""
+
+    # The conversation is CoNL's, in SRT-M's training and after everybody's.
+
+    judge_temperature: NonNegativeFloat | None = None
+    """Sampling temperature of rankings, as in CoNL; None: the run's."""
+
+    own_votes: bool = False
+    """Whether votes on one's own solution count, as in CoNL."""
+
+    examined: NonNegativeInt = 20
+    """Test questions per family that are discussed after training, as in CoNL."""
 
     def define_roles(self) -> None:
         """Make a CoNL method with the same values of the shared fields, and use its solver."""
@@ -114,15 +129,21 @@ class AnswerRewardMethod(Method):
             "tokens_turn": mean_known(lengths),
         }
 
+    def after_run(
+        self, engine: Engine, key: tuple[int, ...], log: Recorder
+    ) -> dict[str, Any]:
+        """Discuss test questions with the trained policy in CoNL's conversation, as CoNL does.
+
+        Writes conversations.jsonl, so that the policies compare in one conversation.
+        """
+        return self.conl.after_run(engine, key, log)
+
 
 class SRT(AnswerRewardMethod):
     """Majority voting as proxy ground truth, with CoNL's data and training (section 4.1)."""
 
     form: Literal["single", "multi"] = "single"
     """single: SRT-S; multi: SRT-M, the four-round conversation."""
-
-    judge_temperature: float | None = None
-    """Sampling temperature of SRT-M's rankings, as in CoNL; None: the run's."""
 
     def solve(self, question: str) -> Dialogue[Solutions]:
         """Return independent solutions (SRT-S), or those revised in CoNL's conversation (SRT-M)."""
