@@ -95,7 +95,7 @@ class TTRL(CoMASBenchmark):
         agreements: list[float | None] = []  # of the rewards of readable answers
         if trace.can_vote:
             majority_verdict = world.is_correct(trace.question, label)
-            rewards = [sample.reward for sample in outcome.samples]
+            rewards: list[Any] = [sample.reward for sample in outcome.samples]
             # All answers vote, and the first of them are rewarded.
             for value, answer, verdict in zip(
                 rewards, trace.answers, verdicts, strict=False

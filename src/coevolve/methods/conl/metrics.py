@@ -75,11 +75,12 @@ def ranking_correct(rankings: Rankings, correct: Verdicts) -> float | None:
     votes_for_correct = 0.0
     for ranking in rankings:
         for comparison in ranking:
-            winner_is_correct = correct[comparison.winner]
-            loser_is_correct = correct[comparison.loser]
-            if {winner_is_correct, loser_is_correct} == {True, False}:
+            verdicts = correct[comparison.winner], correct[comparison.loser]
+            if verdicts == (True, False):
+                votes_for_correct += comparison.weight
                 votes += comparison.weight
-                votes_for_correct += comparison.weight * winner_is_correct
+            elif verdicts == (False, True):
+                votes += comparison.weight
     return votes_for_correct / votes if votes else None
 
 
