@@ -322,12 +322,12 @@ def crossings(study: Study) -> pd.DataFrame:
             "method": method,
             "errors": errors,
             "asked": np.nan,
-            "accuracy": in_words(middle.value),
-            "low": in_words(middle.low),
-            "high": in_words(middle.high),
+            "accuracy": as_text(middle.value),
+            "low": as_text(middle.low),
+            "high": as_text(middle.high),
             "confidence, %": round(100 * middle.confidence, 1),
             "units": len(each),
-            "each": ", ".join(map(in_words, each)),
+            "each": ", ".join(map(as_text, each)),
         }
         if len(each) == 1:
             row |= {"low": "", "high": "", "confidence, %": np.nan}
@@ -335,7 +335,7 @@ def crossings(study: Study) -> pd.DataFrame:
     return _in_order(pd.DataFrame(rows)).drop(columns="asked")
 
 
-def in_words(accuracy: float) -> str:
+def as_text(accuracy: float) -> str:
     """Format a crossing: an accuracy from 0 to 1, "at once" or "never"."""
     return WORDS.get(accuracy, f"{accuracy:.3f}")
 
@@ -375,8 +375,13 @@ def _with_limits(row: Mapping[str, Any], name: str) -> str:
 def note(study: Study) -> str:
     """Return the note below the table."""
     units = study.runs["unit"]
-    unit = "seeds" if units.str.startswith("seed").all() else "backbones"
     count = units.nunique()
+    if units.str.startswith("seed").all():
+        unit = "seeds"
+        number = f"{count} of one backbone"
+    else:
+        unit = "backbones"
+        number = f"{count}, each the mean of its seeds"
     return (
         "Ours only: no paper prints this (tiny world). The oracle's word is right as often as "
         "asked; its errors are random, always about the same questions, or more frequent on hard "
@@ -384,7 +389,7 @@ def note(study: Study) -> str:
         "SAGE: questions and plans; CoMAS: solutions; CoNL: pairs of solutions; TTRL: readable "
         "answers). Gains are in points of greedy test accuracy, over the same backbone before "
         "training, and over the control: the same method whose rewards are dealt out at random "
-        f"within each role. {count} {unit}; the seeds of one are averaged. The 95 % limits cover "
-        f"{unit} and questions, and a single one has none. Nothing is corrected for the number of "
-        "rows. Tokens: all that the method's own models write; the oracle writes none."
+        f"within each role. Number of {unit}: {number}. The 95 % limits cover {unit} and "
+        "questions, and a single one has none. Nothing is corrected for the number of rows. "
+        "Tokens: all that the method's own models write; the oracle writes none."
     )

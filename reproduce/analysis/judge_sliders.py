@@ -218,10 +218,10 @@ def chosen(heard: Sequence[Judgement]) -> list[Judgement]:
     return (false[:1] + true + false[1:])[:SHOWN]
 
 
-def judgement_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
-    """Return judgements in words, a row each."""
+def judgement_table(heard: Sequence[Judgement]) -> pd.DataFrame:
+    """Return the chosen ones of some judgements in words, a row each."""
     rows = []
-    for one in judgements:
+    for one in chosen(heard):
         row = {
             "question": one.question,
             "judged": one.judged,

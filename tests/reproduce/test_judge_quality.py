@@ -170,7 +170,7 @@ def test_with_one_backbone_the_seed_is_the_unit(tmp_path: Path) -> None:
     row = row_of(effects, errors="random")
     assert row["over control"] == 0
     assert row["over control, high"] == 0
-    assert "3 seeds" in judge_quality.note(study)
+    assert "Number of seeds: 3" in judge_quality.note(study)
 
 
 @pytest.fixture(scope="module")
