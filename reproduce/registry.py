@@ -67,6 +67,7 @@ Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(all_different)
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 PublicName = Annotated[str, AfterValidator(public)]
 Values = dict[PublicName, Any]
+Grid = dict[PublicName, Annotated[list[Any], Field(min_length=1)]]
 Overrides = Annotated[Values, AfterValidator(expand_model)]
 PathText = Annotated[str, AfterValidator(expand_home)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
@@ -100,7 +101,8 @@ class RunTable(Table):
     method: PathText
     overrides: Overrides = {}
     # Field -> values: one run for each combination, named after the run and its values.
-    grid: dict[PublicName, Annotated[list[Any], Field(min_length=1)]] = {}
+    grid: Grid = {}
+    grids: dict[str, Grid] = {}  # preset -> values in place of those of the grid
     presets: dict[str, Overrides] = {}  # preset -> overrides for it alone
     seeds: dict[str, Seeds] = {}  # preset -> seeds in place of the preset's
     tags: list[str] = []
@@ -223,9 +225,10 @@ def read(root: Path, preset: str, more: Path | None = None) -> tuple[Preset, Ent
         paths.append(more)
     entries = Entries()
     for path in paths:
-        _add_file(path, entries)
+        _add_file(path, entries, preset)
     for name, run in list(entries.runs.items()):
-        unknown = sorted((run.presets.keys() | run.seeds.keys()) - presets.keys())
+        named = run.presets.keys() | run.seeds.keys() | run.grids.keys()
+        unknown = sorted(named - presets.keys())
         if unknown:
             suggestion = hint(unknown[0], presets)
             reason = f"[runs.{name}]: unknown preset {unknown[0]!r}; {suggestion}"
@@ -241,7 +244,7 @@ def _registries(root: Path) -> list[Path]:
     return [path for path in paths if path.name not in OTHER_FILES]
 
 
-def _add_file(path: Path, entries: Entries) -> None:
+def _add_file(path: Path, entries: Entries, preset: str) -> None:
     """Add the tables of one file, each validated alone; the file's name is the default paper."""
     content = read_toml(path)
     for section, tables in content.items():
@@ -260,22 +263,23 @@ def _add_file(path: Path, entries: Entries) -> None:
             (added,) = getattr(file, section).values()
             added.paper = added.paper or path.stem
             if section == "runs":
-                entries.runs.update(spread(name, added))
+                entries.runs.update(spread(name, added, preset))
             else:
                 entries.artefacts[name] = added
 
 
-def spread(name: str, run: RunTable) -> dict[str, RunTable]:
+def spread(name: str, run: RunTable, preset: str) -> dict[str, RunTable]:
     """Return a run for each combination of the values in its grid; without a grid, the run itself.
 
     The name of the run is a tag of all of them.
     """
-    if not run.grid:
+    grid = run.grid | run.grids.get(preset, {})
+    if not grid:
         return {name: run}
     runs = {}
-    for values in product(*run.grid.values()):
+    for values in product(*grid.values()):
         words = [str(value).replace(".", "_") for value in values]
-        chosen = dict(zip(run.grid, values, strict=True))
+        chosen = dict(zip(grid, values, strict=True))
         changes = {
             "overrides": run.overrides | chosen,
             "tags": [*run.tags, name],

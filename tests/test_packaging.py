@@ -230,6 +230,22 @@ class TestPages:
         unknown = readme_numbers.gains(ledger, "mixed", "missing")
         assert unknown == f"{literal}; in the same conversation not run"
 
+    def test_the_judges_quality_is_read_from_its_artefact(self, tmp_path: Path) -> None:
+        assert "not made yet" in readme_numbers.judge(tmp_path)
+        folder = tmp_path / "results" / "standard" / "judge_quality"
+        folder.mkdir(parents=True)
+        crossing = [
+            "method,errors,accuracy,low,high",
+            "MAE,random,0.612,at once,0.700",
+            "MAE,question,never,never,never",
+        ]
+        (folder / "crossing.csv").write_text("\n".join(crossing))
+        curve = "method,errors,measured,over control\nMAE,its own judge,0.7,3.25\n"
+        (folder / "curve.csv").write_text(curve)
+        *_, row = readme_numbers.judge(tmp_path).splitlines()
+        cells = "MAE | 0.612 [at once, 0.700] | never [never, never] | 0.700 | +3.2"
+        assert row == f"| {cells} |"
+
     @pytest.fixture
     def readme(self) -> str:
         return (ROOT / "README.md").read_text(encoding="utf-8")

@@ -263,6 +263,47 @@ def verdicts(root: Path = ROOT) -> str:
     return table(result_of("verdicts", root))
 
 
+def judge(root: Path = ROOT) -> str:
+    """Return how good a judge must be by the committed runs, and where two other judges stand."""
+    from reproduce.analysis import judge_figure, judge_quality
+
+    sentences = []
+    for mark in (judge_figure.smollm2_judge(), judge_figure.comas_judge()):
+        numbers = {f"{100 * mark.low:.1f}", f"{100 * mark.high:.1f}"}
+        sentences.append(f"{mark.label}: right in {' to '.join(sorted(numbers))} %.")
+    folder = root / "results" / "standard" / "judge_quality"
+    crossing = folder / "crossing.csv"
+    if not crossing.is_file():
+        sentences.append("*The runs of the dial are not made yet.*")
+        return "\n".join(sentences)
+    starts: dict[str, dict[str, str]] = {}  # method: errors: where its gain begins
+    for row in pd.read_csv(crossing, dtype=str, keep_default_na=False).to_dict(
+        "records"
+    ):
+        start = f"{row['accuracy']} [{row['low']}, {row['high']}]"
+        starts.setdefault(row["method"], {})[row["errors"]] = start
+    effects = pd.read_csv(folder / "curve.csv")
+    own = effects[effects["errors"] == judge_quality.OWN].set_index("method")
+    rows = []
+    for method, by_errors in starts.items():
+        cells = [
+            method,
+            by_errors["random"],
+            by_errors["question"],
+            f"{own.loc[method, 'measured']:.3f}",
+            f"{own.loc[method, 'over control']:+.1f}",
+        ]
+        rows.append(cells)
+    head = (
+        "method",
+        "helps from, random",
+        "question",
+        "own judge's accuracy",
+        "gain, points",
+    )
+    return "\n".join([*sentences, "", markdown(head, rows)])
+
+
 def dictionary() -> str:
     """Return all families of the tiny world, with an example of each."""
     rng = random.Random("dictionary")
@@ -297,6 +338,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "attacks": ("docs/verifiers.md", attacks),
     "checkers": ("docs/verifiers.md", checkers),
     "verdicts": ("docs/reliability.md", verdicts),
+    "judge": ("docs/judge-quality.md", judge),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }
 

@@ -68,6 +68,7 @@ class TestTTRL:
             "correct": approx(1 / 5),
             "voted": 1.0,
             "majority_correct": 0.0,
+            "reward_correct": 0.0,  # of the two readable answers that earn
             "interactions": 5,
             "tokens_out": 0,
         }
@@ -85,6 +86,13 @@ class TestTTRL:
         assert rewards == {(0.0, "dummy")}
         assert outcome.facts["voted"] == 0.0
         assert outcome.facts["majority_correct"] is None
+        assert outcome.facts["reward_correct"] is None
+
+    def test_a_vote_can_be_right_about_some_answers(self) -> None:
+        outcome, _ = self.play(boxes(3, 3, 4, 2), votes=4, samples=4, voting=("sums",))
+        assert outcome.facts["reward_correct"] == approx(1 / 4), (
+            "4 is wrong and earns 0"
+        )
 
     def test_a_domain_without_training_questions_is_refused(self) -> None:
         method = TTRL(voting=("Math",), world=Sums())

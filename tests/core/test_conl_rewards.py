@@ -17,7 +17,7 @@ from pytest import approx
 from scipy.optimize import minimize
 
 from coevolve.methods.conl.method import CoNL
-from coevolve.methods.conl.metrics import measures, rank_rho
+from coevolve.methods.conl.metrics import measures, rank_rho, ranking_correct
 from coevolve.methods.conl.parsing import critiques, ranking, span
 from coevolve.methods.conl.records import Comparison
 from coevolve.methods.conl.rewards import (
@@ -437,3 +437,23 @@ class TestExamine:
         for row in rows:
             assert row["answers_after"] == ["5", "5"]
             assert row["scores_after"] == [HALF, HALF]
+
+
+class TestRankingCorrect:
+    """The share of votes for the correct one of a correct and a wrong solution."""
+
+    CORRECT = [True, False, False]
+
+    def test_ties_are_half_right_and_equal_solutions_do_not_count(self) -> None:
+        right = [Comparison(0, 1), Comparison(1, 2)]
+        tied = [Comparison(0, 2, 0.5), Comparison(2, 0, 0.5)]
+        wrong = [Comparison(2, 0)]
+        assert ranking_correct([right], self.CORRECT) == 1
+        assert ranking_correct([tied], self.CORRECT) == approx(0.5)
+        assert ranking_correct([right, tied, wrong], self.CORRECT) == approx(1.5 / 3)
+
+    def test_without_a_pair_to_tell_apart_there_is_none(self) -> None:
+        votes = [Comparison(0, 1)]
+        assert ranking_correct([votes], [True, True, False]) is None
+        assert ranking_correct([votes], [True, None, False]) is None
+        assert ranking_correct([[]], self.CORRECT) is None

@@ -7,6 +7,8 @@ from statistics import fmean
 
 import pytest
 
+from coevolve.methods.conl.metrics import ranking_correct
+from coevolve.methods.conl.parsing import ranking
 from coevolve.methods.mae.method import MAE
 from coevolve.methods.registry import METHODS, get_method
 from coevolve.rollout.engine import BatchedEngine
@@ -246,6 +248,40 @@ def test_votes_and_gold_answers_give_way_to_the_oracle():
     method = MAE()
     paid = rewards.by_oracle([outcome], Dial(WORLD), method.read_answer)
     assert [one.reward for one in paid[0].samples] == [1.0, 0.0, 0.25]
+    assert paid[0].facts["reward_correct"] == 1.0
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 0.7, 1.0])
+def test_the_accuracy_of_the_oracles_rewards_is_recorded(accuracy):
+    answers = []
+    for number, question in enumerate(QUESTIONS * 6):
+        text = "<answer>x</answer>" if number % 2 else "no answer"
+        turn = Turn("solver", (), source="mae/solver", fields={"question": question})
+        reply = Reply(replace(turn, key=(number,)), text)
+        answers.append(Sample(reply, 0.0))
+    (paid,) = rewards.by_oracle(
+        [Outcome(answers, facts={"correct": 0.0})],
+        Dial(WORLD, accuracy),
+        MAE().read_answer,
+    )
+    assert paid.facts["correct"] == 0.0
+    assert paid.facts["reward_correct"] == pytest.approx(accuracy, abs=0.05)
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 0.7, 1.0])
+def test_votes_of_the_oracle_are_as_often_right_as_it_says(accuracy):
+    """Ties, which count half, make up for the pairs of which both solutions are misjudged."""
+    block = (
+        "Agent 0<solution>ANSWER: 7</solution>\nAgent 1<solution>ANSWER: 6</solution>"
+    )
+    fields = {"query": "3+4", "solutions": block}
+    dial = Dial(WORLD, accuracy)
+    rankings = []
+    for number in range(600):
+        text = VERDICTS["conl/verdict"](dial, fields, (number,))
+        rankings.append(ranking(text, "final_ranking", agents=2))
+    share = ranking_correct(rankings, [True, False])
+    assert share == pytest.approx(accuracy, abs=0.05)
 
 
 @pytest.mark.parametrize(

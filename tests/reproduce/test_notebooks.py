@@ -31,6 +31,7 @@ TESTED_ELSEWHERE = {  # in test_notebooks_by_hand.py and test_report.py
     "train_gpu.ipynb",
     "real_model.ipynb",
     "evaluate.ipynb",
+    "judge_sliders.ipynb",
     "kernels.ipynb",
     "run_report.ipynb",
 }
@@ -113,6 +114,15 @@ def make(plan: Plan, artefacts: list[str]) -> None:
     reproduce(plan, "--only", ",".join(artefacts))
 
 
+def extra_registry(root: Path) -> Path:
+    """Join the registries with artefacts beside those of the five papers; return the file."""
+    folder = root / "reproduce" / "extra"
+    texts = [(folder / name).read_text() for name in ("real.toml", "judge.toml")]
+    joined = folder / "joined.toml"
+    joined.write_text("\n".join(texts))
+    return joined
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     """Copy the tree and make all its artefacts."""
@@ -120,7 +130,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
     for name in ("benchmarks", "docs", "notebooks", "reproduce", "src"):
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
-    plan = load(root, "smoke", root / "reproduce" / "extra" / "real.toml")
+    plan = load(root, "smoke", extra_registry(root))
     artefacts = []
     for item in plan.items.values():
         if item.kind == "artefact" and item.skip is None:

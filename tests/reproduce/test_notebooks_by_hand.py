@@ -1,6 +1,7 @@
 """The notebooks that no artefact needs run from start to end.
 
-One is about the loss, two train real models, one evaluates, and one is the introduction.
+One is about the loss, two train real models, one evaluates, one has a judge with a dial, and one is
+the introduction.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from coevolve.engines.loading import load_policy
+from reproduce.analysis import judge_sliders
 from tools import lab
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -110,6 +112,37 @@ def test_eight_inference_strategies_are_evaluated(tmp_path: Path) -> None:
     assert "Warning" not in outputs.printed
     table = (tmp_path / "table.csv").read_text()
     assert len(table.splitlines()) == 1 + 8
+
+
+@pytest.mark.parametrize("method", ["MAE", "TTRL"])
+def test_a_judge_with_a_dial_is_trained_and_listened_to(
+    method: str, tmp_path: Path
+) -> None:
+    outputs = execute(
+        "judge_sliders.ipynb",
+        tmp_path,
+        method=method,
+        accuracy=0.6,
+        errors="question",
+        sliders=False,
+        preset="smoke",
+        items=1,
+        results=str(tmp_path),
+        out=str(tmp_path / "run"),
+    )
+    assert "no curve yet: " in outputs.printed
+    assert "gain, points: " in outputs.printed
+    assert "(asked: 60 %)" in outputs.printed
+    *_, judgements = outputs.texts
+    assert "the oracle knows" in judgements
+    assert len(judgements.splitlines()) >= 1 + judge_sliders.SHOWN
+
+
+def test_a_judge_with_a_dial_has_sliders(tmp_path: Path) -> None:
+    pytest.importorskip("ipywidgets")
+    outputs = execute("judge_sliders.ipynb", tmp_path, results=str(tmp_path))
+    *_, panel = outputs.texts
+    assert panel.startswith("VBox(children=(SelectionSlider(")
 
 
 SMALL_RUN = """{

@@ -189,6 +189,25 @@ def test_a_grid_is_a_run_for_each_combination(toy: Toy, tmp_path: Path) -> None:
     assert item.names == ("dial-1_0-level", "runs/dial-1_0-level", "own", "dial")
 
 
+def test_a_preset_can_have_a_smaller_grid(toy: Toy, tmp_path: Path) -> None:
+    toy.edit("reproduce/presets.toml", "[quick]", "[smoke]\nseeds = [0]\n[quick]")
+    text = """
+    [runs.dial]
+    method = "toy"
+    grid = { accuracy = [0.5, 0.7, 1.0], errors = ["random", "level"] }
+    grids.smoke.accuracy = [0.7]
+    """
+    path = write(tmp_path, text)
+    smoke = load(toy.root, "smoke", path).items
+    names = [id for id in smoke if id.startswith("runs/dial")]
+    assert names == ["runs/dial-0_7-random-s0", "runs/dial-0_7-level-s0"]
+    quick = load(toy.root, "quick", path).items
+    assert sum(id.startswith("runs/dial") for id in quick) == 6 * 2  # seeds
+    write(tmp_path, text.replace("grids.smoke", "grids.smok"))
+    fault = load(toy.root, "quick", path).items["runs/dial-0_5-random"].fault
+    assert "unknown preset 'smok'" in str(fault)
+
+
 def test_runs_take_the_backbones_of_a_preset_in_turn(toy: Toy, tmp_path: Path) -> None:
     toy.edit(
         "reproduce/presets.toml",

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import PositiveInt
 
 from coevolve.methods.comas.method import CoMASBenchmark, Discussion, quoted
-from coevolve.methods.facts import as_float, mean_known
+from coevolve.methods.facts import agrees, as_float, mean_known
 from coevolve.rollout.voting import majority
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
@@ -87,18 +87,27 @@ class TTRL(CoMASBenchmark):
         return Outcome(samples, trace=trace)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
-        """Return how correct the answers and their majority were, and their cost."""
+        """Return how correct the answers, their majority and the rewards were, and the cost."""
         trace: VoteTrace = outcome.trace
         label, _ = majority(trace.answers)
         verdicts = [world.is_correct(trace.question, one) for one in trace.answers]
         majority_verdict = None
+        agreements: list[float | None] = []  # of the rewards of readable answers
         if trace.can_vote:
             majority_verdict = world.is_correct(trace.question, label)
+            rewards: list[Any] = [sample.reward for sample in outcome.samples]
+            # All answers vote, and the first of them are rewarded.
+            for value, answer, verdict in zip(
+                rewards, trace.answers, verdicts, strict=False
+            ):
+                if answer is not None:
+                    agreements.append(agrees(value, verdict))
         return {
             "question": trace.question,
             "correct": mean_known(verdicts),
             "voted": float(trace.can_vote),
             "majority_correct": as_float(majority_verdict),
+            "reward_correct": mean_known(agreements),
             **cost(trace.replies),
         }
 

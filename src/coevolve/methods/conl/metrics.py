@@ -1,7 +1,7 @@
 """What is recorded about CoNL's conversations: correctness, rewards, and the paper's own measures.
 
 The paper's measures are Pass@1 of the top-ranked agent, Pass@K and Rank-rho (Appendix F), and
-corrections and harm (Table 4).
+corrections and harm (Table 4). The accuracy of the final rankings is ours.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from coevolve.methods.conl import rewards
-from coevolve.methods.conl.records import ConversationTrace, Ranking
+from coevolve.methods.conl.records import ConversationTrace, Ranking, Rankings
 from coevolve.methods.facts import mean_known
 from coevolve.text.parse import answer_line
 from coevolve.worlds import World
@@ -65,6 +65,25 @@ def measures(
     }
 
 
+def ranking_correct(rankings: Rankings, correct: Verdicts) -> float | None:
+    """Return the share of votes for the correct one of a correct and a wrong solution, 0 to 1.
+
+    A tie is half a vote each way, so that an author who ranks at random has 0.5. None without
+    such a vote.
+    """
+    votes = 0.0
+    votes_for_correct = 0.0
+    for ranking in rankings:
+        for comparison in ranking:
+            verdicts = correct[comparison.winner], correct[comparison.loser]
+            if verdicts == (True, False):
+                votes_for_correct += comparison.weight
+                votes += comparison.weight
+            elif verdicts == (False, True):
+                votes += comparison.weight
+    return votes_for_correct / votes if votes else None
+
+
 def episode_metrics(
     conversation: ConversationTrace,
     world: World,
@@ -95,6 +114,7 @@ def episode_metrics(
         **_diagnostic_metrics(conversation, prior_variance),
         "critiques": mean_known(len(written) for written in conversation.critiques),
         "votes": mean_known(_votes(one) for one in conversation.final_rankings),
+        "ranking_correct": ranking_correct(conversation.final_rankings, correct_after),
         "tokens_turn": _mean_tokens(conversation),
     }
 

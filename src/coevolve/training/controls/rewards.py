@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+from coevolve.methods.facts import agrees, mean_known
 from coevolve.training.controls.dial import Dial
 from coevolve.training.controls.forms import has_form
 from coevolve.types import Outcome, Reply, Reward, Sample
@@ -54,7 +55,8 @@ def by_oracle(
 ) -> list[Outcome]:
     """Reward the answers to questions by the oracle's word, instead of by a vote or a gold answer.
 
-    All other replies keep the rewards that the method gives them.
+    All other replies keep the rewards that the method gives them. The fact `reward_correct` says
+    how often the word is right about a readable answer.
     """
 
     def pay(sample: Sample, segment: str) -> float | None:
@@ -65,7 +67,27 @@ def by_oracle(
         question = question_of(reply)
         return float(dial.answer_is_correct(question, answer, reply.turn.key))
 
-    return _paid(outcomes, pay)
+    observed = []
+    for outcome in _paid(outcomes, pay):
+        accuracy = _accuracy(outcome, dial, read_answer)
+        facts = outcome.facts | {"reward_correct": accuracy}
+        observed.append(replace(outcome, facts=facts))
+    return observed
+
+
+def _accuracy(outcome: Outcome, dial: Dial, read_answer: ReadAnswer) -> float | None:
+    """Return how often the reward of a readable answer agrees with the exact oracle."""
+    agreements = []
+    for sample in outcome.samples:
+        reply = sample.reply
+        answer = read_answer(reply.text)
+        if reply.turn.source not in ANSWERING or answer is None:
+            continue
+        truth = dial.world.is_correct(question_of(reply), answer)
+        for reward in _parts(sample.reward).values():
+            if reward is not None:
+                agreements.append(agrees(reward, truth))
+    return mean_known(agreements)
 
 
 def question_of(reply: Reply) -> str:
