@@ -387,7 +387,7 @@ def _why_idle(ledger: Ledger, claim: Claim) -> str:
     share = np.mean(shares)
     if share >= diagnostics.MIN_ACTIVITY:
         return ""
-    return f"{mechanism} acted in {share:.0%} of the steps of {run}"
+    return f"{diagnostics.described(mechanism, share)} of {run}"
 
 
 def readable(ledger: pd.DataFrame) -> pd.DataFrame:

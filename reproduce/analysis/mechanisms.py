@@ -12,20 +12,21 @@ from reproduce.analysis import standins
 def acted_table(
     folder: Path, runs: standins.Runs, names: Sequence[str]
 ) -> pd.DataFrame:
-    """Return, per run and mechanism, the share of steps in which it acted, averaged over seeds.
+    """Return, per run and mechanism, how much it acted, averaged over seeds.
 
-    A mechanism that acts in less than a fifth of the steps is idle.
+    A reward acts on a share of its samples, a filter in a share of the steps (see
+    `diagnostics.activity`). A mechanism whose share is below a fifth is idle.
     """
     rows = []
     for run in names:
         for seed in runs[run]:
             acted = standins.summary(folder, run, seed)["acted"]
             for mechanism, share in acted.items():
-                rows.append((run, mechanism, share))
-    frame = pd.DataFrame(rows, columns=["run", "mechanism", "share of steps"])
-    by_mechanism = frame.groupby(["run", "mechanism"], sort=False)
-    table = by_mechanism["share of steps"].mean().reset_index()
-    is_idle = table["share of steps"] < diagnostics.MIN_ACTIVITY
+                rows.append((run, mechanism, diagnostics.unit_of(mechanism), share))
+    frame = pd.DataFrame(rows, columns=["run", "mechanism", "share of", "acted"])
+    by_mechanism = frame.groupby(["run", "mechanism", "share of"], sort=False)
+    table = by_mechanism["acted"].mean().reset_index()
+    is_idle = table["acted"] < diagnostics.MIN_ACTIVITY
     return table.assign(verdict=is_idle.map({True: "idle", False: "acts"}))
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
+from typing import Any
 
 import pytest
 from core.conftest import prompts, text
@@ -204,40 +205,94 @@ class TestNumberOfAgents:
     REPLY_TO = staticmethod(by_role({"verdict": VERDICT}, otherwise=CORRECT))
 
     def test_every_agent_speaks_in_four_rounds(self, agents: int) -> None:
-        assert len(turns_of(self.REPLY_TO, agents=agents)) == 4 * agents
+        turns = turns_of(self.REPLY_TO, agents=agents, leave_one_out=True)
+        assert len(turns) == 4 * agents
 
     def test_personas_repeat_after_eight(self, agents: int) -> None:
-        turns = turns_of(self.REPLY_TO, agents=agents)
+        turns = turns_of(self.REPLY_TO, agents=agents, leave_one_out=True)
         personas = [prompt.split(" ")[0] for prompt in prompts(turns)[:agents]]
         assert personas[0] == "analyst"
         assert len(set(personas)) == min(agents, 8)
 
-    def test_votes_on_oneself_count_only_between_two(self, agents: int) -> None:
-        outcome = outcome_of(self.REPLY_TO, agents=agents)
-        voters = agents if agents == 2 else agents - 2
+    @pytest.mark.parametrize("own_votes", [True, False])
+    def test_without_own_votes_those_on_oneself_count_only_between_two(
+        self, own_votes: bool, agents: int
+    ) -> None:
+        outcome = outcome_of(
+            self.REPLY_TO, agents=agents, own_votes=own_votes, w_consensus=0.0
+        )
+        voters = agents if own_votes or agents == 2 else agents - 2
         expected = bradley_terry([Comparison(0, 1)] * voters, agents)
         assert outcome.facts["scores_after"] == approx(expected)
 
 
-def test_rankings_move_the_consensus_reward_of_preset_gpu() -> None:
+def consensus_rewards_by_coin(**fields: Any) -> set[float | None]:
+    """The rewards of 50 conversations' final rankings in which coins decide every comparison."""
     coin = Random(0)
+    agents = fields["agents"]
 
     def rank_by_coin(turn: Turn, agent: int) -> str:
+        if turn.role != "verdict":
+            return WRONG
         votes = []
-        for first, second in combinations(range(4), 2):
-            if turn.role == "verdict":
-                relation = coin.choice("<>")
-                votes.append(f"Agent {first} {relation} Agent {second}")
-        return ranking_text("final_ranking", *votes) if votes else WRONG
+        for first, second in combinations(range(agents), 2):
+            relation = coin.choice("<>")
+            votes.append(f"Agent {first} {relation} Agent {second}")
+        return ranking_text("final_ranking", *votes)
 
-    preset = config.build("conl", "gpu", out=".").method
-    names = ("agents", "own_votes", "leave_one_out", "w_consensus")
-    fields = {name: getattr(preset, name) for name in names}
     outcomes, _ = play_conversations(rank_by_coin, 50, **fields)
-    rewards = set()
+    rewards: set[float | None] = set()
     for outcome in outcomes:
         rewards.update(rewards_of(outcome, "verdict", "final_ranking"))
-    assert len(rewards - {None}) > 2
+    return rewards
+
+
+@pytest.mark.parametrize("preset", ["none", "smoke", "standard", "gpu"])
+def test_rankings_move_the_consensus_reward_of_every_preset(preset: str) -> None:
+    method = config.build("conl", preset, out=".").method
+    names = ("agents", "own_votes", "leave_one_out", "w_consensus")
+    fields = {name: getattr(method, name) for name in names}
+    rewards = consensus_rewards_by_coin(**fields)
+    assert len(rewards - {None}) > 1
+
+
+@pytest.mark.parametrize("agents", [2, 3, 4, 5])
+@pytest.mark.parametrize("own_votes", [False, True])
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_a_consensus_that_no_vote_moves_is_refused(
+    agents: int, own_votes: bool, leave_one_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {
+        "agents": agents,
+        "own_votes": own_votes,
+        "leave_one_out": leave_one_out,
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "coevolve.methods.conl.rewards.consensus_can_vary", lambda *_: True
+        )
+        rewards = consensus_rewards_by_coin(**fields)
+    if len(rewards - {None}) > 1:
+        make_conl(**fields)
+        return
+    with pytest.raises(ValueError, match="pays no vote more than another") as error:
+        make_conl(**fields)
+    assert "\n" not in str(error.value)
+    assert "w_consensus=0" in str(error.value)
+    make_conl(**fields, w_consensus=0.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ({"agents": 2}, "leave_one_out=true, w_consensus=0"),
+        ({"agents": 3, "own_votes": False}, "own_votes=true, w_consensus=0"),
+        ({"own_votes": False}, "own_votes=true, leave_one_out=true, w_consensus=0"),
+    ],
+)
+def test_the_refusal_names_what_is_allowed(fields: dict, allowed: str) -> None:
+    with pytest.raises(ValueError, match=f"allowed are {allowed}$"):
+        make_conl(**fields)
 
 
 class TestVotesOnOneself:
@@ -250,14 +305,16 @@ class TestVotesOnOneself:
         next_agent = (agent + 1) % 3
         return ranking_text("final_ranking", f"Agent {agent} > Agent {next_agent}")
 
-    def test_by_default_they_do_not_count(self) -> None:
-        outcome = outcome_of(self.prefer_oneself, agents=3)
+    def test_without_own_votes_they_do_not_count(self) -> None:
+        outcome = outcome_of(
+            self.prefer_oneself, agents=3, own_votes=False, w_consensus=0.0
+        )
         assert outcome.facts["scores_after"] == [0.5] * 3
         assert outcome.facts["votes"] == 0.0
         assert outcome.facts["decided"] == 0.0
 
-    def test_with_own_votes_they_agree_with_themselves(self) -> None:
-        outcome = outcome_of(self.prefer_oneself, agents=3, own_votes=True)
+    def test_by_default_they_agree_with_themselves(self) -> None:
+        outcome = outcome_of(self.prefer_oneself, agents=3)
         assert outcome.facts["votes"] == 1.0
         assert outcome.facts["decided"] == 1.0
         assert rewards_of(outcome, "verdict", "final_ranking") == [1.0] * 3

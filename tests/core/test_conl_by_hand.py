@@ -59,8 +59,19 @@ class TestAWholeConversationByHand:
         return steps.outcome
 
     @pytest.fixture
+    def V_init(self) -> list[float]:
+        """The scores of the reviews, in which the second agent votes for itself as well."""
+        votes = [
+            Comparison(1, 2),
+            Comparison(0, 2),
+            Comparison(1, 0),
+            Comparison(0, 1),
+        ]
+        return bradley_terry(votes, 3)
+
+    @pytest.fixture
     def V(self) -> list[float]:
-        """The scores of both rounds: votes about oneself are left out."""
+        """The final scores."""
         votes = [Comparison(1, 2), Comparison(0, 2), Comparison(0, 1)]
         return bradley_terry(votes, 3)
 
@@ -104,10 +115,10 @@ class TestAWholeConversationByHand:
         first_prompt, *_ = prompts(steps.pending_turns)  # line 11
         assert first_prompt == f"analyst rank as 0{QUESTION}{solution_block(5, 5, 5)}"
 
-    def test_scores_are_those_of_the_votes_about_others(
-        self, outcome: Outcome, V: list[float]
+    def test_scores_are_those_of_all_votes(
+        self, outcome: Outcome, V_init: list[float], V: list[float]
     ) -> None:
-        assert outcome.facts["scores_before"] == V
+        assert outcome.facts["scores_before"] == V_init
         assert outcome.facts["scores_after"] == V
 
     def test_every_turn_is_trained_on(self, outcome: Outcome) -> None:
@@ -116,16 +127,19 @@ class TestAWholeConversationByHand:
         assert {sample.group_id for sample in outcome.samples} == {(7, 2, 0)}
 
     def test_every_segment_earns_its_reward(
-        self, outcome: Outcome, V: list[float]
+        self, outcome: Outcome, V_init: list[float], V: list[float]
     ) -> None:
         assert rewards_of(outcome, "proposal", "initial_solution") == V  # r_sol
         assert rewards_of(outcome, "review", "initial_ranking") == [None] * 3  # Table 1
-        assert rewards_of(outcome, "review", "critique") == [0.0] * 3
+        # Agent 0 rises, whom the others criticise; the two whom it criticises do not.
+        rise = 2 * (V[0] - V_init[0])  # w2 is 2
+        assert rise > 0.1
+        assert rewards_of(outcome, "review", "critique") == approx([0.0, rise, rise])
         assert rewards_of(outcome, "revision", "revised_solution") == [V[0], None, V[2]]
         # Lone votes agree with themselves.
         assert rewards_of(outcome, "verdict", "final_ranking") == [1.0] * 3
 
-    def test_facts(self, outcome: Outcome, V: list[float]) -> None:
+    def test_facts(self, outcome: Outcome, V_init: list[float], V: list[float]) -> None:
         expected = {
             "answers_before": ["6", "5", None],
             "answers_after": ["5", "5", "5"],
@@ -142,7 +156,7 @@ class TestAWholeConversationByHand:
             "votes": 1.0,
             "r_meta": 1.0,
             "decided": 1.0,
-            "r_diag": 0.0,
+            "r_diag": approx(2 / 3 * (V[0] - V_init[0])),
             "r_sol": approx(sum(V) / 3),
         }
         assert outcome.facts == outcome.facts | expected

@@ -411,7 +411,7 @@ class TestExamine:
 
     @pytest.fixture
     def conl(self) -> CoNL:
-        return CoNL(agents=2)
+        return CoNL(agents=2, leave_one_out=True)
 
     @pytest.fixture
     def rows(self, conl: CoNL) -> list[dict[str, Any]]:

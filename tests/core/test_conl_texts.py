@@ -170,7 +170,7 @@ class TestFullPromptsOfAblations:
         for prompt in full_prompts(blind=False)[role]:
             assert not re.search("BLIND|Nobody sees|nobody else", prompt)
             assert "The agents after you will see yours." in prompt
-            assert "Leave out your own" in prompt
+            assert "Leave out your own" not in prompt
 
     @RANKING_ROLES
     def test_without_blind_ranking_rankings_follow_the_solutions(
@@ -187,10 +187,14 @@ class TestFullPromptsOfAblations:
         assert full_prompts(blind=False)[role] == full_prompts()[role]
 
     @pytest.mark.parametrize("role", ["review", "verdict"])
-    def test_own_votes_are_asked_for(self, role: str) -> None:
-        for agent, prompt in enumerate(full_prompts(own_votes=True)[role]):
+    def test_own_votes_are_asked_for_or_ruled_out(self, role: str) -> None:
+        for agent, prompt in enumerate(full_prompts()[role]):
             assert "Leave out" not in prompt
             assert f"(Agent {agent}) among them." in prompt
+        others = full_prompts(own_votes=False, leave_one_out=True)
+        for agent, prompt in enumerate(others[role]):
+            assert f"Leave out your own solution (Agent {agent})" in prompt
+            assert "among them." not in prompt
 
     def test_a_revision_that_reads_all_solutions_shows_them_first(self) -> None:
         first_revision, *_ = full_prompts(revision_reads="all")["revision"]
@@ -203,6 +207,8 @@ class TestFullPromptsOfAblations:
         assert below_heading.startswith(expected)
 
     def test_compact_prompts_stay_the_same(self) -> None:
-        conl = make_conl(blind=False, own_votes=True, revision_reads="all")
+        conl = make_conl(
+            blind=False, own_votes=False, leave_one_out=True, revision_reads="all"
+        )
         for role in (conl.proposal, conl.review, conl.revision, conl.verdict):
             assert role == load_role("conl", role.name, "compact")

@@ -1,38 +1,44 @@
 """Which mechanisms of a run acted: computed by hand, and reported by a run as it ends."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from pytest import approx
 
 from coevolve import __main__
+from coevolve.advantages.estimators import ESTIMATORS
+from coevolve.advantages.inputs import EstimatorInputs
+from coevolve.advantages.used import used_shares
 from coevolve.training import config, diagnostics, loop, progress
+from coevolve.types import Reply, Sample, Turn
 
-# The metrics of four steps. The judge's reward never varies; `parsed` passes all or nothing.
+# The metrics of four steps. No judge has an advantage; `parsed` passes all or nothing.
 ROWS = [
     {"step": 0, "validation": 0.5},
     {
         "step": 1,
-        "spread/solver": 0.5,
-        "spread/judge": 0.0,
+        "used/solver": 0.5,
+        "used/judge": 0.0,
         "accepted": 0.5,
         "parsed": 1.0,
         "reward/solver": 0.2,
     },
     {
         "step": 2,
-        "spread/solver": 0.0,
-        "spread/judge": 0.0,
+        "used/solver": 0.0,
+        "used/judge": 0.0,
         "accepted": 1.0,
         "parsed": 1.0,
         "reward/solver": 0.4,
     },
     {
         "step": 3,
-        "spread/solver": 0.1,
-        "spread/judge": 0.0,
+        "used/solver": 0.1,
+        "used/judge": 0.0,
         "parsed": 0.0,
         "reward/solver": 0.9,
         "validation": 0.25,
@@ -52,16 +58,67 @@ def test_spreads_are_those_of_known_rewards() -> None:
     assert diagnostics.spreads(numbers) == {"spread/a/x": 0.5, "spread/b": 0.0}
 
 
-def test_a_reward_acts_where_it_varies_and_a_filter_where_it_splits() -> None:
+def samples_of(role: str, *rewards: Any) -> list[Sample]:
+    """Samples of two tokens each, whose second character is the second token."""
+    turn = Turn(role, ())
+    reply = Reply(turn, "ab", (1,), (2, 3), (-0.1, -0.1), (1, 2))
+    return [reply.earns(reward) for reward in rewards]
+
+
+def used_by(estimator: str, samples: list[Sample]) -> dict[str, float]:
+    advantages = ESTIMATORS[estimator](EstimatorInputs(samples))
+    return used_shares(samples, advantages)
+
+
+def test_the_share_of_samples_with_an_advantage_is_that_of_known_rewards() -> None:
+    samples = samples_of("solver", 1.0, 0.0, 1.0, 0.0) + samples_of("judge", 0.5, 0.5)
+    expected = {"used/solver": approx(1.0), "used/judge": 0.0}
+    assert used_by("task_relative", samples) == expected
+
+
+def test_a_share_is_that_of_the_groups_whose_rewards_differ() -> None:
+    samples = samples_of("solver", 1.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+    for number, sample in enumerate(samples):
+        samples[number] = replace(sample, group_id=number // 2)
+    assert used_by("group_mean", samples) == {"used/solver": approx(1 / 3)}
+
+
+def test_one_reward_of_many_that_differs_hardly_acts() -> None:
+    rewards = [0.0] + [1.0] * 95
+    shares = used_by("task_relative", samples_of("judge", *rewards))
+    alike = 1 / 96
+    assert shares == {"used/judge": approx(4 * alike * (1 - alike))}
+
+
+def test_a_rounding_error_is_no_advantage() -> None:
+    samples = samples_of("judge", 0.1 + 0.2, 0.3, 0.3)
+    assert used_by("task_relative", samples) == {"used/judge": 0.0}
+
+
+def test_a_masked_segment_is_a_sample_without_an_advantage() -> None:
+    rewards = [{"a": 1.0}, {"a": 0.0}, {"a": None}, {"a": None}]
+    samples = samples_of("review", *rewards) + samples_of("verdict", {"b": None})
+    assert used_by("segment_centred", samples) == {"used/review/a": approx(0.5)}
+
+
+def test_each_of_several_segments_has_its_own_share() -> None:
+    spans = {"a": ((0, 1),), "b": ((1, 2),)}
+    samples = samples_of("review", {"a": 1.0, "b": 2.0}, {"a": 0.0, "b": 2.0})
+    samples = [replace(sample, spans=spans) for sample in samples]
+    expected = {"used/review/a": approx(1.0), "used/review/b": 0.0}
+    assert used_by("segment_centred", samples) == expected
+
+
+def test_a_reward_acts_on_its_samples_and_a_filter_where_it_splits() -> None:
     assert diagnostics.activity(ROWS, GATES) == {
-        "reward of solver": 2 / 3,
+        "reward of solver": approx(0.2),
         "reward of judge": 0.0,
         "quality filter": 0.5,
         "format": 0.0,
     }
 
 
-def test_a_step_in_which_no_reward_varies_has_no_signal() -> None:
+def test_a_step_in_which_no_sample_has_an_advantage_has_no_signal() -> None:
     steps = [diagnostics.has_no_signal(row) for row in ROWS]
     assert steps == [True, False, True, False]
 
@@ -69,7 +126,7 @@ def test_a_step_in_which_no_reward_varies_has_no_signal() -> None:
 def test_warnings_name_idle_mechanisms_and_a_reward_that_misleads_the_solver() -> None:
     shares = {"reward of judge": 0.0, "quality filter": 0.19, "format": 0.2}
     assert diagnostics.warnings(shares, ROWS, "solver") == [
-        "idle: reward of judge acted in 0% of the steps",
+        "idle: reward of judge acted in 0% of the samples",
         "idle: quality filter acted in 19% of the steps",
         "solver is rewarded more in the second half (0.200, 0.650) "
         "and correct less often (0.500, 0.250 of validation)",
@@ -139,7 +196,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(finished) -> 
     assert "one episode:\n  challenger" in finished.stdout
 
 
-# A completion of one token holds no answer, so no reward varies.
+# A completion of one token holds no answer, so no reward varies and no advantage is other than 0.
 @pytest.mark.parametrize(("max_tokens", "warnings"), [(1, 1), (48, 0)])
 def test_a_run_in_which_no_reward_varies_says_so_once(
     max_tokens, warnings, tmp_path, capsys, monkeypatch

@@ -109,6 +109,11 @@ class TestLoss:
         without_judges, metrics = gradient(samples, loss_aggregation="constant")
         assert metrics["sequences"] == 12
         assert metrics["sequences_used"] == 6
+        assert metrics["used/judge"] == 0
+        # Deviations from the mean reward are -5, -3, -1, 1, 3 and 5.
+        mean_size = 3
+        mean_square = 35 / 3
+        assert metrics["used/solver"] == pytest.approx(mean_size**2 / mean_square)
         assert metrics["tokens"] == completion_tokens(solvers)
 
         # The faintest entropy bonus keeps every sample in.

@@ -29,7 +29,7 @@ def warned(tmp_path: Path) -> Path:
     for seed, share in enumerate((0.1, 0.2)):
         recorder = Recorder(tmp_path / f"mae-s{seed}")
         summary = {
-            "acted": {"filter": 0.9, "reward": share},
+            "acted": {"filter": 0.9, "reward of judge": share},
             "warnings": ["reward is idle"] * seed,
         }
         write_json(recorder.out / "summary.json", summary)
@@ -38,8 +38,9 @@ def warned(tmp_path: Path) -> Path:
 
 def test_a_mechanism_that_hardly_acts_is_idle(warned: Path) -> None:
     table = mechanisms.acted_table(warned, {"mae": [0, 1]}, ["mae"])
-    assert table["mechanism"].tolist() == ["filter", "reward"]
-    assert table["share of steps"].tolist() == approx([0.9, 0.15])
+    assert table["mechanism"].tolist() == ["filter", "reward of judge"]
+    assert table["share of"].tolist() == ["steps", "samples"]
+    assert table["acted"].tolist() == approx([0.9, 0.15])
     assert table["verdict"].tolist() == ["acts", "idle"]
 
 

@@ -15,7 +15,12 @@ def top_ranked(conversation: Conversation, agents: int = DEFAULT_AGENTS) -> Epis
     from coevolve.methods.conl.method import CoNL
 
     method = conversation.method
-    conl = CoNL(agents=agents, prompt=method.prompt, prompt_folder=method.prompt_folder)
+    conl = CoNL(
+        agents=agents,
+        w_consensus=0.0,  # nothing is rewarded, so any number of agents will do
+        prompt=method.prompt,
+        prompt_folder=method.prompt_folder,
+    )
     trace = yield from conversation.run_inside(conl.converse(conversation.question))
     answers = [answer_line(text) for text in trace.revised]
     scores = trace.final_scores

@@ -1,7 +1,7 @@
 """Which mechanisms of a run acted, judged by its metrics.
 
-A reward that never varies teaches nothing. A filter that passes everything or nothing selects
-nothing, so leaving it out of a run shows nothing either.
+A reward acts on the samples to which it gives an advantage, because only these move the policy. A
+filter that passes everything or nothing selects nothing, so leaving it out shows nothing either.
 """
 
 from collections import defaultdict
@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
-# A mechanism that acts in a smaller share of the steps is called idle.
+from coevolve.advantages.used import USED
+
+# A reward that acts on a smaller share of its samples is called idle, and so is a filter that acts
+# in a smaller share of the steps.
 MIN_ACTIVITY = 0.2
-# The run warns after this number of consecutive steps in which no reward varied.
+# The run warns after this number of consecutive steps in which no sample had an advantage.
 PATIENCE = 10
 # Prefix of a metric: the standard deviation of a role's rewards within a step.
 SPREAD = "spread/"
+REWARD_OF = "reward of "  # begins the readable name of a reward
 EPSILON = 1e-9
 
 Metrics = Mapping[str, Any]  # of one step
@@ -51,27 +55,25 @@ def spreads(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
 
 
 def has_no_signal(metrics: Metrics) -> bool:
-    """Whether no role's reward varied in a step."""
-    has_varied = []
-    for name, value in metrics.items():
-        if name.startswith(SPREAD):
-            has_varied.append(value > EPSILON)
-    return not any(has_varied)
+    """Whether no sample had an advantage in a step."""
+    for name, share in metrics.items():
+        if name.startswith(USED) and share > 0:
+            return False
+    return True
 
 
 def activity(rows: Rows, filters: Mapping[str, str]) -> dict[str, float]:
-    """Return the share of the steps in which each mechanism acted, by its readable name.
+    """Return how much each mechanism acted, from 0 to 1, by its readable name.
 
-    `filters` is {name of a filter: the metric that is the share it lets pass}. A filter acts where
-    that share is neither 0 nor 1, a reward where it varies. Steps without the metric do not count.
+    For a reward that is the share of its samples with an advantage, a mean over the steps (see
+    `advantages.used`). For a filter it is the share of the steps in which it let some candidates
+    pass and others not; `filters` is {name of a filter: the metric that is the share it lets pass}.
+    Steps without the metric do not count.
     """
     shares = {}
-    for metric in _spread_metrics(rows):
-        spread_of_steps = _values(rows, metric)
-        acted = [spread > EPSILON for spread in spread_of_steps]
-        if acted:
-            label = metric.removeprefix(SPREAD).replace("/", ", ")
-            shares[f"reward of {label}"] = acted.count(True) / len(acted)
+    for metric in _used_metrics(rows):
+        label = metric.removeprefix(USED).replace("/", ", ")
+        shares[REWARD_OF + label] = fmean(_values(rows, metric))
     for name, metric in filters.items():
         passed_of_steps = _values(rows, metric)
         acted = [EPSILON < passed < 1 - EPSILON for passed in passed_of_steps]
@@ -89,7 +91,7 @@ def warnings(shares: Mapping[str, float], rows: Rows, role: str) -> list[str]:
     lines = []
     for name, share in shares.items():
         if share < MIN_ACTIVITY:
-            lines.append(f"idle: {name} acted in {share:.0%} of the steps")
+            lines.append(f"idle: {described(name, share)}")
     reward = _half_means(rows, f"reward/{role}")
     accuracy = _half_means(rows, "validation")
     if reward is None or accuracy is None:
@@ -102,12 +104,23 @@ def warnings(shares: Mapping[str, float], rows: Rows, role: str) -> list[str]:
     return lines
 
 
-def _spread_metrics(rows: Rows) -> list[str]:
-    """Return the names of all spread metrics, sorted."""
+def unit_of(mechanism: str) -> str:
+    """Return what the share of a mechanism of `activity` is a share of: samples or steps."""
+    return "samples" if mechanism.startswith(REWARD_OF) else "steps"
+
+
+def described(mechanism: str, share: float) -> str:
+    """Say how much a mechanism of `activity` acted."""
+    unit = unit_of(mechanism)
+    return f"{mechanism} acted in {share:.0%} of the {unit}"
+
+
+def _used_metrics(rows: Rows) -> list[str]:
+    """Return the names of the metrics of all rewards' samples, sorted."""
     names: set[str] = set()
     for row in rows:
         names |= row.keys()
-    return sorted(name for name in names if name.startswith(SPREAD))
+    return sorted(name for name in names if name.startswith(USED))
 
 
 def _values(rows: Rows, metric: str) -> list[float]:

@@ -237,7 +237,7 @@ def _summarise(
     """
     lines = (out / "metrics.jsonl").read_bytes().splitlines()
     rows = [json.loads(line) for line in lines]
-    share_of_steps_acted = diagnostics.activity(rows, run.method.filters)
+    shares_acted = diagnostics.activity(rows, run.method.filters)
     answering_role = run.method.answering.name
     return {
         "held_out": {stage: count_correct(scored) for stage, scored in scores.items()},
@@ -257,6 +257,6 @@ def _summarise(
             "torch": version("torch"),
             "on": platform.platform(),
         },
-        "acted": share_of_steps_acted,
-        "warnings": diagnostics.warnings(share_of_steps_acted, rows, answering_role),
+        "acted": shares_acted,
+        "warnings": diagnostics.warnings(shares_acted, rows, answering_role),
     }

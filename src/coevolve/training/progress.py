@@ -120,7 +120,7 @@ class StepDisplay:
         if self.is_shown and self.steps_without_signal == diagnostics.PATIENCE:
             tqdm.write(
                 f"step {step}: nothing learnt for {self.steps_without_signal} steps: "
-                "no reward varies, or no gradient is finite"
+                "no reply has an advantage, or no gradient is finite"
             )
         shown = {}
         for name, value in metrics.items():

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from coevolve.advantages.estimators import ESTIMATORS
 from coevolve.advantages.inputs import Advantages, EstimatorInputs
+from coevolve.advantages.used import used_shares
 from coevolve.losses import LossConfig, PolicyLoss, TokenBatch, policy_loss
 from coevolve.losses.reference import at_least_float32
 from coevolve.models.packing import MicroBatch
@@ -128,7 +129,8 @@ def update_policy(
 
     Returns the metrics. `entropy` is a mean over the tokens trained on, `surprisal` estimates it
     over all tokens of `samples` as they were sampled, and `kl` is the mean log-ratio to
-    `reference`; all in nats a token. Raises ValueError for an unknown estimator.
+    `reference`; all in nats a token. `used/ROLE` is the share of a role's samples with an
+    advantage. Raises ValueError for an unknown estimator.
     """
     check_choice("advantage", estimator, ESTIMATORS)
     inputs = EstimatorInputs(samples, kl_coef=kl_coef)
@@ -153,6 +155,7 @@ def update_policy(
     metrics["surprisal"] = -_mean_over_tokens(logprobs, default=math.nan)
     metrics["sequences"] = float(len(samples))
     metrics["sequences_used"] = float(sum(any(row) for row in advantages))
+    metrics |= used_shares(samples, advantages)
     return metrics
 
 

@@ -71,7 +71,7 @@ class AnswerRewardMethod(Method):
 
     def define_roles(self) -> None:
         """Make a CoNL method with the same values of the shared fields, and use its solver."""
-        shared = {}
+        shared: dict[str, Any] = {"w_consensus": 0.0}  # no reward of CoNL is paid
         for name in CoNL.model_fields:
             if name in type(self).model_fields:
                 shared[name] = getattr(self, name)

@@ -9,9 +9,15 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import cycle, islice
 from random import Random
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    model_validator,
+)
 
 from coevolve.advantages.estimators import Estimator
 from coevolve.methods.base import Method, paper_table
@@ -92,8 +98,8 @@ class CoNL(Method):
     estimator: Estimator = "segment_centred"
     """segment_centred; gae: a learned value baseline, lambda 0.95 (Appendix G)."""
 
-    own_votes: bool = False
-    """Whether votes on one's own solution count; with two agents they always do."""
+    own_votes: bool = True
+    """Whether votes on one's own solution count (section 3.1); with two agents they always do."""
 
     leave_one_out: bool = False
     """Whether an agent's own vote is left out of the majority it is compared with."""
@@ -118,6 +124,28 @@ class CoNL(Method):
 
     examined: NonNegativeInt = 20
     """Test questions per family that are discussed after training (Table 4)."""
+
+    @model_validator(mode="after")
+    def check_consensus(self) -> Self:
+        """Refuse a consensus reward that is the same whatever an agent votes."""
+        if self.w_consensus and not rewards.consensus_can_vary(
+            self.agents, self.own_votes, self.leave_one_out
+        ):
+            raise ValueError(
+                f"agents={self.agents} with own_votes={self.own_votes} and "
+                f"leave_one_out={self.leave_one_out} pays no vote more than another: "
+                f"allowed are {self._ways_to_vary()}w_consensus=0"
+            )
+        return self
+
+    def _ways_to_vary(self) -> str:
+        """Name each field whose other value makes the consensus reward vary."""
+        ways = ""
+        if rewards.consensus_can_vary(self.agents, True, self.leave_one_out):
+            ways += "own_votes=true, "
+        if rewards.consensus_can_vary(self.agents, self.own_votes, True):
+            ways += "leave_one_out=true, "
+        return ways
 
     def define_roles(self) -> None:
         """Make the personas, the roles of the four rounds, the memory buffer and the solver."""
@@ -348,7 +376,7 @@ class CoNL(Method):
             return {}
         ablations = {
             "open": not self.blind,
-            "own": self.own_votes,
+            "others": not self.own_votes,
             "all": self.revision_reads == "all",
         }
         replacements = {}

@@ -152,6 +152,18 @@ def alignments(rankings: Rankings, leave_one_out: bool) -> list[float | None]:
     ]
 
 
+def consensus_can_vary(agents: int, own_votes: bool, leave_one_out: bool) -> bool:
+    """Whether r_meta depends on what an agent votes, if all agents rank all whom they may rank.
+
+    A majority that counts an agent's own vote among at most two agrees with it or is split, so
+    that r_meta is 1 or undefined. Left out of the majority, the vote needs one other to meet.
+    """
+    rates_all_pairs = own_votes or agents == 2
+    voters_of_a_pair = agents if rates_all_pairs else agents - 2
+    fewest_voters = 2 if leave_one_out else 3
+    return voters_of_a_pair >= fewest_voters
+
+
 def weighted(weight: float, reward: float | None) -> float | None:
     """Return weight times reward.
 
