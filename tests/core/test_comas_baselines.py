@@ -75,6 +75,11 @@ class TestTTRL:
         assert outcome.facts == facts
         assert list(outcome.facts) == list(facts)
 
+    def test_spellings_of_one_answer_vote_together(self) -> None:
+        replies = boxes("2", "$3$", r"\text{3}", "3 ", "2")
+        outcome, _ = self.play(replies, votes=5, samples=5, voting=("sums",))
+        assert earned(outcome, "solver") == [0.0, 1.0, 1.0, 1.0, 0.0]
+
     def test_without_a_parsable_answer_no_sample_earns(self) -> None:
         outcome, _ = self.play(["2", "2"], votes=2, samples=2, voting=("sums",))
         assert earned(outcome, "solver") == [0.0, 0.0]

@@ -232,9 +232,16 @@ class TestMalformedProposal:
         assert facts["kept"] is None
 
     @pytest.mark.parametrize("proposal", FORMAT_REWARDS)
-    def test_it_earns_nothing_in_the_official_variant(self, proposal: str) -> None:
+    def test_the_official_variant_pays_only_if_a_question_can_be_read(
+        self, proposal: str
+    ) -> None:
         played = play_script(script(proposal), setting="no", variant="official")
-        assert earned(played.outcome, "proposer") == [0.0]
+        (reward,) = earned(played.outcome, "proposer")
+        # Of two pairs it reads the last one, which its format reward allows.
+        quality = 8 / 9
+        difficulty = 1 - JUDGED_7
+        total = quality + difficulty + 1 if proposal == PROPOSAL * 2 else 0
+        assert reward == approx(total / 3)
 
 
 class TestQualityFilter:

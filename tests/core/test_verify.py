@@ -12,6 +12,7 @@ from codesandbox.trusted import Answer
 from coevolve.text.verify import (
     KINDS,
     Verdict,
+    exact,
     numbers,
     valid,
     verify,
@@ -210,6 +211,23 @@ class TestPlainNumbers:
     @pytest.mark.parametrize("text", NOT_NUMBERS)
     def test_other_text_is_not_a_number(self, text: str) -> None:
         assert numbers.rational(text) is None
+
+
+class TestSpelling:
+    """Names that vote, without the points that carry no meaning."""
+
+    SPELLINGS = {
+        "U.S.": "us",
+        "Dr. No": "dr no",
+        "1.": "1",
+        "3.5": "3.5",
+        ".5": ".5",
+        "-.5": "-.5",
+    }
+
+    @pytest.mark.parametrize(("name", "spelling"), SPELLINGS.items())
+    def test_only_points_of_words_are_dropped(self, name: str, spelling: str) -> None:
+        assert exact.spelling(name) == spelling
 
 
 class TestVerdicts:

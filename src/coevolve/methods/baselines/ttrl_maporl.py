@@ -15,6 +15,7 @@ from coevolve.methods.facts import agrees, as_float, mean_known
 from coevolve.rollout.voting import majority
 from coevolve.text import blocks
 from coevolve.text.parse import boxed
+from coevolve.text.verify.exact import spelling
 from coevolve.types import Episode, Outcome, Reply, Sample
 from coevolve.validation import Share, check_choice
 from coevolve.worlds import World
@@ -31,6 +32,7 @@ class VoteTrace:
     can_vote: bool
     replies: list[Reply]
     answers: list[str | None]
+    label: str | None  # the majority's answer
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class DebateTrace:
 class TTRL(CoMASBenchmark):
     """Test-time reinforcement learning: reward 1 for the majority's answer, without labels.
 
+    Answers that differ in case, articles, fonts or blanks alone are one answer.
     In domains whose answers cannot be voted on, all rewards are a dummy 0.
     """
 
@@ -74,27 +77,27 @@ class TTRL(CoMASBenchmark):
         count = self.votes if can_vote else self.samples
         replies = yield [self.solver(question=question)] * count
         answers = [boxed(reply.text) for reply in replies]
-        label, _ = majority(answers)
+        votes = [None if answer is None else spelling(answer) for answer in answers]
+        label, _ = majority(votes)
         # The dummy rewards of a group are all equal, so they teach nothing.
         group_id = None if can_vote else "dummy"
-        answered = list(zip(replies, answers, strict=True))
+        voters = list(zip(replies, votes, strict=True))
         samples = []
-        for reply, answer in answered[: self.samples]:
-            agrees = answer is not None and answer == label
+        for reply, vote in voters[: self.samples]:
+            agrees = vote is not None and vote == label
             reward = 1.0 if can_vote and agrees else 0.0
             samples.append(reply.earns(reward, group_id))
-        trace = VoteTrace(question, can_vote, replies, answers)
+        trace = VoteTrace(question, can_vote, replies, answers, label)
         return Outcome(samples, trace=trace)
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Return how correct the answers, their majority and the rewards were, and the cost."""
         trace: VoteTrace = outcome.trace
-        label, _ = majority(trace.answers)
         verdicts = [world.is_correct(trace.question, one) for one in trace.answers]
         majority_verdict = None
         agreements: list[float | None] = []  # of the rewards of readable answers
         if trace.can_vote:
-            majority_verdict = world.is_correct(trace.question, label)
+            majority_verdict = world.is_correct(trace.question, trace.label)
             rewards: list[Any] = [sample.reward for sample in outcome.samples]
             # All answers vote, and the first of them are rewarded.
             for value, answer, verdict in zip(

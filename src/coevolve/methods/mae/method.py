@@ -12,12 +12,12 @@ from pydantic import NonNegativeFloat, PositiveInt
 
 from coevolve.methods.base import Method
 from coevolve.methods.facts import pool_levels
-from coevolve.methods.format_reward import format_reward as reward_format
 from coevolve.methods.mae import rewards
 from coevolve.methods.mae.metrics import episode_metrics
+from coevolve.methods.mae.reading import READINGS
 from coevolve.methods.mae.records import Assessment, EpisodeTrace, JudgedAnswer, Pair
 from coevolve.rollout.pools import Pool
-from coevolve.text.parse import judge_score, tag
+from coevolve.text.parse import tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.validation import PathText
 from coevolve.worlds import World
@@ -66,7 +66,8 @@ class MAE(Method):
     """The roles that are trained; leave one out: Table 2."""
 
     variant: Literal["paper", "official"] = "paper"
-    """The reward of the Proposer: the paper's or that of the authors' released code (official)."""
+    """How proposals are rewarded, and questions, scores and formats read: as in the paper, or as in
+    the authors' released code (official). Answers are read from their tags in both."""
 
     judge_temperature: NonNegativeFloat | None = None
     """Sampling temperature of lines 10-11 and 19; None: the run's (Table 3: 1.0)."""
@@ -76,6 +77,7 @@ class MAE(Method):
 
     def define_roles(self) -> None:
         """Make the Proposer, with and without a reference question, the Solver and the Judge."""
+        self.reading = READINGS[self.variant]
         self.proposer = self.role("proposer")
         self.proposer_reference = self.role("proposer_reference", "proposer")
         self.solver = self.role("solver")
@@ -104,7 +106,9 @@ class MAE(Method):
         shows_reference = rng.random() < REFERENCE_PROBABILITY[self.setting]
         reference = D.sample(rng) if shows_reference else None  # 4-5
         proposal = yield self.propose(reference)  # 6-9
-        assessment = yield from self.assess(tag(proposal.text, "question"))  # 10-11
+        assessment = yield from self.assess(
+            self.reading.question(proposal.text)
+        )  # 10-11
         if self.may_enter_pool(assessment):
             D.add(assessment.question)  # 12-14
         samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15
@@ -129,7 +133,9 @@ class MAE(Method):
         # is frozen, its judgements are no samples.
         if self.format_reward and not self.judge_model:
             for judgement in judgements:
-                samples.append(judgement.earns(reward_format(judgement.text, "score")))
+                samples.append(
+                    judgement.earns(self.reading.format(judgement.text, "score"))
+                )
         return Outcome(
             samples=[sample for sample in samples if sample.role in self.train],
             adds={"questions": D.added, "pairs": P.added},
@@ -154,7 +160,7 @@ class MAE(Method):
         attempts = yield from self.judge_pairs(
             read_pairs([question] * len(replies), replies)
         )
-        score = judge_score(judgement.text)
+        score = self.reading.score(judgement.text)
         quality = rewards.score_or_neutral(score)
         return Assessment(
             question=question,
@@ -187,7 +193,7 @@ class MAE(Method):
         for question, answer in pairs:
             score: float | None = 0.0
             if answer is not None:
-                score = judge_score(next(judgements).text)
+                score = self.reading.score(next(judgements).text)
             judged.append(JudgedAnswer(question, answer, score))
         return judged
 
@@ -214,7 +220,7 @@ class MAE(Method):
 
     def format_term(self, reply: Reply, tag_name: str) -> float | None:
         """Return R_format of a reply; None where it is ablated."""
-        return reward_format(reply.text, tag_name) if self.format_reward else None
+        return self.reading.format(reply.text, tag_name) if self.format_reward else None
 
     # What grows, and what is recorded.
 

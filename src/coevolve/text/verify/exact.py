@@ -24,8 +24,10 @@ LONE_LETTER = re.compile(r"\s*\(?([A-H])\)?\s*")
 # As SQuAD, NQ and TriviaQA compare names: without case, articles and punctuation.
 APOSTROPHES = re.compile(r"['`]")
 THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
-POINT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
-PUNCTUATION = re.compile(r"[,;:!?\"()\[\]{}*_/\\…\u2010-\u2015]|(?<=\w)-|-(?!\w)")
+POINT = re.compile(r"(?<=[^\W\d_])\.|\.(?![0-9])")  # of words, not of 3.5 and .5
+PUNCTUATION = re.compile(
+    r"[,;:!?\"()\[\]{}*_/\\…\u2010-\u2015]|(?<=\w)-|-(?!\w|\.[0-9])"
+)
 INITIALS = re.compile(r"\b([a-z]) (?=[a-z]\b)")
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,12}\s*(?:=|\\approx)\s*(?=\S)")
