@@ -14,6 +14,7 @@ from pytest import approx
 from coevolve.runs.record import Recorder, write_json
 from reproduce import registry
 from reproduce.analysis import claims, standins
+from reproduce.analysis.evidence import RunFolders
 
 ROOT = Path(__file__).parents[2]
 CASES = tables("claims")
@@ -53,10 +54,12 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> claims.Ledger:
                 "steps": 0 if run == "base" else 9,
                 "acted": {"reward of judge": 0.0 if run == "like" else 0.5},
             }
+            config = {"method": "mae", "model": "tiny"}
+            write_json(recorder.out / "config.json", config)
             write_json(recorder.out / "summary.json", summary)
             recorder.rows("metrics", metrics(seed))
             recorder.scores(scores(correct))
-    return claims.Ledger(folder, runs)
+    return claims.Ledger(RunFolders(folder, runs))
 
 
 def metrics(seed: int) -> Iterator[dict[str, float]]:
@@ -161,15 +164,22 @@ def test_top_ranked_answers_are_compared_on_the_questions_that_were_discussed(
     lines = []
     for question in range(4):
         conversation = {
-            "item": 0,
+            "item": question,
             "family": "word",
+            "level": 1,
             "question": str(question),
             "pass_1": 1.0,
+            "pass_k": 1.0,
             "rank_rho": None,
+            "wrong_before": 0.0,
+            "fixed": 0.0,
+            "correct_before": 4.0,
+            "harmed": 0.0,
         }
         lines.append(json.dumps(conversation) + "\n")
     for seed in range(3):
-        path = ledger.folder / f"good-s{seed}" / "conversations.jsonl"
+        home = ledger.evidence.home("good", seed)
+        path = home / "conversations.jsonl"
         path.write_text("".join(lines))
     mixed = claim_of("greater", arms=["good", "bad"], setup=["top_ranked", "greedy"])
     row = weigh(ledger, mixed)
