@@ -180,7 +180,7 @@ def _prompt_folders(plan: Plan, strings: set[str]) -> list[Path]:
 def dependencies(plan: Plan, item: Item) -> Parts:
     """Collect everything that an item's result depends on, by name.
 
-    The runs that the item needs must be finished, as the hashes of their outputs are included.
+    What the item needs must be finished, as the hashes of its outputs are included.
     """
     notebook = []
     for cell in code_cells(plan.root / item.notebook):
@@ -267,12 +267,12 @@ def changes(plan: Plan, item: Item) -> list[str]:
 
 
 def reasons(plan: Plan, items: Iterable[Item]) -> dict[str, list[str]]:
-    """Return id -> reasons why the item must be made, for these items and the runs they need.
+    """Return id -> reasons why the item must be made, for these items and all that they need.
 
     The list is empty if the item is done or never made.
     """
     reasons_of: dict[str, list[str]] = {}
-    for item in with_needs(plan, {item.id for item in items}):  # runs come first
+    for item in with_needs(plan, {item.id for item in items}):  # needs come first
         if item.skip is not None:
             reasons_of[item.id] = []
             continue

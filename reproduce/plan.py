@@ -36,7 +36,7 @@ class Item:
     paper: str
     notebook: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()  # ids of runs
+    needs: tuple[str, ...] = ()  # ids of runs, and of artefacts that stand before it
     inputs: tuple[
         str, ...
     ] = ()  # files or folders below the root whose bytes are hashed
@@ -131,11 +131,16 @@ def _is_folder(plan: Plan, model: object) -> bool:
 
 
 def artefact_item(
-    plan: Plan, id: str, table: ArtefactTable, runs: Mapping[str, list[Item]]
+    plan: Plan,
+    id: str,
+    table: ArtefactTable,
+    runs: Mapping[str, list[Item]],
+    earlier: Mapping[str, Item],
 ) -> Item:
-    """Make the item of one table or figure. `runs` holds the items of all runs by name.
+    """Make the item of one table or figure.
 
-    Raises UserError for an unknown run and for a notebook that cannot be read.
+    `runs` holds the items of the runs that it may read by name, `earlier` the artefacts above it.
+    Raises UserError for an unknown run or artefact and for a notebook that cannot be read.
     """
     item = Item(id=id, kind="artefact", paper=table.paper)
     skip = table.skip
@@ -143,6 +148,7 @@ def artefact_item(
         skip = UNTABLED
     if skip is not None:
         return replace(item, skip=one_line(skip) or "no reason given")
+    _check_artefacts(id, table, earlier)
     run_seeds: dict[str, list[int]] = {}
     needs: list[str] = []
     for name in _names_of_runs(id, table, runs):
@@ -155,12 +161,26 @@ def artefact_item(
         item,
         notebook=table.notebook,
         parameters=_artefact_parameters(plan, id, table, run_seeds),
-        needs=tuple(needs),
+        needs=(*needs, *table.artefacts),
         inputs=tuple(table.inputs),
         outputs=tuple(table.outputs),
         timeout=table.timeout or plan.preset.timeout,
         config={"runs": run_seeds},
     )
+
+
+def _check_artefacts(
+    id: str, table: ArtefactTable, earlier: Mapping[str, Item]
+) -> None:
+    """Raise UserError unless the artefacts that an artefact reads stand above it and are made."""
+    for name in table.artefacts:
+        if name not in earlier:
+            raise UserError(
+                f"[artefacts.{id}]: no artefact {name!r} above it; {hint(name, earlier)}"
+            )
+        reason = earlier[name].skip or earlier[name].fault
+        if reason is not None:
+            raise UserError(f"needs {name}: {reason}")
 
 
 def _names_of_runs(
@@ -214,17 +234,24 @@ def load(root: Path, preset_name: str, more: Path | None = None) -> Plan:
     for item in faulty:
         if item.kind == "run":
             runs[item.names[0]] = [item]
-    artefacts = []
+    own = entries if more is None else read(root, preset_name)[1]
+    own_faults = {fault.name for fault in own.faults if fault.section == "runs"}
+    own_names = own.runs.keys() | own_faults
+    own_runs = {name: runs[name] for name in runs if name in own_names}
+    artefacts: dict[str, Item] = {}
     for id, table in entries.artefacts.items():
+        # A pattern of the repository's tables means the repository's runs: the file `more` makes
+        # none of these tables stale.
+        readable_runs = own_runs if id in own.artefacts else runs
         try:
-            artefacts.append(artefact_item(plan, id, table, runs))
+            item = artefact_item(plan, id, table, readable_runs, artefacts)
         except UserError as error:
             item = Item(
                 id=id, kind="artefact", paper=table.paper, fault=one_line(str(error))
             )
-            artefacts.append(item)
-    artefacts += [item for item in faulty if item.kind == "artefact"]
-    for item in chain(*runs.values(), artefacts):
+        artefacts[id] = item
+    faulty_artefacts = [item for item in faulty if item.kind == "artefact"]
+    for item in chain(*runs.values(), artefacts.values(), faulty_artefacts):
         plan.items[item.id] = item
     return plan
 
@@ -276,10 +303,13 @@ def _matches(names: tuple[str, ...], pattern: str) -> bool:
 
 
 def with_needs(plan: Plan, chosen: set[str]) -> list[Item]:
-    """Return the chosen items and the runs they need, in the plan's order."""
-    ids = set(chosen)
-    for id in chosen:
-        ids.update(plan.items[id].needs)
+    """Return the chosen items and all that they need, in the plan's order: needs come first."""
+    ids: set[str] = set()
+    pending = set(chosen)
+    while pending:
+        id = pending.pop()
+        ids.add(id)
+        pending |= set(plan.items[id].needs) - ids
     return [item for id, item in plan.items.items() if id in ids]
 
 

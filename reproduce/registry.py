@@ -117,6 +117,7 @@ class ArtefactTable(Table):
     skip: str | None = None
     notebook: PathText = ""
     runs: list[str] = []  # names, or patterns such as judge_mae-*
+    artefacts: list[str] = []  # artefacts above it whose files its notebook reads
     outputs: list[FileName] = []
     inputs: list[PathText] = []
     parameters: Values = {}

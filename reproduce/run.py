@@ -166,14 +166,18 @@ def exit_on_signal(number: int, frame: object) -> NoReturn:
 
 
 def must_make(plan: Plan, item: Item, report: Report, stale: bool) -> bool:
-    """Return whether an item whose runs have ended must be made; report it if it must not."""
-    failed = [need for need in item.needs if need in report.failed]
-    if failed:
-        reason = f"needs {failed[0]}, which failed"
-        report.add(item, report.blocked, reason, f"blocked: {reason}")
-        return False
-    has_new_runs = bool(report.ran.keys() & item.needs)
-    if (stale or has_new_runs) and keys.changes(plan, item):
+    """Return whether an item whose needs have ended must be made; report it if it must not."""
+    not_made = {
+        **dict.fromkeys(report.failed, "failed"),
+        **dict.fromkeys(report.blocked, "was blocked"),
+    }
+    for need in item.needs:
+        if need in not_made:
+            reason = f"needs {need}, which {not_made[need]}"
+            report.add(item, report.blocked, reason, f"blocked: {reason}")
+            return False
+    has_new_needs = bool(report.ran.keys() & item.needs)
+    if (stale or has_new_needs) and keys.changes(plan, item):
         return True
     origin = keys.read_marker(plan.folder / item.id, keys.PROVENANCE)
     seconds = origin.get("wall_seconds", 0.0)

@@ -1,7 +1,7 @@
 """The ledger: each claim of the papers, reproduced, with an interval and a verdict by rule.
 
-A side of a claim is a list of strata, S seeds x I items each, see `stats.difference`. Loads no
-torch.
+A side of a claim is a list of strata, S seeds x I items each, see `stats.difference`. What the
+claims are tested on is read by `evidence`. Loads no torch.
 """
 
 import re
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coevolve.runs import record
 from coevolve.training import diagnostics
 from reproduce.analysis import (
     conversations,
@@ -24,6 +23,7 @@ from reproduce.analysis import (
     stats,
     tables,
 )
+from reproduce.analysis.evidence import Evidence, Runs, Summary
 from reproduce.analysis.stats import Array, Effect, Side, difference
 
 CLAIMS_FILE = Path(__file__).parents[1] / "claims.toml"
@@ -33,6 +33,7 @@ AVERAGES = {  # of the papers' tables, by what a claim calls them
     "in_distribution": ("ID Avg.",),
     "out_of_distribution": ("OOD Avg.",),
 }
+OPERATORS = {"+", "/"}  # of columns such as tp / (tp + fp)
 PARTS = 5  # a trend compares the last fifth of the steps with the first
 POWER = 0.8  # of the smallest detectable effect
 Claim = Mapping[str, Any]
@@ -48,13 +49,14 @@ NUMBERS = (  # columns that are nan where there is no test
 
 @dataclass(frozen=True)
 class Ledger:
-    """Finished runs that claims are tested on."""
+    """The evidence that claims are tested on."""
 
-    folder: Path
-    runs: Mapping[str, Sequence[int]]  # name: its seeds
-    crossed: pd.DataFrame | None = (
-        None  # of `crossplay.pass_rates`, with the column seed
-    )
+    evidence: Evidence
+
+    @property
+    def runs(self) -> Runs:
+        """The seeds of every run."""
+        return self.evidence.runs
 
     def side(self, claim: Claim, run: str, setup: str) -> Side:
         """Return a run's values of the claim's metric, in points if they are shares of answers."""
@@ -67,34 +69,36 @@ class Ledger:
             return self._conversations(claim, run)
         return self._metrics(claim, run)
 
-    def summaries(self, run: str) -> list[Row]:
-        """Return the summary.json of each seed of a run."""
-        return [standins.summary(self.folder, run, seed) for seed in self.runs[run]]
+    def summaries(self, run: str) -> list[Summary]:
+        """Return the summary of each seed of a run."""
+        return self.evidence.summaries(run)
 
     def is_untrained(self, run: str) -> bool:
         """Whether a run took no steps, so that another seed would be the same."""
-        first_seed = self.runs[run][0]
-        return standins.summary(self.folder, run, first_seed)["steps"] == 0
+        first_summary = self.summaries(run)[0]
+        return first_summary.steps == 0
 
     def _metrics(self, claim: Claim, run: str) -> Side:
-        values = []
-        for seed in self.runs[run]:
-            metrics = record.read(self.folder / f"{run}-s{seed}", "metrics")
-            values.append(_course(metrics, claim))
+        metrics = self.evidence.step_metrics(run)
+        by_seed = metrics.groupby("seed", sort=False)
+        values = [_course(of_seed, claim) for _, of_seed in by_seed]
         return [_as_column(values)]
 
     def _cross_play(self, claim: Claim) -> Side:
         reasoner_is_fixed = claim["setup"] == "fixed_reasoner"
         trained_role = "challenger" if reasoner_is_fixed else "reasoner"
-        rates = crossplay.first_and_last(self.crossed, trained_role)
+        rates = crossplay.first_and_last(self.evidence.cross_play(), trained_role)
         first = rates.iloc[:, 0]
         last = rates.iloc[:, 1]
         return [_as_column(last - first)]
 
     def _conversations(self, claim: Claim, run: str) -> Side:
         column = claim["column"]
-        frame = conversations.read(self.folder, self.runs, {run: run}, claim["paper"])
-        ratio = conversations.ratio_of(frame, run, column, self._rows(claim))
+        talks = conversations.described(
+            self.evidence.conversations(run), claim["paper"]
+        )
+        rows = self._rows(claim)
+        ratio = conversations.ratio_of(talks.assign(method=run), run, column, rows)
         scale = 1 if column == "Rank-rho" else 100
         return [conversations.linear(ratio) * scale]
 
@@ -105,11 +109,7 @@ class Ledger:
         questions, so greedy answers are compared on that part.
         """
         paper = claim["paper"]
-        scored_strategy = "vanilla" if setup == "greedy" else setup
-        frame = standins.scores(self.folder, self.runs, {run: run}, paper)
-        frame = frame[frame["strategy"] == scored_strategy]
-        if "top_ranked" in claim.get("setup", ()):
-            frame = self._examined(claim, run, setup, frame)
+        frame = standins.with_stand_ins(self._answers(claim, run, setup), paper)
         families_of = standins.layout(paper).families
         families = []
         for row in self._rows(claim):
@@ -117,23 +117,24 @@ class Ledger:
         frame = frame[frame["family"].isin(families)]
         if frame.empty:
             return []
-        matrices = tables.accuracy_matrix(frame, run)
+        matrices = tables.accuracy_matrix(frame.assign(method=run), run)
         names = sorted(matrices)
         return [100 * matrices[name].to_numpy() for name in names]
 
-    def _examined(
-        self, claim: Claim, run: str, setup: str, frame: pd.DataFrame
-    ) -> pd.DataFrame:
-        is_top_ranked = setup == "top_ranked"
-        discussing_run = run if is_top_ranked else claim["arms"][0]
-        labels = {discussing_run: run}
-        talks = conversations.read(self.folder, self.runs, labels, claim["paper"])
-        if is_top_ranked:
-            frame = talks.assign(correct=talks["pass_1"])
-        else:
-            is_examined = frame["question"].isin(talks["question"])
-            frame = frame[is_examined]
-        return frame.assign(item=frame["question"])
+    def _answers(self, claim: Claim, run: str, setup: str) -> pd.DataFrame:
+        """Return a row per seed and item, with ANSWER_COLUMNS among its columns."""
+        if setup == "top_ranked":
+            talks = self.evidence.conversations(run)
+            return talks.assign(correct=talks["pass_1"], item=talks["question"])
+        strategy = "vanilla" if setup == "greedy" else setup
+        answers = self.evidence.answers(run, strategy)
+        if "top_ranked" not in claim.get("setup", ()):
+            return answers
+        discussing_run = claim["arms"][0]
+        talks = self.evidence.conversations(discussing_run)
+        is_examined = answers["question"].isin(talks["question"])
+        examined = answers[is_examined]
+        return examined.assign(item=examined["question"])
 
     def _rows(self, claim: Claim) -> Sequence[str]:
         rows = claim["rows"]
@@ -196,9 +197,22 @@ def _course(frame: pd.DataFrame, claim: Claim) -> float:
 
 def _measured_steps(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the steps that have values; validation, for one, is measured only now and then."""
-    names = re.findall(r"[^() ]+", column)
-    measured = [name for name in names if name in frame]
+    measured = [name for name in _names_in(column) if name in frame]
     return frame.dropna(subset=measured)
+
+
+def step_columns(claims: Mapping[str, Claim] = CLAIMS) -> list[str]:
+    """Return the columns of the step metrics that these claims use, sorted."""
+    names = set()
+    for claim in claims.values():
+        if claim.get("metric") == "column":
+            names.update(_names_in(claim["column"]))
+    return sorted(names - OPERATORS)
+
+
+def _names_in(column: str) -> list[str]:
+    """Return the words of a claim's column, such as tp, /, tp, +, fp in "tp / (tp + fp)"."""
+    return re.findall(r"[^() ]+", column)
 
 
 def _totals_of_parts(frame: pd.DataFrame, column: str) -> list[float]:
@@ -382,8 +396,7 @@ def _why_idle(ledger: Ledger, claim: Claim) -> str:
     run = claim["arms"][0]
     shares = []
     for summary in ledger.summaries(run):
-        acted = summary["acted"]
-        shares.append(acted.get(mechanism, 0.0))
+        shares.append(summary.acted.get(mechanism, 0.0))
     share = np.mean(shares)
     if share >= diagnostics.MIN_ACTIVITY:
         return ""

@@ -53,13 +53,15 @@ def read(
 ) -> pd.DataFrame:
     """Read the conversations of the runs in `labels`, with method, seed and stand-in."""
     frame = standins.read(folder, runs, labels, "conversations")
-    benchmark_of = standins.layout(paper).benchmark_of
     is_trained = standins.is_trained(folder, runs, labels)
-    return frame.assign(
-        benchmark=frame["family"].map(benchmark_of),
-        rho_known=frame["rank_rho"].notna().astype(float),
-        trained=frame["run"].map(is_trained),
-    )
+    frame = described(frame, paper)
+    return frame.assign(trained=frame["run"].map(is_trained))
+
+
+def described(frame: pd.DataFrame, paper: str) -> pd.DataFrame:
+    """Add what measures need: the stand-in, and whether Rank-rho is defined (1 or 0)."""
+    frame = standins.with_stand_ins(frame, paper)
+    return frame.assign(rho_known=frame["rank_rho"].notna().astype(float))
 
 
 def ratio_of(

@@ -8,7 +8,7 @@ import json
 import math
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -19,10 +19,10 @@ import pandas as pd
 from coevolve.runs import record
 from coevolve.validation import check_choice
 from reproduce.analysis import tables
+from reproduce.analysis.evidence import Runs as Runs
 
 LAYOUTS_FILE = Path(__file__).with_suffix(".toml")
 LAYOUTS = tomllib.loads(LAYOUTS_FILE.read_text(encoding="utf-8"))
-Runs = Mapping[str, Sequence[int]]  # name of a run: its seeds
 Labels = Mapping[str, str]  # name of a run: the label of its row
 GAIN_COLUMNS = [
     "method",
@@ -150,12 +150,15 @@ def scores(
     """
     frame = read(folder, runs, labels, "scores")
     frame = frame.query("stage == 'after'").reset_index(drop=True)
-    benchmark_of = layout(paper).benchmark_of
     trained = is_trained(folder, runs, labels)
-    return frame.assign(
-        benchmark=frame["family"].map(benchmark_of),
-        trained=frame["run"].map(trained),
-    )
+    frame = with_stand_ins(frame, paper)
+    return frame.assign(trained=frame["run"].map(trained))
+
+
+def with_stand_ins(frame: pd.DataFrame, paper: str) -> pd.DataFrame:
+    """Add the column benchmark: the stand-in of each row's family in a paper's tables."""
+    benchmark_of = layout(paper).benchmark_of
+    return frame.assign(benchmark=frame["family"].map(benchmark_of))
 
 
 def seeds(runs: Runs, labels: Labels) -> str:

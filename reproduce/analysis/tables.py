@@ -118,20 +118,19 @@ def accuracy_matrix(scores: pd.DataFrame, method: str) -> Matrices:
                 f"method {method!r} has several runs with one seed: "
                 "give each its own seed or method name"
             )
+    by_item = records.groupby(["benchmark", "seed", "item"])["correct"]
+    mean_of_item = by_item.mean().astype(float).dropna()
+    graded = mean_of_item.index.unique("benchmark")
     matrices = {}
-    for benchmark, part in records.groupby("benchmark", sort=False):
-        matrix = part.pivot_table(
-            index="seed",
-            columns="item",
-            values="correct",
-            aggfunc="mean",
-        )
-        matrix = matrix.astype(float)
+    for benchmark in records["benchmark"].unique():
+        if benchmark not in graded:
+            continue
+        matrix = mean_of_item.loc[benchmark].unstack("item")
         if matrix.isna().any(axis=None):
             raise ValueError(
                 f"method {method!r} lacks items of {benchmark!r} for some seed"
             )
-        matrices[str(benchmark)] = matrix.sort_index(axis=0).sort_index(axis=1)
+        matrices[str(benchmark)] = matrix
     return matrices
 
 

@@ -18,6 +18,7 @@ LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
 }
+SIX_DIGITS = "%.6g"
 # The start of a cell that a spreadsheet would evaluate. Signed numbers, alone or with an interval
 # and a verdict, are not evaluated.
 FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.]+( \[[-+\d., ]*\])?( \([a-z ]+\))?)?$)")
@@ -45,6 +46,12 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
     # The batch writes into .ID.part.
     id = folder.removeprefix(".").removesuffix(".part")
     _write_latex(printed, out / "table.tex", caption, note, label=f"tab:{id}")
+
+
+def rounded_csv(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV without its index, numbers with six significant digits."""
+    text: str = frame.to_csv(index=False, lineterminator="\n", float_format=SIX_DIGITS)
+    return text
 
 
 def _flat_name(name: object) -> str:

@@ -14,6 +14,7 @@ from pytest import approx
 from coevolve.runs.record import Recorder, write_json
 from reproduce import registry
 from reproduce.analysis import claims, standins
+from reproduce.analysis.evidence import RunFolders
 
 ROOT = Path(__file__).parents[2]
 CASES = tables("claims")
@@ -54,10 +55,12 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> claims.Ledger:
                 "steps": 0 if run == "base" else 9,
                 "acted": {"reward of judge": 0.0 if run == "like" else 0.5},
             }
+            config = {"method": "mae", "model": "tiny"}
+            write_json(recorder.out / "config.json", config)
             write_json(recorder.out / "summary.json", summary)
             recorder.rows("metrics", metrics(seed))
             recorder.scores(scores(correct))
-    return claims.Ledger(folder, runs)
+    return claims.Ledger(RunFolders(folder, runs))
 
 
 def metrics(seed: int) -> Iterator[dict[str, float]]:
@@ -160,7 +163,7 @@ def test_top_ranked_answers_are_compared_on_the_questions_that_were_discussed(
     ledger: claims.Ledger,
 ) -> None:
     for seed in range(3):
-        discuss(ledger.folder / f"good-s{seed}", correct=4)
+        discuss(ledger.evidence.home("good", seed), correct=4)
     mixed = claim_of("greater", arms=["good", "bad"], setup=["top_ranked", "greedy"])
     row = weigh(ledger, mixed)
     correct_of_bad = 2 + 1 + 2  # of four questions with three seeds

@@ -16,7 +16,8 @@ MAE = "runs/mae_half-s0"
 SPICE = "runs/spice-s0"
 SFT = "runs/sft-s0"
 RUNS = {MAE, SPICE, SFT}
-TABLES = {"mae_table1", "mae_fig4", "spice_table1", "mae_alg1", "claims"}
+LEDGER = {"records", "claims"}
+TABLES = {"mae_table1", "mae_fig4", "spice_table1", "mae_alg1"} | LEDGER
 SCORES = "notebooks/tables/scores.ipynb"
 PRESETS = "src/coevolve/training/presets.toml"
 
@@ -81,9 +82,11 @@ class Case:
 CASES = [
     Case("src/coevolve/methods/mae/rewards.py", add_statement, {MAE, "mae_alg1"}),
     Case("src/coevolve/methods/mae/rewards.py", add_prose, set()),
-    Case("src/coevolve/methods/spice/rewards.py", add_statement, {SPICE, "claims"}),
+    Case("src/coevolve/methods/spice/rewards.py", add_statement, {SPICE} | LEDGER),
     Case(
-        "src/coevolve/methods/baselines/trl_trainers.py", add_statement, {SFT, "claims"}
+        "src/coevolve/methods/baselines/trl_trainers.py",
+        add_statement,
+        {SFT, "records"},
     ),
     Case("src/coevolve/training/loop.py", add_statement, RUNS),
     Case(PRESETS, replace("[quick.mae]\nsteps", "[quick.mae]\nseed = 1\nsteps"), {MAE}),
@@ -97,9 +100,9 @@ CASES = [
     Case(
         "src/coevolve/methods/spice/prompts/challenger_alone.compact.txt",
         add_statement,
-        {SPICE, "claims"},
+        {SPICE} | LEDGER,
     ),
-    Case("src/tinyworld/facts.py", add_statement, RUNS | {"mae_alg1", "claims"}),
+    Case("src/tinyworld/facts.py", add_statement, RUNS | {"mae_alg1"} | LEDGER),
     Case("src/published/corpus.py", add_statement, {SPICE}),
     Case("reproduce/analysis/stats.py", add_statement, TABLES),
     Case(
@@ -107,9 +110,9 @@ CASES = [
         add_statement,
         {"mae_fig4", "mae_table1", "spice_table1"},
     ),
-    Case("reproduce/analysis/crossplay.py", add_statement, {"claims"}),
+    Case("reproduce/analysis/crossplay.py", add_statement, LEDGER),
     Case("reproduce/keys.py", add_statement, set()),
-    Case("reproduce/claims.toml", add_statement, {"claims"}),
+    Case("reproduce/claims.toml", add_statement, LEDGER),
     Case("reproduce/paper_numbers/known.csv", add_statement, TABLES),
     Case(SCORES, replace("markdown", "raw"), set()),
     Case(SCORES, replace("import ", "import os, "), {"mae_table1", "spice_table1"}),

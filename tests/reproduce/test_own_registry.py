@@ -7,7 +7,7 @@ import pytest
 from toy_repository import Toy
 
 from reproduce import UserError, registry
-from reproduce.plan import Item, load
+from reproduce.plan import Item, load, with_needs
 
 SOUND = """
 [runs.sound]
@@ -206,6 +206,61 @@ def test_a_preset_can_have_a_smaller_grid(toy: Toy, tmp_path: Path) -> None:
     write(tmp_path, text.replace("grids.smoke", "grids.smok"))
     fault = load(toy.root, "quick", path).items["runs/dial-0_5-random"].fault
     assert "unknown preset 'smok'" in str(fault)
+
+
+COPIED = """
+[artefacts.toy_copy]
+notebook = "notebooks/tables/toy_table.ipynb"
+artefacts = ["toy_table1"]
+outputs = ["table.csv"]
+"""
+
+
+def test_an_artefact_needs_the_artefacts_that_it_reads_and_their_runs(
+    toy: Toy, tmp_path: Path
+) -> None:
+    plan = load(toy.root, "quick", write(tmp_path, COPIED))
+    needed = [item.id for item in with_needs(plan, {"toy_copy"})]
+    assert needed == ["runs/plain-s0", "runs/plain-s1", "toy_table1", "toy_copy"]
+
+
+def test_an_artefact_is_made_after_those_that_it_reads_and_again_when_they_change(
+    toy: Toy, tmp_path: Path
+) -> None:
+    options = ("--only", "toy_copy", "--registry", str(write(tmp_path, COPIED)))
+    out = toy(*options)
+    assert "ran 4, cached 0" in out
+    assert out.index("] toy_table1 ok") < out.index("] toy_copy ok")
+    assert "ran 0, cached 4" in toy(*options)
+    toy.edit("reproduce/toy.toml", "scale = 10.0", "scale = 20.0")
+    assert "toy_copy: toy_table1 is not done" in toy("--why", *options[1:])
+    assert "ran 2, cached 2" in toy(*options)
+
+
+def test_an_artefact_is_blocked_behind_a_blocked_one(toy: Toy, tmp_path: Path) -> None:
+    toy.edit("reproduce/toy.toml", "steps = 2", 'steps = 2, fault = "exit"')
+    options = ("--only", "toy_copy", "--registry", str(write(tmp_path, COPIED)))
+    out = toy(*options, code=1)
+    assert "blocked toy_copy: needs toy_table1, which was blocked" in out
+
+
+def test_an_artefact_reads_only_artefacts_above_it(toy: Toy, tmp_path: Path) -> None:
+    later = COPIED.replace("toy_copy", "early").replace("toy_table1", "toy_copy")
+    skipped = COPIED.replace("toy_copy", "late").replace("toy_table1", "toy_fig1")
+    items = load(toy.root, "quick", write(tmp_path, later, COPIED, skipped)).items
+    assert items["early"].fault.startswith(
+        "[artefacts.early]: no artefact 'toy_copy' above it; did you mean "
+    )
+    assert items["late"].fault == "needs toy_fig1: drawn by hand"
+    assert items["toy_copy"].fault is None
+
+
+def test_patterns_of_the_repository_mean_its_own_runs(toy: Toy, tmp_path: Path) -> None:
+    toy.edit("reproduce/toy.toml", 'runs = ["plain"]', 'runs = ["*"]')
+    own = SOUND.replace('runs = ["sound"]', 'runs = ["*"]')
+    items = load(toy.root, "quick", write(tmp_path, own)).items
+    assert list(items["toy_table1"].config["runs"]) == ["plain", "odd"]
+    assert list(items["sound_table"].config["runs"]) == ["plain", "odd", "sound"]
 
 
 def test_runs_take_the_backbones_of_a_preset_in_turn(toy: Toy, tmp_path: Path) -> None:

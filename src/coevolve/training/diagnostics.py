@@ -56,10 +56,8 @@ def spreads(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
 
 def has_no_signal(metrics: Metrics) -> bool:
     """Whether no sample had an advantage in a step."""
-    for name, share in metrics.items():
-        if name.startswith(USED) and share > 0:
-            return False
-    return True
+    used = [share for name, share in metrics.items() if name.startswith(USED)]
+    return not any(share > 0 for share in used)
 
 
 def activity(rows: Rows, filters: Mapping[str, str]) -> dict[str, float]:
