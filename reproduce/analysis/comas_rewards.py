@@ -132,10 +132,16 @@ def prediction_table(values: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
 
 def _prediction(by_seed: pd.DataFrame, printed: pd.Series) -> dict[str, Any]:
+    claim = float(printed.iloc[-1]) - float(printed.iloc[0])
+    of_paper = {
+        "paper, steps 0 to 30": " ".join(printed),
+        "paper change": claim,
+    }
+    if by_seed.empty:  # no solution was ever predicted to be correct
+        return of_paper | {"sign": "not defined"}
     first_S = by_seed.iloc[0]
     last_S = by_seed.iloc[-1]
     change_S = last_S - first_S
-    claim = float(printed.iloc[-1]) - float(printed.iloc[0])
     effect = stats.difference([change_S.to_numpy()[:, None]])
     low, high = effect.limits
     sign = 1 if claim > 0 else -1
@@ -145,8 +151,7 @@ def _prediction(by_seed: pd.DataFrame, printed: pd.Series) -> dict[str, Any]:
         "last": last_S.mean(),
         "change": change_S.mean(),
         "95 % interval": f"{low:+.1f} to {high:+.1f}",
-        "paper, steps 0 to 30": " ".join(printed),
-        "paper change": claim,
+        **of_paper,
         "sign": stats.verdict(low, high, sign),
     }
 

@@ -177,9 +177,15 @@ def discuss(run: Path, correct: int) -> None:
         conversation = {
             "item": question,
             "family": "word",
+            "level": 1,
             "question": str(question),
             "pass_1": float(question < correct),
+            "pass_k": 1.0,
             "rank_rho": None,
+            "wrong_before": 0.0,
+            "fixed": 0.0,
+            "correct_before": 4.0,
+            "harmed": 0.0,
         }
         lines.append(json.dumps(conversation) + "\n")
     path = run / "conversations.jsonl"
@@ -189,7 +195,7 @@ def discuss(run: Path, correct: int) -> None:
 def test_the_conversation_alone_is_a_claim_about_one_untrained_arm(
     ledger: claims.Ledger,
 ) -> None:
-    discuss(ledger.folder / "base-s0", correct=3)
+    discuss(ledger.evidence.home("base", 0), correct=3)
     setups = ["top_ranked", "greedy"]
     alone = claim_of("greater", arms=["base", "base"], setup=setups, note="a remark")
     row = weigh(ledger, alone)
@@ -202,8 +208,8 @@ def test_trained_arms_are_compared_in_the_same_conversation(
     ledger: claims.Ledger,
 ) -> None:
     for seed in range(3):
-        discuss(ledger.folder / f"good-s{seed}", correct=3)
-        discuss(ledger.folder / f"bad-s{seed}", correct=1 + seed % 2)
+        discuss(ledger.evidence.home("good", seed), correct=3)
+        discuss(ledger.evidence.home("bad", seed), correct=1 + seed % 2)
     same = claim_of("greater", arms=["good", "bad"], setup="top_ranked")
     row = weigh(ledger, same)
     assert row["effect"] == approx(75 - 100 / 3)

@@ -110,15 +110,15 @@ def check_conl(names: Names, facts: Facts) -> None:
     assert facts["correct_before"] == facts["fixed"] == 1
     assert facts["harmed"] == 0
     scores_before = facts["scores_before"]
-    assert scores_before[1] == max(scores_before)
+    assert scores_before[3] == max(scores_before), "the only correct solution leads"
     scores = names["scores"]
     moved = [before != after for before, after in scores.values[:, :2]]
     rose = [rise > 0 for rise in scores["rose by"]]
     assert rose == moved
     rewards = names["table"]["diagnostic"]
     is_rewarded = [reward > 0 for reward in rewards]
-    criticises_2 = [2 in targets for targets in names["criticised"]]
-    assert is_rewarded == criticises_2
+    criticises_1 = [1 in targets for targets in names["criticised"]]
+    assert is_rewarded == criticises_1, "agent 1 rose"
 
 
 CHECKS = {
