@@ -297,7 +297,7 @@ def plain(value: Any) -> str:
     """Return a value as text: lists without their brackets, empty ones as "none"."""
     if isinstance(value, (tuple, list)):
         return ", ".join(map(plain, value)) or "none"
-    return str(value)
+    return str(value) or "none"
 
 
 @app.command()
@@ -314,13 +314,21 @@ def runs(folder: Folder) -> None:
         summary = json.loads(path.read_bytes())
         cells = [
             path.parent.relative_to(folder),
-            summary["method"],
+            summary["method"] + _control_of(path.parent),
             summary["seed"],
             _steps_taken(summary),
             *map(_accuracy, summary["held_out"].values()),
             summary["seconds"],
         ]
         print("|", " | ".join(map(str, cells)), "|")
+
+
+def _control_of(folder: Path) -> str:
+    """Return the control of a run that is a control arm, as ", control shuffled", else ""."""
+    path = folder / "config.json"
+    settings = json.loads(path.read_bytes()) if path.is_file() else {}
+    control = settings.get("control", "")
+    return f", control {control}" if control else ""
 
 
 def _accuracy(counts: Mapping[str, int]) -> str:

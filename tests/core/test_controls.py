@@ -1,26 +1,42 @@
 """Control arms: other rewards, an oracle as judge, and the dial of its accuracy."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from random import Random
 from statistics import fmean
 
 import pytest
+from small_runs import assert_same_bytes, train_small
 
+from coevolve.advantages.segments import segments
+from coevolve.cli import main
+from coevolve.methods.base import Method
 from coevolve.methods.conl.metrics import ranking_correct
 from coevolve.methods.conl.parsing import ranking
 from coevolve.methods.mae.method import MAE
 from coevolve.methods.registry import METHODS, get_method
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
+from coevolve.runs import record
 from coevolve.text import prompts
 from coevolve.training.config import build
 from coevolve.training.controls import rewards
 from coevolve.training.controls.control import Control
+from coevolve.training.controls.control import check as config_check
 from coevolve.training.controls.dial import Dial
 from coevolve.training.controls.forms import FORMS, has_form
-from coevolve.training.controls.oracle_judge import VERDICTS, OracleJudge, replace_text
-from coevolve.types import Outcome, Reply, Sample, Turn
+from coevolve.training.controls.oracle_judge import (
+    ORACLE,
+    REVIEW,
+    VERDICTS,
+    OracleJudge,
+    _rank,
+    replace_text,
+)
+from coevolve.training.controls.rewards import answered_question
+from coevolve.training.metrics import step_metrics
+from coevolve.training.trainer import Trainer
+from coevolve.types import Outcome, Reply, Role, Sample, Turn
 from tinyworld import TinyWorld, tasks
 
 WORLD = TinyWorld()
@@ -81,7 +97,7 @@ def test_format_pays_the_form_alone():
     cut_off = sample("solver", 1.0, "<answer>2</answer>", question="1+1")
     cut_off = replace(cut_off, reply=replace(cut_off.reply, finished=False))
     outcome = Outcome([wrong, unreadable, cut_off])
-    paid = rewards.by_form([outcome])
+    paid = rewards.by_form([outcome], MAE())
     assert rewards_of(paid, "solver") == [1.0, 0.0, 0.0]
 
 
@@ -97,13 +113,14 @@ def test_a_form_is_that_of_the_demonstrations():
     from tinyworld.demonstrator import Demonstrator
 
     rng = Demonstrator("forms")
+    method = MAE()
     disagreements = Counter()
     for role in ROLES:
         for _ in range(60):
             shown = demonstrate(rng, role)
             reply = Reply(Turn("any", (), source=role), shown.completion)
             if role in FORMS and well_formed(role, shown.completion):
-                disagreements[role] += not has_form(reply)
+                disagreements[role] += not has_form(reply, method)
     assert not +disagreements
 
 
@@ -245,8 +262,7 @@ def test_votes_and_gold_answers_give_way_to_the_oracle():
     wrong = sample("solver", 1.0, "<answer>6</answer>", question="3+4")
     other = sample("proposer", 0.25, source="mae/proposer")
     outcome = Outcome([right, wrong, other])
-    method = MAE()
-    paid = rewards.by_oracle([outcome], Dial(WORLD), method.read_answer)
+    paid = rewards.by_oracle([outcome], Dial(WORLD), MAE())
     assert [one.reward for one in paid[0].samples] == [1.0, 0.0, 0.25]
     assert paid[0].facts["reward_correct"] == 1.0
 
@@ -262,7 +278,7 @@ def test_the_accuracy_of_the_oracles_rewards_is_recorded(accuracy):
     (paid,) = rewards.by_oracle(
         [Outcome(answers, facts={"correct": 0.0})],
         Dial(WORLD, accuracy),
-        MAE().read_answer,
+        MAE(),
     )
     assert paid.facts["correct"] == 0.0
     assert paid.facts["reward_correct"] == pytest.approx(accuracy, abs=0.05)
@@ -288,6 +304,8 @@ def test_votes_of_the_oracle_are_as_often_right_as_it_says(accuracy):
     ("method", "overrides", "words"),
     [
         ("sft", {"control": "shuffled"}, "control must be empty for sft"),
+        ("srlm", {"control": "random"}, "control must be empty for srlm"),
+        ("base", {"control": "oracle"}, "control must be empty for base"),
         ("mae", {"control": "placebo"}, "control must be"),
         ("mae", {"oracle_accuracy": 0.7}, "oracle_accuracy must be 1.0 unless control"),
         (
@@ -327,3 +345,186 @@ def test_every_judges_prompt_is_known(name):
     for role in method.roles.values():
         if role.name in ("judge", "critic", "evaluation", "scoring", "verdict"):
             assert role.source in VERDICTS
+
+
+@pytest.mark.parametrize("variant", ["compact", "full"])
+@pytest.mark.parametrize("source", sorted([*VERDICTS, REVIEW]))
+def test_the_oracle_reads_what_a_judges_prompt_shows(source, variant):
+    paper, name = source.split("/")
+    role = prompts.load_role(paper, name, variant)
+    fields = dict.fromkeys(role.fields, "3+4")
+    verdict = VERDICTS.get(source, _rank)(Dial(WORLD), fields, (0,))
+    assert isinstance(verdict, str)
+
+
+NO_REWARDS = ("sft", "srlm", "base")
+NEW_REWARDS = ("random", "shuffled", "format")
+
+
+def played(trainer, control):
+    """One step's outcomes of a run's method under a control, from untrained policies."""
+    method = trainer.method
+    items_of_pools = {name: list(pool.items) for name, pool in method.pools.items()}
+    trainer.control = replace(trainer.control, name=control)
+    outcomes = trainer.play(1)
+    for name, items in items_of_pools.items():
+        method.pools[name].reset(items)
+    return outcomes
+
+
+def texts_of(outcomes):
+    """Return role and text of every sample, in order."""
+    texts = []
+    for outcome in outcomes:
+        texts += [(one.role, one.reply.text) for one in outcome.samples]
+    return texts
+
+
+def numbers_of(outcomes):
+    """Return the rewards of all samples by role and segment, masked ones left out."""
+    numbers = defaultdict(list)
+    for outcome in outcomes:
+        for one in outcome.samples:
+            for segment, reward in segments(one).items():
+                if reward is not None:
+                    numbers[one.role, segment].append(reward)
+    return numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(NO_REWARDS)))
+def test_every_method_that_learns_from_rewards_has_every_control(name, tmp_path):
+    overrides = {"batch_size": 4}
+    trainer = Trainer(build(name, "smoke", out=tmp_path, overrides=overrides))
+    own = played(trainer, "")
+    arms = {control: played(trainer, control) for control in NEW_REWARDS}
+    for control, outcomes in arms.items():
+        assert texts_of(outcomes) == texts_of(own), control
+        counts = {key: len(paid) for key, paid in numbers_of(outcomes).items()}
+        assert counts == {key: len(paid) for key, paid in numbers_of(own).items()}
+    earned = numbers_of(own)
+    for key, dealt in numbers_of(arms["shuffled"]).items():
+        assert sorted(dealt) == sorted(earned[key])
+    for drawn in numbers_of(arms["random"]).values():
+        assert all(0 < number < 1 for number in drawn)
+    for paid in numbers_of(arms["format"]).values():
+        assert set(paid) <= {0.0, 1.0}
+
+    method = trainer.method
+    config_check("oracle", method, name)
+    judged = played(trainer, "oracle")
+    spoken_for = 0
+    for outcome in judged:
+        for one in outcome.samples:
+            source = one.reply.turn.source
+            is_judges = source in VERDICTS
+            assert is_judges == (one.policy == ORACLE)
+            spoken_for += is_judges or answered_question(one.reply, method) is not None
+    assert spoken_for, "the oracle had nothing to say"
+
+
+OWN = """
+from coevolve import Outcome, Role
+from coevolve.methods.mae.method import MAE
+
+
+class Mine(MAE):
+    def define_roles(self):
+        super().define_roles()
+        {change}
+"""
+
+
+def own_method(folder, change):
+    """Write a user's subclass of MAE; return how a command names it."""
+    file = folder / "mine.py"
+    file.write_text(OWN.format(change=change), encoding="utf-8")
+    return f"{file}:Mine"
+
+
+def test_a_users_subclass_has_the_controls_of_its_paper(tmp_path):
+    name = own_method(tmp_path, "self.extra = self.role('solver', 'extra')")
+    fields = {"control": "oracle"}
+    trainer = Trainer(build(name, "smoke", out=tmp_path / "run", overrides=fields))
+    policies = {one.policy for one in samples_of(trainer.play(1), "judge")}
+    assert policies == {ORACLE}
+
+
+def test_the_oracle_does_not_replace_half_of_a_judge(tmp_path):
+    own_judge = "Role('judge', 'Is it? {question} {answer}')"
+    name = own_method(tmp_path, f"self.judge_answer = {own_judge}")
+    with pytest.raises(ValueError, match="cannot speak for 'judge' of") as raised:
+        build(name, "smoke", out=tmp_path / "run", overrides={"control": "oracle"})
+    assert "\n" not in str(raised.value)
+
+
+class Asker(Method):
+    """A method with prompts of its own; nobody judges, and a vote pays the answers."""
+
+    def define_roles(self) -> None:
+        self.solver = Role("solver", "What is {question}?")
+        self.friend = Role("friend", "Cheer {question} on")
+
+
+def own_samples():
+    """Return a right, a wrong and an unreadable answer, and a reply of another role."""
+    method = Asker()
+    ask = method.solver(question="3+4")
+    texts = ["<answer>7</answer>", "<answer>6</answer>", "seven"]
+    samples = [Reply(ask, text).earns(0.5) for text in texts]
+    cheer = method.friend(question="3+4")
+    samples.append(Reply(cheer, "go").earns(0.25))
+    return method, [Outcome(samples)]
+
+
+def test_the_oracle_pays_the_answers_of_a_users_prompt():
+    method, outcomes = own_samples()
+    (paid,) = rewards.by_oracle(outcomes, Dial(WORLD), method)
+    assert [one.reward for one in paid.samples] == [1.0, 0.0, 0.0, 0.25]
+
+
+def test_an_answer_to_a_users_prompt_has_the_form_that_the_method_reads():
+    method, outcomes = own_samples()
+    (paid,) = rewards.by_form(outcomes, method)
+    assert [one.reward for one in paid.samples] == [1.0, 1.0, 0.0, 1.0]
+
+
+def test_what_an_oracle_says_is_no_reward_of_the_judge(tmp_path):
+    fields = {"control": "oracle"}
+    trainer = Trainer(build("mae", "smoke", out=tmp_path, overrides=fields))
+    outcomes = trainer.play(1)
+    assert samples_of(outcomes, "judge")
+    metrics = step_metrics(outcomes, {}, trainer.method)
+    assert "reward/solver" in metrics
+    assert "reward/judge" not in metrics
+
+
+@pytest.mark.parametrize("control", ["random", "shuffled", "oracle"])
+def test_a_control_arm_resumes_with_the_same_bytes(control, tmp_path):
+    whole = train_small(tmp_path / "whole", control=control)
+    parts = train_small(tmp_path / "parts", control=control, steps=2)
+    # The first part's scores are of step 2; the same folder goes on to step 4.
+    train_small(parts, control=control)
+    assert_same_bytes(whole, parts)
+
+
+def test_a_list_of_runs_names_the_control_arms(tmp_path, capsys):
+    train_small(tmp_path / "arm", control="shuffled", steps=1)
+    train_small(tmp_path / "own", steps=1)
+    capsys.readouterr()
+    assert main(["runs", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert "| arm | mae, control shuffled |" in listed
+    assert "| own | mae |" in listed
+
+
+def test_a_transcript_says_where_an_oracle_spoke(tmp_path):
+    out = train_small(tmp_path / "arm", control="oracle", steps=1)
+    episodes = record.read(out, "episodes")
+    judges = []
+    for said in episodes["samples"]:
+        judges += [one for one in said if one["role"] == "judge"]
+    assert judges
+    for judge in judges:
+        assert judge["policy"] == ORACLE
+        assert judge["tokens"] == 0
+        assert judge["text"] in ("<score>1</score>", "<score>10</score>")

@@ -134,6 +134,14 @@ def test_only_the_first_rank_writes(runs):
     assert len(record.read(runs.two_processes)) == 4
 
 
+@pytest.mark.parametrize("control", ["shuffled", "oracle"])
+def test_two_processes_pay_a_control_arm_as_one_does(control, tmp_path):
+    fields = (f"control={control}", "steps=1", "eval_every=0", "eval_items=1")
+    one = train_in_processes(1, tmp_path / "one", *fields)
+    two = train_in_processes(2, tmp_path / "two", *fields)
+    assert rows_of_first_step(one) == rows_of_first_step(two)
+
+
 def test_a_run_of_two_processes_resumes_on_one(runs, tmp_path):
     out = shutil.copytree(runs.two_processes, tmp_path / "run")
     train_in_processes(1, out, "steps=4")

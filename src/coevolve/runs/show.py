@@ -164,7 +164,7 @@ def credit(sample: Sample, advantages: Advantages) -> Shown:
         spans.append(element("span", piece, title=title, style=style))
         text += piece
     summary = [
-        _speaker(reply.turn),
+        speaker_of(reply.turn),
         _size(reply),
         rewards(sample),
         f"full colour is {peak:.3g}",
@@ -226,7 +226,8 @@ def pre(text: str) -> Markup:
     return element("pre", text or NO_CHARACTER, style=PRE_STYLE)
 
 
-def _speaker(turn: Turn) -> str:
+def speaker_of(turn: Turn) -> str:
+    """Return a turn's role, with its policy unless that is the one that all roles share."""
     if turn.policy == Turn.policy:
         return turn.role
     return f"{turn.role} ({turn.policy})"
@@ -315,7 +316,7 @@ def _show_entries(entries: Sequence[_Entry]) -> Shown:
 
 
 def _numbered_speakers(entries: Sequence[_Entry]) -> list[str]:
-    speakers = [_speaker(entry.turn) for entry in entries]
+    speakers = [speaker_of(entry.turn) for entry in entries]
     totals = Counter(speakers)
     numbers: Counter[str] = Counter()
     labels = []

@@ -23,15 +23,18 @@ def step_metrics(
     """Return a step's metrics by name, from its episodes, its update and the method's state.
 
     Facts, rewards and completion lengths are means: over the episodes, and over the samples of each
-    role (and of each policy, if there are several).
+    role (and of each policy, if there are several). What an oracle says for a role does not count.
     """
-    has_several_policies = len(method.policies) > 1
+    policies = method.policies
+    has_several_policies = len(policies) > 1
     by_role: list[NamedNumber] = []
     by_owner: list[NamedNumber] = []
     generated_tokens = 0
     for outcome in outcomes:
         generated_tokens += outcome.generated
         for sample in outcome.samples:
+            if sample.policy not in policies:
+                continue
             numbers_of_role = _rewards_and_length(sample, sample.role)
             by_role += numbers_of_role
             by_owner += numbers_of_role

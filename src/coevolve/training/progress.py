@@ -105,9 +105,8 @@ class StepDisplay:
         line_of_role = {}
         for sample in outcome.samples:
             text = sample.reply.text[:SHOWN_CHARACTERS]
-            line_of_role[sample.role] = (
-                f"{sample.role}, {show.rewards(sample)}: {text!r}"
-            )
+            who = show.speaker_of(sample.reply.turn)
+            line_of_role[sample.role] = f"{who}, {show.rewards(sample)}: {text!r}"
         title = f"step {step}, replies of one episode:"
         tqdm.write("\n  ".join([title, *line_of_role.values()]))
 

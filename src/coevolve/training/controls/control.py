@@ -48,9 +48,9 @@ class Control:
             case "random":
                 return rewards.random(outcomes, rng)
             case "format":
-                return rewards.by_form(outcomes)
+                return rewards.by_form(outcomes, self.method)
             case "oracle" if not self.replaces_judge:
-                return rewards.by_oracle(outcomes, self.dial, self.method.read_answer)
+                return rewards.by_oracle(outcomes, self.dial, self.method)
         return list(outcomes)
 
 
@@ -58,18 +58,25 @@ def check(name: ControlName, method: Method, method_name: str) -> None:
     """Raise ValueError in one line unless a method can have this control."""
     if name == "":
         return
-    if type(method).fit is not Method.fit:
+    has_own_trainer = type(method).fit is not Method.fit
+    trains_nothing = method.PAPER_RUN_VALUES.get("steps") == 0
+    if has_own_trainer or trains_nothing:
         raise ValueError(
             f"control must be empty for {method_name}, which learns from no rewards, got {name!r}"
         )
-    if name != "oracle":
-        return
+    if name == "oracle":
+        _check_oracle(method, method_name)
+
+
+def _check_oracle(method: Method, method_name: str) -> None:
     if method.world.valid("") is None:
         raise ValueError(
             f"control 'oracle' needs a world with an oracle, such as tiny, got {method.world.name}"
         )
-    sources = [role.source for role in method.roles.values()]
-    if not has_judge(sources) and method.answering.source not in rewards.ANSWERING:
-        raise ValueError(
-            f"control 'oracle' replaces a judge, a vote or a gold answer; {method_name} has none"
-        )
+    for role in method.roles.values():
+        sources = [one.source for one in method.roles.values() if one.name == role.name]
+        if has_judge(sources) and not has_judge([role.source]):
+            raise ValueError(
+                f"control 'oracle' cannot speak for {role.name!r} of {method_name}: "
+                "it knows the shipped prompts of judges, and not this one's own"
+            )

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from coevolve.methods.base import Method
 from coevolve.text import parse
-from coevolve.types import Reply
+from coevolve.types import Reply, Turn
 
 # Marks of a reply, by the source of its prompt: paper/prompt. A word in capitals is a form of
 # `READERS`; any other word is a tag that must stand there once, around some text.
@@ -53,15 +54,27 @@ READERS: dict[str, Callable[[str], str | None]] = {
 }
 
 
-def has_form(reply: Reply) -> bool:
+def has_form(reply: Reply, method: Method) -> bool:
     """Whether a reply is finished and has the form that its prompt asks for.
 
-    A reply to a prompt without an entry in FORMS, such as a user's own, must only say something.
+    Of prompts without an entry in FORMS, such as a user's own, the one for test questions asks for
+    an answer that the method can read; any other asks for some text.
     """
+    turn = reply.turn
     if not reply.finished or not reply.text.strip():
         return False
-    marks = FORMS.get(reply.turn.source, ())
-    return all(_has_mark(reply.text, mark) for mark in marks)
+    if turn.source in FORMS:
+        return all(_has_mark(reply.text, mark) for mark in FORMS[turn.source])
+    if is_test_prompt(turn, method):
+        return method.read_answer(reply.text) is not None
+    return True
+
+
+def is_test_prompt(turn: Turn, method: Method) -> bool:
+    """Whether a turn asks for an answer as test questions do."""
+    answering = method.answering
+    is_same_role = turn.role == answering.name
+    return is_same_role and turn.fields.keys() == answering.fields
 
 
 def _has_mark(text: str, mark: str) -> bool:

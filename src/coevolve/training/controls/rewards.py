@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+from coevolve.methods.base import Method
 from coevolve.methods.facts import agrees, mean_known
 from coevolve.training.controls.dial import Dial
-from coevolve.training.controls.forms import has_form
+from coevolve.training.controls.forms import has_form, is_test_prompt
 from coevolve.types import Outcome, Reply, Reward, Sample
 
 # Placeholders of a prompt that hold the question.
@@ -16,12 +17,12 @@ QUESTION_FIELDS = ("question", "query", "problem")
 ANSWERING = (
     "mae/solver",
     "comas/solver",
+    "comas/solution",
     "conl/plain",
     "conl/proposal",
     "spice/reasoner",
     "spice/reasoner_conversation",
 )
-ReadAnswer = Callable[[str], str | None]
 
 
 def shuffled(outcomes: Sequence[Outcome], rng: Random) -> list[Outcome]:
@@ -45,14 +46,14 @@ def random(outcomes: Sequence[Outcome], rng: Random) -> list[Outcome]:
     return _paid(outcomes, lambda sample, segment: rng.random())
 
 
-def by_form(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def by_form(outcomes: Sequence[Outcome], method: Method) -> list[Outcome]:
     """Reward a reply with 1 if it has the form that its prompt asks for, else with 0."""
-    return _paid(outcomes, lambda sample, segment: float(has_form(sample.reply)))
+    return _paid(
+        outcomes, lambda sample, segment: float(has_form(sample.reply, method))
+    )
 
 
-def by_oracle(
-    outcomes: Sequence[Outcome], dial: Dial, read_answer: ReadAnswer
-) -> list[Outcome]:
+def by_oracle(outcomes: Sequence[Outcome], dial: Dial, method: Method) -> list[Outcome]:
     """Reward the answers to questions by the oracle's word, instead of by a vote or a gold answer.
 
     All other replies keep the rewards that the method gives them. The fact `reward_correct` says
@@ -60,43 +61,50 @@ def by_oracle(
     """
 
     def pay(sample: Sample, segment: str) -> float | None:
-        if sample.reply.turn.source not in ANSWERING:
-            return _parts(sample.reward)[segment]
         reply = sample.reply
-        answer = read_answer(reply.text)
-        question = question_of(reply)
+        question = answered_question(reply, method)
+        if question is None:
+            return _parts(sample.reward)[segment]
+        answer = method.read_answer(reply.text)
         return float(dial.answer_is_correct(question, answer, reply.turn.key))
 
     observed = []
     for outcome in _paid(outcomes, pay):
-        accuracy = _accuracy(outcome, dial, read_answer)
+        accuracy = _accuracy(outcome, dial, method)
         facts = outcome.facts | {"reward_correct": accuracy}
         observed.append(replace(outcome, facts=facts))
     return observed
 
 
-def _accuracy(outcome: Outcome, dial: Dial, read_answer: ReadAnswer) -> float | None:
+def _accuracy(outcome: Outcome, dial: Dial, method: Method) -> float | None:
     """Return how often the reward of a readable answer agrees with the exact oracle."""
     agreements = []
     for sample in outcome.samples:
-        reply = sample.reply
-        answer = read_answer(reply.text)
-        if reply.turn.source not in ANSWERING or answer is None:
+        question = answered_question(sample.reply, method)
+        answer = method.read_answer(sample.reply.text)
+        if question is None or answer is None:
             continue
-        truth = dial.world.is_correct(question_of(reply), answer)
+        truth = dial.world.is_correct(question, answer)
         for reward in _parts(sample.reward).values():
             if reward is not None:
                 agreements.append(agrees(reward, truth))
     return mean_known(agreements)
 
 
-def question_of(reply: Reply) -> str:
-    """Return the question that a reply's prompt shows, "" if it shows none."""
-    fields = reply.turn.fields
-    for name in QUESTION_FIELDS:
-        if name in fields:
-            return str(fields[name])
-    return ""
+def answered_question(reply: Reply, method: Method) -> str | None:
+    """Return the question that a reply answers, None if it does something else.
+
+    A method's prompt for test questions needs no entry in ANSWERING.
+    """
+    turn = reply.turn
+    if is_test_prompt(turn, method):
+        (question,) = turn.fields.values()
+        return str(question)
+    if turn.source in ANSWERING:
+        for name in QUESTION_FIELDS:
+            if name in turn.fields:
+                return str(turn.fields[name])
+    return None
 
 
 def _parts(reward: Reward) -> Mapping[str, float | None]:
