@@ -177,6 +177,39 @@ def test_top_ranked_answers_are_compared_on_the_questions_that_were_discussed(
     assert row["effect"] == approx(100 * (1 - correct_of_bad / 12))
 
 
+def write_conversations(
+    ledger: claims.Ledger, run: str, rhos: list[float | None]
+) -> None:
+    """Record a conversation of three seeds per Rank-rho, None where it is not defined."""
+    lines = []
+    for item, rho in enumerate(rhos):
+        conversation = {
+            "item": item,
+            "family": "word",
+            "question": str(item),
+            "pass_1": 1.0,
+            "rank_rho": rho,
+        }
+        lines.append(json.dumps(conversation) + "\n")
+    for seed in range(3):
+        path = ledger.folder / f"{run}-s{seed}" / "conversations.jsonl"
+        path.write_text("".join(lines))
+
+
+def test_rank_rho_is_compared_over_conversations_that_define_it_for_both(
+    ledger: claims.Ledger,
+) -> None:
+    write_conversations(ledger, "full", [0.9, 0.5, 0.1, None])
+    write_conversations(ledger, "part", [None, 0.1, 0.1, -1.0])
+    fields = {"metric": "conversations", "column": "Rank-rho"}
+    claim = claim_of("greater", arms=["full", "part"], direction="up", **fields)
+    shared = [(0.5, 0.1), (0.1, 0.1)]
+    expected = sum(first - second for first, second in shared) / len(shared)
+    assert weigh(ledger, claim)["effect"] == approx(expected)
+    reversed_claim = claim | {"arms": ["part", "full"]}
+    assert weigh(ledger, reversed_claim)["effect"] == approx(-expected)
+
+
 @pytest.mark.parametrize("case", CASES["trends"])
 def test_trends_peaks_and_ratios_of_sums(case: dict, ledger: claims.Ledger) -> None:
     row = weigh(ledger, claim_of("trend", **case["claim"]))
