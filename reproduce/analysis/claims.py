@@ -93,14 +93,24 @@ class Ledger:
         return [_as_column(last - first)]
 
     def _conversations(self, claim: Claim, run: str) -> Side:
-        column = claim["column"]
+        """Return a measure of conversations: of two arms, over those that define it for both."""
+        arms = claim["arms"]
+        ratios = {arm: self._ratio(claim, arm) for arm in arms}
+        if len(arms) == 2:
+            first, second = arms
+            of_second, of_first = conversations.shared(ratios[second], ratios[first])
+            ratios = {first: of_first, second: of_second}
+        scale = 1 if claim["column"] == "Rank-rho" else 100
+        return [conversations.linear(ratios[run]) * scale]
+
+    def _ratio(self, claim: Claim, run: str) -> conversations.Ratio:
         talks = conversations.described(
             self.evidence.conversations(run), claim["paper"]
         )
         rows = self._rows(claim)
-        ratio = conversations.ratio_of(talks.assign(method=run), run, column, rows)
-        scale = 1 if column == "Rank-rho" else 100
-        return [conversations.linear(ratio) * scale]
+        return conversations.ratio_of(
+            talks.assign(method=run), run, claim["column"], rows
+        )
 
     def _accuracy(self, claim: Claim, run: str, setup: str) -> Side:
         """Return answers to test questions, one stratum per stand-in.

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from coevolve.validation import user_path
-from reproduce.analysis import figures, standins, tables
+from reproduce.analysis import budgets, figures, standins, tables
 
 NO_GAINS = pd.DataFrame(columns=standins.GAIN_COLUMNS)
 
@@ -434,19 +434,25 @@ def note(page: Page) -> str:
         f"{numbers}, of which nothing here is comparable in size{spec.remark}."
         f"{missing} {' '.join(remarks(page))}"
     )
-    return text.strip()
+    trained_on = budgets.note(spec.folder, spec.runs, _row_names(spec))
+    return f"{text.strip()} {trained_on}".strip()
+
+
+def _row_names(spec: Spec) -> dict[str, str]:
+    """Return the label of each run, with its backbone where there are several."""
+    names = {}
+    for backbone, labels in spec.labels.items():
+        suffix = f" ({backbone})" if len(spec.backbones) > 1 else ""
+        for run, label in labels.items():
+            names[run] = label + suffix
+    return names
 
 
 def caption(spec: Spec) -> str:
     """Return the caption of the table."""
     pairs = [f"{ours} for {theirs}" for ours, theirs in spec.backbones.items()]
     models = ", ".join(pairs)
-    names = {}
-    for backbone, labels in spec.labels.items():
-        suffix = f" ({backbone})" if len(spec.backbones) > 1 else ""
-        for run, label in labels.items():
-            names[run] = label + suffix
-    seeds = standins.seeds(spec.runs, names)
+    seeds = standins.seeds(spec.runs, _row_names(spec))
     place = f"tiny world, backbone {models}, preset {spec.preset}"
     return f"{spec.title} ({place}; {seeds})"
 

@@ -170,23 +170,30 @@ def test_top_ranked_answers_are_compared_on_the_questions_that_were_discussed(
     assert row["effect"] == approx(100 * (1 - correct_of_bad / 12))
 
 
+def conversation_about(
+    item: int, pass_1: float, rank_rho: float | None = None
+) -> dict[str, Any]:
+    """Return what a run records of a conversation."""
+    return {
+        "item": item,
+        "family": "word",
+        "level": 1,
+        "question": str(item),
+        "pass_1": pass_1,
+        "pass_k": 1.0,
+        "rank_rho": rank_rho,
+        "wrong_before": 0.0,
+        "fixed": 0.0,
+        "correct_before": 4.0,
+        "harmed": 0.0,
+    }
+
+
 def discuss(run: Path, correct: int) -> None:
     """Write a run's conversations about four questions, the first of which end correctly."""
     lines = []
     for question in range(4):
-        conversation = {
-            "item": question,
-            "family": "word",
-            "level": 1,
-            "question": str(question),
-            "pass_1": float(question < correct),
-            "pass_k": 1.0,
-            "rank_rho": None,
-            "wrong_before": 0.0,
-            "fixed": 0.0,
-            "correct_before": 4.0,
-            "harmed": 0.0,
-        }
+        conversation = conversation_about(question, pass_1=float(question < correct))
         lines.append(json.dumps(conversation) + "\n")
     path = run / "conversations.jsonl"
     path.write_text("".join(lines))
@@ -213,6 +220,33 @@ def test_trained_arms_are_compared_in_the_same_conversation(
     same = claim_of("greater", arms=["good", "bad"], setup="top_ranked")
     row = weigh(ledger, same)
     assert row["effect"] == approx(75 - 100 / 3)
+
+
+def write_conversations(
+    ledger: claims.Ledger, run: str, rhos: list[float | None]
+) -> None:
+    """Record a conversation of three seeds per Rank-rho, None where it is not defined."""
+    lines = []
+    for item, rho in enumerate(rhos):
+        conversation = conversation_about(item, pass_1=1.0, rank_rho=rho)
+        lines.append(json.dumps(conversation) + "\n")
+    for seed in range(3):
+        path = ledger.evidence.home(run, seed) / "conversations.jsonl"
+        path.write_text("".join(lines))
+
+
+def test_rank_rho_is_compared_over_conversations_that_define_it_for_both(
+    ledger: claims.Ledger,
+) -> None:
+    write_conversations(ledger, "full", [0.9, 0.5, 0.1, None])
+    write_conversations(ledger, "part", [None, 0.1, 0.1, -1.0])
+    fields = {"metric": "conversations", "column": "Rank-rho"}
+    claim = claim_of("greater", arms=["full", "part"], direction="up", **fields)
+    shared = [(0.5, 0.1), (0.1, 0.1)]
+    expected = sum(first - second for first, second in shared) / len(shared)
+    assert weigh(ledger, claim)["effect"] == approx(expected)
+    reversed_claim = claim | {"arms": ["part", "full"]}
+    assert weigh(ledger, reversed_claim)["effect"] == approx(-expected)
 
 
 @pytest.mark.parametrize("case", CASES["trends"])

@@ -11,7 +11,7 @@ from pytest import approx
 from coevolve.methods.sage import SAGE
 from coevolve.training import config
 from reproduce import plan
-from reproduce.analysis import tables
+from reproduce.analysis import claims, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,6 +82,63 @@ def test_the_policies_of_one_room_are_asked_the_same_in_the_same_settings(
     assert len(conversations) == 1
 
 
+@pytest.mark.parametrize("preset", ["quick", "standard", "full", "real"])
+def test_rivals_train_on_equally_many_replies_per_agent_that_is_scored(
+    preset: str,
+) -> None:
+    runs = configurations(preset, plan.load(ROOT, preset).items.values())
+    comas = runs["runs/comas-s0"]
+    discussions = comas["batch_size"] * comas["reuse"]
+    replies_of_a_round = 3  # a solution, its evaluation and a score
+    of_an_agent = discussions * comas["rounds_per_agent"] * replies_of_a_round
+    for agents in ("1", "2"):
+        team = runs[f"runs/comas_{agents}-s0"]
+        assert team["rounds_per_agent"] == comas["rounds_per_agent"]
+        assert team["batch_size"] * team["reuse"] == discussions
+    maporl = runs["runs/maporl-s0"]
+    assert maporl["batch_size"] * maporl["turns"] == of_an_agent
+
+    spice = runs["runs/spice-s0"]
+    azr = runs["runs/spice_azr-s0"]
+    reasoner_samples = spice["batch_size"] * spice["group"]
+    assert azr["batch_size"] * azr["solves"] == reasoner_samples
+    assert azr["steps"] == spice["steps"]
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+@pytest.mark.parametrize("name", ["comas", "comas_2", "comas_1"])
+def test_agents_of_comas_table_8_read_a_discussion(preset: str, name: str) -> None:
+    runs = configurations(preset, plan.load(ROOT, preset).items.values())
+    run = runs[f"runs/{name}-s0"]
+    assert run["rounds_per_agent"] >= 2, "m = 2 l (section 4.1.1)"
+    assert run["horizon"] > 0
+
+
+DRAWN = (  # figures with curves of validation accuracy
+    "mae_fig3_right",
+    "sage_fig3",
+    "spice_fig4a",
+    "spice_fig4b",
+    "comas_table6",
+    "conl_fig3_right",
+    "five_methods",
+)
+
+
+def test_claimed_and_drawn_curves_have_ten_looks_at_validation() -> None:
+    items = plan.load(ROOT, "standard").items
+    names = set()
+    for claim in claims.CLAIMS.values():
+        if claim.get("column") == "validation":
+            names |= {f"runs/{arm}-s0" for arm in claim["arms"]}
+    for figure in DRAWN:
+        names |= {id for id in items[figure].needs if id.endswith("-s0")}
+    runs = configurations("standard", [items[name] for name in sorted(names)])
+    for id, run in runs.items():
+        if run["steps"] and run["method"] != "sft":  # which has a trainer of its own
+            assert run["steps"] / run["eval_every"] >= 10, id
+
+
 @pytest.fixture(scope="module")
 def gpu_runs() -> dict[str, dict[str, Any]]:
     """The configuration of every run of the preset gpu, by name."""
@@ -105,6 +162,18 @@ def test_preset_gpu_trains_real_models_on_real_data(gpu_runs: dict) -> None:
         assert run["world"] == "data", name
         assert run["prompt"] == "full", name
         assert run.get("corpus", "none") not in ("math", "general", "both"), name
+
+
+def test_preset_gpu_asks_the_rows_of_comas_as_maslab_does(gpu_runs: dict) -> None:
+    items = plan.load(ROOT, "quick").items  # preset gpu has no tables
+    forms = {"vanilla", "consistency_summed", "autogen", "debate_summed"}
+    tables_of_comas = [f"comas_table{number}" for number in (1, 5, 7, 8, 9)]
+    for name in tables_of_comas:
+        rows = [gpu_runs[run] for run in items[name].config["runs"]]
+        strategies = {tuple(row["strategies"]) for row in rows}
+        assert set().union(*strategies) <= forms, name
+    table_1 = [gpu_runs[run] for run in items["comas_table1"].config["runs"]]
+    assert all(set(row["strategies"]) == forms for row in table_1)
 
 
 def test_preset_gpu_gives_spice_both_corpora_and_the_paper_s_backbone(

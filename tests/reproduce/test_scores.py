@@ -54,7 +54,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in range(seeds):
             recorder = Recorder(folder / "quick" / "runs" / f"{run}-s{seed}")
             steps = 0 if run == "base" else 5
-            write_json(recorder.out / "summary.json", {"steps": steps})
+            summary = {"steps": steps, "scored": ["agent_1", "agent_2"]}
+            write_json(recorder.out / "summary.json", summary)
             config = {
                 "method": "comas",
                 "model": ["tiny", "tiny-small"],
@@ -68,7 +69,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def metrics(steps: int) -> Iterator[dict[str, float]]:
     for step in range(steps + 1):
-        yield {"step": step, "gold_correct": step / 10}
+        yield {"step": step, "gold_correct": step / 10, "samples/solution": 600}
 
 
 def answers(correct_by_setup: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -191,6 +192,7 @@ def test_a_page_is_saved_with_caption_and_note(results: Path, tmp_path: Path) ->
     text = (tmp_path / "table.md").read_text()
     assert "2 seeds: CoMAS (Ours); 1 seed: Untrained" in text
     assert "asked once" in text
+    assert "for each agent that answers test questions: CoMAS (Ours) 1,800." in text
 
 
 def spec_of(results: Path, **changed: Any) -> scores.Spec:

@@ -59,7 +59,8 @@ Strategy = Literal[
 def paper_table(paper: str, table: str = "run") -> Mapping[str, Any]:
     """Return a table of methods/<paper>/paper.toml: the paper's values of fields.
 
-    "run" holds fields of a Run; "printed" holds fields whose default here differs from the paper.
+    "run" holds fields of a Run; "printed" holds fields whose default here differs from the paper,
+    and "benchmark" such fields of all methods that the paper compares.
     """
     file = Path(__file__).parent / paper / "paper.toml"
     values = tomllib.loads(file.read_text(encoding="utf-8"))[table]

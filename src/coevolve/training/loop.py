@@ -250,6 +250,7 @@ def _summarise(
         # Differs from `steps` if the method has its own trainer, which counts its own steps.
         "taken": rows[-1]["step"],
         "method": run.method_name,
+        "scored": list(run.method.scored),
         "seed": run.seed,
         "resumed_at": resumed_at,
         "made_with": {

@@ -1,5 +1,6 @@
 """The metrics of one training step: facts, rewards and lengths by role, the update, the pools."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,12 +30,14 @@ def step_metrics(
     has_several_policies = len(policies) > 1
     by_role: list[NamedNumber] = []
     by_owner: list[NamedNumber] = []
+    samples_of_role: Counter[str] = Counter()
     generated_tokens = 0
     for outcome in outcomes:
         generated_tokens += outcome.generated
         for sample in outcome.samples:
             if sample.policy not in policies:
                 continue
+            samples_of_role[sample.role] += 1
             numbers_of_role = _rewards_and_length(sample, sample.role)
             by_role += numbers_of_role
             by_owner += numbers_of_role
@@ -46,6 +49,8 @@ def step_metrics(
     metrics |= record.means(by_owner)
     metrics |= diagnostics.spreads(by_role)
     metrics["generated"] = generated_tokens
+    for role, count in samples_of_role.items():
+        metrics[f"samples/{role}"] = count
     for name, pool in method.pools.items():
         metrics[f"pool/{name}"] = len(pool)
     with explained("measure"):

@@ -41,6 +41,8 @@ class CoMASBenchmark(Method):
 
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = paper_table("comas")
 
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("comas", "benchmark")
+
     strategies: tuple[Strategy, ...] = ("vanilla", "consistency", "autogen", "debate")
     """Inference strategies of the final evaluation (section 4.1.2)."""
 
@@ -71,7 +73,10 @@ class CoMAS(Discussion):
     The defaults are the paper's numbers, and each ablation is an argument.
     """
 
-    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = paper_table("comas", "printed")
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {
+        **CoMASBenchmark.PAPER_METHOD_VALUES,
+        **paper_table("comas", "printed"),
+    }
 
     rounds_per_agent: PositiveInt = 2
     """Solution rounds per agent: m = 2 l rounds in all (section 4.1.1)."""
