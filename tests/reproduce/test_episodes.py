@@ -52,12 +52,12 @@ def reward(played: Any, sample: int) -> float:
 
 def check_mae(names: Names, facts: Facts) -> None:
     assert facts["accepted"]
-    assert facts["quality"] == 1
-    assert len(names["sampled"]) >= 3
+    assert facts["quality"] == (9 - 1) / 9
+    assert len(names["sampled"]) == 4
     assert count_different(names["greedy"]) == 1
     assert sum(names["truths"]) == 1
     underestimate = facts["true_difficulty"] - facts["difficulty"]
-    assert underestimate > 0.3, "the Judge believed wrong attempts"
+    assert underestimate > 0.2, "the Judge believed wrong attempts"
     assert facts["correct"] == 0
     assert facts["judged"] > 0.7
     episode = names["episode"]
