@@ -40,6 +40,8 @@ TRAINED_TOO = {
 }
 # Artefacts that are measured on no world, or on another one.
 NOT_OF_THE_TINY_WORLD = ("mae_listings", "spice_figs8_10", "smollm2_gym")
+# Files of reproduce/extra whose notebooks are tested as well.
+EXTRA = ("real.toml", "controls.toml")
 TIMEOUT_SECONDS = 2700
 
 # One group is one worker, so that the copy is made once for all tests.
@@ -120,7 +122,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
     for name in ("benchmarks", "docs", "notebooks", "reproduce", "src"):
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
-    plan = load(root, "smoke", root / "reproduce" / "extra" / "real.toml")
+    extra = [root / "reproduce" / "extra" / name for name in EXTRA]
+    registry = root / "extra.toml"
+    registry.write_text("\n".join(path.read_text("utf-8") for path in extra), "utf-8")
+    plan = load(root, "smoke", registry)
     artefacts = []
     for item in plan.items.values():
         if item.kind == "artefact" and item.skip is None:
