@@ -38,6 +38,7 @@ PARTS = 5  # a trend compares the last fifth of the steps with the first
 POWER = 0.8  # of the smallest detectable effect
 Claim = Mapping[str, Any]
 Row = dict[str, Any]
+OVER_CONTROL = ("over_control", "over_control_low", "over_control_high")
 NUMBERS = (  # columns that are nan where there is no test
     "effect",
     "low",
@@ -241,7 +242,7 @@ def weigh(ledger: Ledger, claims: Mapping[str, Claim] = CLAIMS) -> pd.DataFrame:
     rows = []
     for name, claim in claims.items():
         row = _row(ledger, claim)
-        rows.append({"claim": name, **row})
+        rows.append({"claim": name, **row, **_over_control(ledger, claim)})
     return corrected(pd.DataFrame(rows))
 
 
@@ -413,9 +414,27 @@ def _why_idle(ledger: Ledger, claim: Claim) -> str:
     return f"{diagnostics.described(mechanism, share)} of {run}"
 
 
+def _over_control(ledger: Ledger, claim: Claim) -> Row:
+    """Return what a claim's first arm gains over its control arm, with limits; else nan.
+
+    Both are asked as the first arm of the claim is.
+    """
+    if "control" not in claim:
+        return dict.fromkeys(OVER_CONTROL, np.nan)
+    method, _ = claim["arms"]
+    setup = claim.get("setup", "vanilla")
+    if isinstance(setup, list):
+        setup = setup[0]
+    arms = [method, claim["control"]]
+    row = _row(ledger, {**claim, "arms": arms, "setup": setup})
+    numbers = [row["effect"], row["low"], row["high"]]
+    return dict(zip(OVER_CONTROL, numbers, strict=True))
+
+
 def readable(ledger: pd.DataFrame) -> pd.DataFrame:
     """Return a ledger as a table shows it: effects with intervals, verdicts with reasons."""
     effects = [_effect_in_words(row) for row in ledger.itertuples()]
+    of_controls = ledger[list(OVER_CONTROL)].set_axis(["effect", "low", "high"], axis=1)
     verdicts = []
     for row in ledger.itertuples():
         reason = f" ({row.why})" if row.why else ""
@@ -427,6 +446,9 @@ def readable(ledger: pd.DataFrame) -> pd.DataFrame:
             "claim": ledger["says"],
             "the paper's": ledger["paper_effect"],
             "here, 95 % interval": effects,
+            "over its control": [
+                _effect_in_words(row) for row in of_controls.itertuples()
+            ],
             "seeds": ledger["seeds"],
             "p (Holm)": ledger["p_holm"],
             "would be seen": ledger["smallest"],

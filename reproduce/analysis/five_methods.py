@@ -190,6 +190,9 @@ class Comparison:
     answers: pd.DataFrame  # of `read_answers`
     rewards: pd.DataFrame  # of `reward_accuracy`
     models: Mapping[str, Sequence[str]]  # method: the models of its agents
+    over_control: Mapping[
+        str, str
+    ]  # method: its gain over its shuffled rewards, in words
 
 
 def main_table(comparison: Comparison, methods: Sequence[str]) -> pd.DataFrame:
@@ -219,6 +222,8 @@ def _row(comparison: Comparison, method: str) -> dict[str, Any]:
     answered = after[after["found"]]
     row["test at the end, %"] = with_limits(100 * accuracy_S)
     row["gain over untrained, points"] = _gain_in_words(answers, method)
+    over_shuffled = comparison.over_control.get(method, "")
+    row["gain over shuffled rewards, points"] = over_shuffled
     row["answer found, %"] = f"{100 * after['found'].mean():.1f}"
     row["correct where found, %"] = f"{100 * answered['correct'].mean():.1f}"
     rewards = comparison.rewards
@@ -392,6 +397,8 @@ def note(comparison: Comparison, curves: Curves, table: pd.DataFrame) -> str:
         "and questions: same sign where they exclude 0 and it is a gain, as all papers claim, "
         "other sign where it is a loss, "
         "undecided where they hold 0, one seed without limits, uncorrected for the number of rows. "
+        "Shuffled rewards: the same training, but each role's rewards of a step are dealt out at "
+        "random among its replies. The gain over it is what the rewards themselves are worth. "
         "What pays is right: against the exact "
         "verifier, which pays in RL with ground truth alone; these are shares of different things, "
         "so their changes compare, not their "

@@ -23,6 +23,7 @@ FIELDS = {
     "arms",
     "cannot",
     "column",
+    "control",
     "direction",
     "kind",
     "mechanism",
@@ -118,6 +119,41 @@ def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> Non
 def test_an_untrained_arm_has_no_seed_noise(ledger: claims.Ledger) -> None:
     row = weigh(ledger, claim_of("greater", arms=["good", "base"]))
     assert row["verdict"] == "found"
+
+
+def test_a_claim_over_the_untrained_model_has_a_gain_over_its_control(
+    ledger: claims.Ledger,
+) -> None:
+    arms = ["good", "base"]
+    row = weigh(ledger, claim_of("greater", arms=arms, control="bad"))
+    over_bad = weigh(ledger, claim_of("greater", arms=["good", "bad"]))
+    assert row["over_control"] == over_bad["effect"]
+    assert row["over_control_low"] == over_bad["low"]
+    assert row["over_control_high"] == over_bad["high"]
+    assert row["effect"] != row["over_control"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"control": "never trained"}])
+def test_a_claim_without_a_trained_control_has_no_gain_over_one(
+    fields: dict, ledger: claims.Ledger
+) -> None:
+    row = weigh(ledger, claim_of("greater", arms=["good", "base"], **fields))
+    assert np.isnan([row[name] for name in claims.OVER_CONTROL]).all()
+    assert row["verdict"] == "found"
+
+
+def test_a_control_differs_from_its_arm_in_the_rewards_alone() -> None:
+    _, entries = registry.read(ROOT, "quick")
+    unimportant = {"control", "snapshots", "strategies"}  # not what is trained
+    for claim in claims.CLAIMS.values():
+        if "control" not in claim:
+            continue
+        own = entries.runs[claim["arms"][0]]
+        control = entries.runs[claim["control"]]
+        assert control.overrides["control"] == "shuffled"
+        assert control.method == own.method
+        for name in {*own.overrides, *control.overrides} - unimportant:
+            assert own.overrides.get(name) == control.overrides.get(name)
 
 
 def test_an_order_is_tested_by_its_weakest_step(ledger: claims.Ledger) -> None:
@@ -279,5 +315,7 @@ def test_the_ledger_s_runs_are_those_that_claims_name() -> None:
     arms = set()
     for claim in claims.CLAIMS.values():
         arms |= set(claim.get("arms", ()))
+        if "control" in claim:
+            arms.add(claim["control"])
     assert arms <= set(entries.runs)
     assert arms == set(entries.artefacts["claims"].runs)

@@ -41,6 +41,8 @@ TRAINED_TOO = {
 }
 # Artefacts that are measured on no world, or on another one.
 NOT_OF_THE_TINY_WORLD = ("mae_listings", "spice_figs8_10", "smollm2_gym")
+# Files of reproduce/extra whose notebooks are tested as well.
+EXTRA = ("real.toml", "judge.toml", "controls.toml")
 TIMEOUT_SECONDS = 2700
 
 # One group is one worker, so that the copy is made once for all tests.
@@ -117,9 +119,9 @@ def make(plan: Plan, artefacts: list[str]) -> None:
 def extra_registry(root: Path) -> Path:
     """Join the registries with artefacts beside those of the five papers; return the file."""
     folder = root / "reproduce" / "extra"
-    texts = [(folder / name).read_text() for name in ("real.toml", "judge.toml")]
+    texts = [(folder / name).read_text("utf-8") for name in EXTRA]
     joined = folder / "joined.toml"
-    joined.write_text("\n".join(texts))
+    joined.write_text("\n".join(texts), "utf-8")
     return joined
 
 

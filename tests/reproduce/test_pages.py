@@ -65,6 +65,9 @@ def ledger_row(**changed: Any) -> dict[str, Any]:
         "smallest": 1.5,
         "verdict": "found",
         "why": "",
+        "over_control": 1.0,
+        "over_control_low": -1.0,
+        "over_control_high": 3.0,
     }
     return {**row, **changed}
 
@@ -78,6 +81,7 @@ def test_a_ledger_reads_with_intervals_and_reasons() -> None:
     table = claims.readable(pd.DataFrame(rows))
     assert table["here, 95 % interval"].tolist() == ["+2 [+1, +3]", "+2", ""]
     assert table["verdict"].tolist() == ["found", "one seed", "not run (needs mae)"]
+    assert table["over its control"].tolist() == ["+1 [-1, +3]"] * 3
 
 
 @pytest.fixture

@@ -1,0 +1,299 @@
+"""Control arms of the five methods: what a method gains over rewards that are not its own.
+
+An arm is a method under one of its controls (see `coevolve.training.controls`), or the method
+itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reproduce.analysis import five_methods, standins, stats, tables
+
+# What each control pays, in the order of the table.
+CONTROLS = {
+    "random": "a number drawn at random",
+    "format": "the form of a reply alone",
+    "shuffled": "its own rewards, dealt out at random",
+    "oracle": "an oracle, in place of its judge or answer key",
+}
+UNTRAINED = "untrained"
+OWN = "its own rewards"
+TOLERANCE = 0.1  # a larger difference of tokens makes two arms compare at equal tokens
+GREY = "#8c8c8c"  # rewards that say nothing about the reply's content
+BLUE = "#0173b2"
+ORANGE = "#de8f05"
+LOOKS = {  # of an arm's dot: colours that deuteranopes tell apart, and a marker
+    "random": (GREY, "o"),
+    "format": (GREY, "o"),
+    "shuffled": (GREY, "o"),
+    "oracle": (BLUE, "s"),
+    OWN: (ORANGE, "D"),
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method under a control, or with its own rewards, and the run that trained it."""
+
+    method: str
+    name: str  # a key of CONTROLS, or OWN
+    run: str
+
+    @property
+    def label(self) -> str:
+        """The arm's name among all arms; the method itself is called by its own."""
+        return self.method if self.name == OWN else f"{self.method}, {self.name}"
+
+
+def arms_of(runs: Mapping[str, str], controls: Sequence[str]) -> list[Arm]:
+    """Return the arms of methods, given the run of each: the controls', then the method itself.
+
+    The run of a control is called by the method and the control, such as mae_shuffled.
+    """
+    arms = []
+    for method, run in runs.items():
+        for control in controls:
+            arms.append(Arm(method, control, f"{method.lower()}_{control}"))
+        arms.append(Arm(method, OWN, run))
+    return arms
+
+
+def labels_of(arms: Sequence[Arm]) -> dict[str, str]:
+    """Return the label of each arm by its run."""
+    return {arm.run: arm.label for arm in arms}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the runs of all arms recorded."""
+
+    answers: pd.DataFrame  # of `five_methods.read_answers`, by label
+    training: five_methods.Training
+
+    def tokens(self, label: str) -> float:
+        """Return the number of tokens that an arm writes in training, averaged over seeds."""
+        return float(self.training.totals[label].mean())
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A difference in accuracy with 95 % limits, in points."""
+
+    points: float
+    low: float
+    high: float
+    # The tokens that both arms had written when they were compared; None: at the end of training.
+    budget: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The difference with its limits, if it has any."""
+        return tables.percent(self.points, self.low, self.high, signed=True)
+
+    @property
+    def place(self) -> str:
+        """On which questions, and when, the arms were compared."""
+        if self.budget is None:
+            return "test, at the end"
+        return f"validation, at {self.budget:,} tokens"
+
+
+def gain_over_untrained(evidence: Evidence, arm: Arm) -> Gain:
+    """Return what an arm gains over the model that it started from, on test questions."""
+    row = five_methods.gain_of(evidence.answers, arm.label)
+    return Gain(row["delta"], row["low"], row["high"])
+
+
+def gain_over_control(evidence: Evidence, own: Arm, control: Arm) -> Gain:
+    """Return what a method gains over a control at equal tokens.
+
+    Arms that write as many tokens, give or take a tenth, are compared on the test questions, at
+    the end of training. Others are compared on the validation questions, where the arm that writes
+    less has ended: only these are asked during training.
+    """
+    fewer, more = sorted([evidence.tokens(own.label), evidence.tokens(control.label)])
+    if more - fewer <= TOLERANCE * more:
+        return _gain_at_the_end(evidence, own, control)
+    return _gain_at_equal_tokens(evidence, own, control)
+
+
+def gains_in_words(
+    evidence: Evidence, arms: Sequence[Arm], control: str
+) -> dict[str, str]:
+    """Return each method's gain over one of its controls, by the method's name.
+
+    The place is named where it is not the test questions at the end of training.
+    """
+    arm_of = {arm.label: arm for arm in arms}
+    words = {}
+    for own in arms:
+        if own.name != OWN:
+            continue
+        gain = gain_over_control(evidence, own, arm_of[f"{own.method}, {control}"])
+        remark = "" if gain.budget is None else f" ({gain.place})"
+        words[own.method] = gain.text + remark
+    return words
+
+
+def _gain_at_the_end(evidence: Evidence, own: Arm, control: Arm) -> Gain:
+    after = evidence.answers[evidence.answers["trained"]]
+    rows = tables.compare_rows(after, control.label, own.label, groups={})
+    row = rows.iloc[0]
+    return Gain(row["delta"], row["low"], row["high"])
+
+
+def _gain_at_equal_tokens(evidence: Evidence, own: Arm, control: Arm) -> Gain:
+    """Compare seed by seed, at the smallest number of tokens that any of the runs writes."""
+    training = evidence.training
+    totals = training.totals[[own.label, control.label]]
+    budget = int(totals.min())
+    accuracy_S = five_methods.accuracy_at(training, budget, own.label)
+    control_S = five_methods.accuracy_at(training, budget, control.label)
+    gain_S = accuracy_S - control_S
+    effect = stats.difference([gain_S[:, None]])
+    low, high = effect.limits
+    return Gain(effect.delta, low, high, budget)
+
+
+def weigh(evidence: Evidence, arms: Sequence[Arm]) -> pd.DataFrame:
+    """Return a row per method and arm, in the order of the arms, the untrained model first.
+
+    Columns: method, arm, tokens, accuracy (of test questions, %); gain, gain_low, gain_high (over
+    the untrained model, points); over, over_low, over_high (the method over this arm, points);
+    place (where that was measured).
+    """
+    rows = []
+    for own in arms:
+        if own.name != OWN:
+            continue
+        of_method = [arm for arm in arms if arm.method == own.method]
+        rows.append(_untrained_row(evidence, own))
+        rows += [_arm_row(evidence, arm, own) for arm in of_method]
+    return pd.DataFrame(rows)
+
+
+def _untrained_row(evidence: Evidence, own: Arm) -> dict[str, Any]:
+    over = gain_over_untrained(evidence, own)
+    return {
+        "method": own.method,
+        "arm": UNTRAINED,
+        "tokens": 0.0,
+        "accuracy": _accuracy(evidence.answers, own, is_trained=False),
+        **_numbers("gain", None),
+        **_numbers("over", over),
+        "place": over.place,
+    }
+
+
+def _arm_row(evidence: Evidence, arm: Arm, own: Arm) -> dict[str, Any]:
+    over = None if arm == own else gain_over_control(evidence, own, arm)
+    return {
+        "method": arm.method,
+        "arm": arm.name,
+        "tokens": evidence.tokens(arm.label),
+        "accuracy": _accuracy(evidence.answers, arm, is_trained=True),
+        **_numbers("gain", gain_over_untrained(evidence, arm)),
+        **_numbers("over", over),
+        "place": "" if over is None else over.place,
+    }
+
+
+def _numbers(name: str, gain: Gain | None) -> dict[str, float]:
+    if gain is None:
+        gain = Gain(np.nan, np.nan, np.nan)
+    return {name: gain.points, f"{name}_low": gain.low, f"{name}_high": gain.high}
+
+
+def _accuracy(answers: pd.DataFrame, arm: Arm, is_trained: bool) -> float:
+    is_arm = answers["method"] == arm.label
+    at_stage = answers["trained"] == is_trained
+    return 100 * float(answers[is_arm & at_stage]["correct"].mean())
+
+
+def readable(arms: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame of `weigh` as a table shows it."""
+    rows = []
+    for row in arms.itertuples():
+        gain = Gain(row.gain, row.gain_low, row.gain_high)
+        over = Gain(row.over, row.over_low, row.over_high)
+        is_own = row.arm == OWN
+        is_untrained = row.arm == UNTRAINED
+        cells = {
+            "method": row.method,
+            "what pays": CONTROLS.get(row.arm, row.arm),
+            "tokens": "none" if is_untrained else f"{row.tokens:,.0f}",
+            "test, %": f"{row.accuracy:.1f}",
+            "gain over untrained, points": "" if is_untrained else gain.text,
+            "the method over this arm, points": "" if is_own else over.text,
+            "where compared": row.place,
+        }
+        rows.append(cells)
+    return pd.DataFrame(rows)
+
+
+def seeds(runs: standins.Runs, arms: Sequence[Arm]) -> str:
+    """Say how many seeds the arms have: "1 seed each", or "3 to 5 seeds each"."""
+    counts = [len(runs[arm.run]) for arm in arms]
+    fewest = min(counts)
+    most = max(counts)
+    number = str(most) if fewest == most else f"{fewest} to {most}"
+    unit = "seed" if most == 1 else "seeds"
+    return f"{number} {unit} each"
+
+
+def note(evidence: Evidence, arms: pd.DataFrame) -> str:
+    """Return the note below the table."""
+    questions = evidence.answers["question"].nunique()
+    unequal = arms[arms["place"].str.startswith("validation")]
+    count = len(unequal)
+    return (
+        "Ours only: no paper prints this. All arms of a method take the same steps from the same "
+        "backbones; tokens are those that its models write in training, averaged over seeds. An "
+        f"oracle's words are no tokens. Test: the same {questions} questions for all arms, asked "
+        "once and greedily, in the method's own form. Brackets: 95 % limits, uncorrected for the "
+        "number of rows; without brackets there is one seed. The method over this arm: on the test "
+        "questions at the end of training where the two arms differ in tokens by at most a tenth; "
+        f"otherwise ({count} of the {len(arms)} rows) on the validation questions, where the arm "
+        "that writes less ends, read off a straight line between two looks."
+    )
+
+
+def draw(arms: pd.DataFrame) -> Figure:
+    """Draw each arm's gain over the untrained model with its limits, a row per method."""
+    methods = list(arms["method"].unique())
+    fig, axes = plt.subplots(
+        len(methods),
+        1,
+        figsize=(7.2, 1.6 * len(methods)),
+        sharex=True,
+        squeeze=False,
+    )
+    for ax, method in zip(axes[:, 0], methods, strict=True):
+        trained = arms[(arms["method"] == method) & (arms["arm"] != UNTRAINED)]
+        _draw_method(ax, method, trained)
+    axes[-1, 0].set_xlabel("test questions: gain over the untrained model, points")
+    fig.suptitle("Control arms (tiny world)", y=0.92)
+    fig.subplots_adjust(hspace=0.12)
+    return fig
+
+
+def _draw_method(ax: Axes, method: str, trained: pd.DataFrame) -> None:
+    ax.axvline(0, color="0.3", linewidth=1)
+    for place, row in enumerate(trained.itertuples()):
+        colour, marker = LOOKS[row.arm]
+        if not np.isnan(row.gain_low):
+            limits = [row.gain_low, row.gain_high]
+            ax.plot(limits, [place, place], color=colour, linewidth=2)
+        ax.plot(row.gain, place, marker, color=colour, markersize=7)
+    ax.set_yticks(range(len(trained)), list(trained["arm"]))
+    ax.set_ylim(len(trained) - 0.5, -0.5)
+    ax.grid(visible=False, axis="y")
+    ax.set_ylabel(method, rotation=0, ha="right", va="center", weight="bold")
+    ax.yaxis.set_label_coords(-0.22, 0.5)
