@@ -83,6 +83,10 @@ def claims(plan: Plan) -> list[dict[str, str]]:
     registry = read_toml(HERE.with_name("claims.toml"))
     fields_of = registry["claims"]
     table = pd.read_csv(ledger, dtype=str, keep_default_na=False)
+    remarks = ledger.with_name("remarks.csv")
+    if remarks.is_file():
+        beside = pd.read_csv(remarks, dtype=str, keep_default_na=False)
+        table = table.merge(beside, on="claim", how="left").fillna("")
     rows = []
     for row in table.to_dict("records"):
         fields = fields_of.get(row["claim"], {})

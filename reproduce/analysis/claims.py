@@ -28,6 +28,10 @@ from reproduce.analysis.stats import Array, Effect, Side, difference
 
 CLAIMS_FILE = Path(__file__).parents[1] / "claims.toml"
 CLAIMS = tomllib.loads(CLAIMS_FILE.read_text(encoding="utf-8"))["claims"]
+UNTESTED = {  # field of a claim: its verdict
+    "cannot": "cannot be tested here",
+    "by_construction": "by construction",
+}
 AVERAGES = {  # of the papers' tables, by what a claim calls them
     "all": ("Overall Avg.", "O Avg.", "Overall", "Average"),
     "in_distribution": ("ID Avg.",),
@@ -185,15 +189,14 @@ def _course(frame: pd.DataFrame, claim: Claim) -> float:
     """Return a column's value at the end of training.
 
     For a trend: its change from the first to the last fifth of the steps. For a peak: how far
-    the middle fifth is above both. For a ratio with one arm: the last step over the first.
+    the middle fifth is above both. For a ratio with one arm: a share's mean over all steps, in
+    percent.
     """
     column = claim["column"]
     kind = claim["kind"]
     frame = _measured_steps(frame, column)
     if kind == "ratio" and len(claim["arms"]) == 1:
-        first = _column_total(frame.head(1), column)
-        last = _column_total(frame.tail(1), column)
-        return last / (first or np.nan)
+        return 100 * _column_total(frame, column)
     scale = 100 if column == "validation" else 1
     parts = _totals_of_parts(frame, column)
     if kind != "trend":
@@ -265,8 +268,9 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
     The verdict is empty where it follows from the p-values of all claims, see `corrected`.
     """
     row = _empty_row(claim)
-    if "cannot" in claim:
-        return _without_test(row, "cannot be tested here", why=claim["cannot"])
+    for field, verdict in UNTESTED.items():
+        if field in claim:
+            return _without_test(row, verdict, why=claim[field])
     arms = claim["arms"]
     missing = [run for run in arms if run not in ledger.runs]
     if missing:
@@ -316,7 +320,7 @@ def _empty_row(claim: Claim) -> Row:
 
 
 def _without_test(row: Row, verdict: str, why: str = "") -> Row:
-    return row | {"verdict": verdict, "why": why}
+    return row | {"verdict": verdict, "why": why or row["why"]}
 
 
 def _verdict_on_size(effect: Effect, printed: float) -> str:

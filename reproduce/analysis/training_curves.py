@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -260,18 +261,31 @@ def final_gains(
     compared: Sequence[str],
     paper: str,
 ) -> pd.DataFrame:
-    """Return the test gains of the second of two methods over the first, in each average.
+    """Return the test gains of each method over the one before it, in each average.
 
-    The verdict is on the claim that the second is better.
+    Of three or more methods the last lines are those of the last over the first. `share` is the
+    part of that whole which a step makes up. The verdict is on the claim that the later method is
+    better.
     """
-    first, second = compared
+    steps = list(pairwise(compared))
+    whole = (compared[0], compared[-1])
+    if len(steps) > 1:
+        steps.append(whole)
     groups = standins.layout(paper).groups
     scores = standins.scores(folder, runs, labels, paper)
     claimed = dict.fromkeys(groups, 1)
-    gains = tables.compare_rows(scores, first, second, groups, claimed)
-    is_average = gains["kind"] == "average"
-    gains = gains[is_average].drop(columns=["p", "p_holm", "kind"])
-    return gains.rename(columns={"base": first, "method": second})
+    frames = []
+    for first, second in steps:
+        gains = tables.compare_rows(scores, first, second, groups, claimed)
+        gains = gains[gains["kind"] == "average"]
+        gains = gains.drop(columns=["p", "p_holm", "kind"])
+        gains = gains.rename(columns={"base": "from", "method": "to"})
+        gains.insert(0, "over", first)
+        gains.insert(0, "method", second)
+        frames.append(gains)
+    by_benchmark = frames[-1].set_index("benchmark")["delta"]
+    frame = pd.concat(frames, ignore_index=True)
+    return frame.assign(share=frame["delta"] / frame["benchmark"].map(by_benchmark))
 
 
 def halves(

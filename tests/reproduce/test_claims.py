@@ -21,10 +21,12 @@ CASES = tables("claims")
 QUESTIONS = 20
 FIELDS = {
     "arms",
+    "by_construction",
     "cannot",
     "column",
     "control",
     "direction",
+    "gates",
     "kind",
     "mechanism",
     "metric",
@@ -35,6 +37,7 @@ FIELDS = {
     "rows",
     "says",
     "setup",
+    "size",
     "where",
 }
 
@@ -114,6 +117,16 @@ def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> Non
     numbers = table[["low", "high", "smallest", "p_holm"]]
     assert numbers.isna().all(axis=None)
     assert list(table["seeds"]) == ["3 / 1", ""]
+
+
+def test_a_ratio_of_one_arm_is_a_share_of_all_steps(ledger: claims.Ledger) -> None:
+    fields = {"metric": "column", "column": "x", "direction": "up"}
+    claim = claim_of("ratio", arms=["good"], paper_effect=650, **fields)
+    mean_of_steps = 5.5
+    mean_of_seeds = 1
+    assert weigh(ledger, claim)["effect"] == approx(
+        100 * (mean_of_steps + mean_of_seeds)
+    )
 
 
 def test_an_untrained_arm_has_no_seed_noise(ledger: claims.Ledger) -> None:
@@ -295,7 +308,9 @@ def test_trends_peaks_and_ratios_of_sums(case: dict, ledger: claims.Ledger) -> N
 def test_a_claim_names_rows_units_and_numbers_that_exist(name: str) -> None:
     claim = claims.CLAIMS[name]
     assert set(claim) <= FIELDS
-    assert ("cannot" in claim) != ("arms" in claim)
+    untested = {"cannot", "by_construction"} & set(claim)
+    assert untested or "arms" in claim
+    assert not ("cannot" in claim and "arms" in claim)
     column = claim.get("column", "validation")
     units = (ROOT / "reproduce/report.html.j2").read_text()
     is_ratio = " / " in column or claim["kind"] == "ratio"

@@ -1,0 +1,130 @@
+"""What else to know of a claim: what its arms were trained on, and what its backbones lack.
+
+The cards of the embedded backbones say what they can do before any training. Loads no torch.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reproduce.analysis import budgets, standins
+from tinyworld import BACKBONES, gates
+from tinyworld.gates import FORMAT_GATE, GATES
+
+Card = Mapping[str, Any]  # the figures of a card
+Claim = Mapping[str, Any]
+FIRST = "tiny"  # the backbone that others are larger or smaller than
+# A model that is larger by name solves this share of questions more, a smaller one less.
+SIZE_STEP = 0.03
+SIZES = {"larger": 1, "smaller": -1}
+
+
+def table(
+    folder: Path, runs: standins.Runs, claims: Mapping[str, Claim]
+) -> pd.DataFrame:
+    """Return a row per claim whose arms were all run: claim, replies, backbone.
+
+    `replies` has the rewarded replies of each arm (see `budgets.of_claims`). `backbone` names the
+    gates that the claim rests on and that its backbones miss, and backbones of the wrong strength.
+    """
+    replies_of = budgets.of_claims(folder, runs, claims)
+    rows = []
+    for name, claim in claims.items():
+        arms = claim.get("arms", ())
+        if not arms or not set(arms) <= set(runs):
+            continue
+        cards = {model: card(model) for model in _backbones(folder, runs, arms)}
+        lacks = [
+            missed_gates(claim.get("gates", ()), cards.values()),
+            wrong_strength(claim.get("size", ""), cards),
+        ]
+        row = {
+            "claim": name,
+            "replies": replies_of.get(name, ""),
+            "backbone": "; ".join(filter(None, lacks)),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, columns=["claim", "replies", "backbone"])
+
+
+def card(model: str) -> Card:
+    """Return the figures of an embedded backbone; none for another model."""
+    path = BACKBONES / model / "card.json"
+    if not path.is_file():
+        return {}
+    return json.loads(path.read_bytes())["figures"]
+
+
+def _backbones(
+    folder: Path, runs: standins.Runs, arms: Sequence[str]
+) -> dict[str, None]:
+    """Return the models that the arms start from, in order."""
+    names: dict[str, None] = {}
+    for arm in arms:
+        for seed in runs[arm]:
+            path = folder / f"{arm}-s{seed}" / "config.json"
+            models = json.loads(path.read_bytes())["model"]
+            if isinstance(models, str):
+                models = [models]
+            names |= dict.fromkeys(models)
+    return names
+
+
+def missed_gates(names: Sequence[str], cards: Iterable[Card]) -> str:
+    """Say which gates some backbones miss, with their figures; "" if none does.
+
+    A name with a slash is that of a role, whose replies have to be well-formed.
+    """
+    texts = []
+    known = [figures for figures in cards if figures]
+    for name in names:
+        gate = gate_of(name)
+        figures = [_figure(figures, name) for figures in known]
+        missing = [figure for figure in figures if not gate.passes(figure)]
+        if missing:
+            what = f"format of {name}" if "/" in name else name
+            texts.append(
+                f"{what} {_range(missing)}, wanted {gate.low:g} to {gate.high:g}"
+            )
+    if not texts:
+        return ""
+    return f"misses {'; '.join(texts)}"
+
+
+def gate_of(name: str) -> gates.Gate:
+    """Return the gate of a figure, or of a role's format; KeyError if there is none."""
+    return FORMAT_GATE if "/" in name else GATES[name]
+
+
+def _figure(figures: Card, name: str) -> float:
+    return figures["format"][name] if "/" in name else figures[name]
+
+
+def _range(values: Sequence[float]) -> str:
+    lowest = f"{min(values):.2f}"
+    highest = f"{max(values):.2f}"
+    return lowest if lowest == highest else f"{lowest} to {highest}"
+
+
+def wrong_strength(size: str, cards: Mapping[str, Card]) -> str:
+    """Say which backbones are not as much stronger or weaker than the first as a size asks for.
+
+    `size` is larger, smaller or "", which asks for nothing.
+    """
+    if not size:
+        return ""
+    first = card(FIRST)["solve_greedy"]
+    texts = []
+    for model, figures in cards.items():
+        if not figures:
+            continue
+        solved = figures["solve_greedy"]
+        if SIZES[size] * (solved - first) < SIZE_STEP:
+            texts.append(
+                f"{model} answers {solved:.0%} of the questions before training and {FIRST} "
+                f"{first:.0%}, so that it is {size} by its number of parameters only"
+            )
+    return "; ".join(texts)

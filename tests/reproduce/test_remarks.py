@@ -1,0 +1,81 @@
+"""Remarks beside claims: gates that a backbone misses, and backbones of the wrong strength."""
+
+from pathlib import Path
+
+import pytest
+
+from coevolve.runs.record import Recorder, write_json
+from reproduce.analysis import claims, remarks
+from tinyworld.gates import GATES
+
+FIGURES = {
+    "solve_greedy": 0.40,
+    "ranking": 0.56,
+    "judge_question": 0.80,
+    "format": {"conl/verdict": 0.80, "conl/review": 0.90},
+}
+CARDS = {
+    "tiny": FIGURES,
+    "tiny-1": FIGURES | {"ranking": 0.60},
+    "tiny-large": FIGURES | {"solve_greedy": 0.41, "ranking": 0.70},
+    "tiny-huge": FIGURES | {"solve_greedy": 0.60},
+}
+
+
+def test_gates_that_are_missed_are_named_with_figures_and_what_was_wanted() -> None:
+    names = ["ranking", "judge_question", "conl/verdict", "conl/review"]
+    text = remarks.missed_gates(names, [CARDS["tiny"], CARDS["tiny-1"]])
+    gate = GATES["ranking"]
+    assert text == (
+        f"misses ranking 0.56 to 0.60, wanted {gate.low:g} to {gate.high:g}; "
+        "format of conl/verdict 0.80, wanted 0.88 to 0.95"
+    )
+
+
+def test_gates_that_are_passed_and_models_without_a_card_need_no_remark() -> None:
+    assert remarks.missed_gates(["ranking"], [CARDS["tiny-large"], {}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "model", "is_named"),
+    [
+        ("larger", "tiny-large", True),
+        ("larger", "tiny-huge", False),
+        ("smaller", "tiny-large", True),
+        ("", "tiny-large", False),
+    ],
+)
+def test_a_backbone_that_is_large_by_name_only_is_named(
+    size: str, model: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remarks, "card", CARDS.__getitem__)
+    text = remarks.wrong_strength(size, {model: CARDS[model]})
+    assert bool(text) == is_named
+    if is_named:
+        assert "41% of the questions before training and tiny 40%" in text
+
+
+def test_remarks_are_those_of_the_arms_backbones(tmp_path: Path) -> None:
+    runs = {"first": [0], "base": [0]}
+    for run, models in {"first": ["tiny", "tiny-small"], "base": "tiny"}.items():
+        recorder = Recorder(tmp_path / f"{run}-s0")
+        write_json(recorder.out / "config.json", {"model": models})
+        summary = {"steps": 0, "scored": ["shared"]}
+        write_json(recorder.out / "summary.json", summary)
+    claim = {"arms": ["first", "base"], "metric": "accuracy", "gates": ["ranking"]}
+    of_claims = {"a": claim, "b": claim | {"arms": ["never"]}, "c": {"cannot": "no"}}
+    table = remarks.table(tmp_path, runs, of_claims)
+    (row,) = table.to_dict("records")
+    assert row["replies"] == "0 / 0"
+    cards = [remarks.card("tiny"), remarks.card("tiny-small")]
+    assert row["backbone"] == remarks.missed_gates(["ranking"], cards)
+
+
+@pytest.mark.parametrize("name", claims.CLAIMS)
+def test_claims_name_gates_and_sizes_that_exist(name: str) -> None:
+    claim = claims.CLAIMS[name]
+    figures = remarks.card("tiny")
+    for gate in claim.get("gates", ()):
+        assert remarks.gate_of(gate)
+        assert gate in figures["format"] or gate in figures
+    assert claim.get("size", "larger") in remarks.SIZES
