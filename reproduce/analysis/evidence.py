@@ -129,7 +129,7 @@ class RunFolders:
         # Methods examine test questions alone, and do not record the split.
         frame = self._rows(run, "conversations").assign(split="test")
         measures = dict.fromkeys(MEASURE_COLUMNS, float)
-        return frame[CONVERSATION_COLUMNS].astype(measures)
+        return frame.reindex(columns=CONVERSATION_COLUMNS).astype(measures)
 
     def cross_play(self) -> pd.DataFrame:
         """Return pass rates of snapshots against each other."""

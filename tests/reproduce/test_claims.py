@@ -189,7 +189,7 @@ def discuss(run: Path, correct: int) -> None:
 def test_the_conversation_alone_is_a_claim_about_one_untrained_arm(
     ledger: claims.Ledger,
 ) -> None:
-    discuss(ledger.folder / "base-s0", correct=3)
+    discuss(ledger.evidence.home("base", 0), correct=3)
     setups = ["top_ranked", "greedy"]
     alone = claim_of("greater", arms=["base", "base"], setup=setups, note="a remark")
     row = weigh(ledger, alone)
@@ -202,8 +202,8 @@ def test_trained_arms_are_compared_in_the_same_conversation(
     ledger: claims.Ledger,
 ) -> None:
     for seed in range(3):
-        discuss(ledger.folder / f"good-s{seed}", correct=3)
-        discuss(ledger.folder / f"bad-s{seed}", correct=1 + seed % 2)
+        discuss(ledger.evidence.home("good", seed), correct=3)
+        discuss(ledger.evidence.home("bad", seed), correct=1 + seed % 2)
     same = claim_of("greater", arms=["good", "bad"], setup="top_ranked")
     row = weigh(ledger, same)
     assert row["effect"] == approx(75 - 100 / 3)
