@@ -42,6 +42,12 @@ class Summary:
     steps: int
     acted: Mapping[str, float]  # mechanism: a share
 
+    @property
+    def backbone(self) -> str:
+        """The model of the first policy, the unit of replication where runs differ in it."""
+        first_model, _, _ = self.model.partition("+")
+        return first_model
+
 
 class Evidence(Protocol):
     """The evidence of some runs. Frames of a run hold all of its seeds, in their order.

@@ -115,6 +115,11 @@ def test_both_sources_give_the_same_frames(
     assert_frame_equal(of_records, of_runs, rtol=1e-5)
 
 
+def test_a_run_s_backbone_is_that_of_its_first_policy(folders: RunFolders) -> None:
+    backbones = [summary.backbone for summary in folders.summaries("comas_mixed")]
+    assert backbones == list(pretend_runs.BACKBONES)
+
+
 def test_both_sources_give_the_same_conversations_and_pass_rates(
     folders: RunFolders, home: Path
 ) -> None:
