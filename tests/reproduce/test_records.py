@@ -175,13 +175,17 @@ def test_only_the_named_claims_are_shown_and_checked(results: Path) -> None:
 def test_a_changed_digit_of_the_ledger_is_found(results: Path) -> None:
     ledger = results / recompute.LEDGER
     table = pd.read_csv(ledger, dtype=str, keep_default_na=False)
+    first = table.loc[0, "claim"]
     low = table.loc[0, "low"]
-    table.loc[0, "low"] = low[:-1] + str((int(low[-1]) + 1) % 10)
+    last_digit = int(low[-1])
+    other_digit = (last_digit + 1) % 10
+    other = f"{low[:-1]}{other_digit}"
+    table.loc[0, "low"] = other
     table = table.drop(index=1)
     ledger.write_text(table.to_csv(index=False))
     code, printed = check(results)
     assert code == 1
-    assert f"{table.loc[0, 'claim']}: low {table.loc[0, 'low']} -> {low}\n" in printed
+    assert f"{first}: low {other} -> {low}\n" in printed
     assert ": not in the committed ledger\n" in printed
     assert printed.endswith("\n2 rows differ\n")
 
