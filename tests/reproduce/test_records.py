@@ -23,6 +23,8 @@ from reproduce.analysis.writing import rounded_csv
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = sorted(ROOT.glob("results/*/records"))
+# Columns of the ledger that do not depend on the p-values of other claims.
+OF_ONE_CLAIM = ["effect", "low", "high", "p"]
 # What a reader of the records does not need.
 HEAVY = ("torch", "transformers", "datasets", "matplotlib", "seaborn", "papermill")
 WITHOUT_HEAVY = f"""
@@ -89,7 +91,9 @@ def test_the_records_give_the_ledger_that_the_runs_give(
     assert of_runs["effect"].notna().sum() > 80
     metrics = [claims.CLAIMS[name].get("metric") for name in of_runs.index]
     rests_on_answers = np.array(metrics) == "accuracy"
-    assert_frame_equal(of_runs[rests_on_answers], of_records[rests_on_answers], rtol=0)
+    own = of_runs.loc[rests_on_answers, OF_ONE_CLAIM]
+    other = of_records.loc[rests_on_answers, OF_ONE_CLAIM]
+    assert_frame_equal(own, other, rtol=0)
     # Of the other measurements the records hold six digits.
     assert_frame_equal(of_runs, of_records, rtol=1e-3)
 
