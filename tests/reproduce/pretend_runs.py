@@ -37,7 +37,8 @@ def questions() -> list[Question]:
     found = []
     for family in sorted(families):
         for number in range(PER_FAMILY):
-            found.append(Question(family, 1 + number, f"{family}, {number}?"))
+            level = 1 + number % 3
+            found.append(Question(family, level, f"{family}, {number}?"))
     return found
 
 
