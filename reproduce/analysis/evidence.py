@@ -42,6 +42,12 @@ class Summary:
     steps: int
     acted: Mapping[str, float]  # mechanism: a share
 
+    @property
+    def backbone(self) -> str:
+        """The model of the first policy, the unit of replication where runs differ in it."""
+        first_model, _, _ = self.model.partition("+")
+        return first_model
+
 
 class Evidence(Protocol):
     """The evidence of some runs. Frames of a run hold all of its seeds, in their order.
@@ -129,7 +135,7 @@ class RunFolders:
         # Methods examine test questions alone, and do not record the split.
         frame = self._rows(run, "conversations").assign(split="test")
         measures = dict.fromkeys(MEASURE_COLUMNS, float)
-        return frame[CONVERSATION_COLUMNS].astype(measures)
+        return frame.reindex(columns=CONVERSATION_COLUMNS).astype(measures)
 
     def cross_play(self) -> pd.DataFrame:
         """Return pass rates of snapshots against each other."""

@@ -37,7 +37,8 @@ def questions() -> list[Question]:
     found = []
     for family in sorted(families):
         for number in range(PER_FAMILY):
-            found.append(Question(family, 1 + number, f"{family}, {number}?"))
+            level = 1 + number % 3
+            found.append(Question(family, level, f"{family}, {number}?"))
     return found
 
 
@@ -64,7 +65,7 @@ def write(recorder: Recorder, run: str, seed: int) -> None:
     asked = questions()
     config = {
         "method": run,
-        "model": BACKBONES[seed],
+        "model": model_of(run, seed),
         "method_fields": {"agents": 4 if run.startswith("conl") else 1},
     }
     mechanisms = {claim.get("mechanism", "none") for claim in claims.CLAIMS.values()}
@@ -78,6 +79,12 @@ def write(recorder: Recorder, run: str, seed: int) -> None:
     recorder.scores(scores(rng, asked))
     if run.startswith("conl"):
         recorder.rows("conversations", conversations(rng, asked))
+
+
+def model_of(run: str, seed: int) -> str | list[str]:
+    """Return the backbone of a run, or those of a mixed team."""
+    backbone = BACKBONES[seed]
+    return [backbone, "tiny-small"] if "mixed" in run else backbone
 
 
 def metrics(rng: Random) -> Iterator[dict[str, float]]:
