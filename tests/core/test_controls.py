@@ -1,4 +1,4 @@
-"""Control arms: other rewards, an oracle as judge, and the dial of its accuracy."""
+"""Control arms: other rewards, and an oracle as judge."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -122,51 +122,6 @@ def test_a_form_is_that_of_the_demonstrations():
             if role in FORMS and well_formed(role, shown.completion):
                 disagreements[role] += not has_form(reply, method)
     assert not +disagreements
-
-
-@pytest.mark.parametrize("accuracy", [0.5, 0.7, 0.9, 1.0])
-@pytest.mark.parametrize("errors", ["random", "question", "level"])
-def test_the_dial_is_as_often_right_as_it_says(accuracy, errors):
-    dial = Dial(WORLD, accuracy, errors, seed=3)
-    verdicts = []
-    for number, question in enumerate(QUESTIONS * 6):
-        answer = tasks.read(question).answer
-        verdicts.append(dial.answer_is_correct(question, answer, (0, 0, number, 0)))
-    # With errors by question there are 180 independent draws, and levels weigh a little unequally.
-    tolerance = 0.12 if errors == "question" else 0.05
-    assert fmean(verdicts) == pytest.approx(accuracy, abs=tolerance)
-
-
-def test_errors_by_question_are_always_the_same():
-    dial = Dial(WORLD, 0.7, "question")
-    for question in QUESTIONS[:40]:
-        answer = tasks.read(question).answer
-        words = set()
-        denials = set()
-        for i in range(20):
-            words.add(dial.answer_is_correct(question, answer, (i,)))
-            denials.add(dial.answer_is_correct(question, "x", (i,)))
-        assert len(words) == 1
-        assert words != denials
-
-
-def test_errors_by_level_fall_with_the_level():
-    dial = Dial(WORLD, 0.75, "level")
-    hits = {1: [], 2: [], 3: []}
-    for number, task in enumerate(tasks.items("train", 160, ("word", "word2", "swap"))):
-        for i in range(10):
-            key = (number, i)
-            verdict = dial.answer_is_correct(task.question, task.answer, key)
-            hits[task.level].append(verdict)
-    easy, middling, hard = map(fmean, hits.values())
-    assert easy > middling + 0.1
-    assert middling > hard + 0.1
-
-
-def test_an_ill_formed_question_gets_a_coins_word():
-    dial = Dial(WORLD)
-    words = [dial.answer_is_correct("what is it", "2", (i,)) for i in range(400)]
-    assert 0.4 < fmean(words) < 0.6
 
 
 def mae_step(control, accuracy=1.0):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -291,8 +292,9 @@ def test_rank_rho_is_compared_over_conversations_that_define_it_for_both(
     write_conversations(ledger, "part", [None, 0.1, 0.1, -1.0])
     fields = {"metric": "conversations", "column": "Rank-rho"}
     claim = claim_of("greater", arms=["full", "part"], direction="up", **fields)
-    shared = [(0.5, 0.1), (0.1, 0.1)]
-    expected = sum(first - second for first, second in shared) / len(shared)
+    of_first = [0.5, 0.1]
+    of_second = [0.1, 0.1]
+    expected = fmean(of_first) - fmean(of_second)
     assert weigh(ledger, claim)["effect"] == approx(expected)
     reversed_claim = claim | {"arms": ["part", "full"]}
     assert weigh(ledger, reversed_claim)["effect"] == approx(-expected)

@@ -52,7 +52,8 @@ def reward(played: Any, sample: int) -> float:
 
 def check_mae(names: Names, facts: Facts) -> None:
     assert facts["accepted"]
-    assert facts["quality"] == (9 - 1) / 9
+    nine_of_ten = (9 - 1) / 9
+    assert facts["quality"] == nine_of_ten
     assert len(names["sampled"]) == 4
     assert count_different(names["greedy"]) == 1
     assert sum(names["truths"]) == 1
@@ -117,7 +118,9 @@ def check_conl(names: Names, facts: Facts) -> None:
     assert rose == moved
     rewards = names["table"]["diagnostic"]
     is_rewarded = [reward > 0 for reward in rewards]
-    criticises_1 = [1 in targets for targets in names["criticised"]]
+    criticises_1 = []
+    for targets in names["criticised"]:
+        criticises_1.append(1 in targets)
     assert is_rewarded == criticises_1, "agent 1 rose"
 
 

@@ -56,8 +56,11 @@ def spreads(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:
 
 def has_no_signal(metrics: Metrics) -> bool:
     """Whether no sample had an advantage in a step."""
-    used = [share for name, share in metrics.items() if name.startswith(USED)]
-    return not any(share > 0 for share in used)
+    has_advantage = []
+    for name, share in metrics.items():
+        if name.startswith(USED):
+            has_advantage.append(share > 0)
+    return not any(has_advantage)
 
 
 def activity(rows: Rows, filters: Mapping[str, str]) -> dict[str, float]:
