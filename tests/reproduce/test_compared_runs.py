@@ -104,8 +104,9 @@ def test_rivals_train_on_equally_many_replies_per_agent_that_is_scored(
 
     spice = runs["runs/spice-s0"]
     azr = runs["runs/spice_azr-s0"]
-    reasoner_samples = spice["batch_size"] * spice["group"]
-    assert azr["batch_size"] * azr["solves"] == reasoner_samples
+    of_the_reasoner = spice["batch_size"] * spice["group"]
+    of_the_solver = azr["batch_size"] * azr["solves"]
+    assert of_the_solver == of_the_reasoner
     assert azr["steps"] == spice["steps"]
 
 
@@ -141,7 +142,8 @@ def test_claimed_and_drawn_curves_have_ten_looks_at_validation() -> None:
         for id in items[figure].needs:
             if id.endswith("-s0"):
                 names.add(id)
-    runs = configurations("standard", [items[name] for name in sorted(names)])
+    drawn = [items[name] for name in sorted(names)]
+    runs = configurations("standard", drawn)
     for id, run in runs.items():
         if run["method"] == "sft":  # which has a trainer of its own
             continue
