@@ -92,7 +92,8 @@ def test_rivals_train_on_equally_many_replies_per_agent_that_is_scored(
     comas = runs["runs/comas-s0"]
     discussions = comas["batch_size"] * comas["reuse"]
     replies_of_a_round = 3  # a solution, its evaluation and a score
-    of_an_agent = discussions * comas["rounds_per_agent"] * replies_of_a_round
+    rounds = discussions * comas["rounds_per_agent"]
+    of_an_agent = rounds * replies_of_a_round
     for name in ("comas_1", "comas_2"):
         team = runs[f"runs/{name}-s0"]
         discussions_of_team = team["batch_size"] * team["reuse"]
