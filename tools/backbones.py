@@ -70,7 +70,9 @@ def make(name: str, out: Path, share: float = 1.0, seed: int = 0) -> None:
         cycle = Cycle(**fields)
         steps = max(1, int(share * cycle.steps))
         cycle = replace(cycle, steps=steps)
-        stream = 100 * seed + number  # of demonstrations, another for each seed and cycle
+        stream = (
+            100 * seed + number
+        )  # of demonstrations, another for each seed and cycle
         warm_start(model, policy.tokenizer, numbers_V, cycle, stream)
     embeddings = model.model.embed_tokens.weight
     embeddings.data = embeddings.data[numbers_V]
