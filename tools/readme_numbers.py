@@ -87,9 +87,7 @@ def gain(row: pd.Series) -> str:
     """Return a claim's effect with its interval, the printed effect, and the verdict."""
     if pd.isna(row["effect"]):
         return row["verdict"]
-    text = f"{row['effect']:+.1f}"
-    if not pd.isna(row["low"]):
-        text += f" [{row['low']:+.1f}, {row['high']:+.1f}]"
+    text = points(row["effect"], row["low"], row["high"])
     if not pd.isna(row["paper_effect"]):
         text += f", printed {row['paper_effect']:+.1f}"
     return f"{text}: {row['verdict']}"
@@ -103,8 +101,23 @@ def gains(ledger: pd.DataFrame, claim: str, same_setting: str) -> str:
     return text
 
 
+def over_control(row: pd.Series) -> str:
+    """Return a claim's gain over its control arm, with its interval."""
+    names = ("over_control", "over_control_low", "over_control_high")
+    return points(*(row[name] for name in names))
+
+
+def points(value: float, low: float, high: float) -> str:
+    """Return a difference in points with its limits, if it has any; "not run" for nan."""
+    if pd.isna(value):
+        return "not run"
+    if pd.isna(low):
+        return f"{value:+.1f}"
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
 def take(root: Path = ROOT) -> pd.DataFrame:
-    """Return a row for each paper: its two main gains, and its claims by verdict."""
+    """Return a row for each paper: its main gains, and its claims by verdict."""
     ledger = pd.read_csv(root / "results/standard/claims/ledger.csv").set_index("claim")
     rows = []
     for paper in PAPERS:
@@ -118,6 +131,7 @@ def take(root: Path = ROOT) -> pd.DataFrame:
         row = {
             "paper": paper.name,
             "over the untrained model": over_untrained,
+            "over shuffled rewards": over_control(ledger.loc[paper.over_untrained]),
             "over the baseline best in print": over_baseline,
             "all its claims": ", ".join(verdicts),
         }

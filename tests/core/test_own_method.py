@@ -13,6 +13,7 @@ from core.conftest import by_hand, earned
 from coevolve.cli import main
 from coevolve.methods.registry import get_method
 from coevolve.runs import record
+from coevolve.training.controls.forms import FORMS, has_form
 from coevolve.types import Outcome, Reply, Turn
 from coevolve.worlds import World
 
@@ -132,3 +133,22 @@ def test_the_pages_world_has_the_methods_of_its_table() -> None:
     methods = re.findall(r"^\| `(\w+)\(", table, re.MULTILINE)
     assert len(methods) == 6
     assert all(callable(getattr(World, name, None)) for name in methods)
+
+
+@pytest.mark.parametrize("method", ["./duel.py:Duel", "./jury.py:Jury"])
+@pytest.mark.parametrize("control", ["shuffled", "random", "format", "oracle"])
+def test_the_pages_methods_have_every_control(
+    files: dict[str, str], method: str, control: str
+) -> None:
+    execute(f"python -m coevolve train {method} --out runs/arm control={control}")
+    metrics = record.read("runs/arm")
+    assert metrics["reward/solver"].notna().any()
+
+
+def test_a_users_prompt_can_be_given_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = get_method("mae")()
+    turn = Turn("critic", (), source="duel/critic")
+    assert has_form(Reply(turn, "good"), method)
+    monkeypatch.setitem(FORMS, "duel/critic", ("score",))
+    assert has_form(Reply(turn, "<score>3</score>"), method)
+    assert not has_form(Reply(turn, "good"), method)

@@ -19,6 +19,7 @@ from reproduce.analysis import (
     snapshots,
 )
 from tinyworld import tasks
+from tools import readme_numbers
 
 LABELS = {"comas": "CoMAS"}
 
@@ -82,6 +83,23 @@ def test_a_ledger_reads_with_intervals_and_reasons() -> None:
     assert table["here, 95 % interval"].tolist() == ["+2 [+1, +3]", "+2", ""]
     assert table["verdict"].tolist() == ["found", "one seed", "not run (needs mae)"]
     assert table["over its control"].tolist() == ["+1 [-1, +3]"] * 3
+
+
+def test_the_readme_has_the_gain_over_shuffled_rewards(tmp_path: Path) -> None:
+    rows = []
+    for paper in readme_numbers.PAPERS:
+        names = [paper.over_untrained, paper.over_baseline]
+        names += [paper.same_over_untrained, paper.same_over_baseline]
+        for name in names:
+            if name:  # only CoNL's gains have a second setting
+                rows.append(ledger_row(paper=paper.key, claim=name))
+    rows[0] = ledger_row(paper="mae", claim=rows[0]["claim"], over_control=np.nan)
+    folder = tmp_path / "results/standard/claims"
+    folder.mkdir(parents=True)
+    pd.DataFrame(rows).to_csv(folder / "ledger.csv", index=False)
+    table = readme_numbers.take(tmp_path)
+    over_shuffled = table["over shuffled rewards"].tolist()
+    assert over_shuffled == ["not run"] + ["+1.0 [-1.0, +3.0]"] * 4
 
 
 @pytest.fixture
