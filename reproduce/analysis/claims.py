@@ -1,7 +1,6 @@
 """The ledger: each claim of the papers, reproduced, with an interval and a verdict by rule.
 
-A side of a claim is a list of strata, S seeds x I items each, see `stats.difference`. Loads no
-torch.
+`crossed` computes effects and their noise, and `verdicts` has the rules. Loads no torch.
 """
 
 import re
@@ -19,29 +18,40 @@ from coevolve.runs import record
 from coevolve.training import diagnostics
 from reproduce.analysis import (
     conversations,
+    crossed,
     crossplay,
+    peaks,
     standins,
-    stats,
     tables,
+    verdicts,
 )
-from reproduce.analysis.stats import Array, Effect, Side, difference
+from reproduce.analysis.crossed import Side, difference
+from reproduce.analysis.stats import Effect, Estimate
 
 CLAIMS_FILE = Path(__file__).parents[1] / "claims.toml"
-CLAIMS = tomllib.loads(CLAIMS_FILE.read_text(encoding="utf-8"))["claims"]
+REGISTRY = tomllib.loads(CLAIMS_FILE.read_text(encoding="utf-8"))
+CLAIMS = REGISTRY["claims"]
+HEADLINE = REGISTRY[
+    "headline"
+]  # paper: its headline claims; and the date of the choice
+UNTESTED = {  # field of a claim: its verdict
+    "cannot": verdicts.CANNOT,
+    "by_construction": verdicts.BY_CONSTRUCTION,
+}
 AVERAGES = {  # of the papers' tables, by what a claim calls them
     "all": ("Overall Avg.", "O Avg.", "Overall", "Average"),
     "in_distribution": ("ID Avg.",),
     "out_of_distribution": ("OOD Avg.",),
 }
 PARTS = 5  # a trend compares the last fifth of the steps with the first
-POWER = 0.8  # of the smallest detectable effect
 Claim = Mapping[str, Any]
 Row = dict[str, Any]
 NUMBERS = (  # columns that are nan where there is no test
     "effect",
+    "standard_error",
+    "dof",
     "low",
     "high",
-    "smallest",
     "p",
 )
 
@@ -56,16 +66,30 @@ class Ledger:
         None  # of `crossplay.pass_rates`, with the column seed
     )
 
-    def side(self, claim: Claim, run: str, setup: str) -> Side:
-        """Return a run's values of the claim's metric, in points if they are shares of answers."""
+    def side(self, claim: Claim, run: str, setup: str) -> Side | None:
+        """Return a run's values of the claim's metric, in points if they are shares of answers.
+
+        None if the run was not scored in the set-up.
+        """
+        side = self._values(claim, run, setup)
+        if side is None:
+            return None
+        varies = not self.is_untrained(run) and not claim.get("exact", False)
+        return replace(side, is_trained=varies)
+
+    def _values(self, claim: Claim, run: str, setup: str) -> Side | None:
         metric = claim["metric"]
         if metric == "accuracy":
             return self._accuracy(claim, run, setup)
         if metric == "cross_play":
-            return self._cross_play(claim)
+            return self._cross_play(claim, run)
         if metric == "conversations":
             return self._conversations(claim, run)
         return self._metrics(claim, run)
+
+    def units(self, run: str) -> list[str]:
+        """Return the unit of replication of each seed of a run."""
+        return standins.units(self.folder, run, self.runs[run])
 
     def summaries(self, run: str) -> list[Row]:
         """Return the summary.json of each seed of a run."""
@@ -79,26 +103,39 @@ class Ledger:
     def _metrics(self, claim: Claim, run: str) -> Side:
         values = []
         for seed in self.runs[run]:
-            metrics = record.read(self.folder / f"{run}-s{seed}", "metrics")
-            values.append(_course(metrics, claim))
-        return [_as_column(values)]
+            values.append(_course(self._steps(run, seed), claim))
+        return crossed.side_of_values(values, self.units(run))
 
-    def _cross_play(self, claim: Claim) -> Side:
+    def _steps(self, run: str, seed: int) -> pd.DataFrame:
+        return record.read(self.folder / f"{run}-s{seed}", "metrics")
+
+    def curves(self, claim: Claim, run: str) -> pd.DataFrame:
+        """Return a column at the steps at which all seeds measured it, a row per unit."""
+        column = claim["column"]
+        curves = {}
+        for seed in self.runs[run]:
+            steps = _measured_steps(self._steps(run, seed), column)
+            curves[seed] = _scale(column) * steps.set_index("step")[column]
+        by_seed = pd.DataFrame(curves).dropna().T
+        return by_seed.groupby(self.units(run)).mean()
+
+    def _cross_play(self, claim: Claim, run: str) -> Side:
         reasoner_is_fixed = claim["setup"] == "fixed_reasoner"
         trained_role = "challenger" if reasoner_is_fixed else "reasoner"
-        rates = crossplay.first_and_last(self.crossed, trained_role)
-        first = rates.iloc[:, 0]
-        last = rates.iloc[:, 1]
-        return [_as_column(last - first)]
+        unit_of = dict(zip(self.runs[run], self.units(run), strict=True))
+        rates = self.crossed.assign(unit=self.crossed["seed"].map(unit_of))
+        by_unit = crossplay.first_and_last(rates, trained_role)
+        change_U = by_unit.iloc[:, -1] - by_unit.iloc[:, 0]
+        return crossed.side_of_values(change_U, by_unit.index.astype(str))
 
     def _conversations(self, claim: Claim, run: str) -> Side:
         column = claim["column"]
         frame = conversations.read(self.folder, self.runs, {run: run}, claim["paper"])
         ratio = conversations.ratio_of(frame, run, column, self._rows(claim))
         scale = 1 if column == "Rank-rho" else 100
-        return [conversations.linear(ratio) * scale]
+        return conversations.side_of(ratio, scale)
 
-    def _accuracy(self, claim: Claim, run: str, setup: str) -> Side:
+    def _accuracy(self, claim: Claim, run: str, setup: str) -> Side | None:
         """Return answers to test questions, one stratum per stand-in.
 
         Top-ranked answers are those of the examined conversations. These cover a part of the
@@ -116,10 +153,9 @@ class Ledger:
             families += families_of[row]
         frame = frame[frame["family"].isin(families)]
         if frame.empty:
-            return []
-        matrices = tables.accuracy_matrix(frame, run)
-        names = sorted(matrices)
-        return [100 * matrices[name].to_numpy() for name in names]
+            return None
+        stand_ins = sorted(frame["benchmark"].unique())
+        return tables.accuracy_side(frame, run, stand_ins)
 
     def _examined(
         self, claim: Claim, run: str, setup: str, frame: pd.DataFrame
@@ -142,11 +178,6 @@ class Ledger:
         groups = standins.layout(claim["paper"]).groups
         name = next(name for name in AVERAGES[rows] if name in groups)
         return groups[name]
-
-
-def _as_column(values: Sequence[float]) -> Array:
-    """Return one value per seed as S seeds x 1 item."""
-    return np.asarray(values, dtype=float)[:, None]
 
 
 def _column_total(frame: pd.DataFrame, column: str) -> float:
@@ -172,8 +203,8 @@ def _sum_of(frame: pd.DataFrame, columns: str) -> float:
 def _course(frame: pd.DataFrame, claim: Claim) -> float:
     """Return a column's value at the end of training.
 
-    For a trend: its change from the first to the last fifth of the steps. For a peak: how far
-    the middle fifth is above both. For a ratio with one arm: the last step over the first.
+    For a trend: its change from the first to the last fifth of the steps. For a ratio with one
+    arm: the last step over the first.
     """
     column = claim["column"]
     kind = claim["kind"]
@@ -182,16 +213,15 @@ def _course(frame: pd.DataFrame, claim: Claim) -> float:
         first = _column_total(frame.head(1), column)
         last = _column_total(frame.tail(1), column)
         return last / (first or np.nan)
-    scale = 100 if column == "validation" else 1
     parts = _totals_of_parts(frame, column)
     if kind != "trend":
-        return scale * parts[-1]
-    if claim["direction"] != "peak":
-        return scale * (parts[-1] - parts[0])
-    middle = parts[len(parts) // 2]
-    rise = middle - parts[0]
-    fall = middle - parts[-1]
-    return scale * min(rise, fall)
+        return _scale(column) * parts[-1]
+    return _scale(column) * (parts[-1] - parts[0])
+
+
+def _scale(column: str) -> int:
+    """Return what makes points of a column's shares."""
+    return 100 if column == "validation" else 1
 
 
 def _measured_steps(frame: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -213,64 +243,99 @@ def _totals_of_parts(frame: pd.DataFrame, column: str) -> list[float]:
 
 
 def weigh(ledger: Ledger, claims: Mapping[str, Claim] = CLAIMS) -> pd.DataFrame:
-    """Return a row per claim: effect, interval, seeds, detectable effect, p and verdict."""
+    """Return a row per claim: effect, interval, seeds, detectable effect, p and verdict.
+
+    `tests` says whether the claim is among its paper's headline claims or the others.
+    """
     rows = []
     for name, claim in claims.items():
-        row = _row(ledger, claim)
-        rows.append({"claim": name, **row})
-    return corrected(pd.DataFrame(rows))
-
-
-def corrected(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a ledger with Holm's correction within each paper, and the verdicts from it."""
-    by_paper = frame.groupby("paper")
-    p_holm = by_paper["p"].transform(lambda p: stats.holm(p))
-    is_positive = frame["effect"] > 0
-    is_significant = p_holm < 1 - stats.LEVEL
-    direction = np.where(is_positive, "found", "opposite")
-    tested = np.where(is_significant, direction, "undecided")
-    is_tested = frame["p"].notna()
-    verdict = frame["verdict"].mask(is_tested, tested)
-    return frame.assign(p_holm=p_holm, verdict=verdict)
+        is_headline = name in HEADLINE.get(claim["paper"], ())
+        tests = "headline" if is_headline else "other"
+        rows.append({"claim": name, "tests": tests, **_row(ledger, claim)})
+    return verdicts.corrected(pd.DataFrame(rows))
 
 
 def _row(ledger: Ledger, claim: Claim) -> Row:
     """Return a claim's row of the ledger.
 
-    The verdict is empty where it follows from the p-values of all claims, see `corrected`.
+    The verdict is empty where it follows from the p-values of all claims.
     """
     row = _empty_row(claim)
-    if "cannot" in claim:
-        return _without_test(row, "cannot be tested here", why=claim["cannot"])
+    for field, verdict in UNTESTED.items():
+        if field in claim:
+            return _without_test(row, verdict, why=claim[field])
     arms = claim["arms"]
     missing = [run for run in arms if run not in ledger.runs]
     if missing:
-        return _without_test(row, "not run", why=f"needs {', '.join(missing)}")
-    seed_counts = [len(ledger.runs[run]) for run in arms]
-    row["seeds"] = " / ".join(map(str, seed_counts))
-    effect = _effect(ledger, claim)
-    if effect is None:
-        return _without_test(
-            row,
-            "not run",
-            why=f"the runs did not play {claim['setup']}",
-        )
-    row["effect"] = effect.delta
+        why = f"needs {', '.join(missing)}"
+        return _without_test(row, verdicts.NOT_RUN, why)
+    units = [sorted(set(ledger.units(run))) for run in arms]
+    row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in arms)
+    row["units"] = " / ".join(str(len(names)) for names in units)
+    if _is_peak(claim):
+        return _peak_row(row, ledger, claim)
+    sides = _sides(ledger, claim)
+    if sides is None:
+        why = f"the runs did not play {claim['setup']}"
+        return _without_test(row, verdicts.NOT_RUN, why)
+    if claim["kind"] == "ratio":
+        return _ratio_row(row, ledger, claim, _ratio(sides))
+    effect = _weakest_step(sides)
+    if claim.get("direction") == "down":
+        effect = replace(effect, delta=-1 * effect.delta)
+    p = min(1.0, _steps_tried(claim, effect) * effect.p)
+    return _tested_row(row, ledger, claim, effect, p)
+
+
+def _is_peak(claim: Claim) -> bool:
+    return claim["kind"] == "trend" and claim["direction"] == "peak"
+
+
+def _peak_row(row: Row, ledger: Ledger, claim: Claim) -> Row:
+    """Return the row of a claim that a curve passes a peak, tested by its weaker side."""
+    (run,) = claim["arms"]
+    curves = ledger.curves(claim, run)
+    units, looks = curves.shape
+    if looks < peaks.LEAST_LOOKS:
+        why = f"a peak cannot be seen in {looks} looks"
+        return _without_test(row, verdicts.CANNOT, why)
+    if units < 2:
+        return _without_test(row, verdicts.ONE_SEED)
+    effect = peaks.measure(curves).weaker
+    # A curve that only rises or only falls has no peak, which is no opposite of one.
+    p = effect.p if effect.delta > 0 else 1.0
+    return _tested_row(row, ledger, claim, effect, p)
+
+
+def _tested_row(
+    row: Row, ledger: Ledger, claim: Claim, effect: Effect, p: float
+) -> Row:
+    estimate = Estimate(effect.delta, *effect.limits)
+    row = _row_of_estimate(row, ledger, claim, estimate)
+    if row["verdict"]:
+        return row
+    return row | {"standard_error": effect.standard_error, "dof": effect.dof, "p": p}
+
+
+def _ratio_row(row: Row, ledger: Ledger, claim: Claim, ratio: Estimate) -> Row:
+    row = _row_of_estimate(row, ledger, claim, ratio)
+    if row["verdict"]:
+        return row
+    return row | {"verdict": verdicts.of_ratio(ratio, claim["paper_effect"])}
+
+
+def _row_of_estimate(row: Row, ledger: Ledger, claim: Claim, estimate: Estimate) -> Row:
+    """Return a row with an effect and its limits, and with a verdict if there is no test."""
+    row = row | {"effect": estimate.value}
     why_idle = _why_idle(ledger, claim)
     if why_idle:
-        return _without_test(row, "idle", why=why_idle)
-    if not np.isfinite(effect.delta):
+        return _without_test(row, verdicts.IDLE, why_idle)
+    if not np.isfinite(estimate.value):
         why = "its measure is not defined in these runs"
-        return _without_test(row, "not run", why=why)
-    if np.isnan(effect.standard_error):
-        return _without_test(row, "one seed")
-    row["low"], row["high"] = effect.limits
-    if claim["kind"] == "ratio":
-        row["verdict"] = _verdict_on_size(effect, claim["paper_effect"])
-        return row
-    row["smallest"] = effect.detectable(POWER)
-    row["p"] = min(1.0, _steps_tried(claim, effect) * effect.p)
-    return row
+        return _without_test(row, verdicts.NOT_RUN, why)
+    if np.isnan(estimate.low):
+        return _without_test(row, verdicts.ONE_SEED)
+    return row | {"low": estimate.low, "high": estimate.high}
 
 
 def _empty_row(claim: Claim) -> Row:
@@ -281,10 +346,12 @@ def _empty_row(claim: Claim) -> Row:
         "paper": claim["paper"],
         "where": claim.get("where", ""),
         "says": claim.get("says", ""),
-        "kind": claim["kind"],
+        "kind": "peak" if _is_peak(claim) else claim["kind"],
         "paper_effect": printed,
+        "margin": verdicts.margin_of(claim),
         "why": "",
         "seeds": "",
+        "units": "",
         **dict.fromkeys(NUMBERS, np.nan),
         "verdict": "",
     }
@@ -292,14 +359,6 @@ def _empty_row(claim: Claim) -> Row:
 
 def _without_test(row: Row, verdict: str, why: str = "") -> Row:
     return row | {"verdict": verdict, "why": why}
-
-
-def _verdict_on_size(effect: Effect, printed: float) -> str:
-    """Judge a ratio: found if its interval holds the printed one, undecided if it holds 0."""
-    low, high = effect.limits
-    if low <= 0 <= high:
-        return "undecided"
-    return "found" if low <= printed <= high else "other size"
 
 
 def _steps_tried(claim: Claim, effect: Effect) -> int:
@@ -314,64 +373,35 @@ def _steps_tried(claim: Claim, effect: Effect) -> int:
     return len(arms) - 1
 
 
-def _effect(ledger: Ledger, claim: Claim) -> Effect | None:
-    """Return a claim's effect, positive where the paper's is; for an order that of one step.
-
-    That step is the one with the weakest evidence. Returns None if an arm was not scored in the
-    claim's set-up.
-    """
+def _sides(ledger: Ledger, claim: Claim) -> list[Side] | None:
+    """Return a claim's arms; None if one was not scored in the claim's set-up."""
     arms = claim["arms"]
-    is_ratio = claim["kind"] == "ratio"
-    strategies = claim.get("setup", "vanilla")
-    if not isinstance(strategies, list):
-        strategies = [strategies] * len(arms)
+    setups = claim.get("setup", "vanilla")
+    if not isinstance(setups, list):
+        setups = [setups] * len(arms)
     sides = []
-    for run, setup in zip(arms, strategies, strict=True):
-        sides.append(ledger.side(claim, run, setup))
-    if not all(sides):
-        return None
-    fixed = [ledger.is_untrained(run) for run in arms]
-    if is_ratio and len(sides) > 1:
-        return ratio_of_effects(sides, fixed)
-    effect = _weakest_step(sides, fixed)
-    if claim.get("direction") == "down" and not is_ratio:
-        return replace(effect, delta=-1 * effect.delta)
-    return effect
+    for run, setup in zip(arms, setups, strict=True):
+        side = ledger.side(claim, run, setup)
+        if side is None:
+            return None
+        sides.append(side)
+    return sides
 
 
-def _weakest_step(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
-    """Return the difference of neighbouring sides that is smallest in standard errors."""
+def _weakest_step(sides: Sequence[Side]) -> Effect:
+    """Return the difference of neighbouring sides with the weakest evidence, or a lone side."""
     if len(sides) == 1:
         return difference(sides[0])
-    neighbours = zip(pairwise(sides), pairwise(fixed), strict=True)
-    steps = []
-    for (side, following), fixed_pair in neighbours:
-        steps.append(difference(side, following, fixed_pair))
-    return min(steps, key=_evidence)
+    steps = [difference(side, following) for side, following in pairwise(sides)]
+    return min(steps, key=lambda step: step.evidence)
 
 
-def _evidence(step: Effect) -> float:
-    """Return an effect in standard errors, minus infinity where these are unknown."""
-    unit = step.standard_error or 1e-9
-    in_units = step.delta / unit
-    return -np.inf if np.isnan(in_units) else in_units
-
-
-def ratio_of_effects(sides: Sequence[Side], fixed: Sequence[bool]) -> Effect:
-    """Return the ratio of two sides, or of their gains over a third side.
-
-    Its standard error is the delta method's for independent numerator and denominator. The
-    ratio is nan where the denominator is 0.
-    """
-    numerator_side, denominator_side, *base = sides
-    numerator = difference(numerator_side, *base, fixed=(fixed[0], True))
-    denominator = difference(denominator_side, *base, fixed=(fixed[1], True))
-    divisor = denominator.delta or np.nan
-    ratio = numerator.delta / divisor
-    error_from_denominator = ratio * denominator.standard_error
-    error = np.hypot(numerator.standard_error, error_from_denominator) / abs(divisor)
-    dof = min(numerator.dof, denominator.dof)
-    return Effect(ratio, float(error), dof)
+def _ratio(sides: Sequence[Side]) -> Estimate:
+    """Return the ratio of two sides, or of their gains over a third, or a lone side as it is."""
+    if len(sides) == 1:
+        effect = difference(sides[0])
+        return Estimate(effect.delta, *effect.limits)
+    return crossed.ratio(*sides)
 
 
 def _why_idle(ledger: Ledger, claim: Claim) -> str:
@@ -393,21 +423,23 @@ def _why_idle(ledger: Ledger, claim: Claim) -> str:
 def readable(ledger: pd.DataFrame) -> pd.DataFrame:
     """Return a ledger as a table shows it: effects with intervals, verdicts with reasons."""
     effects = [_effect_in_words(row) for row in ledger.itertuples()]
-    verdicts = []
+    verdicts_with_reasons = []
     for row in ledger.itertuples():
         reason = f" ({row.why})" if row.why else ""
-        verdicts.append(row.verdict + reason)
+        verdicts_with_reasons.append(row.verdict + reason)
     return pd.DataFrame(
         {
             "paper": ledger["paper"],
             "where": ledger["where"],
             "claim": ledger["says"],
+            "tests": ledger["tests"],
             "the paper's": ledger["paper_effect"],
             "here, 95 % interval": effects,
             "seeds": ledger["seeds"],
-            "p (Holm)": ledger["p_holm"],
+            "units": ledger["units"],
+            "p, corrected": ledger["p_corrected"],
             "would be seen": ledger["smallest"],
-            "verdict": verdicts,
+            "verdict": verdicts_with_reasons,
         }
     )
 
@@ -417,4 +449,6 @@ def _effect_in_words(row: Any) -> str:
         return ""
     if pd.isna(row.low):
         return f"{row.effect:+.3g}"
+    if np.isinf(row.low):
+        return f"{row.effect:+.3g} [no limits]"
     return f"{row.effect:+.3g} [{row.low:+.3g}, {row.high:+.3g}]"

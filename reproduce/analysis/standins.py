@@ -18,7 +18,7 @@ import pandas as pd
 
 from coevolve.runs import record
 from coevolve.validation import check_choice
-from reproduce.analysis import tables
+from reproduce.analysis import crossed, tables
 
 LAYOUTS_FILE = Path(__file__).with_suffix(".toml")
 LAYOUTS = tomllib.loads(LAYOUTS_FILE.read_text(encoding="utf-8"))
@@ -87,6 +87,30 @@ def summary(folder: str | Path, run: str, seed: int) -> dict[str, Any]:
     return json.loads(path.read_bytes())
 
 
+def units(folder: str | Path, run: str, seeds: Sequence[int]) -> list[str]:
+    """Return the unit of replication of each seed of a run, see `crossed.units_of`.
+
+    A team's unit is the backbone of its first agent. A run without config.json names none.
+    """
+    backbones = []
+    for seed in seeds:
+        home = Path(folder) / f"{run}-s{seed}"
+        backbones.append(_backbone(home))
+    return crossed.units_of(backbones, seeds)
+
+
+def _backbone(home: Path) -> str:
+    path = home / "config.json"
+    if not path.is_file():
+        return ""
+    text = path.read_bytes()
+    config = json.loads(text)
+    model = config.get("model", "")
+    if isinstance(model, list):
+        model = model[0]
+    return model
+
+
 def is_trained(folder: str | Path, runs: Runs, labels: Labels) -> dict[str, bool]:
     """Return, for each run in `labels`, whether it took any steps."""
     trained = {}
@@ -100,14 +124,16 @@ def is_trained(folder: str | Path, runs: Runs, labels: Labels) -> dict[str, bool
 def read(folder: str | Path, runs: Runs, labels: Labels, kind: str) -> pd.DataFrame:
     """Read one kind of record (see record.read) of the runs in `labels`.
 
-    Adds the columns method, seed and run.
+    Adds the columns method, seed, run and unit (of replication).
     """
     frames = []
     for run, label in labels.items():
-        for seed in runs[run]:
+        seeds = runs[run]
+        for seed, unit in zip(seeds, units(folder, run, seeds), strict=True):
             home = Path(folder) / f"{run}-s{seed}"
             frame = record.read(home, kind)
-            frames.append(frame.assign(method=label, seed=seed, run=run))
+            added = {"method": label, "seed": seed, "run": run, "unit": unit}
+            frames.append(frame.assign(**added))
     return pd.concat(frames, ignore_index=True)
 
 
