@@ -376,11 +376,11 @@ def _steps_tried(claim: Claim, effect: Effect) -> int:
 def _sides(ledger: Ledger, claim: Claim) -> list[Side] | None:
     """Return a claim's arms; None if one was not scored in the claim's set-up."""
     arms = claim["arms"]
-    setups = claim.get("setup", "vanilla")
-    if not isinstance(setups, list):
-        setups = [setups] * len(arms)
+    strategies = claim.get("setup", "vanilla")
+    if not isinstance(strategies, list):
+        strategies = [strategies] * len(arms)
     sides = []
-    for run, setup in zip(arms, setups, strict=True):
+    for run, setup in zip(arms, strategies, strict=True):
         side = ledger.side(claim, run, setup)
         if side is None:
             return None

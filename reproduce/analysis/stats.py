@@ -105,7 +105,7 @@ def cautious_total(components: Sequence[VarianceComponent]) -> VarianceComponent
 
     1 / dof = sum of (v_i / v) / dof_i, where v is the sum; infinite dof if v is zero. Welch and
     Satterthwaite square the shares v_i / v. That suits components of much the same dof. If one of
-    four dof meets one of hundreds, it finds 1.7 % false effects at the level 1 %, and this does
+    four dof meets one of hundreds, their rule errs too often at strict levels, and this one does
     not (`benchmarks/coverage.py`).
     """
     variance = sum(part.variance for part in components)

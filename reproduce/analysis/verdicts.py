@@ -3,7 +3,7 @@
 docs/ledger.md explains the rules in plain English.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,19 @@ MEANINGS = {  # in the order of tables and pages
     CANNOT: "the tiny world lacks what the claim is about",
     BY_CONSTRUCTION: "no run could come out otherwise, so agreement is no evidence",
 }
+
+
+def explained(words: Iterable[str]) -> str:
+    """Return what some verdicts mean, as a list in Markdown."""
+    return "\n".join(f"- **{word}**: {MEANINGS[word]}" for word in words)
+
+
+def counts(ledger: pd.DataFrame) -> pd.DataFrame:
+    """Return how often each verdict is given, a row per paper, in the order of MEANINGS."""
+    by_paper = ledger.groupby(["paper", "verdict"], sort=False).size()
+    table = by_paper.unstack(fill_value=0)
+    given = [word for word in MEANINGS if word in table]
+    return table[given]
 
 
 def margin_of(claim: Mapping[str, Any]) -> float:

@@ -6,6 +6,7 @@ from pytest import approx
 from scipy.stats import sem
 
 from benchmarks import coverage
+from benchmarks.simulated_runs import UNTRAINED, Arm, Design
 from reproduce.analysis.crossed import (
     Side,
     difference,
@@ -238,12 +239,12 @@ def test_a_ratio_over_no_gain_is_not_defined(arms: list[Side]) -> None:
 
 
 REPLICATES = 500
-TRAINED = coverage.Arm(accuracy=0.6)
-OTHER = coverage.Arm(accuracy=0.55)
-UNTRAINED = coverage.Arm(accuracy=0.45, noise=coverage.UNTRAINED)
+TRAINED = Arm(accuracy=0.6)
+OTHER = Arm(accuracy=0.55)
+BASE = Arm(accuracy=0.45, noise=UNTRAINED)
 DESIGNS = {
-    "trained": coverage.Design([TRAINED, OTHER], census=7),
-    "untrained": coverage.Design([TRAINED, UNTRAINED]),
+    "trained": Design([TRAINED, OTHER], census=7),
+    "untrained": Design([TRAINED, BASE]),
 }
 
 

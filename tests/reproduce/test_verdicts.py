@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pandas as pd
 import pytest
 
 from reproduce.analysis import verdicts
@@ -75,6 +76,19 @@ def test_margins_are_for_points_of_answers_alone() -> None:
     assert verdicts.margin_of({"metric": "column", "column": "validation"}) == 5
     difficulty = verdicts.margin_of({"metric": "column", "column": "difficulty"})
     assert difficulty != difficulty, "nan"
+
+
+def test_verdicts_are_counted_by_paper_in_one_order() -> None:
+    rows = [
+        {"paper": "mae", "verdict": verdicts.UNDECIDED},
+        {"paper": "sage", "verdict": verdicts.FOUND},
+        {"paper": "mae", "verdict": verdicts.UNDECIDED},
+    ]
+    counts = verdicts.counts(pd.DataFrame(rows))
+    assert list(counts.columns) == [verdicts.FOUND, verdicts.UNDECIDED]
+    assert counts.loc["mae"].tolist() == [0, 2]
+    assert counts.loc["sage"].tolist() == [1, 0]
+    assert verdicts.explained([verdicts.IDLE]).startswith("- **idle**: ")
 
 
 def test_every_verdict_has_a_meaning() -> None:
