@@ -80,7 +80,12 @@ class Case:
 
 
 CASES = [
-    Case("src/coevolve/methods/mae/rewards.py", add_statement, {MAE, "mae_alg1"}),
+    # The ledger counts the replies that each method pays.
+    Case(
+        "src/coevolve/methods/mae/rewards.py",
+        add_statement,
+        {MAE, "mae_alg1", "claims"},
+    ),
     Case("src/coevolve/methods/mae/rewards.py", add_prose, set()),
     Case("src/coevolve/methods/spice/rewards.py", add_statement, {SPICE} | LEDGER),
     Case(

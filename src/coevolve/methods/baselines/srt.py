@@ -47,7 +47,10 @@ class AnswerRewardMethod(Method):
     paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = CoNL.PAPER_RUN_VALUES
-    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {"test_time": True}
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {
+        "test_time": True,
+        "own_votes": True,
+    }
 
     agents: int = 4
     """N, the number of solutions, or of agents in the conversation (Appendix E)."""
