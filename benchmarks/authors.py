@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.released import ours as ours_side
 from benchmarks.released import replies as recorded
+from benchmarks.released import tables
 from benchmarks.released import theirs as released
 from benchmarks.released.causes import Cause, close, general_causes
 from benchmarks.released.code import Snapshot
@@ -348,29 +349,6 @@ def compare(found: Snapshots) -> Case:
     }
 
 
-def table(results: Case) -> str:
-    """Return the results as Markdown."""
-    lines = [
-        "| comparison | equal | of its kind | by the model | differences |",
-        "|---|---|---|---|---|",
-    ]
-    for name, result in results["comparisons"].items():
-        cells = [name, of(result)]
-        for part in ("own_kind", "spoken"):
-            cells.append(of(result[part]) if part in result else "")
-        classes = []
-        for cause, found in result["differences"].items():
-            classes.append(f"{cause} {found['count']}")
-        cells.append("; ".join(classes))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def of(counts: Case) -> str:
-    """Return the number of equal values of all."""
-    return f"{counts['equal']:,} of {counts['inputs']:,}"
-
-
 def laid_out(value: Any, indent: str = "") -> str:
     """Return JSON in which whatever fits into a line stands in one."""
     line = json.dumps(value, ensure_ascii=False)
@@ -405,7 +383,8 @@ def main() -> None:
             if snapshot is not None:
                 found[repository] = snapshot
         results = compare(found)
-    print(table(results))
+    print(tables.counts(results["comparisons"]))
+    print(tables.differences(results["comparisons"]))
     if len(found) == len(repositories):
         RESULTS.write_text(laid_out(results) + "\n", encoding="utf-8")
     for name, result in results["comparisons"].items():

@@ -339,6 +339,20 @@ def dictionary() -> str:
     return markdown(head, rows)
 
 
+def authors(root: Path = ROOT) -> str:
+    """Return how often our values equal those of the authors' released code."""
+    from benchmarks.released.tables import counts
+
+    return counts(result_of("authors", root)["comparisons"])
+
+
+def differences(root: Path = ROOT) -> str:
+    """Return the classes of differences from the authors' released code."""
+    from benchmarks.released.tables import differences
+
+    return differences(result_of("authors", root)["comparisons"])
+
+
 # Name of each block: the page that holds it, and the function that makes it.
 BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "numbers": ("README.md", numbers),
@@ -351,6 +365,8 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "kernels": ("docs/kernels.md", kernels),
     "attacks": ("docs/verifiers.md", attacks),
     "checkers": ("docs/verifiers.md", checkers),
+    "authors": ("docs/authors-code.md", authors),
+    "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", judge),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),

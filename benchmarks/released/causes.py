@@ -241,8 +241,7 @@ AZR_ANSWER = [
 AZR_PROPOSER = [
     Cause(
         "always or never solved",
-        "The released code pays -0.5 for a learnability of 0; its paper and SPICE (Appendix 8) "
-        "pay 0.",
+        "The released code pays -0.5 for a learnability of 0; SPICE (Appendix 8) prints 0.",
         lambda case, ours, theirs: ours == 0 and theirs == -0.5,
     ),
     Cause(
