@@ -288,7 +288,7 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
 
 
 def _is_peak(claim: Claim) -> bool:
-    return claim["kind"] == "trend" and claim["direction"] == "peak"
+    return claim["kind"] == "trend" and claim.get("direction") == "peak"
 
 
 def _peak_row(row: Row, ledger: Ledger, claim: Claim) -> Row:

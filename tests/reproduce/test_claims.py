@@ -191,6 +191,13 @@ def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> Non
     assert list(table["seeds"]) == ["3 / 1", ""]
 
 
+def test_every_claim_has_a_row_where_nothing_was_run(tmp_path: Path) -> None:
+    table = claims.weigh(claims.Ledger(tmp_path, {}))
+    assert set(table["claim"]) == set(claims.CLAIMS)
+    verdict = table["verdict"]
+    assert set(verdict) == {"not run", "cannot be tested here", "by construction"}
+
+
 def test_an_untrained_arm_has_no_seed_noise(ledger: claims.Ledger) -> None:
     row = weigh(ledger, claim_of("greater", arms=["good", "base"]))
     assert row["verdict"] == "found"
