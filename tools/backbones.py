@@ -72,9 +72,8 @@ def make(name: str, out: Path, share: float = 1.0, seed: int | None = None) -> N
         cycle = Cycle(**fields)
         steps = max(1, int(share * cycle.steps))
         cycle = replace(cycle, steps=steps)
-        stream = (
-            100 * seed + number
-        )  # of demonstrations, another for each seed and cycle
+        # Each seed and cycle has demonstrations of its own.
+        stream = 100 * seed + number
         warm_start(model, policy.tokenizer, numbers_V, cycle, stream)
     embeddings = model.model.embed_tokens.weight
     embeddings.data = embeddings.data[numbers_V]

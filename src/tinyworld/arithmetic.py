@@ -116,11 +116,11 @@ SUBTRACTION = Family(
 # Products
 
 
-FACTORS_BY_LEVEL = (((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 24), (2, 9)))
+PRODUCT_BOUNDS = (((0, 5), (0, 5)), ((2, 9), (2, 9)), ((10, 24), (2, 9)))  # by level
 
 
 def _draw_product(rng: Random, level: int) -> str:
-    a, b = _draw_numbers(rng, FACTORS_BY_LEVEL[level - 1])
+    a, b = _draw_numbers(rng, PRODUCT_BOUNDS[level - 1])
     if rng.random() < 0.5:
         a, b = b, a
     return f"{a}*{b}"
@@ -165,7 +165,8 @@ PRECEDENCE = Family(
 
 
 def _draw_equation(rng: Random, level: int) -> str:
-    a = rng.randint(*((1, 1), (2, 3), (4, 6))[level - 1])
+    lowest, highest = ((1, 1), (2, 3), (4, 6))[level - 1]
+    a = rng.randint(lowest, highest)
     x = rng.randint(0, 9) if level == 1 else rng.randint(1, 6)
     b = rng.randint(1, 5) if level == 2 else rng.randint(1, 9)
     factor = a if a > 1 else ""
@@ -301,7 +302,8 @@ LONG_STORY = Family(
 
 
 def _draw_price(rng: Random, level: int) -> str:
-    count = rng.randint(*((1, 1), (2, 2), (3, 5))[level - 1])
+    lowest, highest = ((1, 1), (2, 2), (3, 5))[level - 1]
+    count = rng.randint(lowest, highest)
     new_count = rng.choice([n for n in range(2, 10) if n != count])
     cost = count * rng.randint(2, 10)
     return f"{count} cost {cost}. {new_count} cost?"
@@ -329,8 +331,9 @@ RATE = Family(
 
 
 def _draw_unit(rng: Random, level: int) -> str:
-    units = list(FACTORS)[UNITS_PER_LEVEL * (level - 1) : UNITS_PER_LEVEL * level]
-    return f"{rng.randint(1, 25)} {rng.choice(units)}?"
+    end = UNITS_PER_LEVEL * level
+    units_of_level = list(FACTORS)[end - UNITS_PER_LEVEL : end]
+    return f"{rng.randint(1, 25)} {rng.choice(units_of_level)}?"
 
 
 def _convert(number: int, units: str) -> int | None:

@@ -47,9 +47,8 @@ LEVELS = (1, 2, 3)
 SPLITS = ("train", "validation", "test")
 LONGEST = 100  # characters of a question; CHOICE_PATTERN is slow on long text
 MISCONCEPTION_RATE = 0.7  # of wrong answers
-FULL_LIST = (
-    160  # tasks of a family in the longest list of which shorter ones are a beginning
-)
+# Tasks of a family in the longest list of which shorter ones are a beginning.
+FULL_LIST = 160
 
 
 @dataclass(frozen=True)
@@ -348,10 +347,3 @@ def _level_items(
         if closed(task) and task.split == split_name:
             tasks.append(task)
     return tuple(tasks)
-
-
-@cache
-def population(family: str, split_name: str, level: int, at_least: int) -> int | None:
-    """Return how many questions a level of a family has in a split; None for `at_least` or more."""
-    size = len(_level_items(family, split_name, level, at_least))
-    return size if size < at_least else None

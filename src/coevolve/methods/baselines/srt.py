@@ -47,10 +47,7 @@ class AnswerRewardMethod(Method):
     paper_name: ClassVar[str] = "conl"
     read_answer = staticmethod(answer_line)
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = CoNL.PAPER_RUN_VALUES
-    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {
-        "test_time": True,
-        "own_votes": True,
-    }
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {"test_time": True}
 
     agents: int = 4
     """N, the number of solutions, or of agents in the conversation (Appendix E)."""
@@ -66,7 +63,7 @@ class AnswerRewardMethod(Method):
     judge_temperature: NonNegativeFloat | None = None
     """Sampling temperature of rankings, as in CoNL; None: the run's."""
 
-    own_votes: bool = False
+    own_votes: bool = True
     """Whether votes on one's own solution count, as in CoNL."""
 
     examined: NonNegativeInt = 20

@@ -106,9 +106,8 @@ class MAE(Method):
         shows_reference = rng.random() < REFERENCE_PROBABILITY[self.setting]
         reference = D.sample(rng) if shows_reference else None  # 4-5
         proposal = yield self.propose(reference)  # 6-9
-        assessment = yield from self.assess(
-            self.reading.question(proposal.text)
-        )  # 10-11
+        proposed = self.reading.question(proposal.text)
+        assessment = yield from self.assess(proposed)  # 10-11
         if self.may_enter_pool(assessment):
             D.add(assessment.question)  # 12-14
         samples = [proposal.earns(self.proposer_reward(proposal, assessment))]  # 15

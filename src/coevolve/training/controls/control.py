@@ -1,8 +1,8 @@
 """A run's control arm: the field `control` of a run, put into effect around its episodes.
 
-A control changes what a policy is paid for, and nothing else: prompts, episodes, pools and the
-number of tokens stay those of the method. What a method gains over its control is what its own
-rewards, or its own judge, are worth.
+Random, shuffled and format rewards change only what a policy is paid for. An oracle also speaks in
+the episodes: what enters a pool may differ, and the judge writes no tokens. What a method gains
+over its control is what its own rewards, or its own judge, are worth.
 """
 
 from collections.abc import Sequence
