@@ -128,10 +128,10 @@ class Run(OptimizationConfig):
     """A control arm: random, shuffled or format rewards, or an oracle as judge; empty: none."""
 
     oracle_accuracy: Annotated[float, Field(ge=LOWEST_ACCURACY, le=1)] = 1.0
-    """How often the word of control=oracle is right, from 0.5, a coin's, to 1."""
+    """How often the verdicts of control=oracle are right, from 0.5, like a coin, to 1."""
 
     oracle_errors: Errors = "random"
-    """Which of its words are wrong: random, question (always the same) or level (hard ones)."""
+    """Which of them are wrong: random, question (always the same) or level (hard ones)."""
 
     track: Annotated[Literal["", "tensorboard", "trackio", "wandb"], Operational()] = ""
     """An experiment tracker that receives the metrics as well."""

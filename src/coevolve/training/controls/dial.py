@@ -1,6 +1,6 @@
-"""An oracle with a dial: its word is right with a chosen probability.
+"""An oracle with a dial: its verdicts are right with a chosen probability.
 
-The same question, asked for the same reply, always gets the same word, so runs repeat exactly.
+The same judgement of the same run always gets the same verdict, so runs repeat exactly.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ LOWEST_ACCURACY = 0.5  # a coin's
 
 @dataclass(frozen=True)
 class Dial:
-    """An oracle whose word is right with probability `accuracy`.
+    """An oracle whose verdicts are right with probability `accuracy`.
 
-    `errors` says which words are wrong: any, independently of each other (random); all about some
+    `errors` says which are wrong: any, independently of each other (random); all about some
     questions and none about the others (question); more on higher levels (level).
     """
 
@@ -34,19 +34,19 @@ class Dial:
     ) -> bool:
         """Say whether an answer is correct; `key` identifies the judgement.
 
-        To an ill-formed question no answer is right or wrong: the word is a coin's.
+        An ill-formed question has no right answer: a coin decides.
         """
-        return self._word(self.world.is_correct(question, answer), question, key)
+        return self._verdict(self.world.is_correct(question, answer), question, key)
 
     def question_is_well_formed(self, question: str, key: tuple[int, ...]) -> bool:
         """Say whether a question is well formed."""
-        return self._word(self.world.valid(question), question, key)
+        return self._verdict(self.world.valid(question), question, key)
 
     def plan_fits(self, question: str, plan: str, key: tuple[int, ...]) -> bool:
-        """Say whether a plan suits a question; for an ill-formed question the word is a coin's."""
-        return self._word(self.world.fits(question, plan), question, key)
+        """Say whether a plan suits a question; for an ill-formed question a coin decides."""
+        return self._verdict(self.world.fits(question, plan), question, key)
 
-    def _word(self, truth: bool | None, question: str, key: tuple[int, ...]) -> bool:
+    def _verdict(self, truth: bool | None, question: str, key: tuple[int, ...]) -> bool:
         if truth is None:
             return self._uniform("coin", key) < 0.5
         subject = question if self.errors == "question" else key

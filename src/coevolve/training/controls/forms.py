@@ -41,7 +41,7 @@ FORMS: dict[str, tuple[str, ...]] = {
 
 
 def _last_object(text: str) -> str | None:
-    """Return the text from its last opening brace to its end if that is a closing one."""
+    """Return what begins at the last opening brace, if the text ends with a closing one."""
     start = text.rfind("{")
     body = text[start:].rstrip() if start >= 0 else ""
     return body if body.endswith("}") else None

@@ -111,7 +111,7 @@ def has_judge(sources: Sequence[str]) -> bool:
 
 
 class OracleJudge(Engine):
-    """Answers the turns of judges by the word of a `Dial`, and passes on all others."""
+    """Answers the turns of judges by the verdicts of a `Dial`, and passes on all others."""
 
     def __init__(self, engine: Engine, dial: Dial):
         """`engine` answers for the policies, and is still the one to put to sleep and to close."""

@@ -33,43 +33,45 @@ def shuffled(outcomes: Sequence[Outcome], rng: Random) -> list[Outcome]:
     earned: dict[tuple[str, str], list[float]] = defaultdict(list)
     for outcome in outcomes:
         for sample in outcome.samples:
-            for segment, reward in _parts(sample.reward).items():
+            for segment, reward in _by_segment(sample.reward).items():
                 if reward is not None:
                     earned[sample.role, segment].append(reward)
     for rewards in earned.values():
         rng.shuffle(rewards)
-    return _paid(outcomes, lambda sample, segment: earned[sample.role, segment].pop())
+    return _with_rewards(
+        outcomes, lambda sample, segment: earned[sample.role, segment].pop()
+    )
 
 
 def random(outcomes: Sequence[Outcome], rng: Random) -> list[Outcome]:
     """Draw every reward from 0 to 1, whatever the reply."""
-    return _paid(outcomes, lambda sample, segment: rng.random())
+    return _with_rewards(outcomes, lambda sample, segment: rng.random())
 
 
 def by_form(outcomes: Sequence[Outcome], method: Method) -> list[Outcome]:
     """Reward a reply with 1 if it has the form that its prompt asks for, else with 0."""
-    return _paid(
+    return _with_rewards(
         outcomes, lambda sample, segment: float(has_form(sample.reply, method))
     )
 
 
 def by_oracle(outcomes: Sequence[Outcome], dial: Dial, method: Method) -> list[Outcome]:
-    """Reward the answers to questions by the oracle's word, instead of by a vote or a gold answer.
+    """Reward the answers to questions by the oracle's verdict, not by a vote or a gold answer.
 
     All other replies keep the rewards that the method gives them. The fact `reward_correct` says
-    how often the word is right about a readable answer.
+    how often that verdict is right about a readable answer.
     """
 
     def pay(sample: Sample, segment: str) -> float | None:
         reply = sample.reply
         question = answered_question(reply, method)
         if question is None:
-            return _parts(sample.reward)[segment]
+            return _by_segment(sample.reward)[segment]
         answer = method.read_answer(reply.text)
         return float(dial.answer_is_correct(question, answer, reply.turn.key))
 
     observed = []
-    for outcome in _paid(outcomes, pay):
+    for outcome in _with_rewards(outcomes, pay):
         accuracy = _accuracy(outcome, dial, method)
         facts = outcome.facts | {"reward_correct": accuracy}
         observed.append(replace(outcome, facts=facts))
@@ -85,7 +87,7 @@ def _accuracy(outcome: Outcome, dial: Dial, method: Method) -> float | None:
         if question is None or answer is None:
             continue
         truth = dial.world.is_correct(question, answer)
-        for reward in _parts(sample.reward).values():
+        for reward in _by_segment(sample.reward).values():
             if reward is not None:
                 agreements.append(agrees(reward, truth))
     return mean_known(agreements)
@@ -107,12 +109,12 @@ def answered_question(reply: Reply, method: Method) -> str | None:
     return None
 
 
-def _parts(reward: Reward) -> Mapping[str, float | None]:
+def _by_segment(reward: Reward) -> Mapping[str, float | None]:
     """Return a reward by segment; a plain number is that of a segment without a name."""
     return reward if isinstance(reward, Mapping) else {"": reward}
 
 
-def _paid(
+def _with_rewards(
     outcomes: Sequence[Outcome], pay: Callable[[Sample, str], float | None]
 ) -> list[Outcome]:
     """Return the outcomes with other rewards; a masked segment (None) stays masked."""
