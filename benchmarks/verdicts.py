@@ -12,18 +12,21 @@ from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis.claims import corrected
+from reproduce.analysis import verdicts
+from reproduce.analysis.verdicts import corrected
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMITTED = ROOT / "results/standard/claims/ledger.csv"
 RESULT = Path(__file__).with_suffix(".json")
-SIGNS = ("found", "opposite")
+SIGNS = (verdicts.FOUND, verdicts.OPPOSITE)
 # Verdicts that rest on runs of several seeds.
 WEIGHED = (
     *SIGNS,
-    "undecided",
-    "other size",
-    "idle",
+    verdicts.NO_EFFECT,
+    verdicts.SMALLER,
+    verdicts.OTHER_SIZE,
+    verdicts.UNDECIDED,
+    verdicts.IDLE,
 )
 SHOWN = ("effect", "low", "high", "verdict")
 

@@ -50,8 +50,11 @@ def load_template(plan: Plan) -> Any:
     """Return the template of all pages, filled with everything but what one page alone shows."""
     import jinja2
 
+    from reproduce.analysis.verdicts import MEANINGS
+
     everything = {
         "plan": plan,
+        "verdicts": MEANINGS,
         "runs": [],
         "artefacts": [],
         "claims": claims(plan),

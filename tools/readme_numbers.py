@@ -17,21 +17,12 @@ from typing import Any
 
 import pandas as pd
 
+from reproduce.analysis.verdicts import MEANINGS
 from tinyworld import tasks
 from tools import reliability
 
 ROOT = Path(__file__).resolve().parent.parent
 SNAPSHOT = Path("results") / "readme.csv"
-VERDICTS = (
-    "found",
-    "opposite",
-    "other size",
-    "undecided",
-    "idle",
-    "one seed",
-    "not run",
-    "cannot be tested here",
-)
 
 
 @dataclass(frozen=True)
@@ -124,7 +115,7 @@ def take(root: Path = ROOT) -> pd.DataFrame:
         claims = ledger[ledger["paper"] == paper.key]
         counts = claims["verdict"].value_counts()
         verdicts = [
-            f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts
+            f"{counts[verdict]} {verdict}" for verdict in MEANINGS if verdict in counts
         ]
         over_untrained = gains(ledger, paper.over_untrained, paper.same_over_untrained)
         over_baseline = gains(ledger, paper.over_baseline, paper.same_over_baseline)
@@ -318,6 +309,13 @@ def judge(root: Path = ROOT) -> str:
     return "\n".join([*sentences, "", markdown(head, rows)])
 
 
+def coverage(root: Path = ROOT) -> str:
+    """Return how often simulated intervals cover the truth, and how often tests err."""
+    from benchmarks.coverage import table
+
+    return table(result_of("coverage", root))
+
+
 def dictionary() -> str:
     """Return all families of the tiny world, with an example of each."""
     rng = random.Random("dictionary")
@@ -369,6 +367,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", judge),
+    "coverage": ("docs/ledger.md", coverage),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }
 

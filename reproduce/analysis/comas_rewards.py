@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from coevolve.runs import record
 from coevolve.text.parse import boxed
-from reproduce.analysis import figures, standins, stats
+from reproduce.analysis import crossed, figures, standins, stats, tables
 from tinyworld import tasks
 
 POINTS = 8  # of the curve of precision and recall
@@ -66,7 +66,7 @@ def measures(curves: pd.DataFrame) -> pd.DataFrame:
     """Return accuracy, precision, recall and the share of correct solutions, in percent.
 
     A solution whose reward is above one half is predicted to be correct. Each point pools the
-    counts of an eighth of training. Columns: seed, step, measure, percent.
+    counts of an eighth of training. Columns: seed, step, measure, percent, unit.
     """
     counts = _pooled_counts(curves)
     is_correct = counts["tp"] + counts["fn"]
@@ -84,7 +84,9 @@ def measures(curves: pd.DataFrame) -> pd.DataFrame:
     frames = []
     for name, frame in sources.items():
         frames.append(frame.melt(["seed", "step"], [name], "measure", "percent"))
-    return pd.concat(frames, ignore_index=True)
+    values = pd.concat(frames, ignore_index=True)
+    unit = values["seed"].map(tables.units_by_seed(curves))
+    return values.assign(unit=unit)
 
 
 def _pooled_counts(curves: pd.DataFrame) -> pd.DataFrame:
@@ -122,16 +124,17 @@ def prediction_table(values: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name in PRINTED_MEASURES:
         is_measure = values["measure"] == name
-        by_seed = values[is_measure].pivot(
-            index="step", columns="seed", values="percent"
-        )
-        rows.append(
-            {"measure": name, **_prediction(by_seed.dropna(), printed.loc[name])}
-        )
+        of_measure = values[is_measure]
+        by_seed = of_measure.pivot(index="step", columns="seed", values="percent")
+        units = tables.units_by_seed(of_measure)
+        prediction = _prediction(by_seed.dropna(), units, printed.loc[name])
+        rows.append({"measure": name, **prediction})
     return pd.DataFrame(rows)
 
 
-def _prediction(by_seed: pd.DataFrame, printed: pd.Series) -> dict[str, Any]:
+def _prediction(
+    by_seed: pd.DataFrame, units: Mapping[int, str], printed: pd.Series
+) -> dict[str, Any]:
     claim = float(printed.iloc[-1]) - float(printed.iloc[0])
     of_paper = {
         "paper, steps 0 to 30": " ".join(printed),
@@ -142,7 +145,7 @@ def _prediction(by_seed: pd.DataFrame, printed: pd.Series) -> dict[str, Any]:
     first_S = by_seed.iloc[0]
     last_S = by_seed.iloc[-1]
     change_S = last_S - first_S
-    effect = stats.difference([change_S.to_numpy()[:, None]])
+    effect = crossed.mean_of_runs(change_S, [units[seed] for seed in change_S.index])
     low, high = effect.limits
     sign = 1 if claim > 0 else -1
     return {
@@ -179,8 +182,9 @@ def _quarters(
     changes = []
     for _, values in steps.groupby("seed")[verdicts]:
         change = values.iloc[-quarter:].mean() - values.iloc[:quarter].mean()
-        changes.append([change])
-    effect = stats.difference([pd.DataFrame(changes).to_numpy()])
+        changes.append(change)
+    units = tables.units_by_seed(steps).values()
+    effect = crossed.mean_of_runs(changes, list(units))
     verdict = stats.verdict(*effect.limits, sign)
     yield _quarter(means.iloc[:quarter], verdicts, label, "first quarter", "")
     yield _quarter(means.iloc[-quarter:], verdicts, label, "last quarter", verdict)

@@ -7,7 +7,7 @@ Loads no torch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduce.analysis import conversations, figures, standins, stats, tables
-from reproduce.analysis.stats import Array, Effect, Side
+from reproduce.analysis import conversations, crossed, figures, standins, tables
+from reproduce.analysis.crossed import Side
+from reproduce.analysis.stats import Array, Effect
 
 PAPER = "conl"
 CONVERSATION = "conversation"
@@ -51,44 +52,36 @@ class Cell:
 class OneRoom:
     """The answers of all methods to the same questions in all settings, in points."""
 
-    sides: Mapping[Cell, Side]  # S seeds x I items, one stratum per stand-in
-    is_trained: Mapping[str, bool]  # by method, in the order of the table
+    sides: Mapping[Cell, Side]  # one stratum per stand-in
+    seeds: Mapping[str, int]  # by method, in the order of the table
     full: str  # the method that the others are compared with
     untrained: str
 
-    def seeds(self, method: str) -> int:
-        """Return the number of a method's seeds."""
-        first_stratum = self.sides[Cell(method, CONVERSATION)][0]
-        return len(first_stratum)
-
     def questions(self) -> int:
         """Return how many questions every policy was asked in every setting."""
-        strata = self.sides[Cell(self.full, CONVERSATION)]
-        return sum(scores_SI.shape[1] for scores_SI in strata)
+        side = self.sides[Cell(self.full, CONVERSATION)]
+        return sum(stratum.questions for stratum in side.strata)
 
     def accuracy(self, cell: Cell) -> Effect:
-        """Return the accuracy; a single seed has limits over items alone."""
-        has_seed_noise = self.is_trained[cell.method] and self.seeds(cell.method) > 1
-        return stats.difference(self.sides[cell], fixed=(not has_seed_noise, False))
+        """Return the accuracy; a single unit has limits over items alone."""
+        side = self.sides[cell]
+        if len(side.units) == 1:
+            side = replace(side, is_trained=False)
+        return crossed.difference(side)
 
     def minus(self, cell: Cell, other: Cell) -> Effect:
         """Return one method in its setting minus another method in its setting."""
-        trained = self.is_trained
-        fixed = (not trained[cell.method], not trained[other.method])
-        return stats.difference(self.sides[cell], self.sides[other], fixed)
+        return crossed.difference(self.sides[cell], self.sides[other])
 
     def by_conversing(self, method: str, alone: str) -> Side:
-        """Return what policies gain in the conversation over a setting, seed by seed."""
+        """Return what policies gain in the conversation over a setting, unit by unit."""
         talking = self.sides[Cell(method, CONVERSATION)]
         silent = self.sides[Cell(method, alone)]
-        strata = zip(talking, silent, strict=True)
-        return [talking_SI - silent_SI for talking_SI, silent_SI in strata]
+        return replace(talking.minus(silent), is_trained=talking.is_trained)
 
     def gain_by_conversing(self, method: str, alone: str) -> Effect:
         """Return the mean of `by_conversing`."""
-        is_fixed = not self.is_trained[method]
-        gain = self.by_conversing(method, alone)
-        return stats.difference(gain, fixed=(is_fixed, False))
+        return crossed.difference(self.by_conversing(method, alone))
 
 
 def read(
@@ -117,9 +110,8 @@ def read(
         of_setting = answers[answers["setting"] == setting]
         for method in labels.values():
             sides[Cell(method, setting)] = _points(of_setting, method)
-    trained_runs = standins.is_trained(folder, runs, labels)
-    is_trained = {labels[run]: trained for run, trained in trained_runs.items()}
-    return OneRoom(sides, is_trained, full, untrained)
+    seeds = {label: len(runs[run]) for run, label in labels.items()}
+    return OneRoom(sides, seeds, full, untrained)
 
 
 def _check_complete(answers: pd.DataFrame) -> None:
@@ -137,9 +129,9 @@ def _check_complete(answers: pd.DataFrame) -> None:
 
 
 def _points(answers: pd.DataFrame, method: str) -> Side:
-    matrices = tables.accuracy_matrix(answers, method)
-    names = sorted(matrices)
-    return [100 * matrices[name].to_numpy() for name in names]
+    is_method = answers["method"] == method
+    stand_ins = sorted(answers.loc[is_method, "benchmark"].unique())
+    return tables.accuracy_side(answers, method, stand_ins)
 
 
 def accuracies(room: OneRoom) -> pd.DataFrame:
@@ -147,7 +139,7 @@ def accuracies(room: OneRoom) -> pd.DataFrame:
     rows = []
     for cell in room.sides:
         row: Row = {"method": cell.method, "setting": cell.setting}
-        row["seeds"] = room.seeds(cell.method)
+        row["seeds"] = room.seeds[cell.method]
         effect = room.accuracy(cell)
         rows.append(row | _numbers(effect, "accuracy"))
     return pd.DataFrame(rows)
@@ -167,7 +159,7 @@ def gains(room: OneRoom) -> pd.DataFrame:
     method is compared with the untrained one, and the full method with each.
     """
     rows = []
-    for method in room.is_trained:
+    for method in room.seeds:
         for alone in SETTING_OF.values():
             effect = room.gain_by_conversing(method, alone)
             rows.append(_gain(Cell(method, CONVERSATION), Cell(method, alone), effect))
@@ -182,10 +174,10 @@ def gains(room: OneRoom) -> pd.DataFrame:
 
 def _pairs(room: OneRoom) -> Iterator[tuple[str, str]]:
     """Yield the pairs of methods that are compared in every setting."""
-    for method in room.is_trained:
+    for method in room.seeds:
         if method != room.untrained:
             yield method, room.untrained
-    for method in room.is_trained:
+    for method in room.seeds:
         if method not in (room.untrained, room.full):
             yield room.full, method
 
@@ -232,10 +224,9 @@ def _parts(room: OneRoom, rival: str, setting: str) -> dict[str, Effect]:
         BY_TRAINING: room.minus(full, Cell(rival, CONVERSATION)),
     }
     if rival != untrained:
-        parts[REST] = stats.difference(
+        parts[REST] = crossed.difference(
             room.by_conversing(rival, setting),
             room.by_conversing(untrained, setting),
-            fixed=(not room.is_trained[rival], True),
         )
     return parts
 
@@ -265,8 +256,8 @@ def main_table(
     points = _texts(differences, "delta", key, signed=True)
     here = CONVERSATION
     rows = []
-    for method in room.is_trained:
-        row: Row = {"policy": method, "seeds": room.seeds(method)}
+    for method in room.seeds:
+        row: Row = {"policy": method, "seeds": room.seeds[method]}
         for setting, title in SETTINGS.items():
             row[title] = percents[method, setting]
         changes = {

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduce.analysis import five_methods, standins, stats, tables
+from reproduce.analysis import crossed, five_methods, standins, tables
 
 # What each control pays, in the order of the table.
 CONTROLS = {
@@ -150,14 +150,15 @@ def _gain_at_the_end(evidence: Evidence, own: Arm, control: Arm) -> Gain:
 
 
 def _gain_at_equal_tokens(evidence: Evidence, own: Arm, control: Arm) -> Gain:
-    """Compare seed by seed, at the smallest number of tokens that any of the runs writes."""
+    """Compare unit by unit, at the smallest number of tokens that any of the runs writes."""
     training = evidence.training
     totals = training.totals[[own.label, control.label]]
     budget = int(totals.min())
-    accuracy_S = five_methods.accuracy_at(training, budget, own.label)
-    control_S = five_methods.accuracy_at(training, budget, control.label)
-    gain_S = accuracy_S - control_S
-    effect = stats.difference([gain_S[:, None]])
+    accuracy_U = five_methods.accuracy_at(training, budget, own.label)
+    control_U = five_methods.accuracy_at(training, budget, control.label)
+    gain_U = accuracy_U - control_U
+    units = [str(unit) for unit in range(len(gain_U))]
+    effect = crossed.mean_of_runs(gain_U, units)
     low, high = effect.limits
     return Gain(effect.delta, low, high, budget)
 

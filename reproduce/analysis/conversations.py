@@ -6,14 +6,15 @@ denominator have no weight. Loads no torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from reproduce.analysis import standins, stats
+from reproduce.analysis import census, crossed, standins, stats, tables
+from reproduce.analysis.crossed import Side
 from reproduce.analysis.stats import Array
 from reproduce.analysis.tables import Groups
 
@@ -39,10 +40,13 @@ Signs = Mapping[tuple[str, str, str], int]  # (method, group, measure): 1 or -1
 
 @dataclass(frozen=True)
 class Ratio:
-    """Numerators and denominators of a ratio of sums, each S seeds x I items."""
+    """Numerators and denominators of a ratio of sums, each U units x I items."""
 
-    top_SI: Array
-    bottom_SI: Array
+    top_UI: Array
+    bottom_UI: Array
+    units: tuple[str, ...]  # of replication; the runs of one are summed
+    asked_share: float  # of all test questions of the items' families and levels
+    is_trained: bool
 
 
 def read(
@@ -67,7 +71,7 @@ def described(frame: pd.DataFrame, paper: str) -> pd.DataFrame:
 def ratio_of(
     frame: pd.DataFrame, method: str, measure: str, benchmarks: Sequence[str]
 ) -> Ratio:
-    """Return a measure's ratio for one method, with seeds and items sorted.
+    """Return a measure's ratio for one method, with units and items sorted.
 
     Raises ValueError when the seeds were not examined on the same items.
     """
@@ -79,44 +83,73 @@ def ratio_of(
             f"method {method!r} has no conversations, or not the same items for every seed"
         )
     columns = MEASURES[measure]
-    top = _by_seed_and_item(part, columns.numerator).astype(float)
-    bottom = _by_seed_and_item(part, columns.denominator).astype(float)
-    return Ratio(top.fillna(0.0).to_numpy(), bottom.to_numpy())
+    unit_of = tables.units_by_seed(part)
+    part = part.assign(unit=part["seed"].map(unit_of))
+    return Ratio(
+        top_UI=_sums(part, columns.numerator),
+        bottom_UI=_sums(part, columns.denominator),
+        units=tuple(sorted(part["unit"].unique())),
+        asked_share=census.asked_share(part.drop_duplicates("item")),
+        is_trained=bool(part.get("trained", tables.TRAINED).any()),
+    )
 
 
 def _by_seed_and_item(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     return frame.pivot(index="seed", columns="item", values=column)
 
 
+def _sums(frame: pd.DataFrame, column: str) -> Array:
+    """Return the sum over the runs of each unit, shape U x I; what is undefined counts as 0."""
+    sums = frame.pivot_table(
+        index="unit", columns="item", values=column, aggfunc="sum", dropna=False
+    )
+    return sums.to_numpy(dtype=float)
+
+
 def linear(ratio: Ratio) -> Array:
-    """Linearise a ratio of sums over all seeds: one value per conversation, S seeds x I items.
+    """Linearise a ratio of sums over all units: one value per conversation, U units x I items.
 
     The mean of these values is the ratio, and the noise of the mean is that of the ratio, to
     first order (delta method). All values are nan without a denominator.
     """
-    top_SI = ratio.top_SI
-    bottom_SI = ratio.bottom_SI
-    value = top_SI.sum() / (bottom_SI.sum() or np.nan)
-    residual_SI = top_SI - value * bottom_SI
-    return value + residual_SI / (bottom_SI.mean() or np.nan)
+    top_UI = ratio.top_UI
+    bottom_UI = ratio.bottom_UI
+    value = top_UI.sum() / (bottom_UI.sum() or np.nan)
+    residual_UI = top_UI - value * bottom_UI
+    return value + residual_UI / (bottom_UI.mean() or np.nan)
+
+
+def side_of(ratio: Ratio, scale: float = 1.0) -> Side:
+    """Return a ratio as one side of a comparison, times a scale."""
+    stratum = crossed.Stratum(scale * linear(ratio), ratio.asked_share)
+    return Side(ratio.units, (stratum,), ratio.is_trained)
 
 
 def shared(base: Ratio, other: Ratio) -> tuple[Ratio, Ratio]:
     """Restrict two ratios to the conversations in which both have a denominator.
 
-    A conversation is one seed and one item. Seeds pair in order: surplus seeds of the base are
-    dropped, and its last seed stands for those it lacks.
+    A conversation is one unit and one item. Units pair in order: surplus units of the base are
+    dropped, and its last unit stands for those it lacks.
     """
-    seeds = np.arange(len(other.top_SI))
-    last = len(base.top_SI) - 1
-    base_seeds = np.minimum(seeds, last)
-    base = Ratio(base.top_SI[base_seeds], base.bottom_SI[base_seeds])
-    is_shared_SI = (base.bottom_SI > 0) & (other.bottom_SI > 0)
-    return _restricted(base, is_shared_SI), _restricted(other, is_shared_SI)
+    units = np.arange(len(other.units))
+    last = len(base.units) - 1
+    base_units = np.minimum(units, last)
+    base = replace(
+        base,
+        top_UI=base.top_UI[base_units],
+        bottom_UI=base.bottom_UI[base_units],
+        units=other.units,
+    )
+    is_shared_UI = (base.bottom_UI > 0) & (other.bottom_UI > 0)
+    return _restricted(base, is_shared_UI), _restricted(other, is_shared_UI)
 
 
-def _restricted(ratio: Ratio, is_kept_SI: Array) -> Ratio:
-    return Ratio(ratio.top_SI * is_kept_SI, ratio.bottom_SI * is_kept_SI)
+def _restricted(ratio: Ratio, is_kept_UI: Array) -> Ratio:
+    return replace(
+        ratio,
+        top_UI=ratio.top_UI * is_kept_UI,
+        bottom_UI=ratio.bottom_UI * is_kept_UI,
+    )
 
 
 def measured(
@@ -124,24 +157,25 @@ def measured(
 ) -> pd.DataFrame:
     """Return every method's measures in every group, with counts and 95 % limits.
 
-    A single seed has limits over items alone. Student's t is unbounded, so limits are clipped to
+    A single unit has limits over items alone. Student's t is unbounded, so limits are clipped to
     the range of a share or of a correlation.
     """
     methods = frame["method"].unique()
     rows = []
     for method, group, measure in product(methods, groups, measures):
         ratio = ratio_of(frame, method, measure, groups[group])
-        seeds = len(ratio.top_SI)
-        effect = stats.difference([linear(ratio)], fixed=(seeds == 1, False))
+        if len(ratio.units) == 1:
+            ratio = replace(ratio, is_trained=False)
+        effect = crossed.difference(side_of(ratio))
         smallest = -1.0 if measure == "Rank-rho" else 0.0
         low, high = np.clip(effect.limits, smallest, 1.0)
         row = {
             "method": method,
             "benchmark": group,
             "measure": measure,
-            "seeds": seeds,
-            "k": ratio.top_SI.sum(),
-            "n": ratio.bottom_SI.sum(),
+            "seeds": _seeds(frame, method),
+            "k": ratio.top_UI.sum(),
+            "n": ratio.bottom_UI.sum(),
             "value": effect.delta,
             "low": low,
             "high": high,
@@ -171,11 +205,7 @@ def gains(
         base_ratio = ratio_of(frame, base, measure, groups[group])
         own_ratio = ratio_of(frame, method, measure, groups[group])
         base_ratio, own_ratio = shared(base_ratio, own_ratio)
-        effect = stats.difference(
-            [linear(own_ratio)],
-            [linear(base_ratio)],
-            fixed=(_is_untrained(frame, method), _is_untrained(frame, base)),
-        )
+        effect = crossed.difference(side_of(own_ratio), side_of(base_ratio))
         sign = signs.get((method, group, measure))
         if not np.isfinite(effect.delta):
             sign = None
@@ -184,8 +214,8 @@ def gains(
             "method": method,
             "benchmark": group,
             "measure": measure,
-            "seeds": len(own_ratio.top_SI),
-            "conversations": np.count_nonzero(own_ratio.bottom_SI),
+            "seeds": _seeds(frame, method),
+            "conversations": np.count_nonzero(own_ratio.bottom_UI),
             "delta": effect.delta,
             "low": low,
             "high": high,
@@ -196,9 +226,9 @@ def gains(
     return pd.DataFrame(rows, columns=columns)
 
 
-def _is_untrained(frame: pd.DataFrame, method: str) -> bool:
+def _seeds(frame: pd.DataFrame, method: str) -> int:
     is_method = frame["method"] == method
-    return not frame.loc[is_method, "trained"].any()
+    return frame.loc[is_method, "seed"].nunique()
 
 
 def cell(value: float, low: float, high: float, measure: str) -> str:

@@ -19,7 +19,7 @@ from coevolve.rollout.scheduler import play
 from coevolve.runs import record
 from coevolve.training import config
 from coevolve.types import Episode, Reply, Turn
-from reproduce.analysis import crossplay, stats, tables
+from reproduce.analysis import crossed, crossplay, standins, tables
 from reproduce.analysis.stats import Array
 
 CELL = ["method", "judge", "answers"]
@@ -68,13 +68,15 @@ def judged(
 ) -> list[pd.DataFrame]:
     """Let both judges of every seed score both sets of answers; return a row per score.
 
-    Columns: pays (the judge's score), right (the verifier's), method, seed, judge, answers.
+    Columns: pays (the judge's score), correct (the verifier's), method, seed, unit (of
+    replication), judge, answers.
     """
-    untrained, _ = config.assign_models(run.method, run.model)
     frames = []
-    for seed in seeds:
+    units = standins.units(folder, judging.run, seeds)
+    for seed, unit in zip(seeds, units, strict=True):
         home = folder / f"{judging.run}-s{seed}"
         given = answered_twice(home)
+        untrained, _ = config.assign_models(run.method, standins.backbones(home))
         judges = {"untrained": untrained, "trained": trained_models(home, untrained)}
         for judge, models in judges.items():
             engine = load_engine(run, models)
@@ -84,6 +86,7 @@ def judged(
                 frame = frame.assign(
                     method=judging.label,
                     seed=seed,
+                    unit=unit,
                     judge=judge,
                     answers=answers,
                 )
@@ -133,11 +136,11 @@ def scored(
 
 
 def beliefs(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return, per method, judge, answers and seed, the measures of `MEASURES` in percent."""
+    """Return, per method, judge, answers and unit, the measures of `MEASURES` in percent."""
     scores = pd.concat(frames, ignore_index=True).dropna(subset=["pays"])
     scores["believed"] = scores["pays"] > 0.5
     scores["agrees"] = scores["believed"] == scores["correct"]
-    keys = [*CELL, "seed"]
+    keys = [*CELL, tables.replicate(scores)]
     by_cell = scores.groupby(keys, sort=False)
     shares = 100 * by_cell[["believed", "correct", "agrees"]].mean()
     wrong = scores[~scores["correct"]].groupby(keys, sort=False)
@@ -146,7 +149,7 @@ def beliefs(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def belief_table(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return the measures with limits over seeds, a row per method, judge and answers."""
+    """Return the measures with limits over units, a row per method, judge and answers."""
     by_cell = shares.groupby(CELL, sort=False)
     table = by_cell.agg(lambda values: with_limits(values.to_numpy()))
     return table.rename(columns=MEASURES).reset_index()
@@ -155,7 +158,7 @@ def belief_table(shares: pd.DataFrame) -> pd.DataFrame:
 def drift_table(shares: pd.DataFrame) -> pd.DataFrame:
     """Decompose the change from untrained judge and answers to trained judge and answers.
 
-    A row per measure and method, in points with limits over seeds.
+    A row per measure and method, in points with limits over units.
     """
     tables_of_measures = []
     for measure in DRIFTING:
@@ -191,9 +194,10 @@ def _drift(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_limits(values: Array, signed: bool = False) -> str:
-    """Format the mean of one value per seed with Student's 95 % limits; no value gives nothing."""
+    """Format the mean of one value per unit with Student's 95 % limits; no value gives nothing."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return ""
-    effect = stats.difference([finite[:, None]])
+    units = [str(unit) for unit in range(len(finite))]
+    effect = crossed.mean_of_runs(finite, units)
     return tables.percent(effect.delta, *effect.limits, signed=signed)

@@ -17,6 +17,7 @@ from coevolve.methods.spice.records import AnsweredTask, Attempt
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.types import Dialogue, Episode, Outcome, T
+from reproduce.analysis import standins, tables
 
 if TYPE_CHECKING:
     from coevolve.training.config import Run
@@ -130,12 +131,15 @@ def rates_at_first(
 ) -> pd.DataFrame:
     """Return pass rates of all Challengers against the first Reasoner, and the other way round.
 
-    A row per seed, pair and document; `sizes` are those of `every_pair`.
+    A row per seed, pair and document, with the unit of replication. `sizes` are those of
+    `every_pair`.
     """
     frames = []
-    for seed in seeds:
+    units = standins.units(folder, "spice", seeds)
+    for seed, unit in zip(seeds, units, strict=True):
         home = folder / f"spice-s{seed}"
-        all_players = players(home, run.model, run.method.snapshots)
+        untrained = standins.first_backbone(home)
+        all_players = players(home, untrained, run.method.snapshots)
         first_step = sorted(all_players)[1]  # step 0 is the untrained model
         first = {first_step: all_players[first_step]}
         for challengers, reasoners in ((all_players, first), (first, all_players)):
@@ -147,7 +151,7 @@ def rates_at_first(
                 seed=seed,
                 **sizes,
             )
-            frames.append(pass_rates(answers).assign(seed=seed))
+            frames.append(pass_rates(answers).assign(seed=seed, unit=unit))
     return pd.concat(frames, ignore_index=True).drop_duplicates()
 
 
@@ -197,7 +201,7 @@ def _answer_rows(
 
 
 def first_and_last(rates: pd.DataFrame, later: str) -> pd.DataFrame:
-    """Return pass rates of one role's first and last snapshot, in percent, a row per seed.
+    """Return pass rates of one role's first and last snapshot, in percent, a row per unit.
 
     `later` is the role that trains on; the other one stays at its first snapshot. Only documents
     on which both have a scored task count. The columns are named by the steps.
@@ -207,22 +211,23 @@ def first_and_last(rates: pd.DataFrame, later: str) -> pd.DataFrame:
     first = steps[1]  # step 0 is the untrained model
     last = steps[-1]
     fixed_at_first = rates[rates[fixed] == first]
+    unit = tables.replicate(rates)
     by_step = fixed_at_first.pivot(
-        index=["seed", "document"],
+        index=list(dict.fromkeys([unit, "seed", "document"])),
         columns=later,
         values="pass_rate",
     )
     both = by_step[[first, last]].dropna()
-    return 100 * both.groupby("seed").mean()
+    return 100 * both.groupby(unit).mean()
 
 
 def pass_rates(answers: pd.DataFrame) -> pd.DataFrame:
     """Return the share of correct answers per challenger, reasoner and document.
 
-    Tasks of a document have equal weight. Answers are from `every_pair`; a column `seed` keeps
-    several seeds apart.
+    Tasks of a document have equal weight. Answers are from `every_pair`; columns `seed` and
+    `unit` keep several runs apart.
     """
-    keys = ("seed", "challenger", "reasoner", "document")
+    keys = ("unit", "seed", "challenger", "reasoner", "document")
     pair = [name for name in keys if name in answers]
     by_task = answers.groupby([*pair, "task"])["correct"].mean().dropna()
     rates = by_task.groupby(pair).mean()

@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduce.analysis import figures, standins, tables
+from reproduce.analysis import crossed, figures, standins, tables
 from reproduce.analysis.crossed_judges import with_limits
 from reproduce.analysis.stats import Array
 
@@ -94,25 +94,28 @@ def read_training(
 
 
 def accuracy_at(training: Training, budget: int, method: str) -> Array:
-    """Return each seed's validation accuracy at a number of tokens, in percent.
+    """Return each unit's validation accuracy at a number of tokens, in percent.
 
     It is interpolated between two evaluations, and nan where the run ended before. A method that
     generates no tokens has its last accuracy.
     """
     is_method = training.validated["method"] == method
+    validated = training.validated[is_method]
     accuracies = []
-    for _, run in training.validated[is_method].groupby("seed"):
+    for _, run in validated.groupby("seed"):
         accuracy = run["accuracy"].iloc[-1]
         if method in training.writers:
             accuracy = np.interp(budget, run["tokens"], run["accuracy"], right=np.nan)
         accuracies.append(accuracy)
-    return np.array(accuracies)
+    accuracy_S1 = np.array(accuracies)[:, None]
+    units = tables.units_by_seed(validated).values()
+    return crossed.mean_by_unit(accuracy_S1, list(units))[:, 0]
 
 
 def reward_counts(curves: pd.DataFrame) -> pd.DataFrame:
     """Return, per step of each method whose rewards can be wrong, how often they were correct.
 
-    Columns: method, seed, share (of training, 0 to 1), right, total.
+    Columns: method, seed, unit (of replication), share (of training, 0 to 1), correct, total.
     """
     frames = []
     for method, source in SOURCES.items():
@@ -120,11 +123,12 @@ def reward_counts(curves: pd.DataFrame) -> pd.DataFrame:
             continue
         correct = list(source.correct)
         total = list(source.total)
-        columns = dict.fromkeys(["method", "seed", "step", *correct, *total])
+        keys = dict.fromkeys(["method", "seed", tables.replicate(curves)])
+        columns = dict.fromkeys([*keys, "step", *correct, *total])
         is_step = (curves["method"] == method) & (curves["step"] > 0)
         steps = curves[is_step].reindex(columns=list(columns)).dropna()
         last_step = steps.groupby("seed")["step"].transform("max")
-        frame = steps[["method", "seed"]].assign(
+        frame = steps[list(keys)].assign(
             share=steps["step"] / last_step,
             correct=steps[correct].sum(axis=1),
             total=steps[total].sum(axis=1) if total else 1.0,
@@ -136,15 +140,16 @@ def reward_counts(curves: pd.DataFrame) -> pd.DataFrame:
 def reward_accuracy(counts: pd.DataFrame) -> pd.DataFrame:
     """Return the percentage of correct rewards in the first and the last fifth of training.
 
-    A row per method and seed. Of fewer than five steps, the first and the last one count.
+    A row per method and unit. Of fewer than five steps, the first and the last one count.
     """
     shares = counts.groupby(["method", "seed"])["share"]
     first = shares.transform("min")
     last = shares.transform("max")
     is_early = counts["share"] <= np.maximum(first, 0.2)
     is_late = counts["share"] > np.minimum(0.8, last - 1e-9)
-    early = _percent_correct(counts[is_early], ["method", "seed"])
-    late = _percent_correct(counts[is_late], ["method", "seed"])
+    keys = ["method", tables.replicate(counts)]
+    early = _percent_correct(counts[is_early], keys)
+    late = _percent_correct(counts[is_late], keys)
     return pd.DataFrame({"first fifth": early, "last fifth": late})
 
 
@@ -209,7 +214,8 @@ def _row(comparison: Comparison, method: str) -> dict[str, Any]:
     answers = comparison.answers
     is_after = (answers["method"] == method) & answers["trained"]
     after = answers[is_after]
-    accuracy_S = after.groupby("seed")["correct"].mean().to_numpy()
+    unit = tables.replicate(after)
+    accuracy_U = after.groupby(unit)["correct"].mean().to_numpy()
     row = {
         "method": method,
         "backbone": " ".join(dict.fromkeys(comparison.models[method])),
@@ -220,7 +226,7 @@ def _row(comparison: Comparison, method: str) -> dict[str, Any]:
         accuracy = accuracy_at(training, budget, method)
         row[f"validation at {budget:,} tokens, %"] = with_limits(accuracy)
     answered = after[after["found"]]
-    row["test at the end, %"] = with_limits(100 * accuracy_S)
+    row["test at the end, %"] = with_limits(100 * accuracy_U)
     row["gain over untrained, points"] = _gain_in_words(answers, method)
     over_shuffled = comparison.over_control.get(method, "")
     row["gain over shuffled rewards, points"] = over_shuffled
@@ -230,10 +236,10 @@ def _row(comparison: Comparison, method: str) -> dict[str, Any]:
     if method in rewards.index:
         early = rewards.loc[method, "first fifth"]
         late = rewards.loc[method, "last fifth"]
-        change_S = (late - early).to_numpy()
+        change_U = (late - early).to_numpy()
         fifths = f"{early.mean():.1f} to {late.mean():.1f}"
         row["what pays is right, first to last fifth, %"] = fifths
-        row["change, points"] = with_limits(change_S, signed=True)
+        row["change, points"] = with_limits(change_U, signed=True)
     return row
 
 
@@ -366,7 +372,8 @@ def curve_table(curves: Curves) -> pd.DataFrame:
     """Return the data of all panels as one frame: panel, method, seed, x, value."""
     left = curves.accuracy.rename(columns={"tokens": "x", "accuracy": "value"})
     middle = curves.rewards.rename(columns={"training": "x"})
-    right = curves.bars.rename(columns={"who": "x", "wrong believed": "value"})
+    names = {"who": "x", "wrong believed": "value", "unit": "seed"}
+    right = curves.bars.rename(columns=names)
     panels = {
         "accuracy against tokens": left,
         "what pays is right": middle,

@@ -17,7 +17,7 @@ import pandas as pd
 import scipy
 
 from coevolve.runs import record
-from reproduce.analysis import standins, stats, tables
+from reproduce.analysis import crossed, standins, stats, tables
 
 # A run of the grids in reproduce/extra/judge.toml: judge_METHOD-ERRORS-ACCURACY.
 RUN_OF_GRID = re.compile(r"judge_(\w+)-(random|question|level)-(\d)_(\d+)")
@@ -200,7 +200,7 @@ def gain_UI(study: Study, arm: Arm, over: str) -> pd.DataFrame:
 
 def effect(gain: pd.DataFrame) -> stats.Effect:
     """Return the mean of `gain_UI`; its limits cover units and questions, nan for one unit."""
-    return stats.difference([gain.to_numpy()])
+    return crossed.difference(crossed.side([gain.to_numpy()], units=gain.index))
 
 
 def effects(study: Study) -> pd.DataFrame:

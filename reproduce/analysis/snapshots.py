@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from coevolve.text.parse import boxed
 from coevolve.training.config import Run
 from coevolve.worlds import World
-from reproduce.analysis import crossplay, figures, stats, tables
+from reproduce.analysis import crossed, crossplay, figures, standins, stats, tables
 from tinyworld.tasks import read
 
 # Trained on: kept at its first.
@@ -46,15 +46,18 @@ CHANGE_COLUMNS = [
 def play_all(
     run: Run, folder: Path, seeds: Sequence[int], texts: Sequence[str], **sizes: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Play all pairs of snapshots of every seed; return attempts and answers with their seed.
+    """Play all pairs of snapshots of every seed; return attempts and answers.
 
+    Both name the seed, and the answers also its unit of replication.
     `sizes` are those of `crossplay.every_pair`.
     """
     attempts = []
     answers = []
-    for seed in seeds:
+    units = standins.units(folder, "spice", seeds)
+    for seed, unit in zip(seeds, units, strict=True):
         home = folder / f"spice-s{seed}"
-        players = crossplay.players(home, run.model, run.method.snapshots)
+        untrained = standins.first_backbone(home)
+        players = crossplay.players(home, untrained, run.method.snapshots)
         frames = crossplay.every_pair(
             players,
             players,
@@ -64,7 +67,7 @@ def play_all(
             **sizes,
         )
         attempts.append(frames[0].assign(seed=seed))
-        answers.append(frames[1].assign(seed=seed))
+        answers.append(frames[1].assign(seed=seed, unit=unit))
     return pd.concat(attempts, ignore_index=True), pd.concat(answers, ignore_index=True)
 
 
@@ -76,19 +79,18 @@ def first_trained_step(attempts: pd.DataFrame) -> int:
 def pair_table(rates: pd.DataFrame, attempts: pd.DataFrame) -> pd.DataFrame:
     """Return the pass rate of every pair in percent, with 95 % limits.
 
-    Seeds have equal weight. The limits are a bootstrap over documents, and reach at least as far
-    as Student's t over seeds.
+    Units have equal weight. The limits are a bootstrap over documents, and reach at least as far
+    as Student's t over units.
     """
+    unit = tables.replicate(rates)
     rows = []
     for (challenger, reasoner), part in rates.groupby(["challenger", "reasoner"]):
-        by_seed = [
-            rates_D.to_numpy() for _, rates_D in part.groupby("seed")["pass_rate"]
-        ]
-        estimate = _mean_over_seeds(by_seed)
+        by_unit = [rates_D.to_numpy() for _, rates_D in part.groupby(unit)["pass_rate"]]
+        estimate = _mean_over_units(by_unit)
         row = {
             "challenger": challenger,
             "reasoner": reasoner,
-            "seeds": len(by_seed),
+            "seeds": part["seed"].nunique(),
             "documents": len(part),
             "pass_rate": 100 * estimate.value,
             "low": 100 * estimate.low,
@@ -100,11 +102,11 @@ def pair_table(rates: pd.DataFrame, attempts: pd.DataFrame) -> pd.DataFrame:
     return table.assign(gold_correct=table["challenger"].map(100 * gold_correct))
 
 
-def _mean_over_seeds(by_seed: Sequence[stats.Array]) -> stats.Estimate:
-    """Return the mean of the seeds' pass rates; their documents need not be the same."""
-    estimate = stats.bootstrap([rates_D[None] for rates_D in by_seed])
-    means_S = np.array([rates_D.mean() for rates_D in by_seed])
-    half_width = stats.student_half_width(means_S, stats.LEVEL)
+def _mean_over_units(by_unit: Sequence[stats.Array]) -> stats.Estimate:
+    """Return the mean of the units' pass rates; their documents need not be the same."""
+    estimate = stats.bootstrap([rates_D[None] for rates_D in by_unit])
+    means_U = np.array([rates_D.mean() for rates_D in by_unit])
+    half_width = stats.student_half_width(means_U, stats.LEVEL)
     low = min(estimate.low, estimate.value - half_width)
     high = max(estimate.high, estimate.value + half_width)
     return stats.Estimate(estimate.value, low, high)
@@ -113,17 +115,16 @@ def _mean_over_seeds(by_seed: Sequence[stats.Array]) -> stats.Estimate:
 def change_table(rates: pd.DataFrame, claims: Mapping[str, float]) -> pd.DataFrame:
     """Compare the last snapshot of each role with its first, the other role kept at its first.
 
-    `claims` are the paper's changes in points. The interval is Student's t over seeds; a single
-    seed has none, and no verdict.
+    `claims` are the paper's changes in points. The interval is Student's t over units; a single
+    unit has none, and no verdict.
     """
     rows = []
     for later in FIXED:
-        by_seed = crossplay.first_and_last(rates, later)
-        first_step, last_step = by_seed
-        first = by_seed.iloc[:, 0]
-        last = by_seed.iloc[:, 1]
-        change_S = (last - first).to_numpy()
-        effect = stats.difference([change_S[:, None]])
+        by_unit = crossplay.first_and_last(rates, later)
+        first_step, last_step = by_unit
+        first = by_unit.iloc[:, 0]
+        last = by_unit.iloc[:, 1]
+        effect = crossed.mean_of_runs(last - first, by_unit.index.astype(str))
         low, high = effect.limits
         sign = 1 if claims[later] > 0 else -1
         row = {
@@ -132,7 +133,7 @@ def change_table(rates: pd.DataFrame, claims: Mapping[str, float]) -> pd.DataFra
             "to step": last_step,
             "pass rate, %": first.mean(),
             "then, %": last.mean(),
-            "seeds": len(by_seed),
+            "seeds": rates["seed"].nunique(),
             "change, points": tables.percent(effect.delta, low, high, signed=True),
             "paper": claims[later],
             "verdict": stats.verdict(low, high, sign),

@@ -8,7 +8,7 @@ import json
 import math
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -18,7 +18,7 @@ import pandas as pd
 
 from coevolve.runs import record
 from coevolve.validation import check_choice
-from reproduce.analysis import tables
+from reproduce.analysis import crossed, tables
 from reproduce.analysis.evidence import Runs as Runs
 
 LAYOUTS_FILE = Path(__file__).with_suffix(".toml")
@@ -87,6 +87,32 @@ def summary(folder: str | Path, run: str, seed: int) -> dict[str, Any]:
     return json.loads(path.read_bytes())
 
 
+def units(folder: str | Path, run: str, seeds: Sequence[int]) -> list[str]:
+    """Return the unit of replication of each seed of a run, see `crossed.units_of`.
+
+    A team's unit is the backbone of its first agent. A run without config.json names none.
+    """
+    homes = [Path(folder) / f"{run}-s{seed}" for seed in seeds]
+    return crossed.units_of([first_backbone(home) for home in homes], seeds)
+
+
+def first_backbone(home: Path) -> str:
+    """Return the model that a run began with, of several the first; "" without config.json."""
+    models = backbones(home)
+    return models if isinstance(models, str) else models[0]
+
+
+def backbones(home: Path) -> str | list[str]:
+    """Return the model that a run began with, or one for each policy; "" without config.json."""
+    path = home / "config.json"
+    if not path.is_file():
+        return ""
+    text = path.read_bytes()
+    config = json.loads(text)
+    models: str | list[str] = config.get("model", "")
+    return models
+
+
 def is_trained(folder: str | Path, runs: Runs, labels: Labels) -> dict[str, bool]:
     """Return, for each run in `labels`, whether it took any steps."""
     trained = {}
@@ -100,14 +126,21 @@ def is_trained(folder: str | Path, runs: Runs, labels: Labels) -> dict[str, bool
 def read(folder: str | Path, runs: Runs, labels: Labels, kind: str) -> pd.DataFrame:
     """Read one kind of record (see record.read) of the runs in `labels`.
 
-    Adds the columns method, seed and run.
+    Adds the columns method, seed, run and unit (of replication).
     """
     frames = []
     for run, label in labels.items():
-        for seed in runs[run]:
+        seeds = runs[run]
+        for seed, unit in zip(seeds, units(folder, run, seeds), strict=True):
             home = Path(folder) / f"{run}-s{seed}"
             frame = record.read(home, kind)
-            frames.append(frame.assign(method=label, seed=seed, run=run))
+            frame = frame.assign(
+                method=label,
+                seed=seed,
+                run=run,
+                unit=unit,
+            )
+            frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
 
@@ -121,7 +154,8 @@ def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
     for run, label in labels.items():
         first_seed, *_ = runs[run]
         home = Path(folder) / f"{run}-s{first_seed}"
-        config = json.loads((home / "config.json").read_text(encoding="utf-8"))
+        text = (home / "config.json").read_text(encoding="utf-8")
+        config = json.loads(text)
         agents = config["method_fields"].get("agents", 1)
         models = config["model"]
         if isinstance(models, str):
@@ -150,9 +184,10 @@ def scores(
     """
     frame = read(folder, runs, labels, "scores")
     frame = frame.query("stage == 'after'").reset_index(drop=True)
-    trained = is_trained(folder, runs, labels)
     frame = with_stand_ins(frame, paper)
-    return frame.assign(trained=frame["run"].map(trained))
+    trained_by_run = is_trained(folder, runs, labels)
+    trained = frame["run"].map(trained_by_run)
+    return frame.assign(trained=trained)
 
 
 def with_stand_ins(frame: pd.DataFrame, paper: str) -> pd.DataFrame:
@@ -261,11 +296,11 @@ def _accuracy_lines(
 
 
 def _gain_lines(gains: pd.DataFrame) -> pd.DataFrame:
-    numbers = gains[["delta", "low", "high"]].itertuples(index=False)
     cells = []
-    for row, verdict in zip(numbers, gains["verdict"], strict=True):
-        remark = f" ({verdict})" if verdict else ""
-        cells.append(tables.percent(*row, signed=True) + remark)
+    for row in gains.itertuples():
+        points = tables.percent(row.delta, row.low, row.high, signed=True)
+        remark = f" ({row.verdict})" if row.verdict else ""
+        cells.append(points + remark)
     return gains.assign(
         questions=gains["benchmark"] + ", over " + gains["over"],
         reproduced=cells,
@@ -304,8 +339,10 @@ def _printed_deltas(
     """Return the printed difference in each average, nan where a number is not printed."""
     deltas = {}
     for name in groups:
-        value = claims.get((method, name), math.nan)
-        base_value = claims.get((base, name), math.nan)
+        own = (method, name)
+        other = (base, name)
+        value = claims.get(own, math.nan)
+        base_value = claims.get(other, math.nan)
         deltas[name] = value - base_value
     return deltas
 

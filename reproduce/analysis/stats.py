@@ -1,7 +1,7 @@
-"""Statistics as pure functions on arrays; axes are S seeds, I items, R bootstrap replicates.
+"""Effects, intervals and degrees of freedom as pure functions; no table, benchmark or paper.
 
-Knows no table, no benchmark name and no paper. A score is any finite number, most often 0 or 1
-for one item. Everything random takes a seed and repeats exactly.
+Axes are S seeds, I items, R bootstrap replicates. A score is any finite number, most often 0 or
+1 for one item. Everything random takes a seed and repeats exactly. `crossed` computes the effects.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 REPLICATES = 10_000
 LEVEL = 0.95
 Array = NDArray[np.float64]
-Side = Sequence[Array]  # one array of S seeds x I items per stratum
 
 
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -37,14 +36,14 @@ class VarianceComponent:
     """One independent part of a squared standard error, with its degrees of freedom."""
 
     variance: float
-    dof: int
+    dof: float
 
 
 @dataclass(frozen=True)
 class Effect:
     """A difference, its standard error and its degrees of freedom.
 
-    The last two are nan where a trained side has one seed, so that its seed noise is unknown.
+    The last two are nan where a trained side has one unit, so that its noise is unknown.
     """
 
     delta: float
@@ -61,99 +60,58 @@ class Effect:
         return float(2 * one_sided)
 
     @property
+    def variance(self) -> float:
+        """The square of the standard error."""
+        return self.standard_error**2
+
+    @property
+    def evidence(self) -> float:
+        """The difference in standard errors, minus infinity where these are unknown."""
+        unit = self.standard_error or 1e-9
+        in_units = self.delta / unit
+        return -np.inf if np.isnan(in_units) else in_units
+
+    @property
     def limits(self) -> tuple[float, float]:
         """Lower and upper 95 % confidence limit."""
-        half_width = self.detectable(power=0.5)  # the margin for this power is 0
-        low = self.delta - half_width
-        high = self.delta + half_width
-        return low, high
+        return self.interval(LEVEL)
 
-    def detectable(self, power: float) -> float:
-        """Return the smallest true difference that is significant with probability `power`."""
-        critical = student_quantile((1 + LEVEL) / 2, self.dof)
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the lower and upper confidence limit of a level such as 0.9."""
+        critical = student_quantile((1 + level) / 2, self.dof)
+        half_width = critical * self.standard_error
+        return float(self.delta - half_width), float(self.delta + half_width)
+
+    def detectable(self, power: float, alpha: float = 1 - LEVEL) -> float:
+        """Return the smallest true difference that has p <= alpha with probability `power`."""
+        critical = student_quantile(1 - alpha / 2, self.dof)
         margin = student_quantile(power, self.dof)
         return float((critical + margin) * self.standard_error)
 
 
-def difference(
-    a: Side,
-    b: Side | None = None,
-    fixed: tuple[bool, bool] = (False, False),
-) -> Effect:
-    """Return side a minus side b, or side a itself without b; strata have equal weight.
+def total(components: Sequence[VarianceComponent]) -> VarianceComponent:
+    """Return the sum of variances, with Welch and Satterthwaite's degrees of freedom.
 
-    The standard error adds up the seed noise of each side and the noise of the items, which both
-    sides answered. The flags in `fixed` mark sides without seed noise, such as untrained models.
-    Any other side with a single seed leaves the standard error nan.
+    dof = (sum of v_i)^2 / (sum of v_i^2 / dof_i), infinite if all variances are zero
     """
-    a_means_S = _seed_means(a)
-    delta = a_means_S.mean()
-    a_is_fixed, b_is_fixed = fixed
-    noisy_sides = [] if a_is_fixed else [a_means_S]
-    if b is not None:
-        b_means_S = _seed_means(b)
-        delta = delta - b_means_S.mean()
-        if not b_is_fixed:
-            noisy_sides.append(b_means_S)
-    if any(len(means_S) < 2 for means_S in noisy_sides):
-        return Effect(float(delta), standard_error=np.nan, dof=np.nan)
-
-    components = [_seed_component(means_S) for means_S in noisy_sides]
-    gains = _item_gains(a, b)
-    for gain_I in gains:
-        if len(gain_I) > 1:
-            components.append(_item_component(gain_I, strata=len(gains)))
-    variance = _total_variance(components)
-    standard_error = float(np.sqrt(variance))
-    return Effect(float(delta), standard_error, dof=welch_satterthwaite(components))
-
-
-def welch_satterthwaite(components: Sequence[VarianceComponent]) -> float:
-    """Return the effective degrees of freedom of a sum of variances; infinite if all are zero.
-
-    dof = (sum of v_i)^2 / (sum of v_i^2 / dof_i)
-    """
-    variance = _total_variance(components)
+    variance = sum(part.variance for part in components)
     denominator = sum(part.variance**2 / part.dof for part in components)
-    if denominator == 0:
-        return np.inf
-    return float(variance**2 / denominator)
+    dof = variance**2 / denominator if denominator else np.inf
+    return VarianceComponent(float(variance), float(dof))
 
 
-def _total_variance(components: Sequence[VarianceComponent]) -> float:
-    return sum(part.variance for part in components)
+def cautious_total(components: Sequence[VarianceComponent]) -> VarianceComponent:
+    """Return the sum of variances, with the mean of the reciprocal degrees of freedom.
 
-
-def _seed_means(side: Side) -> Array:
-    """Return the mean score of each seed, shape S, over items and then over strata."""
-    means_by_stratum = [scores_SI.mean(axis=1) for scores_SI in side]
-    return np.mean(means_by_stratum, axis=0)
-
-
-def _item_gains(a: Side, b: Side | None) -> list[Array]:
-    """Return, per stratum, the difference on each item, averaged over seeds; shape I."""
-    if b is None:
-        b = [np.zeros_like(a_SI) for a_SI in a]
-    gains = []
-    for a_SI, b_SI in zip(a, b, strict=True):
-        a_mean_I = a_SI.mean(axis=0)
-        b_mean_I = b_SI.mean(axis=0)
-        gains.append(a_mean_I - b_mean_I)
-    return gains
-
-
-def _seed_component(means_S: Array) -> VarianceComponent:
-    """Return the squared standard error of a mean over S seeds."""
-    seeds = len(means_S)
-    sample_variance = means_S.var(ddof=1)
-    return VarianceComponent(sample_variance / seeds, dof=seeds - 1)
-
-
-def _item_component(gain_I: Array, strata: int) -> VarianceComponent:
-    """Return the squared standard error that the I items of one of several strata contribute."""
-    items = len(gain_I)
-    sample_variance = gain_I.var(ddof=1)
-    return VarianceComponent(sample_variance / items / strata**2, dof=items - 1)
+    1 / dof = sum of (v_i / v) / dof_i, where v is the sum; infinite dof if v is zero. Welch and
+    Satterthwaite square the shares v_i / v. That suits components of much the same dof. If one of
+    four dof meets one of hundreds, their rule errs too often at strict levels, and this one does
+    not (`benchmarks/coverage.py`).
+    """
+    variance = sum(part.variance for part in components)
+    reciprocals = sum(part.variance / part.dof for part in components)
+    dof = variance / reciprocals if reciprocals else np.inf
+    return VarianceComponent(float(variance), float(dof))
 
 
 class Estimate(NamedTuple):
@@ -169,26 +127,31 @@ def bootstrap(
     level: float = LEVEL,
     replicates: int = REPLICATES,
     seed: int = 0,
+    weights: Sequence[float] | None = None,
 ) -> Estimate:
     """Return the mean over strata of the mean score of each S x I array, with bootstrap limits.
 
-    One draw of seeds serves all strata; items are drawn within each stratum, by multinomial
-    weights. A single seed is kept, and only items are drawn. A bootstrap over few seeds is too
-    narrow, so the limits reach at least as far as Student's t over the S seed means.
+    `weights` of the strata add up to 1 and are equal by default. One draw of seeds serves all
+    strata; items are drawn within each stratum, by multinomial weights. A single seed is kept,
+    and only items are drawn. A bootstrap over few seeds is too narrow, so the limits reach at
+    least as far as Student's t over the S seed means.
     """
+    weights_K = np.full(len(strata), 1 / len(strata))
+    if weights is not None:
+        weights_K = np.asarray(weights, dtype=float)
     strata_SI = [_checked(scores) for scores in strata]
     seeds = _common_seed_count(strata_SI)
     rng = np.random.default_rng(seed)
     equal_chances = np.full(seeds, 1 / seeds)
     weights_RS = rng.multinomial(seeds, equal_chances, replicates) / seeds
-    sums_R = sum(
-        _resampled_means(scores_SI, weights_RS, rng) for scores_SI in strata_SI
-    )
-    means_R = sums_R / len(strata_SI)
+    means_R = np.zeros(replicates)
+    means_S = np.zeros(seeds)
+    for weight, scores_SI in zip(weights_K, strata_SI, strict=True):
+        means_R += weight * _resampled_means(scores_SI, weights_RS, rng)
+        means_S += weight * scores_SI.mean(axis=1)
     tails = [(1 - level) / 2, (1 + level) / 2]
     low, high = np.quantile(means_R, tails)
 
-    means_S = _seed_means(strata_SI)
     value = means_S.mean()
     half_width = student_half_width(means_S, level)
     low = min(low, value - half_width)
@@ -196,7 +159,7 @@ def bootstrap(
     return Estimate(float(value), float(low), float(high))
 
 
-def _common_seed_count(strata_SI: Side) -> int:
+def _common_seed_count(strata_SI: Sequence[Array]) -> int:
     counts = {scores_SI.shape[0] for scores_SI in strata_SI}
     if len(counts) == 1:
         return counts.pop()
@@ -228,22 +191,6 @@ def _resampled_means(
     item_weights_RU = draws_RU / items
     factors = (weights_RS, distinct_SU, item_weights_RU)
     return np.einsum("rs,su,ru->r", *factors, optimize=True)
-
-
-def holm(p: ArrayLike) -> Array:
-    """Return Holm's adjusted p-values in the order given; nan stays nan and is no test."""
-    raw = np.asarray(p, dtype=float)
-    adjusted = np.full(raw.shape, np.nan)
-    is_test = ~np.isnan(raw)
-    tested = np.flatnonzero(is_test)
-    by_p = np.argsort(raw[tested], kind="stable")
-    hypotheses_left = len(tested)
-    largest = 0.0  # an adjusted p-value is never below that of a smaller p-value
-    for index in tested[by_p]:
-        largest = max(largest, raw[index] * hypotheses_left)
-        adjusted[index] = min(1.0, largest)
-        hypotheses_left -= 1
-    return adjusted
 
 
 def verdict(low: float, high: float, paper_sign: int | None) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reproduce.analysis import stats
+from reproduce.analysis import census, corrections, crossed, stats
+from reproduce.analysis.crossed import Side
 from reproduce.analysis.writing import save_table as save_table
 
 NUMBERS = Path(__file__).parents[1] / "paper_numbers"
@@ -21,6 +22,7 @@ ROW = ["backbone", "setup", "method"]
 Groups = Mapping[str, Sequence[str]]
 Matrices = dict[str, pd.DataFrame]  # benchmark: correctness, S seeds x I items
 Row = dict[str, Any]
+TRAINED = pd.Series([True])
 
 
 def paper_numbers(table_id: str) -> pd.DataFrame:
@@ -134,6 +136,37 @@ def accuracy_matrix(scores: pd.DataFrame, method: str) -> Matrices:
     return matrices
 
 
+def replicate(frame: pd.DataFrame) -> str:
+    """Return the column that tells units of replication apart: unit, or seed without it."""
+    return "unit" if "unit" in frame else "seed"
+
+
+def units_by_seed(records: pd.DataFrame) -> dict[int, str]:
+    """Return the unit of replication of each seed: the column unit, or else the seed itself."""
+    first = records.drop_duplicates("seed").sort_values("seed")
+    units = first[replicate(records)].astype(str)
+    return dict(zip(first["seed"], units, strict=True))
+
+
+def accuracy_side(scores: pd.DataFrame, method: str, benchmarks: Sequence[str]) -> Side:
+    """Return a method's accuracy in percent on some benchmarks, as one side of a comparison.
+
+    The column `trained` says whether another run would differ, and is true by default.
+    """
+    records = scores[scores["method"] == method]
+    matrices = accuracy_matrix(records, method)
+    unit_of = units_by_seed(records)
+    asked_shares = census.asked_shares(records)
+    strata = [100 * matrices[name].to_numpy() for name in benchmarks]
+    first_matrix = matrices[benchmarks[0]]
+    return crossed.side(
+        strata,
+        units=[unit_of[seed] for seed in first_matrix.index],
+        asked_shares=[asked_shares[name] for name in benchmarks],
+        is_trained=bool(records.get("trained", TRAINED).any()),
+    )
+
+
 def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     """Return one row per method and benchmark or average, in percent, with 95 % limits.
 
@@ -143,13 +176,14 @@ def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     rows = []
     for method in scores["method"].unique():
         matrices = accuracy_matrix(scores, method)
+        units = units_by_seed(scores[scores["method"] == method])
         _check_groups(groups, matrices, method)
         for benchmark, matrix in matrices.items():
             rows.append(
                 {
                     "method": method,
                     "benchmark": benchmark,
-                    **_accuracy_cell(matrix),
+                    **_accuracy_cell(matrix, units),
                 }
             )
         for name, members in groups.items():
@@ -158,7 +192,7 @@ def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
                 {
                     "method": method,
                     "benchmark": name,
-                    **_accuracy_average(strata),
+                    **_accuracy_average(strata, units),
                 }
             )
     frame = pd.DataFrame(rows)
@@ -167,14 +201,14 @@ def accuracy_table(scores: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     return frame
 
 
-def _accuracy_cell(matrix: pd.DataFrame) -> Row:
+def _accuracy_cell(matrix: pd.DataFrame, units: Mapping[int, str]) -> Row:
     correct = float(matrix.to_numpy().sum())
     answers = matrix.size
     is_one_answer_per_item = len(matrix) == 1 and set(np.unique(matrix)) <= {0.0, 1.0}
     if is_one_answer_per_item:
         low, high = stats.wilson(round(correct), answers)
     else:
-        _, low, high = stats.bootstrap([matrix])
+        _, low, high = stats.bootstrap([_by_unit(matrix, units)])
     return {
         "kind": "cell",
         "seeds": len(matrix),
@@ -186,8 +220,10 @@ def _accuracy_cell(matrix: pd.DataFrame) -> Row:
     }
 
 
-def _accuracy_average(strata: Sequence[pd.DataFrame]) -> Row:
-    estimate = stats.bootstrap(strata)
+def _accuracy_average(strata: Sequence[pd.DataFrame], units: Mapping[int, str]) -> Row:
+    strata_UI = [_by_unit(matrix, units) for matrix in strata]
+    weights = crossed.strata_weights([matrix.shape[1] for matrix in strata])
+    estimate = stats.bootstrap(strata_UI, weights=weights)
     return {
         "kind": "average",
         "seeds": len(strata[0]),
@@ -197,6 +233,11 @@ def _accuracy_average(strata: Sequence[pd.DataFrame]) -> Row:
         "low": estimate.low,
         "high": estimate.high,
     }
+
+
+def _by_unit(matrix: pd.DataFrame, units: Mapping[int, str]) -> stats.Array:
+    """Return the mean over the seeds of each unit, shape U units x I items."""
+    return crossed.mean_by_unit(matrix, [units[seed] for seed in matrix.index])
 
 
 def _check_groups(
@@ -221,27 +262,31 @@ def compare_rows(
 
     Columns: 95 % limits, p, p_holm (corrected over the benchmarks) and a verdict. `paper_signs` is
     the direction the paper claims (1 or -1) by name; a name left out has no claim and no verdict.
-    The scores' column `trained` marks methods with seed noise (see `stats.difference`): a trained
-    method with one seed has no limits.
+    The scores' column `trained` marks methods that another run would change (see
+    `crossed.difference`): a trained method with one unit has no limits.
     """
     paper_signs = paper_signs or {}
     method_matrices = accuracy_matrix(scores, method)
     base_matrices = accuracy_matrix(scores, base)
     _check_paired(base, base_matrices, method, method_matrices)
-    fixed = (_is_untrained(scores, method), _is_untrained(scores, base))
     _check_groups(groups, method_matrices, method)
+
+    benchmarks = list(method_matrices)
+    method_side = accuracy_side(scores, method, benchmarks)
+    base_side = accuracy_side(scores, base, benchmarks)
 
     rows = []
     for kind, name, members in _rows_to_compare(method_matrices, groups):
-        strata = [100 * method_matrices[member].to_numpy() for member in members]
-        base_strata = [100 * base_matrices[member].to_numpy() for member in members]
-        effect = stats.difference(strata, base_strata, fixed)
+        places = [benchmarks.index(member) for member in members]
+        own = method_side.only(places)
+        others = base_side.only(places)
+        effect = crossed.difference(own, others)
         low, high = effect.limits
         row = {
             "benchmark": name,
             "kind": kind,
-            "base": _mean_over_strata(base_strata),
-            "method": _mean_over_strata(strata),
+            "base": others.means_U.mean(),
+            "method": own.means_U.mean(),
             "delta": effect.delta,
             "low": low,
             "high": high,
@@ -251,7 +296,7 @@ def compare_rows(
         rows.append(row)
     frame = pd.DataFrame(rows)
     after_p = frame.columns.get_loc("p") + 1
-    frame.insert(after_p, "p_holm", stats.holm(frame["p"]))
+    frame.insert(after_p, "p_holm", corrections.holm(frame["p"]))
     return frame
 
 
@@ -272,11 +317,6 @@ def _check_paired(
             )
 
 
-def _is_untrained(scores: pd.DataFrame, method: str) -> bool:
-    is_method = scores["method"] == method
-    return not scores.loc[is_method, "trained"].any()
-
-
 def _rows_to_compare(
     matrices: Matrices, groups: Groups
 ) -> list[tuple[str, str, Sequence[str]]]:
@@ -284,10 +324,6 @@ def _rows_to_compare(
     cells = [("cell", name, [name]) for name in matrices]
     averages = [("average", name, list(members)) for name, members in groups.items()]
     return cells + averages
-
-
-def _mean_over_strata(strata: stats.Side) -> float:
-    return np.mean([scores_SI.mean() for scores_SI in strata])
 
 
 def percent(value: float, low: float, high: float, signed: bool = False) -> str:

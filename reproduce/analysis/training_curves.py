@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from coevolve.runs import record
-from reproduce.analysis import figures, standins, stats, tables
+from reproduce.analysis import crossed, figures, standins, stats, tables
 
 KEY = ["method", "seed", "step"]
 # Measured now and then, so not smoothed.
@@ -186,8 +186,9 @@ def _level_change(
     late = steps[steps["step"] > 4 * fifth]
     before = early.groupby("seed")[metric].mean()
     after = late.groupby("seed")[metric].mean()
-    change_S = (after - before).to_numpy()
-    effect = stats.difference([change_S[:, None]])
+    change_S = after - before
+    unit_of = tables.units_by_seed(steps)
+    effect = crossed.mean_of_runs(change_S, [unit_of[seed] for seed in change_S.index])
     low, high = effect.limits
     return {
         "first fifth": before.mean(),

@@ -347,3 +347,10 @@ def _level_items(
         if closed(task) and task.split == split_name:
             tasks.append(task)
     return tuple(tasks)
+
+
+@cache
+def population(family: str, split_name: str, level: int, at_least: int) -> int | None:
+    """Return how many questions a level of a family has in a split; None for `at_least` or more."""
+    size = len(_level_items(family, split_name, level, at_least))
+    return size if size < at_least else None

@@ -1,7 +1,9 @@
 """The ledger on made-up runs: verdicts by rule, and claims that name what exists."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,8 +16,10 @@ from pytest import approx
 
 from coevolve.runs.record import Recorder, write_json
 from reproduce import registry
-from reproduce.analysis import claims, standins
+from reproduce.analysis import arms, claims, standins
 from reproduce.analysis.evidence import RunFolders
+from reproduce.analysis.stats import Effect
+from tools import readme_numbers
 
 ROOT = Path(__file__).parents[2]
 CASES = tables("claims")
@@ -75,6 +79,7 @@ def metrics(seed: int) -> Iterator[dict[str, float]]:
         yield {
             "step": step,
             "x": step + seed,
+            "hill": seed - abs(step - 5),
             "tp": step,
             "fp": 10 - step,
         }
@@ -111,11 +116,84 @@ def test_a_verdict_follows_by_rule(case: dict, ledger: claims.Ledger) -> None:
         assert row["smallest"] < 88
 
 
+@pytest.fixture
+def on_two_backbones(ledger: claims.Ledger, tmp_path: Path) -> claims.Ledger:
+    """Three seeds of two runs; the first and the last one speak the same backbone."""
+    for run in ("good", "bad"):
+        for seed, model in enumerate(["tiny", "tiny-1", "tiny"]):
+            name = f"{run}-s{seed}"
+            home = tmp_path / name
+            shutil.copytree(ledger.evidence.folder / name, home)
+            write_json(home / "config.json", {"method": "mae", "model": model})
+    return claims.Ledger(RunFolders(tmp_path, ledger.runs))
+
+
+def test_seeds_of_one_backbone_are_one_unit(on_two_backbones: claims.Ledger) -> None:
+    row = weigh(on_two_backbones, claim_of("greater", arms=["good", "bad"]))
+    assert row["seeds"] == "3 / 3"
+    assert row["units"] == "2 / 2"
+    first_backbone = (19 + 19) / 2 - (2 + 2) / 2
+    second_backbone = 20 - 1
+    gain = (first_backbone + second_backbone) / 2
+    assert row["effect"] == approx(100 * gain / QUESTIONS)
+
+
+SURE = claim_of("greater", arms=["good", "bad"])
+UNSURE = claim_of("greater", arms=["good", "like"])
+
+
+def test_headline_claims_are_corrected_by_holm(ledger: claims.Ledger) -> None:
+    first, second, *_ = claims.HEADLINE["mae"]
+    named = {
+        first: SURE,
+        second: UNSURE,
+        "other": UNSURE,
+    }
+    table = claims.weigh(ledger, named).set_index("claim")
+    tests = table["tests"]
+    assert tests.tolist() == ["headline", "headline", "other"]
+    # The sure claim passes .05 / 2, so that the other one needs .05.
+    alpha = table["alpha"]
+    assert alpha.tolist() == approx([0.05 / 2, 0.05, 0.05])
+
+
+def test_other_claims_are_corrected_by_benjamini_and_hochberg(
+    ledger: claims.Ledger,
+) -> None:
+    named = {
+        "a": SURE,
+        "b": UNSURE,
+        "c": UNSURE,
+    }
+    table = claims.weigh(ledger, named)
+    # Beside the sure claim, two of three tests may reach 2 / 3 of .05.
+    alpha = table["alpha"]
+    assert alpha.tolist() == approx([0.05 / 3, 0.1 / 3, 0.1 / 3])
+    verdict = table["verdict"]
+    assert verdict.tolist() == ["found", "undecided", "undecided"]
+
+
+@pytest.mark.parametrize("tests", [1, 10])
+def test_what_would_be_seen_is_under_the_correction_of_the_verdict(
+    tests: int, ledger: claims.Ledger
+) -> None:
+    names = [str(number) for number in range(tests)]
+    table = claims.weigh(ledger, dict.fromkeys(names, UNSURE))
+    row = table.iloc[0]
+    effect = Effect(
+        row["effect"],
+        row["standard_error"],
+        row["dof"],
+    )
+    smallest = effect.detectable(0.8, alpha=0.05 / tests)
+    assert row["smallest"] == approx(smallest)
+
+
 def test_a_ledger_of_single_seeds_has_every_column(ledger: claims.Ledger) -> None:
     one_seed = claim_of("greater", arms=["good", "lone"])
     untestable = claim_of("greater", cannot="no sound")
     table = claims.weigh(ledger, {"a": one_seed, "b": untestable})
-    numbers = table[["low", "high", "smallest", "p_holm"]]
+    numbers = table[["low", "high", "smallest", "p_corrected"]]
     assert numbers.isna().all(axis=None)
     assert list(table["seeds"]) == ["3 / 1", ""]
 
@@ -128,6 +206,13 @@ def test_a_ratio_of_one_arm_is_a_share_of_all_steps(ledger: claims.Ledger) -> No
     assert weigh(ledger, claim)["effect"] == approx(
         100 * (mean_of_steps + mean_of_seeds)
     )
+
+
+def test_every_claim_has_a_row_where_nothing_was_run(tmp_path: Path) -> None:
+    table = claims.weigh(claims.Ledger(RunFolders(tmp_path, {})))
+    assert set(table["claim"]) == set(claims.CLAIMS)
+    verdict = table["verdict"]
+    assert set(verdict) == {"not run", "cannot be tested here", "by construction"}
 
 
 def test_an_untrained_arm_has_no_seed_noise(ledger: claims.Ledger) -> None:
@@ -191,22 +276,6 @@ def test_a_reversed_order_counts_every_step_as_a_test(
     step = weigh(ledger, claim_of("greater", arms=["bad", "good"]))
     assert order["verdict"] == "opposite"
     assert order["p"] == approx(2 * step["p"])
-
-
-def test_a_ratio_of_gains_has_the_noise_of_both() -> None:
-    numerator = [np.array([[1.0, 1.0], [1.0, 0.0]])]
-    denominator = [np.array([[0.0, 1.0], [0.0, 0.0]])]
-    base = [np.array([[0.1, 0.1]])]
-    sides = [numerator, denominator, base]
-    ratio = claims.ratio_of_effects(sides, [False, False, True])
-    assert ratio.delta == approx((0.75 - 0.1) / (0.25 - 0.1))
-    assert ratio.standard_error > 0
-
-
-def test_a_ratio_over_no_gain_is_not_defined() -> None:
-    side = [np.array([[1.0, 1.0], [1.0, 0.0]])]
-    ratio = claims.ratio_of_effects([side, side, side], [False, False, True])
-    assert np.isnan(ratio.delta)
 
 
 def test_top_ranked_answers_are_compared_on_the_questions_that_were_discussed(
@@ -318,13 +387,25 @@ def test_a_claim_names_rows_units_and_numbers_that_exist(name: str) -> None:
     is_ratio = " / " in column or claim["kind"] == "ratio"
     assert is_ratio or f'"{column}": "' in units
     rows = claim.get("rows", "all")
-    if rows not in list(claims.AVERAGES):
+    if rows not in list(arms.AVERAGES):
         layout = standins.layout(claim["paper"])
         assert set(rows) <= set(layout.families)
     source = claim.get("paper_numbers", "not printed").split(" ")[0]
     file = source.rstrip(":,")
     if file.endswith(".csv"):
         assert (ROOT / "reproduce/paper_numbers" / file).is_file()
+
+
+def test_a_paper_has_four_or_five_headline_claims_the_readme_s_among_them() -> None:
+    assert claims.HEADLINE["chosen"] <= date.today()
+    for paper in readme_numbers.PAPERS:
+        names = claims.HEADLINE[paper.key]
+        assert len(names) in (4, 5)
+        assert paper.over_untrained in names
+        assert paper.over_baseline in names
+        for name in names:
+            claim = claims.CLAIMS[name]
+            assert claim["paper"] == paper.key
 
 
 def test_the_ledger_s_runs_are_those_that_claims_name() -> None:

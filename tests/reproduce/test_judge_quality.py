@@ -145,7 +145,10 @@ def test_limits_are_students_over_backbones_and_questions(
     expected = 100 - 100 * np.array(CROSSINGS)
     assert gain_U.to_numpy() == approx(expected)
     of_backbones = gain_U.var() / 5
-    of_questions = gain_UI.mean().var() / ITEMS
+    # The means over backbones hold noise of single answers, which the backbones count already.
+    rest_UI = gain_UI.sub(gain_U, axis=0) - gain_UI.mean() + gain_U.mean()
+    mean_square = (rest_UI**2).to_numpy().sum() / (4 * (ITEMS - 1))
+    of_questions = (gain_UI.mean().var() - mean_square / 5) / ITEMS
     effect = judge_quality.effect(gain_UI)
     assert effect.delta == approx(expected.mean())
     assert effect.standard_error == approx(np.sqrt(of_backbones + of_questions))

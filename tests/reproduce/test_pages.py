@@ -59,10 +59,12 @@ def ledger_row(**changed: Any) -> dict[str, Any]:
         "says": "better",
         "paper_effect": 3.0,
         "seeds": "3 / 1",
+        "units": "3 / 1",
+        "tests": "other",
         "effect": 2.0,
         "low": 1.0,
         "high": 3.0,
-        "p_holm": 0.01,
+        "p_corrected": 0.01,
         "smallest": 1.5,
         "verdict": "found",
         "why": "",
@@ -78,11 +80,14 @@ def test_a_ledger_reads_with_intervals_and_reasons() -> None:
         ledger_row(),
         ledger_row(low=np.nan, high=np.nan, verdict="one seed"),
         ledger_row(effect=np.nan, low=np.nan, verdict="not run", why="needs mae"),
+        ledger_row(low=-np.inf, high=np.inf, verdict="undecided"),
     ]
     table = claims.readable(pd.DataFrame(rows))
-    assert table["here, 95 % interval"].tolist() == ["+2 [+1, +3]", "+2", ""]
-    assert table["verdict"].tolist() == ["found", "one seed", "not run (needs mae)"]
-    assert table["over its control"].tolist() == ["+1 [-1, +3]"] * 3
+    effects = table["here, 95 % interval"].tolist()
+    assert effects == ["+2 [+1, +3]", "+2", "", "+2 [no limits]"]
+    words = table["verdict"].tolist()
+    assert words == ["found", "one seed", "not run (needs mae)", "undecided"]
+    assert table["over its control"].tolist() == ["+1 [-1, +3]"] * 4
 
 
 def test_the_readme_has_the_gain_over_shuffled_rewards(tmp_path: Path) -> None:

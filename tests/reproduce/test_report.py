@@ -19,7 +19,7 @@ from coevolve.cli import main
 from coevolve.runs import record
 from coevolve.training import config
 from reproduce import plan, report
-from reproduce.analysis import tables
+from reproduce.analysis import tables, verdicts
 from reproduce.plan import Plan
 
 EVIL = "<script>alert('&lt;')</script>"
@@ -70,16 +70,17 @@ ORIGIN = {
     "configuration": {"runs": {"base": [0], "mae_half": [0, 1]}},
 }
 LEDGER = f"""\
-claim,paper,where,says,kind,paper_effect,why,seeds,effect,low,high,smallest,p,verdict,p_holm
-mae_half_over_base,mae,here,"{EVIL}",greater,4.5,,3 / 1,19.83,7.175,32.49,15.7,0.02,found,0.02
-sage_dataset_grows,sage,there,It grows.,ratio,,needs sage_large,,,,,,,not run,
-mae_pool_grows,mae,there,It grows.,trend,,,5,562.7,,,,,one seed,
+claim,tests,paper,where,says,kind,paper_effect,why,seeds,units,effect,low,high,verdict
+mae_half_over_base,headline,mae,here,"{EVIL}",greater,4.5,,10 / 1,5 / 1,19.83,7.175,32.49,found
+sage_dataset_grows,other,sage,there,It grows.,ratio,,needs sage_large,,,,,,not run
+mae_pool_grows,other,mae,there,It grows.,trend,,,5,5,562.7,,,one seed
+conl_matches_ground_truth,other,conl,there,It is as good.,ratio,0.9,,5,5,0.8,-inf,inf,undecided
 """
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> Plan:
-    """A plan with results: a table, a figure, a ledger of three claims, episodes of one run."""
+    """A plan with results: a table, a figure, a ledger of four claims, episodes of one run."""
     for name in ("reproduce", "notebooks", "src"):
         (tmp_path / name).symlink_to(ROOT / name)
     quick = plan.load(tmp_path, "quick")
@@ -143,7 +144,11 @@ def test_the_front_page_names_what_is_missing(results: Plan) -> None:
 def test_the_front_page_shows_the_claims(results: Plan) -> None:
     text = build_front(results).text
     assert "found +19.8 [+7.17, +32.5] points" in text
-    assert "seeds 3 / 1 · reported +4.5 points" in text
+    assert "here · headline claim" in text
+    assert "seeds 10 / 1, units 5 / 1 · reported +4.5 points" in text
+    assert "undecided +0.8 [no limits] times" in text
+    for verdict, meaning in verdicts.MEANINGS.items():
+        assert f"{verdict.capitalize()}: {meaning}." in text
     assert "-32.5 points +32.5" in text
     assert "one seed +563 questions" in text
     assert "needs sage_large" in text

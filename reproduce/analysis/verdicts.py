@@ -1,0 +1,149 @@
+"""The verdicts of the ledger: their words, and the rules that choose among them.
+
+docs/ledger.md explains the rules in plain English.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reproduce.analysis import corrections
+from reproduce.analysis.stats import Effect, Estimate
+
+MARGIN = 5.0  # points of accuracy that count as no effect
+MARGINS = {  # by metric, or by column of a run's metrics; other units have no margin
+    "accuracy": MARGIN,
+    "cross_play": MARGIN,
+    "validation": MARGIN,
+}
+EQUIVALENCE_LEVEL = 0.90  # of the interval that has to lie inside the margin
+RATIO_FACTOR = (
+    1.5  # a ratio is found between the printed one divided and multiplied by it
+)
+POWER = 0.8  # of the smallest detectable effect
+CORRECTIONS = {  # of the tests of a paper
+    "headline": corrections.HOLM,
+    "other": corrections.BENJAMINI_HOCHBERG,
+}
+SIZED = ("greater", "trend")  # kinds of claims whose effect is the one that is printed
+
+FOUND = "found"
+OPPOSITE = "opposite"
+NO_EFFECT = f"no effect beyond {MARGIN:g} points"
+SMALLER = "smaller than printed"
+OTHER_SIZE = "other size"
+UNDECIDED = "undecided"
+IDLE = "idle"
+ONE_SEED = "one seed"
+NOT_RUN = "not run"
+CANNOT = "cannot be tested here"
+BY_CONSTRUCTION = "by construction"
+MEANINGS = {  # in the order of tables and pages
+    FOUND: "significant in the claimed direction after the correction for many tests; or a "
+    "ratio known to lie within a factor of 1.5 of the printed one",
+    OPPOSITE: "significant in the other direction after the correction",
+    NO_EFFECT: "the 90 % interval lies within 5 points of zero",
+    SMALLER: "an effect as large as the printed one is excluded, and the sign stays open",
+    OTHER_SIZE: "a ratio whose 95 % interval excludes the printed one",
+    UNDECIDED: "none of these; that does not refute the claim",
+    IDLE: "the mechanism that the claim is about hardly ever acted",
+    ONE_SEED: "a single trained run, whose noise is unknown",
+    NOT_RUN: "its runs are missing",
+    CANNOT: "the tiny world lacks what the claim is about",
+    BY_CONSTRUCTION: "no run could come out otherwise, so agreement is no evidence",
+}
+
+
+def explained(words: Iterable[str]) -> str:
+    """Return what some verdicts mean, as a list in Markdown."""
+    return "\n".join(f"- **{word}**: {MEANINGS[word]}" for word in words)
+
+
+def counts(ledger: pd.DataFrame) -> pd.DataFrame:
+    """Return how often each verdict is given, a row per paper, in the order of MEANINGS."""
+    by_paper = ledger.groupby(["paper", "verdict"], sort=False).size()
+    table = by_paper.unstack(fill_value=0)
+    given = [word for word in MEANINGS if word in table]
+    return table[given]
+
+
+def margin_of(claim: Mapping[str, Any]) -> float:
+    """Return how large an effect counts as none, in the claim's unit; nan without a margin."""
+    metric = claim.get("metric")
+    name = claim["column"] if metric == "column" else metric
+    return MARGINS.get(name, float("nan"))
+
+
+def of_difference(
+    effect: Effect, p: float, alpha: float, printed: float, margin: float
+) -> str:
+    """Judge a difference that is positive where it supports the claim.
+
+    p: of the test that there is no difference. alpha: the level that it has to reach, as the
+    correction says. printed: the paper's effect, nan if it does not compare. margin: how large an
+    effect counts as none, nan without one.
+    """
+    if p <= alpha:
+        return FOUND if effect.delta > 0 else OPPOSITE
+    low, high = effect.interval(EQUIVALENCE_LEVEL)
+    if -margin < low and high < margin:
+        return NO_EFFECT
+    _, high = effect.limits
+    if printed > 0 and high < printed:
+        return SMALLER
+    return UNDECIDED
+
+
+def of_ratio(ratio: Estimate, printed: float) -> str:
+    """Judge a ratio by its size; `printed` is the paper's."""
+    if not ratio.low <= printed <= ratio.high:
+        return OTHER_SIZE
+    is_near = (
+        printed / RATIO_FACTOR <= ratio.low and ratio.high <= RATIO_FACTOR * printed
+    )
+    return FOUND if is_near else UNDECIDED
+
+
+def corrected(ledger: pd.DataFrame) -> pd.DataFrame:
+    """Return a ledger with what depends on the tests of all claims of a paper.
+
+    alpha: the level that p has to reach, the p-values of the other tests being what they are.
+    p_corrected: the adjusted p-value, to compare with 5 %. smallest: the effect that would reach
+    alpha four times out of five. The verdicts follow from these.
+    """
+    parts = []
+    for (_, tests), part in ledger.groupby(["paper", "tests"]):
+        correction = CORRECTIONS[tests]
+        alpha = correction.levels(part["p"])
+        p_corrected = correction.adjusted(part["p"])
+        parts.append(part.assign(alpha=alpha, p_corrected=p_corrected))
+    ledger = pd.concat(parts).loc[ledger.index]
+    return ledger.assign(
+        smallest=[_smallest(row) for row in ledger.itertuples()],
+        verdict=[_verdict(row) for row in ledger.itertuples()],
+    )
+
+
+def _smallest(row: Any) -> float:
+    if pd.isna(row.p):
+        return np.nan
+    return _effect_in(row).detectable(POWER, row.alpha)
+
+
+def _verdict(row: Any) -> str:
+    """Return the verdict of a claim that is tested; any other one keeps its own."""
+    if pd.isna(row.p):
+        return row.verdict
+    return of_difference(
+        _effect_in(row),
+        p=row.p,
+        alpha=row.alpha,
+        printed=row.paper_effect if row.kind in SIZED else np.nan,
+        margin=row.margin,
+    )
+
+
+def _effect_in(row: Any) -> Effect:
+    return Effect(row.effect, row.standard_error, row.dof)

@@ -1,0 +1,100 @@
+"""Verdicts of the ledger: one rule after the other, and words that all pages know."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+
+from reproduce.analysis import verdicts
+from reproduce.analysis.stats import Effect, Estimate
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A difference with a standard error of 1 and many degrees of freedom."""
+
+    verdict: str
+    delta: float
+    standard_error: float = 1.0
+    printed: float = NAN
+    margin: float = 5.0
+    alpha: float = 0.05
+
+
+CASES = [
+    Case(verdicts.FOUND, delta=2.0),
+    Case(verdicts.OPPOSITE, delta=-2.0),
+    Case(verdicts.FOUND, delta=2.0, printed=9.0),
+    # 1.64 standard errors on both sides of the effect lie inside the margin, or do not.
+    Case(verdicts.NO_EFFECT, delta=2.0, alpha=0.01),
+    Case(verdicts.NO_EFFECT, delta=-2.0, alpha=0.01),
+    Case(verdicts.NO_EFFECT, delta=0.0, standard_error=3.0),
+    Case(verdicts.UNDECIDED, delta=0.0, standard_error=3.1),
+    Case(verdicts.UNDECIDED, delta=0.0, margin=NAN),
+    # 1.96 standard errors above the effect end below the printed one, or do not.
+    Case(verdicts.SMALLER, delta=1.0, standard_error=4.0, printed=8.9),
+    Case(verdicts.UNDECIDED, delta=1.0, standard_error=4.0, printed=8.8),
+    Case(verdicts.UNDECIDED, delta=-1.0, standard_error=4.0, printed=-9.0),
+    Case(verdicts.NO_EFFECT, delta=0.0, printed=9.0),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_difference_is_judged_by_rule(case: Case) -> None:
+    effect = Effect(case.delta, case.standard_error, dof=1e6)
+    verdict = verdicts.of_difference(
+        effect,
+        p=effect.p,
+        alpha=case.alpha,
+        printed=case.printed,
+        margin=case.margin,
+    )
+    assert verdict == case.verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.7, 1.4, verdicts.FOUND),
+        (0.6, 1.4, verdicts.UNDECIDED),
+        (0.7, 1.6, verdicts.UNDECIDED),
+        (-0.5, 2.0, verdicts.UNDECIDED),
+        (float("-inf"), float("inf"), verdicts.UNDECIDED),
+        (1.1, 1.2, verdicts.OTHER_SIZE),
+        (-0.9, 0.9, verdicts.OTHER_SIZE),
+    ],
+)
+def test_a_ratio_is_judged_by_its_size(low: float, high: float, verdict: str) -> None:
+    ratio = Estimate((low + high) / 2, low, high)
+    assert verdicts.of_ratio(ratio, printed=1.0) == verdict
+
+
+def test_margins_are_for_points_of_answers_alone() -> None:
+    assert verdicts.margin_of({"metric": "accuracy"}) == 5
+    assert verdicts.margin_of({"metric": "column", "column": "validation"}) == 5
+    difficulty = verdicts.margin_of({"metric": "column", "column": "difficulty"})
+    assert difficulty != difficulty, "nan"
+
+
+def test_verdicts_are_counted_by_paper_in_one_order() -> None:
+    rows = [
+        {"paper": "mae", "verdict": verdicts.UNDECIDED},
+        {"paper": "sage", "verdict": verdicts.FOUND},
+        {"paper": "mae", "verdict": verdicts.UNDECIDED},
+    ]
+    counts = verdicts.counts(pd.DataFrame(rows))
+    assert list(counts.columns) == [verdicts.FOUND, verdicts.UNDECIDED]
+    assert counts.loc["mae"].tolist() == [0, 2]
+    assert counts.loc["sage"].tolist() == [1, 0]
+    assert verdicts.explained([verdicts.IDLE]).startswith("- **idle**: ")
+
+
+def test_every_verdict_has_a_meaning() -> None:
+    words = {
+        value
+        for name, value in vars(verdicts).items()
+        if name.isupper() and isinstance(value, str)
+    }
+    assert words == set(verdicts.MEANINGS)
