@@ -1,4 +1,7 @@
-"""The imports of every training run, made once by the fork server so that no run repeats them."""
+"""What every training run needs, made once by the fork server so that no run repeats it.
+
+That is the imports, and the tiny world's questions, which each run would draw anew for a second.
+"""
 
 from contextlib import suppress
 from importlib import import_module
@@ -13,3 +16,6 @@ MODULES = (
 with suppress(Exception):  # a broken import is reported by each run that needs it
     for name in MODULES:
         import_module(name)
+    tasks = import_module("tinyworld.tasks")
+    for split in ("validation", "test"):
+        tasks.items(split, tasks.FULL_LIST)
