@@ -34,6 +34,7 @@ from coevolve.training.controls.control import ControlName
 from coevolve.training.controls.control import check as check_control
 from coevolve.training.controls.dial import LOWEST_ACCURACY, Errors
 from coevolve.training.settings import OptimizationConfig
+from coevolve.training.trl_options import check_trainer
 from coevolve.validation import (
     Allowed,
     Operational,
@@ -94,6 +95,12 @@ class Run(OptimizationConfig):
     ] = "torch"
     """vllm samples with vLLM; unsloth trains LoRA with Unsloth."""
 
+    trainer: Annotated[Literal["own", "trl"], Operational()] = "own"
+    """own: the readable trainer; trl: TRL's GRPOTrainer, for FSDP2 and ZeRO-3 (docs/trl.md)."""
+
+    trl: Annotated[dict[str, Any], Operational()] = {}
+    """Further options of TRL's GRPOConfig, as a JSON object; needs trainer=trl."""
+
     seed: Annotated[NonNegativeInt, Operational()] = 0
     """Seed of all random draws."""
 
@@ -153,6 +160,13 @@ class Run(OptimizationConfig):
             raise ValueError(
                 f"steps must be 0 for {self.method_name}, which trains nothing, got {self.steps}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def check_trainer(self) -> Self:
+        """Refuse what TRL's trainer cannot do, before any model loads."""
+        _, trained = assign_models(self.method, self.model)
+        check_trainer(self, trained)
         return self
 
     @model_validator(mode="after")

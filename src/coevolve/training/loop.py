@@ -22,7 +22,8 @@ from coevolve.training import diagnostics, preflight
 from coevolve.training.config import Run
 from coevolve.training.interrupts import stop_after_step
 from coevolve.training.metrics import step_metrics
-from coevolve.training.progress import StepDisplay, Timer
+from coevolve.training.progress import StepDisplay, StepEnd, Timer
+from coevolve.types import Outcome
 
 if TYPE_CHECKING:
     from coevolve.training.trainer import Trainer
@@ -116,8 +117,13 @@ def _load_trainer(run: Run) -> "Trainer":
     gc.disable()
     from coevolve.training.trainer import Trainer
 
+    trainer_class = Trainer
+    if run.trainer == "trl":
+        from coevolve.training.trl_trainer import TRLTrainer
+
+        trainer_class = TRLTrainer
     gc.enable()
-    return Trainer(run)
+    return trainer_class(run)
 
 
 def _resume(trainer: "Trainer", out: Path) -> int:
@@ -165,11 +171,10 @@ def _take_steps(
         StepDisplay(run, steps_done, is_shown=is_main) as display,
         stop_after_step() as received_signals,
     ):
-        for step in range(steps_done + 1, run.steps + 1):
-            with timer.phase("play"):
-                outcomes = trainer.play(step)
-            with timer.phase("learn"):
-                update_metrics = trainer.learn(step, outcomes)
+
+        def end_step(
+            step: int, outcomes: list[Outcome], update_metrics: dict[str, float]
+        ) -> StepEnd:
             metrics = step_metrics(outcomes, update_metrics, run.method)
             if _is_due(step, run.eval_every, run.steps):
                 metrics |= _validate(trainer, timer)
@@ -184,13 +189,10 @@ def _take_steps(
             display.advance(step, metrics)
             # A signal to any process stops all of them after the same step.
             is_stopped = any(trainer.distributed.gather([*received_signals]))
-            if is_stopped or _is_due(step, run.save_every, run.steps):
-                with timer.phase("save"):
-                    trainer.save(step)
-            if is_stopped:
-                raise KeyboardInterrupt(
-                    f"stopped at step {step}; train the same run again to resume"
-                )
+            is_due = _is_due(step, run.save_every, run.steps)
+            return StepEnd(is_stopped=is_stopped, is_saved=is_stopped or is_due)
+
+        trainer.take_steps(steps_done, timer, end_step)
 
 
 def _open_tracker(trainer: "Trainer", steps_done: int) -> AbstractContextManager[Any]:

@@ -104,6 +104,8 @@ def check_same_run(run: Run, folder: Path) -> None:
     # Runs of earlier releases have none.
     saved_sources = saved_config.pop("method_sources", current_sources)
     saved = flatten(saved_config)
+    # Runs of earlier releases name no trainer.
+    saved = {"trainer": "own", "trl": {}} | saved
     current = flatten(current_config)
     compared = [name for name in current if name not in MAY_CHANGE_ON_RESUME]
     if saved.get("method") != run.method_name:

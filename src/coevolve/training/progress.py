@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -71,6 +72,16 @@ class Timer:
             yield
         seconds_before = self.seconds.get(name, 0.0)
         self.seconds[name] = seconds_before + time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """What has to happen after a step is recorded."""
+
+    is_stopped: bool
+    """A signal came: this was the last step for now."""
+    is_saved: bool
+    """A checkpoint is due."""
 
 
 class StepDisplay:

@@ -7,7 +7,7 @@ import json
 import math
 import random
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from coevolve.training.config import Run, assign_models
 from coevolve.training.controls.control import Control
 from coevolve.training.controls.dial import Dial
 from coevolve.training.distributed import Distributed
+from coevolve.training.progress import StepEnd, Timer
 from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
 from coevolve.types import Outcome, Sample
@@ -35,6 +36,9 @@ from coevolve.validation import check_choice
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 # The second part of the keys of evaluation turns, which no training step has.
 EVALUATION = 1_000_000_000
+
+
+EndStep = Callable[[int, list[Outcome], dict[str, float]], StepEnd]
 
 
 class Trainer:
@@ -93,6 +97,23 @@ class Trainer:
                 pools[name].extend(items)
         return self.control.pay(step, outcomes)
 
+    def take_steps(self, steps_done: int, timer: Timer, end_step: EndStep) -> None:
+        """Take the steps after `steps_done`; `end_step` evaluates and records each of them.
+
+        Raises KeyboardInterrupt after a step that a signal stopped.
+        """
+        for step in range(steps_done + 1, self.run.steps + 1):
+            with timer.phase("play"):
+                outcomes = self.play(step)
+            with timer.phase("learn"):
+                update_metrics = self.learn(step, outcomes)
+            end = end_step(step, outcomes, update_metrics)
+            if end.is_saved:
+                with timer.phase("save"):
+                    self.save(step)
+            if end.is_stopped:
+                raise stopped_at(step)
+
     def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
         """Update every trained policy on all of its samples; return the metrics, see `merge`.
 
@@ -102,19 +123,25 @@ class Trainer:
         metrics_of: dict[str, dict[str, float]] = {}
         self.engine.sleep()
         for number, name in enumerate(team.trained):
-            samples = _samples_of_policy(outcomes, name)
+            samples = samples_of_policy(outcomes, name)
             if samples:
                 # Dropout draws the same noise in a resumed run.
                 torch.manual_seed((self.run.seed * 1_000_003 + step) * 101 + number)
                 metrics_of[name] = self._update(name, samples)
-        if not team.finite():
+        return merge(metrics_of) | self._after_update(step)
+
+    def _after_update(self, step: int) -> dict[str, float]:
+        """Load the new weights into the engine; return what its replies cost.
+
+        Raises FloatingPointError if a weight is not finite.
+        """
+        if not self.team.finite():
             raise FloatingPointError(
                 f"a weight is not finite after step {step}; {self._advice()}"
             )
         self.has_learnt = True
         self.engine.load_weights()
-        costs = self.distributed.all_reduce_sum(self.engine.costs())
-        return merge(metrics_of) | costs
+        return self.distributed.all_reduce_sum(self.engine.costs())
 
     def _update(self, name: str, samples: Sequence[Sample]) -> dict[str, float]:
         baseline: Any = self.team.baselines.get(name)
@@ -185,7 +212,7 @@ class Trainer:
 
         Raises ValueError if it belongs to another run.
         """
-        newest = checkpoint.newest(self.run.out / "checkpoints")
+        newest = self._newest_checkpoint()
         if newest is None:
             return 0
         step, folder = newest
@@ -200,8 +227,19 @@ class Trainer:
         self.has_learnt = True
         return step
 
+    def _newest_checkpoint(self) -> tuple[int, Path] | None:
+        return checkpoint.newest(self.run.out / "checkpoints")
 
-def _samples_of_policy(outcomes: Sequence[Outcome], policy: str) -> list[Sample]:
+
+def stopped_at(step: int) -> KeyboardInterrupt:
+    """Return the exception that ends a run which a signal stopped."""
+    return KeyboardInterrupt(
+        f"stopped at step {step}; train the same run again to resume"
+    )
+
+
+def samples_of_policy(outcomes: Sequence[Outcome], policy: str) -> list[Sample]:
+    """Return the samples that a policy made, in the order of the episodes."""
     samples = []
     for outcome in outcomes:
         samples += [sample for sample in outcome.samples if sample.policy == policy]

@@ -132,6 +132,40 @@ def update_policy(
     `reference`; all in nats a token. `used/ROLE` is the share of a role's samples with an
     advantage. Raises ValueError for an unknown estimator.
     """
+    batch = batch_advantages(
+        samples,
+        config,
+        estimator=estimator,
+        reference=reference,
+        kl_coef=kl_coef,
+        baseline=baseline,
+    )
+    sums = UpdateSums()
+    steps = 0
+    for minibatch in minibatches(samples, batch.advantages, config.minibatches):
+        sums.add_step(optimizer_step(policy, optimizer, minibatch, config))
+        steps += 1
+    return batch.metrics | sums.metrics(steps)
+
+
+@dataclass(frozen=True)
+class BatchAdvantages:
+    """The advantage of every token of a batch, and metrics of the batch as it was sampled."""
+
+    advantages: Advantages
+    metrics: dict[str, float]
+
+
+def batch_advantages(
+    samples: Sequence[Sample],
+    config: OptimizationConfig,
+    *,
+    estimator: str,
+    reference: Policy | None = None,
+    kl_coef: float = 0.0,
+    baseline: Baseline | None = None,
+) -> BatchAdvantages:
+    """Return the advantages of `samples`; arguments and errors as for `update_policy`."""
     check_choice("advantage", estimator, ESTIMATORS)
     inputs = EstimatorInputs(samples, kl_coef=kl_coef)
     metrics: dict[str, float] = {}
@@ -144,19 +178,12 @@ def update_policy(
         # Returns its predictions for these samples, then learns from their rewards.
         inputs.values = baseline.observe(samples, config.max_tokens_per_micro_batch)
     advantages = ESTIMATORS[estimator](inputs)
-
-    sums = UpdateSums()
-    steps = 0
-    for minibatch in minibatches(samples, advantages, config.minibatches):
-        sums.add_step(optimizer_step(policy, optimizer, minibatch, config))
-        steps += 1
-    metrics |= sums.metrics(steps)
     logprobs = [sample.reply.logprobs for sample in samples]
     metrics["surprisal"] = -_mean_over_tokens(logprobs, default=math.nan)
     metrics["sequences"] = float(len(samples))
     metrics["sequences_used"] = float(sum(any(row) for row in advantages))
     metrics |= used_shares(samples, advantages)
-    return metrics
+    return BatchAdvantages(advantages, metrics)
 
 
 def minibatches(
@@ -200,7 +227,7 @@ def optimizer_step(
         example for example in batch if example.has_gradient(config.entropy_coef)
     ]
     sums = _accumulate_gradient(policy, distributed.shard(trained), weight, config)
-    sums = _sum_over_processes(sums, distributed)
+    sums = sum_over_processes(sums, distributed)
     distributed.sum_gradients(parameters)
     if sums.tokens:
         sums.grad_norm = float(clip_grad_norm_(parameters, config.grad_clip))
@@ -235,7 +262,8 @@ def _accumulate_gradient(
     return sums
 
 
-def _sum_over_processes(sums: UpdateSums, distributed: Distributed) -> UpdateSums:
+def sum_over_processes(sums: UpdateSums, distributed: Distributed) -> UpdateSums:
+    """Return the sums of all processes together."""
     values = {name: getattr(sums, name) for name in SUMMED_FIELDS}
     totals = distributed.all_reduce_sum(values)
     return UpdateSums(**totals, ratio_max=max(distributed.gather([sums.ratio_max])))

@@ -253,13 +253,21 @@ class TorchLogProbHead:
 
     @staticmethod
     def apply(
-        hidden_TH: Any, head_VH: Any, bias: None, targets_T: Any, *_: object
+        hidden_TH: Any,
+        head_VH: Any,
+        bias: None,
+        targets_T: Any,
+        temperature: float,
+        chunk: int,
+        cap: None,
+        scale: float,
+        *_: object,
     ) -> tuple[Any, ...]:
         """Return what TRL's kernel returns, each of shape T, and None for its third value.
 
         Log-probabilities and entropies; mean logits, and whether the target is the likeliest token.
         """
-        logits_TV = hidden_TH @ head_VH.T
+        logits_TV = hidden_TH @ head_VH.T * (scale / temperature)
         logprobs_TV = logits_TV.log_softmax(-1)
         chosen_T = logprobs_TV.gather(-1, targets_T[:, None])[:, 0]
         entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
