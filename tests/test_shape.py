@@ -51,6 +51,8 @@ LOADS_TENSORS = (
     "training/distributed.py",
     "training/memory.py",
     "training/trainer.py",
+    "training/trl_grpo.py",
+    "training/trl_trainer.py",
     "training/update.py",
     "training/value_baselines.py",
 )

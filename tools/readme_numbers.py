@@ -351,6 +351,21 @@ def differences(root: Path = ROOT) -> str:
     return differences(result_of("authors", root)["comparisons"])
 
 
+def trl(root: Path = ROOT) -> str:
+    """Return the last step of each method under both trainers."""
+    lines = [
+        "| method | loss: own, TRL | gradient norm: own, TRL | largest difference of a weight |",
+        "|---|---|---|---|",
+    ]
+    for row in result_of("trl", root)["rows"]:
+        own = row["own"]
+        other = row["trl"]
+        loss = f"{own['loss']:.6f}, {other['loss']:.6f}"
+        norm = f"{own['grad_norm']:.5f}, {other['grad_norm']:.5f}"
+        lines.append(f"| {row['method']} | {loss} | {norm} | {row['weights']:.1e} |")
+    return "\n".join(lines)
+
+
 # Name of each block: the page that holds it, and the function that makes it.
 BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "numbers": ("README.md", numbers),
@@ -364,6 +379,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "attacks": ("docs/verifiers.md", attacks),
     "checkers": ("docs/verifiers.md", checkers),
     "authors": ("docs/authors-code.md", authors),
+    "trl": ("docs/trl.md", trl),
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", judge),

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from datasets import Dataset
@@ -22,22 +22,23 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 from trl.trainer import utils
 
+from coevolve.engines.router import EngineRouter
 from coevolve.losses import LossConfig, TokenBatch
 from coevolve.methods.baselines.trl_trainers import TorchLogProbHead
+from coevolve.models.policy_set import PolicySet
+from coevolve.training.config import Run
+from coevolve.training.distributed import Distributed
 from coevolve.training.progress import Timer
+from coevolve.training.trainer import EndStep
 from coevolve.training.trl_options import DEFAULT_PASSES, PASSES
 from coevolve.training.update import (
+    BatchAdvantages,
     TrainingExample,
     UpdateSums,
     sum_over_processes,
     token_weight,
 )
-from coevolve.types import Outcome
-
-if TYPE_CHECKING:
-    from coevolve.training.config import Run
-    from coevolve.training.trainer import EndStep
-    from coevolve.training.trl_trainer import TRLTrainer
+from coevolve.types import Outcome, Sample
 
 ROWS = 2  # of a pass, as TRL counts them; TRL wants at least two completions a prompt
 IGNORED = -100  # the label of a token without a loss
@@ -58,10 +59,34 @@ class Pass:
     temperature_R: Tensor
 
 
+class Owner(Protocol):
+    """What the trainer of a run does for TRL's: see `trl_trainer.TRLTrainer`."""
+
+    run: Run
+    team: PolicySet
+    engine: EngineRouter
+    distributed: Distributed
+
+    def play(self, step: int) -> list[Outcome]:
+        """Play the step's episodes in all processes."""
+
+    def samples(self, outcomes: list[Outcome]) -> list[Sample]:
+        """Return the samples of the trained policy."""
+
+    def advantages(self, samples: list[Sample]) -> BatchAdvantages:
+        """Return the advantages of a step's samples."""
+
+    def after_update(self, step: int) -> dict[str, float]:
+        """Load the new weights into the engine; return its costs."""
+
+    def complete_checkpoint(self, folder: Path) -> None:
+        """Add to TRL's checkpoint what it does not know."""
+
+
 class EpisodeTrainer(GRPOTrainer):
     """TRL's trainer of one run: its step plays, learns and records as the run's own one does."""
 
-    def __init__(self, owner: "TRLTrainer", timer: Timer, end_step: "EndStep"):
+    def __init__(self, owner: Owner, timer: Timer, end_step: EndStep):
         self.owner = owner
         self.run = owner.run
         self.timer = timer
@@ -147,7 +172,7 @@ class EpisodeTrainer(GRPOTrainer):
 
     def _pad(self, examples: Sequence[TrainingExample]) -> Pass:
         """Return examples as the tensors of a pass; without any, one row that is masked."""
-        end = self.processing_class.eos_token_id
+        end = min(self.owner.team.primary.eos_token_ids)
         width = max((_length(example) for example in examples), default=2)
         rows = max(len(examples), 1)
         self._warn_of_large_pass(rows * width)
@@ -219,7 +244,8 @@ class EpisodeTrainer(GRPOTrainer):
         result = tokens.loss_and_stats(logprobs_T, output.entropy[is_trained])
         gap_T = (result.logprobs_T - rows.sampler_logprobs_T).abs()
         self.sums.add_micro_batch(result, gap_T)
-        return result.loss * self.accelerator.num_processes
+        loss: Tensor = result.loss * self.accelerator.num_processes
+        return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
@@ -236,6 +262,7 @@ class EpisodeTrainer(GRPOTrainer):
         sums.skipped_update = float(not is_finite)
         if not (sums.tokens and is_finite):
             # AdamW leaves weights without a gradient alone.
+            assert self.optimizer is not None
             self.optimizer.zero_grad(set_to_none=True)
         self.sums = sums
 
@@ -284,7 +311,7 @@ class StepCallback(TrainerCallback):
         self.trainer.owner.complete_checkpoint(folder)
 
 
-def grpo_config(run: "Run", on_gpu: bool) -> Any:
+def grpo_config(run: Run, on_gpu: bool) -> Any:
     """Return TRL's configuration of a run; `trl` comes last."""
     values: dict[str, Any] = {
         "output_dir": str(run.out / "checkpoints"),
@@ -343,6 +370,6 @@ def _length(example: TrainingExample) -> int:
     return len(example.reply.prompt_ids) + len(example.reply.completion_ids)
 
 
-def _no_reward(**_: object) -> list[float]:
+def _no_reward(**_: object) -> list[float | None]:
     """Stand in for the reward that TRL demands: rewards come from the method."""
     return [0.0]

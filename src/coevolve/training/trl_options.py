@@ -1,13 +1,10 @@
 """What `trainer=trl` can do: checked from the configuration, without loading TRL or a model."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from coevolve.methods.base import Method
 from coevolve.validation import check_choice
-
-if TYPE_CHECKING:
-    from coevolve.training.config import Run
 
 PASSES = "gradient_accumulation_steps"
 DEFAULT_PASSES = 8
@@ -41,7 +38,18 @@ OPTIONS = (
 )
 
 
-def check_trainer(run: "Run", trained: Sequence[str]) -> None:
+class TrainerChoice(Protocol):
+    """The fields of a run that decide whether TRL can train it."""
+
+    trainer: Any
+    trl: dict[str, Any]
+    method: Method
+    method_name: str
+    minibatches: int
+    engine: Any
+
+
+def check_trainer(run: TrainerChoice, trained: Sequence[str]) -> None:
     """Raise ValueError in one line if the run asks TRL's trainer for what it cannot do.
 
     `trained` are the names of the policies that the run trains.
