@@ -120,6 +120,9 @@ def main(arguments: list[str]) -> None:
     if arguments:
         committed = pd.read_csv(COMMITTED)
         second = pd.read_csv(arguments[0])
+        for path, ledger in ((COMMITTED, committed), (arguments[0], second)):
+            if "tests" not in ledger:
+                raise SystemExit(f"{path} has no column tests: make it anew")
         result = {"rows": compare(committed, second)}
         text = json.dumps(result, indent=1) + "\n"
         RESULT.write_text(text, encoding="utf-8")

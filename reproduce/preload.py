@@ -1,6 +1,6 @@
 """What every training run needs, made once by the fork server so that no run repeats it.
 
-That is the imports, and the tiny world's questions, which each run would draw anew for a second.
+That is the imports, and the tiny world's questions, whose drawing takes one to two seconds.
 """
 
 from contextlib import suppress

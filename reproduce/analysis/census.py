@@ -11,9 +11,8 @@ import pandas as pd
 
 from tinyworld import tasks
 
-COUNTABLE = (
-    1000  # questions of a level; a larger level counts as one that is hardly asked
-)
+# Questions of a level; a larger level counts as one that is hardly asked.
+COUNTABLE = 1000
 SPLIT = "test"
 
 

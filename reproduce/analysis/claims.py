@@ -80,9 +80,8 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
     if missing:
         why = f"needs {', '.join(missing)}"
         return _without_test(row, verdicts.NOT_RUN, why)
-    units = [sorted(set(ledger.units(run))) for run in arms]
     row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in arms)
-    row["units"] = " / ".join(str(len(names)) for names in units)
+    row["units"] = " / ".join(str(len(set(ledger.units(run)))) for run in arms)
     if _is_peak(claim):
         return _peak_row(row, ledger, claim)
     sides = _sides(ledger, claim)

@@ -157,8 +157,7 @@ def _gain_at_equal_tokens(evidence: Evidence, own: Arm, control: Arm) -> Gain:
     accuracy_U = five_methods.accuracy_at(training, budget, own.label)
     control_U = five_methods.accuracy_at(training, budget, control.label)
     gain_U = accuracy_U - control_U
-    units = [str(unit) for unit in range(len(gain_U))]
-    effect = crossed.mean_of_runs(gain_U, units)
+    effect = crossed.mean_of_units(gain_U)
     low, high = effect.limits
     return Gain(effect.delta, low, high, budget)
 

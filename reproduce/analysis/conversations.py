@@ -90,7 +90,7 @@ def ratio_of(
         bottom_UI=_sums(part, columns.denominator),
         units=tuple(sorted(part["unit"].unique())),
         asked_share=census.asked_share(part.drop_duplicates("item")),
-        is_trained=bool(part.get("trained", tables.TRAINED).any()),
+        is_trained=tables.is_trained(part),
     )
 
 

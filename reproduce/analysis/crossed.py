@@ -135,6 +135,14 @@ def mean_of_runs(values_R: ArrayLike, units: Sequence[str]) -> Effect:
     return difference(side_of_values(values_R, units))
 
 
+def mean_of_units(values_U: ArrayLike) -> Effect:
+    """Return the mean of one value per unit, with the noise of the units."""
+    values = np.asarray(values_U, dtype=float)
+    numbers = range(len(values))
+    units = [str(number) for number in numbers]
+    return mean_of_runs(values, units)
+
+
 def mean_by_unit(scores_RI: ArrayLike, units: Sequence[str]) -> Array:
     """Return the mean over the runs of each unit, shape U x I; units are sorted by name."""
     scores = np.asarray(scores_RI, dtype=float)

@@ -198,6 +198,5 @@ def with_limits(values: Array, signed: bool = False) -> str:
     finite = values[np.isfinite(values)]
     if not len(finite):
         return ""
-    units = [str(unit) for unit in range(len(finite))]
-    effect = crossed.mean_of_runs(finite, units)
+    effect = crossed.mean_of_units(finite)
     return tables.percent(effect.delta, *effect.limits, signed=signed)

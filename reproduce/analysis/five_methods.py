@@ -369,7 +369,10 @@ def _draw_beliefs(ax: Axes, bars: pd.DataFrame) -> None:
 
 
 def curve_table(curves: Curves) -> pd.DataFrame:
-    """Return the data of all panels as one frame: panel, method, seed, x, value."""
+    """Return the data of all panels as one frame: panel, method, seed, x, value.
+
+    The seed of the last panel is the unit of replication, over whose seeds it is averaged.
+    """
     left = curves.accuracy.rename(columns={"tokens": "x", "accuracy": "value"})
     middle = curves.rewards.rename(columns={"training": "x"})
     names = {"who": "x", "wrong believed": "value", "unit": "seed"}

@@ -14,9 +14,8 @@ from reproduce.analysis import crossed
 from reproduce.analysis.stats import Array, Effect
 
 LEAST_LOOKS = 10
-PARTS = (
-    5  # the first and the last fifth of the looks are compared with as many at the peak
-)
+# The first and the last fifth of the looks are compared with as many at the peak.
+PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def measure(curves_UL: ArrayLike) -> Peak:
     ends. There the unit itself is compared with its own beginning and end.
     """
     curves = np.asarray(curves_UL, dtype=float)
-    units, looks = curves.shape
+    looks = curves.shape[1]
     window = looks // PARTS
     rises = []
     falls = []
@@ -49,10 +48,9 @@ def measure(curves_UL: ArrayLike) -> Peak:
         means_W = moving_mean(curve_L, window)
         rises.append(means_W[place] - means_W[0])
         falls.append(means_W[place] - means_W[-1])
-    names = [str(unit) for unit in range(units)]
     return Peak(
-        rise=crossed.mean_of_runs(rises, names),
-        fall=crossed.mean_of_runs(falls, names),
+        rise=crossed.mean_of_units(rises),
+        fall=crossed.mean_of_units(falls),
     )
 
 

@@ -4,7 +4,6 @@ Also reads the scores and metrics of finished runs. A stand-in has the shape of 
 task and nothing of its difficulty. Loads no torch.
 """
 
-import json
 import math
 import tomllib
 from collections import defaultdict
@@ -20,6 +19,7 @@ from coevolve.runs import record
 from coevolve.validation import check_choice
 from reproduce.analysis import crossed, tables
 from reproduce.analysis.evidence import Runs as Runs
+from reproduce.analysis.evidence import read_json
 
 LAYOUTS_FILE = Path(__file__).with_suffix(".toml")
 LAYOUTS = tomllib.loads(LAYOUTS_FILE.read_text(encoding="utf-8"))
@@ -83,8 +83,7 @@ def layout(paper: str) -> Layout:
 def summary(folder: str | Path, run: str, seed: int) -> dict[str, Any]:
     """Return the summary.json of a run."""
     home = Path(folder) / f"{run}-s{seed}"
-    path = home / "summary.json"
-    return json.loads(path.read_bytes())
+    return read_json(home / "summary.json")
 
 
 def units(folder: str | Path, run: str, seeds: Sequence[int]) -> list[str]:
@@ -107,9 +106,7 @@ def backbones(home: Path) -> str | list[str]:
     path = home / "config.json"
     if not path.is_file():
         return ""
-    text = path.read_bytes()
-    config = json.loads(text)
-    models: str | list[str] = config.get("model", "")
+    models: str | list[str] = read_json(path).get("model", "")
     return models
 
 
@@ -154,8 +151,7 @@ def teams(folder: str | Path, runs: Runs, labels: Labels) -> pd.DataFrame:
     for run, label in labels.items():
         first_seed, *_ = runs[run]
         home = Path(folder) / f"{run}-s{first_seed}"
-        text = (home / "config.json").read_text(encoding="utf-8")
-        config = json.loads(text)
+        config = read_json(home / "config.json")
         agents = config["method_fields"].get("agents", 1)
         models = config["model"]
         if isinstance(models, str):

@@ -22,7 +22,6 @@ ROW = ["backbone", "setup", "method"]
 Groups = Mapping[str, Sequence[str]]
 Matrices = dict[str, pd.DataFrame]  # benchmark: correctness, S seeds x I items
 Row = dict[str, Any]
-TRAINED = pd.Series([True])
 
 
 def paper_numbers(table_id: str) -> pd.DataFrame:
@@ -148,6 +147,11 @@ def units_by_seed(records: pd.DataFrame) -> dict[int, str]:
     return dict(zip(first["seed"], units, strict=True))
 
 
+def is_trained(records: pd.DataFrame) -> bool:
+    """Whether another run would differ: the column `trained`, true without it."""
+    return "trained" not in records or bool(records["trained"].any())
+
+
 def accuracy_side(scores: pd.DataFrame, method: str, benchmarks: Sequence[str]) -> Side:
     """Return a method's accuracy in percent on some benchmarks, as one side of a comparison.
 
@@ -163,7 +167,7 @@ def accuracy_side(scores: pd.DataFrame, method: str, benchmarks: Sequence[str]) 
         strata,
         units=[unit_of[seed] for seed in first_matrix.index],
         asked_shares=[asked_shares[name] for name in benchmarks],
-        is_trained=bool(records.get("trained", TRAINED).any()),
+        is_trained=is_trained(records),
     )
 
 

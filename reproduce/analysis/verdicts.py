@@ -19,9 +19,8 @@ MARGINS = {  # by metric, or by column of a run's metrics; other units have no m
     "validation": MARGIN,
 }
 EQUIVALENCE_LEVEL = 0.90  # of the interval that has to lie inside the margin
-RATIO_FACTOR = (
-    1.5  # a ratio is found between the printed one divided and multiplied by it
-)
+# A ratio is found between the printed one divided by this and multiplied by it.
+RATIO_FACTOR = 1.5
 POWER = 0.8  # of the smallest detectable effect
 CORRECTIONS = {  # of the tests of a paper
     "headline": corrections.HOLM,
