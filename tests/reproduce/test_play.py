@@ -1,0 +1,260 @@
+"""results/play.html plays what Python plays, is of today's code, and loads nothing."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coevolve.engines.loading import load_policy
+from coevolve.engines.router import EngineRouter
+from coevolve.rollout.stepper import EpisodeStepper
+from coevolve.types import Sample
+from reproduce.play import page, tables, weights
+from tinyworld import tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "results/play.html"
+PLAYER = Path(__file__).with_name("play_episodes.mjs")
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(
+    NODE is None, reason="node, which runs the page's JavaScript, is missing"
+)
+
+EQUAL_REPLIES = 200
+METHODS = tuple(tables.FIELDS)
+# Of the episodes of a method; the first has a changed reply, every other one is trained.
+TEMPERATURES = (1.0, 0.7, 0.0, 1.0)
+EDITED_TURN = 1
+CLOSE = 1e-9  # sums in another order, and CoNL's strengths by another solver
+
+Request = dict[str, Any]
+
+
+def requests() -> list[Request]:
+    """Return the episodes to compare: every method, trained or not, one with a changed reply."""
+    asked = []
+    for number, temperature in enumerate(TEMPERATURES):
+        for method in METHODS:
+            settings = {
+                "method": method,
+                "seed": 100 + number,
+                "temperature": temperature,
+                "isTrained": number % 2 == 1,
+            }
+            edits = {EDITED_TURN: "<score>1</score>"} if number == 0 else {}
+            asked.append({"settings": settings, "edits": edits})
+    return asked
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    """Return the data in the committed page."""
+    return page.read_data(PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> list[Any]:
+    """Return the requested episodes as JavaScript plays them."""
+    folder = tmp_path_factory.mktemp("play")
+    files = []
+    for name, content in (("data", data), ("requests", requests())):
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps(content), encoding="utf-8")
+        files.append(str(file))
+    return json.loads(run_node(str(PLAYER), *files))
+
+
+def run_node(*arguments: str) -> str:
+    """Return what node prints; raise with its error if it fails."""
+    assert NODE is not None
+    result = subprocess.run([NODE, *arguments], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@cache
+def base() -> weights.Tensors:
+    """Return the embedded model's weights."""
+    return weights.tensors_of(load_policy(tables.MODEL))
+
+
+@cache
+def loaded(policy_name: str) -> Any:
+    """Return a policy of this name, whose weights each episode sets."""
+    return load_policy(tables.MODEL, policy_name)
+
+
+def play_in_python(data: dict[str, Any], request: Request) -> EpisodeStepper:
+    """Play a request with the package, with the very weights of the page."""
+    settings = request["settings"]
+    name = settings["method"]
+    method = tables.methods()[name]
+    engines = {}
+    for policy_name in method.policies:
+        tensors = base()
+        if settings["isTrained"]:
+            packed = data["weights"]["trained"][f"{name}/{policy_name}"]
+            tensors = weights.unpack_trained(base(), packed)
+        policy = loaded(policy_name)
+        weights.load_tensors(policy, tensors)
+        limit = tables.max_tokens(name)
+        engines[policy_name] = policy.serve(settings["temperature"], limit)
+    seed = settings["seed"]
+    episode = method.observed(random.Random(seed))
+    stepper = EpisodeStepper(episode, EngineRouter(engines), key=(seed, 0))
+    while stepper.pending_turns:
+        answer_wave(stepper, request["edits"])
+    return stepper
+
+
+def answer_wave(stepper: EpisodeStepper, edits: dict[int, str]) -> None:
+    """Answer the pending turns, with the changed replies in their places."""
+    first = len(stepper.replies)
+    replies = stepper.engine.answer(stepper.pending_turns)
+    wave = [edits.get(first + place, reply) for place, reply in enumerate(replies)]
+    stepper.answer(wave)
+
+
+def reward_of(sample: Sample) -> float | None:
+    """Return a sample's reward; of CoNL's segments at most one earns any."""
+    if not isinstance(sample.reward, dict):
+        return sample.reward
+    earned = [value for value in sample.reward.values() if value is not None]
+    return earned[0] if earned else None
+
+
+def rewards_of(stepper: EpisodeStepper) -> dict[int, float]:
+    """Return the rewards by number of the turn, without masked ones."""
+    assert stepper.outcome is not None
+    numbers = {id(reply): number for number, reply in enumerate(stepper.replies)}
+    rewards = {}
+    for sample in stepper.outcome.samples:
+        reward = reward_of(sample)
+        if reward is not None:
+            rewards[numbers[id(sample.reply)]] = reward
+    return rewards
+
+
+@needs_node
+class TestSameAsPython:
+    """The JavaScript of the page against the package."""
+
+    def test_episodes_are_equal_reply_by_reply(
+        self, data: dict[str, Any], played: list[Any]
+    ) -> None:
+        compared = 0
+        for request, episode in zip(requests(), played, strict=True):
+            stepper = play_in_python(data, request)
+            turns = []
+            for reply in stepper.replies:
+                prompt = reply.turn.messages[0]["content"]
+                turns.append(
+                    {"role": reply.turn.role, "prompt": prompt, "text": reply.text}
+                )
+            assert episode["turns"] == turns, request["settings"]
+            compared += len(turns)
+            rewards = {}
+            for payment in episode["payments"]:
+                if payment["reward"] is not None:
+                    rewards[payment["turn"]] = payment["reward"]
+            expected = pytest.approx(rewards_of(stepper), abs=CLOSE)
+            assert rewards == expected, request["settings"]
+        assert compared >= EQUAL_REPLIES
+
+    def test_the_oracle_is_the_same(self, tmp_path: Path, data: dict[str, Any]) -> None:
+        rng = random.Random(0)
+        cases = list(questions_with_answers(rng))
+        file = tmp_path / "cases.json"
+        file.write_text(json.dumps({"world": data["world"], "cases": cases}))
+        script = tmp_path / "oracle.mjs"
+        module = (page.HERE / "world.js").as_uri()
+        script.write_text(
+            f"import {{ World }} from {json.dumps(module)};\n"
+            'import { readFileSync } from "node:fs";\n'
+            "const { world, cases } = JSON.parse(readFileSync(process.argv[2]));\n"
+            "const oracle = new World(world);\n"
+            "console.log(JSON.stringify(cases.map(([question, answer]) => [\n"
+            "  oracle.read(question)?.answer ?? null, oracle.isCorrect(question, answer),\n"
+            "  oracle.heldOut(question)])));\n"
+        )
+        verdicts = json.loads(run_node(str(script), str(file)))
+        for (question, answer), verdict in zip(cases, verdicts, strict=True):
+            task = tasks.read(question)
+            expected = [
+                task.answer if task else None,
+                tasks.is_correct(question, answer) if task else None,
+                tasks.split(question) != "train",
+            ]
+            assert verdict == expected, (question, answer)
+
+    def test_the_joined_script_parses(self, tmp_path: Path) -> None:
+        script = tmp_path / "page.mjs"
+        script.write_text(page.script(), encoding="utf-8")
+        run_node("--check", str(script))
+
+
+def questions_with_answers(rng: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield questions of every family and spoilt ones, each with some answer."""
+    for family in tasks.NAMES:
+        for _ in range(30):
+            task = tasks.draw(rng, family)
+            yield task.question, task.answer
+            yield task.question, task.misconception
+            yield task.question, tasks.wrong(rng, task)
+            yield tasks.spoil(rng, task.question), task.answer
+
+
+class TestThePage:
+    """The committed file."""
+
+    def test_it_is_of_todays_code(self, data: dict[str, Any]) -> None:
+        packed = {key: data[key] for key in ("weights", "runs")}
+        today = page.render(page.data(packed))
+        assert PAGE.read_text(encoding="utf-8") == today, "run python -m reproduce.play"
+
+    def test_its_untrained_model_is_the_embedded_one(
+        self, data: dict[str, Any]
+    ) -> None:
+        unpacked = weights.unpack_base(data["weights"]["base"], data["model"]["shapes"])
+        for name, values in base().items():
+            assert (unpacked[name] == values).all(), name
+
+    def test_it_loads_nothing(self) -> None:
+        text = PAGE.read_text(encoding="utf-8")
+        markup = page.DATA.sub("", text)
+        assert not re.findall(
+            r"https?://|\bfetch\(|XMLHttpRequest|\bimport\b *[({\"']", markup
+        )
+        assert len(text.encode()) < 3_000_000
+
+    def test_every_method_has_trained_weights_and_a_gain(
+        self, data: dict[str, Any]
+    ) -> None:
+        for name, method in tables.methods().items():
+            run = data["runs"][name]
+            assert run["low"] <= run["points"] <= run["high"]
+            for policy in method.policies:
+                assert f"{name}/{policy}" in data["weights"]["trained"]
+
+
+class TestWeights:
+    """Packing trained weights."""
+
+    def test_a_change_is_rounded_to_a_fraction_of_its_row(self) -> None:
+        rng = random.Random(0)
+        trained = {}
+        for name, values in base().items():
+            trained[name] = values + rng.uniform(0.001, 0.1) * values
+        packed = weights.pack_trained(base(), trained)
+        unpacked = weights.unpack_trained(base(), packed)
+        for name, values in base().items():
+            largest = abs(trained[name] - values).max(axis=-1, keepdims=True)
+            allowed = 0.51 * largest / weights.LARGEST_STEP + 1e-6
+            assert (abs(unpacked[name] - trained[name]) <= allowed).all(), name
