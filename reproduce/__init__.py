@@ -9,6 +9,13 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1]
 
 
+def cores() -> int:
+    """Return the number of processors that this process may use, on any system."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class UserError(ValueError):
     """A user's mistake: reported in one line on stderr with exit code 2; nothing is written."""
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from reproduce import HOME, UserError, compare, keys, one_line, report, user_path
+from reproduce import HOME, UserError, compare, cores, keys, one_line, report, user_path
 from reproduce.plan import Item, Plan, check_items, load, select, with_needs
 from reproduce.run import Report, Start, execute
 
@@ -167,7 +167,7 @@ def engine_of(plan: Plan, items: list[Item], options: argparse.Namespace) -> Sta
         return lambda scratch: on_ray.Ray(plan, address, options.jobs or 0, scratch)
     from reproduce.local import Local
 
-    at_once = options.jobs or plan.preset.jobs or len(os.sched_getaffinity(0))
+    at_once = options.jobs or plan.preset.jobs or cores()
     return lambda scratch: Local(plan, items, at_once, scratch)
 
 
@@ -254,6 +254,11 @@ def main(arguments: list[str]) -> int:
     if options.report:
         print(f"report: {os.path.relpath(report.build(plan))}")
         return 0
+    if sys.platform == "win32":
+        raise UserError(
+            "the batch needs the fork server of Linux or macOS; on Windows use WSL, or train "
+            "single runs with `coevolve train`"
+        )
     return run_batch(plan, chosen, with_needs(plan, chosen), options)
 
 

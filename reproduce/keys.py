@@ -184,7 +184,7 @@ def dependencies(plan: Plan, item: Item) -> Parts:
     """
     notebook = []
     for cell in code_cells(plan.root / item.notebook):
-        notebook.append([without_prose(cell.text), cell.is_parameters])
+        notebook.append([without_prose(cell.text), cell.tag])
     collect_sources = run_sources if item.kind == "run" else artefact_sources
     sources = collect_sources(plan, item)
     inputs = {name: digest_input(plan.root / name) for name in item.inputs}

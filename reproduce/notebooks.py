@@ -24,11 +24,17 @@ UNREADABLE = (
 )
 
 
+# The tag of the cell after which papermill sets the values of a batch.
+PARAMETERS = "parameters"
+# The tag of a folded cell before it, with parameters that only a batch sets.
+BATCH = "batch"
+
+
 class CodeCell(NamedTuple):
-    """The text of a notebook's code cell, and whether it is tagged parameters."""
+    """The text of a notebook's code cell, and which tag of a cell of parameters it has, if any."""
 
     text: str
-    is_parameters: bool
+    tag: str
 
 
 @cache
@@ -41,7 +47,8 @@ def code_cells(path: Path) -> tuple[CodeCell, ...]:
             text = "".join(cell["source"])
             if cell["cell_type"] == "code":
                 tags = cell["metadata"].get("tags", [])
-                cells.append(CodeCell(text, "parameters" in tags))
+                known = [tag for tag in (PARAMETERS, BATCH) if tag in tags]
+                cells.append(CodeCell(text, "".join(known)))
     except UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"notebook {path} cannot be read: {reason}") from None
@@ -51,16 +58,24 @@ def code_cells(path: Path) -> tuple[CodeCell, ...]:
 def declared(path: Path) -> dict[str, type | None]:
     """Return parameter -> type of its default; None, for the default None, allows any plain value.
 
-    Raises UserError unless exactly one cell is tagged parameters and its defaults are literals.
+    Raises UserError unless exactly one cell is tagged parameters, no cell is tagged batch after it,
+    and all defaults are literals.
     """
-    tagged = [cell.text for cell in code_cells(path) if cell.is_parameters]
-    if len(tagged) != 1:
+    tagged = [cell for cell in code_cells(path) if cell.tag]
+    tags = [cell.tag for cell in tagged]
+    if tags.count(PARAMETERS) != 1:
         raise UserError(
-            f"notebook {path}: exactly one cell must be tagged parameters, got {len(tagged)}"
+            f"notebook {path}: exactly one cell must be tagged {PARAMETERS}, "
+            f"got {tags.count(PARAMETERS)}"
+        )
+    if tags[-1] != PARAMETERS:
+        raise UserError(
+            f"notebook {path}: the cell tagged {PARAMETERS} must come after that tagged {BATCH}, "
+            "because a batch sets all values after it"
         )
     types: dict[str, type | None] = {}
     try:
-        for statement in ast.parse(tagged[0]).body:
+        for statement in ast.parse("\n".join(cell.text for cell in tagged)).body:
             if isinstance(statement, ast.AnnAssign):
                 target = statement.target
             elif isinstance(statement, ast.Assign):

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from reproduce import cores
 from reproduce.plan import Item, Plan
 
 PACKAGES = (
@@ -69,7 +70,7 @@ def machine() -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": processor[1] if processor else None,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "memory_gib": round(memory_bytes / 2**30, 1),
         "gpus": re.findall(r"Model:\s*(.+)", text),
     }

@@ -29,6 +29,7 @@ from reproduce import UserError, one_line, user_path
 OTHER_FILES = (
     "presets.toml",
     "claims.toml",
+    "papers.toml",
 )
 SECRET = re.compile(
     r"(^|_)(secret|password|passwd|credentials?|api_?key|token)$", re.IGNORECASE

@@ -5,26 +5,42 @@ are named.
 """
 
 import json
-import os
 import re
 import shutil
-from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from reproduce import report_claims
 from reproduce.keys import EXECUTED, FAILED, PROVENANCE, read_marker
 from reproduce.plan import Item, Plan, use_package_of
 from reproduce.registry import read_toml
 
 HERE = Path(__file__)
 TEMPLATE = "report.html.j2"
+PAPERS = read_toml(HERE.with_name("papers.toml"))
+ACROSS = {"name": "Across papers", "title": "", "summary": "", "main": []}
 # Executed; not committed, so perhaps missing.
 NOTEBOOKS = (
     "notebook.html",
     EXECUTED,
     FAILED,
 )
+# Presets whose pages are committed without the executed notebooks, which they must not link.
+COMMITTED = ("standard",)
+# Notebooks of what the main results rest on: shown below them, and folded.
+BACKGROUND = (
+    "diagrams",
+    "prompts",
+    "settings",
+    "seed_sets",
+    "sage",
+    "comas",
+    "conl",
+    "mae",
+)
+AVERAGE = re.compile(r"(overall|average|.* avg\.|.* average)", re.IGNORECASE)
+INTERVAL = re.compile(r"\[[-+\d.]+, [-+\d.]+\]")
+LEADING_CELLS = 2  # a row's name stands in one of these
 
 
 def build(plan: Plan) -> Path:
@@ -38,7 +54,10 @@ def build(plan: Plan) -> Path:
     shutil.copyfile(HERE.with_suffix(".css"), folder / "style.css")
     for paper in papers(plan):
         page = template.render(
-            paper=paper, up="../", transcripts=transcripts(plan, paper)
+            paper=paper,
+            up="../",
+            transcripts=transcripts(plan, paper),
+            sections=sections(plan, paper),
         )
         write_atomically(folder / f"{paper}.html", page)
     front = plan.folder / "index.html"
@@ -52,55 +71,65 @@ def load_template(plan: Plan) -> Any:
 
     from reproduce.analysis.verdicts import MEANINGS
 
+    rows = report_claims.read(plan)
     everything = {
         "plan": plan,
         "verdicts": MEANINGS,
+        "look_of": report_claims.look_of,
+        "counts": lambda some: report_claims.counts(some, list(MEANINGS)),
+        "inside": report_claims.inside,
+        "info": {paper: PAPERS.get(paper, ACROSS) for paper in papers(plan)},
         "runs": [],
         "artefacts": [],
-        "claims": claims(plan),
+        "claims": rows,
         "papers": papers(plan),
     }
     for item in plan.items.values():
         everything[f"{item.kind}s"].append(facts_of(plan, item))
     loader = jinja2.FileSystemLoader(HERE.parent)
-    pages = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
+    pages = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     return pages.get_template(TEMPLATE, globals=everything)
 
 
 def papers(plan: Plan) -> list[str]:
-    """Return the papers that have tables or figures, in the order of the plan."""
-    names: list[str] = []
+    """Return the papers that have tables or figures, in the order of papers.toml."""
+    found = set()
     for item in plan.items.values():
-        if item.kind == "artefact" and item.paper not in names:
-            names.append(item.paper)
-    return names
+        if item.kind == "artefact":
+            found.add(item.paper)
+    known = [paper for paper in PAPERS if paper in found]
+    return [*known, *sorted(found.difference(PAPERS))]
 
 
-def claims(plan: Plan) -> list[dict[str, str]]:
-    """Return the rows of the ledger of claims with the fields of claims.toml; none without it."""
-    import pandas as pd
-
-    ledger = plan.folder / "claims" / "ledger.csv"
-    if not ledger.is_file():
-        return []
-    registry = read_toml(HERE.with_name("claims.toml"))
-    fields_of = registry["claims"]
-    table = pd.read_csv(ledger, dtype=str, keep_default_na=False)
-    remarks = ledger.with_name("remarks.csv")
-    if remarks.is_file():
-        beside = pd.read_csv(remarks, dtype=str, keep_default_na=False)
-        table = table.merge(beside, on="claim", how="left").fillna("")
-    rows = []
-    for row in table.to_dict("records"):
-        fields = fields_of.get(row["claim"], {})
-        rows.append(fields | row)
-    return rows
+def sections(plan: Plan, paper: str) -> dict[str, list[dict[str, Any]]]:
+    """Return a paper's artefacts in three parts: main result, further results, background."""
+    main = PAPERS.get(paper, ACROSS)["main"]
+    parts: dict[str, list[dict[str, Any]]] = {
+        "main": [],
+        "further": [],
+        "background": [],
+    }
+    for item in plan.items.values():
+        if item.kind != "artefact" or item.paper != paper:
+            continue
+        if item.id in main:
+            part = "main"
+        elif Path(item.notebook).stem in BACKGROUND:
+            part = "background"
+        else:
+            part = "further"
+        parts[part].append(facts_of(plan, item))
+    return parts
 
 
 def facts_of(plan: Plan, item: Item) -> dict[str, Any]:
     """Collect what exists of an item: its files, their origin, and an artefact's text."""
     folder = plan.folder / item.id
-    executed = [name for name in NOTEBOOKS if (folder / name).is_file()]
+    executed = []
+    if plan.name not in COMMITTED:
+        executed = [name for name in NOTEBOOKS if (folder / name).is_file()]
     facts: dict[str, Any] = {
         "item": item,
         "origin": read_marker(folder, PROVENANCE),
@@ -111,12 +140,10 @@ def facts_of(plan: Plan, item: Item) -> dict[str, Any]:
         title, introduction = heading(plan, item)
         facts["title"] = title
         facts["about"] = to_html(introduction)
-        notebook = plan.root / item.notebook
-        facts["notebook"] = os.path.relpath(notebook, plan.folder / "report")
         facts["table"] = ""
         if "table.md" in facts["files"]:
             table = (folder / "table.md").read_text("utf-8")
-            facts["table"] = to_html(table)
+            facts["table"] = to_html(averages_first(table))
     return facts
 
 
@@ -154,11 +181,53 @@ def to_html(text: str) -> str:
 
     markdown = mistune.create_markdown(escape=False, plugins=["table"])
     page = markdown(text.replace("<", "&lt;"))
+    page = INTERVAL.sub(r'<small class="nowrap">\g<0></small>', page)
     return re.sub(r' style="text-align:left"|</t[dhr]>|\n *(?=<t)', "", page)
 
 
+def averages_first(text: str) -> str:
+    """Return a table in Markdown with the rows of averages on top, in bold.
+
+    Of a table of several parts, those of every part come first. Without averages it is as it was.
+    """
+    lines = text.splitlines()
+    rows = [number for number, line in enumerate(lines) if line.startswith("|")]
+    if len(rows) < 3:
+        return text
+    first, *_ = body = rows[2:]
+    averages = []
+    others = []
+    for number in body:
+        line = lines[number]
+        if _is_average(line):
+            averages.append(_in_bold(line))
+        else:
+            others.append(line)
+    lines[first : body[-1] + 1] = averages + others
+    return "\n".join(lines)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def _is_average(line: str) -> bool:
+    leading = _cells(line)[:LEADING_CELLS]
+    return any(AVERAGE.match(cell) for cell in leading)
+
+
+def _in_bold(line: str) -> str:
+    cells = [f"**{cell}**" if cell else "" for cell in _cells(line)]
+    return f"| {' | '.join(cells)} |"
+
+
 def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
-    """Return episodes of a run of the paper's own method, see `best_and_worst`."""
+    """Return episodes of a run of the paper's own method, see `transcripts.best_and_worst`.
+
+    Each of their samples has the oracle's `mark`.
+    """
+    from reproduce.transcripts import best_and_worst, mark
+
     run = _first_trained(plan, paper)
     if run is None:
         return []
@@ -170,7 +239,11 @@ def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
         if line.endswith(b"\n"):  # a kill cuts the last line
             episode = json.loads(line)
             episodes.append({"run": run.id, **episode})
-    return best_and_worst(episodes)
+    shown = best_and_worst(episodes)
+    for episode in shown:
+        for sample in episode["samples"]:
+            sample["mark"] = mark(sample["prompt"], sample["text"])
+    return shown
 
 
 def _first_trained(plan: Plan, paper: str) -> Item | None:
@@ -180,39 +253,3 @@ def _first_trained(plan: Plan, paper: str) -> Item | None:
         if is_own_method and item.config.get("steps") != 0:
             return item
     return None
-
-
-def best_and_worst(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the episodes with the highest and the lowest reward of the first and last steps.
-
-    Each comes with its `mean_reward`.
-    """
-    if not episodes:
-        return []
-    first_step = episodes[0]["step"]
-    last_step = episodes[-1]["step"]
-    chosen = []
-    for step in sorted({first_step, last_step}):
-        of_step = []
-        for episode in episodes:
-            if episode["step"] == step:
-                reward = mean_reward(episode["samples"])
-                of_step.append({**episode, "mean_reward": reward})
-        of_step.sort(key=itemgetter("mean_reward"), reverse=True)
-        chosen.append(of_step[0])
-        if len(of_step) > 1:
-            chosen.append(of_step[-1])
-    return chosen
-
-
-def mean_reward(samples: list[dict[str, Any]]) -> float:
-    """Return the mean reward of completions, or of their segments where these have rewards.
-
-    0.0 if there is none.
-    """
-    rewards: list[float] = []
-    for sample in samples:
-        reward = sample["reward"]
-        parts = reward.values() if isinstance(reward, dict) else [reward]
-        rewards += [part for part in parts if part is not None]
-    return fmean(rewards) if rewards else 0.0

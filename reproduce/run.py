@@ -3,7 +3,6 @@
 Knows order and caching; an engine makes the items: processes of this machine, or tasks of Ray.
 """
 
-import fcntl
 import shutil
 import signal
 import tempfile
@@ -23,7 +22,8 @@ from reproduce.work import keep_failed
 
 REFRESH_SECONDS = 0.2
 BAR = "{bar:20} {n}/{total} {elapsed}{postfix}"
-SCRATCH_HOME = "/tmp"  # short, as the address of a socket has at most 107 characters
+# Short, as the address of a socket has at most 107 characters.
+SCRATCH_HOME = "/tmp"
 
 
 @dataclass
@@ -204,6 +204,8 @@ def workshop(plan: Plan) -> Iterator[Path]:
 
     Raises UserError if the results folder cannot be written or is in use.
     """
+    import fcntl  # Windows has none; there the command has refused to start
+
     results = plan.folder
     try:
         results.mkdir(parents=True, exist_ok=True)

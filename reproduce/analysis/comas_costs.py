@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -13,7 +12,7 @@ from reproduce.analysis import figures, standins
 
 QUESTIONS = 2000  # of the paper's Table 3
 NUMBERS_PER_WEIGHT = 4  # itself, its gradient and AdamW's two moments
-X_LABEL = "agents l, with m = 2 l rounds"
+X_LABEL = "number of agents, with twice as many rounds"
 RELATIVE = {  # measured quantity: its name in the figure
     "interactions a question": "interactions",
     "tokens written": "tokens written",
@@ -122,8 +121,8 @@ def draw(costs: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     """Draw costs relative to one agent, and memory with full weights and with adapters."""
     by_agents = costs.set_index("agents")[list(RELATIVE)]
     relative = (by_agents / by_agents.iloc[0]).rename(columns=RELATIVE)
-    relative["paper: l squared"] = relative.index.astype(float) ** 2
-    fig, axes = plt.subplots(1, 2, figsize=(13, 6))
+    relative["the paper: agents squared"] = relative.index.astype(float) ** 2
+    fig, axes = figures.panels(2, height=4.4)
     figures.curve(
         relative.reset_index().melt("agents", var_name="what", value_name="relative"),
         "agents",
@@ -131,7 +130,7 @@ def draw(costs: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         hue="what",
         ax=axes[0],
         ylabel="relative to one agent",
-        title="Cost against the number of agents (tiny world)",
+        title="Cost against the number of agents",
         xlabel=X_LABEL,
     )
     figures.curve(
@@ -140,7 +139,7 @@ def draw(costs: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         "MB",
         hue="what",
         ax=axes[1],
-        title="Memory, full weights and adapters (tiny world)",
+        title="Memory, full weights and adapters",
         xlabel=X_LABEL,
         ylabel="MB",
     )
@@ -149,7 +148,10 @@ def draw(costs: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         ax.set(yscale="log")
         ax.set(xscale="log", xticks=ticks, xticklabels=ticks)
         ax.minorticks_off()
-    fig.tight_layout()
+        for text in list(ax.texts):  # placed on linear scales
+            text.remove()
+        figures.name_ends(ax)
+    figures.letter(axes)
     return fig
 
 

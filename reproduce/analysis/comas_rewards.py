@@ -107,9 +107,9 @@ def draw(values: pd.DataFrame) -> Axes:
         "step",
         "percent",
         hue="measure",
-        title="Rewards against the verifier (tiny world)",
-        xlabel="step",
-        ylabel="percent",
+        title="Rewards that the verifier confirms",
+        xlabel="training step",
+        ylabel="%",
     )
 
 

@@ -310,7 +310,7 @@ def parts_in_words(parts: pd.DataFrame, full: str) -> list[str]:
 
 def draw(accuracy: pd.DataFrame, parts: pd.DataFrame, full: str) -> Figure:
     """Draw every policy in every setting, and the parts of the differences."""
-    fig, (left, right) = plt.subplots(1, 2, figsize=(13, 5.2))
+    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8))
     _draw_settings(left, accuracy)
     _draw_parts(right, parts, full)
     fig.tight_layout()
@@ -333,9 +333,7 @@ def _draw_settings(ax: Axes, accuracy: pd.DataFrame) -> None:
             color=figures.COLOURS[number],
             label=title,
         )
-    ax.set(
-        xlabel="correct answers, %", title="Every policy in every setting (tiny world)"
-    )
+    ax.set(xlabel="correct answers, %", title="Every policy in every setting")
     _name_rows(ax, methods)
 
 
@@ -354,7 +352,7 @@ def _draw_parts(ax: Axes, parts: pd.DataFrame, full: str) -> None:
     ax.plot(parts["paper"], rows, "D", color="black", label="printed by the paper")
     ax.axvline(0, color="0.3", linewidth=1)
     texts = parts["part"].mask(parts["part"] == WHOLE, f"{full} - " + parts["over"])
-    ax.set(xlabel="points", title=f"What the gain of {full} consists of (tiny world)")
+    ax.set(xlabel="points", title=f"What the gain of {full} consists of")
     _name_rows(ax, texts)
 
 

@@ -279,7 +279,6 @@ def draw(arms: pd.DataFrame) -> Figure:
         trained = arms[(arms["method"] == method) & (arms["arm"] != UNTRAINED)]
         _draw_method(ax, method, trained)
     axes[-1, 0].set_xlabel("test questions: gain over the untrained model, points")
-    fig.suptitle("Control arms (tiny world)", y=0.92)
     fig.subplots_adjust(hspace=0.12)
     return fig
 

@@ -1,19 +1,24 @@
 """Figures in the house style, saved as PNG and as SVG whose bytes repeat.
 
-Draws curves, bars and role diagrams. A figure is a view of a frame; this module does not know
+Draws curves, dots and role diagrams. A figure is a view of a frame; this module does not know
 where the frame's numbers come from.
 """
 
+import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from string import ascii_lowercase
 from textwrap import fill, wrap
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import scipy.optimize
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,11 +29,25 @@ from matplotlib.transforms import Bbox
 from coevolve.runs.show import visible
 from coevolve.types import Role
 
-# Seaborn's colour-blind palette, then five of Paul Tol's colours. Dashes tell curves apart where
-# colours do not.
-SEABORN = sns.color_palette("colorblind").as_hex()
-TOL = ["#332288", "#882255", "#999933", "#117733", "#44aa99"]
-COLOURS = [*SEABORN, *TOL]
+# Any two are told apart by normal and by colour-blind (deuteranope) eyes, on a light and on a dark
+# page. The first five belong to the papers; variants take theirs from the end.
+COLOURS = [
+    "#0077aa",
+    "#ff9900",
+    "#886600",
+    "#ff66bb",
+    "#22aaff",
+    "#ee99aa",
+    "#aa7755",
+    "#117777",
+    "#ee88ee",
+    "#ee8866",
+    "#3399aa",
+    "#aa7788",
+    "#4477ff",
+    "#447755",
+    "#ff0000",
+]
 METHODS = [
     "mae",
     "sage",
@@ -52,15 +71,44 @@ ALIASES = {  # what the papers call a method: its key in METHOD_COLOURS
     "base model": "base",
     "absolute zero": "azr",
 }
-SOLID = {"facecolor": "#edf3f9", "edgecolor": COLOURS[0], "linewidth": 1.5}
+# Colours of the ground and of text, which an SVG changes on a dark page: name, on white, on black.
+INK = ("ink", "#262626", "#e6eaf0")
+SOFT = ("soft", "#737373", "#a2adbc")
+GRID = ("grid", "#cccccc", "#3d4757")
+PAPER = ("paper", "#ffffff", "#1b212b")
+BOX = ("box", "#edf3f9", "#22344a")
+THEME = (INK, SOFT, GRID, PAPER, BOX)
+REWARD = "#d55e00"  # arrows that carry rewards
+SOLID = {"facecolor": BOX[1], "edgecolor": COLOURS[0], "linewidth": 1.5}
 DASHED = {
-    "facecolor": "white",
-    "edgecolor": "0.45",
+    "facecolor": PAPER[1],
+    "edgecolor": SOFT[1],
     "linewidth": 1.5,
     "linestyle": "--",
 }
 BELOW_AXES = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
-MAX_NAMES_INSIDE = 3  # with more curves, the legend goes below the axes
+PANELS_PER_ROW = 2
+PAGE_WIDTH = 10.0  # inches of a full row; a page shows it at 736 pixels or more
+PANEL_WIDTH = 6.8  # inches of a figure of one panel
+FEW_LOOKS = 12  # a curve of so few points shows each of them
+NAME_SIZE = 10.5  # points
+LABEL_WIDTH = 20  # characters of a line of a label
+DASHES = [
+    (0, ()),
+    (0, (5, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (8, 2)),
+]
+PRINTED = {  # the look of what a paper prints
+    "marker": "D",
+    "markersize": 6,
+    "markerfacecolor": "none",
+    "markeredgewidth": 1.5,
+    "linestyle": ":",
+    "linewidth": 1.2,
+}
 Point = Sequence[float]  # x and y
 
 
@@ -101,65 +149,161 @@ def _method_key(name: str) -> str:
     return ALIASES.get(method, method)
 
 
+def panels(count: int, height: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """Return a figure with axes for some panels, at most two in a row.
+
+    `height` is that of a row, in inches.
+    """
+    columns = min(count, PANELS_PER_ROW)
+    rows = math.ceil(count / PANELS_PER_ROW)
+    width = PANEL_WIDTH if count == 1 else PAGE_WIDTH
+    fig, grid = plt.subplots(
+        rows,
+        columns,
+        figsize=(width, height * rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    axes = list(grid.flat)
+    for unused in axes[count:]:
+        unused.set_axis_off()
+    return fig, axes[:count]
+
+
+def letter(axes: Sequence[Axes]) -> None:
+    """Put a, b, c, ... before the titles of several panels."""
+    if len(axes) < 2:
+        return
+    for name, ax in zip(ascii_lowercase, axes, strict=False):
+        title = ax.get_title(loc="left")
+        ax.set_title(f"{name}   {title}", loc="left")
+
+
 def curve(
     frame: pd.DataFrame,
     x: str,
     y: str,
     hue: str | None = "method",
     ax: Axes | None = None,
+    ylim: tuple[float, float] | None = None,
     **labels: str,
 ) -> Axes:
     """Draw the mean of `y` over `x`, a line per `hue`, with a band from lowest to highest seed.
 
-    Rows with equal x and hue are seeds; rows without a y are left out. `labels` are title, xlabel
-    and ylabel. Raises ValueError if no row has a y.
+    Rows with equal x and hue are seeds; rows without a y are left out. Each of several lines has
+    its name at its end. Curves of few points show them. `labels` are title, xlabel and ylabel.
+    Raises ValueError if no row has a y.
     """
     frame = frame.dropna(subset=[y])
     if frame.empty:
         raise ValueError(f"y: the frame has no values of {y!r} to draw")
     if ax is None:
-        _, ax = plt.subplots()
-    look: dict[str, object] = {"color": COLOURS[0]}
-    names: Sequence[str] = ()
+        _, ax = plt.subplots(layout="constrained")
+    parts = {"": frame}
     if hue is not None:
-        frame = frame.assign(**{hue: frame[hue].map(plain)})
-        names = frame[hue].unique()
-        look = {"hue": hue, "style": hue, "palette": palette(names)}
-    sns.lineplot(frame, x=x, y=y, errorbar=("pi", 100), ax=ax, **look)
-    if hue is not None:
-        place = BELOW_AXES if len(names) > MAX_NAMES_INSIDE else {}
-        ax.legend(title=None, **place)
-    return _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
+        named = frame[hue].map(plain)
+        parts = {name: frame[named == name] for name in named.unique()}
+    colours = palette(parts)
+    for number, (name, part) in enumerate(parts.items()):
+        look = {
+            "color": colours[name] if hue else COLOURS[0],
+            "linestyle": DASHES[number % len(DASHES)],
+            "label": name,
+        }
+        _draw_band(ax, part.groupby(x)[y], look)
+    if ylim is not None:
+        ax.set_ylim(*ylim)
+    _labelled(ax, {"xlabel": x, "ylabel": y} | labels)
+    if len(parts) > 1:
+        name_ends(ax)
+    return ax
 
 
-def bars(table: pd.DataFrame, ax: Axes, **labels: str) -> Axes:
-    """Draw a horizontal bar per method: its accuracy with limits, as `accuracy_table` has them.
+def _draw_band(ax: Axes, values: Any, look: dict[str, Any]) -> None:
+    """Draw the mean of values that are grouped by x, with a band from lowest to highest."""
+    mean = values.mean()
+    marker = "o" if len(mean) <= FEW_LOOKS else ""
+    ax.plot(mean.index, mean, marker=marker, markersize=5, linewidth=1.8, **look)
+    ax.fill_between(
+        mean.index,
+        values.min(),
+        values.max(),
+        color=look["color"],
+        alpha=0.16,
+        linewidth=0,
+    )
 
-    A diamond marks what the paper prints (column `paper`), if it prints anything.
+
+def name_ends(ax: Axes) -> None:
+    """Write the name of every line beside its end, apart from the other names.
+
+    Limits and scales of the axes have to be final. Lines without a name are left out.
+    """
+    ax.get_ylim()  # settles the limits, which matplotlib leaves open until they are asked for
+    ends = []
+    for line in ax.lines:
+        name = str(line.get_label())
+        if name and not name.startswith("_"):
+            end = (line.get_xdata()[-1], line.get_ydata()[-1])
+            _, height = ax.transAxes.inverted().transform(ax.transData.transform(end))
+            ends.append((height, end, line))
+    ends.sort(key=lambda end: end[0])
+    names = [fill(str(line.get_label()), LABEL_WIDTH) for _, _, line in ends]
+    lines_of_text = 1 + max((name.count("\n") for name in names), default=0)
+    axes_points = ax.get_window_extent().height * 72 / ax.figure.dpi
+    gap = 1.3 * lines_of_text * NAME_SIZE / axes_points
+    heights = np.array([height for height, _, _ in ends])
+    places = apart(heights, gap) if ends else []
+    for name, place, (_, end, line) in zip(names, places, ends, strict=True):
+        ax.annotate(
+            name,
+            end,
+            (1.1, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=NAME_SIZE,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": line.get_color(),
+                "linestyle": line.get_linestyle(),
+                "linewidth": 1.8,
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
+        )
+
+
+def apart(heights: np.ndarray, gap: float) -> list[float]:
+    """Return the nearest heights, in squares, that are at least a gap apart; both rise."""
+    offsets = gap * np.arange(len(heights))
+    never_falling = scipy.optimize.isotonic_regression(heights - offsets).x
+    return list(never_falling + offsets)
+
+
+def dots(table: pd.DataFrame, ax: Axes, **labels: str) -> Axes:
+    """Draw a dot per method: its accuracy with limits, as `accuracy_table` has them.
+
+    A diamond marks what the paper prints (column `paper`), if it prints anything. The axis shows
+    the part of the scale where the numbers are.
     """
     names = [plain(name) for name in table["method"]]
-    colours = palette(names)
     accuracy = table["accuracy"]
     limits = table[["low", "high"]]
     distances = limits.sub(accuracy, axis=0).abs()
-    ax.barh(
-        names,
+    ax.errorbar(
         accuracy,
-        xerr=distances.to_numpy().T,
-        capsize=4,
-        height=0.7,
-        color=[colours[name] for name in names],
-    )
-    ax.plot(
-        table["paper"],
         names,
-        "D",
-        color="black",
-        markersize=6,
-        label="printed by the paper",
+        xerr=distances.to_numpy().T,
+        fmt="o",
+        markersize=7,
+        capsize=4,
+        color=COLOURS[0],
+        label="here, 95 % interval",
     )
+    look = {**PRINTED, "linestyle": "", "color": INK[1]}
+    ax.plot(table["paper"], names, **look, label="the paper")
     ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.grid(visible=False, axis="y")
     return _labelled(ax, {"xlabel": "accuracy, %", "ylabel": ""} | labels)
 
 
@@ -175,6 +319,7 @@ def save_figure(fig: Figure, out: Path) -> None:
     """
     out.mkdir(parents=True, exist_ok=True)
     undated = {"Date": None, "Creator": None}
+    svg = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "coevolve"}):
         fig.savefig(
             out / "figure.png",
@@ -182,7 +327,30 @@ def save_figure(fig: Figure, out: Path) -> None:
             bbox_inches="tight",
             metadata={"Software": None},
         )
-        fig.savefig(out / "figure.svg", bbox_inches="tight", metadata=undated)
+        fig.savefig(
+            svg,
+            format="svg",
+            bbox_inches="tight",
+            transparent=True,
+            metadata=undated,
+        )
+    (out / "figure.svg").write_text(with_themes(svg.getvalue()), "utf-8")
+
+
+def with_themes(svg: str) -> str:
+    """Return an SVG whose ground, grid and text follow the reader's light or dark theme."""
+    light = []
+    dark = []
+    for name, on_white, on_black in THEME:
+        svg = svg.replace(on_white, f"var(--{name})")
+        light.append(f"--{name}:{on_white}")
+        dark.append(f"--{name}:{on_black}")
+    style = (
+        f"<style>:root{{{';'.join(light)}}}"
+        f"@media(prefers-color-scheme:dark){{:root{{{';'.join(dark)}}}}}</style>"
+    )
+    head, tag, rest = svg.partition(" <defs>")
+    return f"{head} {style}\n{tag}{rest}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +358,7 @@ class Edge:
     """An arrow of a diagram, from one box to another, with what it passes.
 
     `bend` are the corners that it goes by, `at` is the place of the label, where it is not the
-    usual one. Both are in hundredths of the width.
+    usual one. Both are in hundredths of the width. `pays`: it passes a reward.
     """
 
     source: str
@@ -198,6 +366,7 @@ class Edge:
     label: str
     bend: Sequence[Point] = ()
     at: Point = ()
+    pays: bool = False
 
 
 def diagram(
@@ -208,6 +377,8 @@ def diagram(
     edges: Sequence[Edge],
 ) -> Figure:
     """Draw who passes what to whom, large enough to be read in a column of 8 cm.
+
+    Arrows that carry rewards have a colour of their own. Title and caption may be empty.
 
     `places` are the boxes' centres (x, y) in hundredths of the width, from the lower left. The box
     of a name in `roles` shows what that role's prompt reads; every other box, such as a pool or a
@@ -230,16 +401,20 @@ def diagram(
         is_paired = (edge.target, edge.source) in directions
         _draw_arrow(ax, boxes, edge, is_paired)
     ax.set_title(plain(title), loc="left", weight="bold")
-    _draw_key(ax, caption)
+    _draw_key(ax, caption, has_rewards=any(edge.pays for edge in edges))
     return fig
 
 
-def _draw_key(ax: Axes, caption: str) -> None:
-    role = Patch(**SOLID, label="role, and what it reads")
-    data = Patch(**DASHED, label="data or a rule")
+def _draw_key(ax: Axes, caption: str, has_rewards: bool) -> None:
+    handles = [
+        Patch(**SOLID, label="role, and what it reads"),
+        Patch(**DASHED, label="data or a rule"),
+    ]
+    if has_rewards:
+        handles.append(Patch(color=REWARD, label="reward"))
     ax.legend(
-        handles=[role, data],
-        ncols=2,
+        handles=handles,
+        ncols=len(handles),
         title=fill(plain(caption), 66),
         loc="upper left",
         bbox_to_anchor=(0, -0.02),
@@ -277,8 +452,8 @@ def _draw_arrow(
         path=mpl.path.Path(points),
         arrowstyle="-|>",
         mutation_scale=12,
-        color="0.3",
-        linewidth=1.2,
+        color=REWARD if edge.pays else SOFT[1],
+        linewidth=2 if edge.pays else 1.2,
     )
     ax.add_patch(arrow)
     x_direction = int(np.sign(second_point[0] - first_point[0]))  # 0 if upright
@@ -294,7 +469,12 @@ def _draw_arrow(
         plain(edge.label),
         ha="center",
         va=alignment[side],
-        bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+        color=REWARD if edge.pays else INK[1],
+        bbox={
+            "boxstyle": "square,pad=0.1",
+            "facecolor": PAPER[1],
+            "edgecolor": "none",
+        },
     )
 
 

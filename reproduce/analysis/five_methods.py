@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -291,19 +290,19 @@ def figure_data(
 
 def draw(curves: Curves, most_tokens: float) -> Figure:
     """Draw accuracy against tokens, correct rewards along training, and who believes errors."""
-    fig, axes = plt.subplots(1, 3, figsize=(19, 4.8))
+    fig, axes = figures.panels(3, height=4)
     _draw_accuracy(axes[0], curves, most_tokens)
     figures.curve(
         curves.rewards,
         "training",
         "value",
         ax=axes[1],
-        title="How often what pays is right (tiny world)",
+        title="Rewards that are correct",
         xlabel="share of training, %",
-        ylabel="correct, %",
+        ylabel="%",
     )
     _draw_beliefs(axes[2], curves.bars)
-    fig.subplots_adjust(wspace=0.25)
+    figures.letter(axes)
     return fig
 
 
@@ -313,9 +312,9 @@ def _draw_accuracy(ax: Axes, curves: Curves, most_tokens: float) -> None:
         "tokens",
         "accuracy",
         ax=ax,
-        title="Accuracy against tokens (tiny world)",
+        title="Accuracy on validation questions",
         xlabel="tokens written in training (root scale)",
-        ylabel="validation questions right, %",
+        ylabel="%",
     )
     ax.set_xscale(
         "function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square)
@@ -325,10 +324,11 @@ def _draw_accuracy(ax: Axes, curves: Curves, most_tokens: float) -> None:
     ax.xaxis.set_major_formatter(
         lambda x, _: f"{x / 1000:,.0f}k" if x >= 1000 else f"{x:.0f}"
     )
-    for line in ax.lines:
-        line.set(marker="o", markersize=4)  # where a run was evaluated
+    for text in list(ax.texts):  # placed on a linear scale
+        text.remove()
+    figures.name_ends(ax)
     for name, level in curves.levels.items():
-        ax.axhline(level, color="0.3", linestyle=":", linewidth=1.5)
+        ax.axhline(level, color=figures.SOFT[1], linestyle=":", linewidth=1.5)
         ax.annotate(
             f"{name}, no tokens",
             (0.98, level),
@@ -362,8 +362,8 @@ def _draw_beliefs(ax: Axes, bars: pd.DataFrame) -> None:
     )
     ax.set(
         xlabel="",
-        ylabel="wrong answers judged right, %",
-        title="Who believes wrong answers (tiny world)",
+        ylabel="%",
+        title="Wrong answers that a judge accepts",
     )
     ax.legend(title=None, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=1)
 
@@ -404,8 +404,8 @@ def note(comparison: Comparison, curves: Curves, table: pd.DataFrame) -> str:
         f"Test: the same {questions} questions for all, asked once and greedily, with 95 % "
         "limits over seeds. A gain is over the untrained model of that backbone, asked in the "
         "method's own form (the first row: in MAE's); its limits are over seeds "
-        "and questions: same sign where they exclude 0 and it is a gain, as all papers claim, "
-        "other sign where it is a loss, "
+        "and questions: as printed where they exclude 0 and it is a gain, as all papers claim, "
+        "against print where it is a loss, "
         "undecided where they hold 0, one seed without limits, uncorrected for the number of rows. "
         "Shuffled rewards: the same training, but each role's rewards of a step are dealt out at "
         "random among its replies. The gain over it is what the rewards themselves are worth. "

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
-import scipy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -19,7 +17,6 @@ from matplotlib.lines import Line2D
 from reproduce import HOME
 from reproduce.analysis import figures, tables
 from reproduce.analysis.judge_quality import OWN
-from reproduce.analysis.stats import Array
 
 SMOLLM2 = HOME / "src" / "published" / "smollm2-roles" / "card.json"
 PANELS = {
@@ -105,13 +102,13 @@ def draw(effects: pd.DataFrame, marks: Sequence[Mark]) -> Figure:
 
     The left panel also has each method's own judge, and on its lower edge the `marks`.
     """
-    fig, axes = plt.subplots(1, 2, figsize=(13, 5.2), sharex=True, sharey=True)
+    fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharex=True, sharey=True)
     for ax, (title, kinds) in zip(axes, PANELS.items(), strict=True):
         shown = effects[effects["errors"].isin(kinds)]
         for (method, errors), line in shown.groupby(["method", "errors"], sort=False):
             _draw_line(ax, line, LOOKS[method], DASHES[errors])
         ax.axhline(0, color="0.3", linewidth=1)
-        ax.set(title=f"{title} (tiny world)", xlabel="accuracy of the judge")
+        ax.set(title=title, xlabel="accuracy of the judge")
     axes[0].set_ylabel("gain over shuffled rewards, points")
     own = effects[effects["errors"] == OWN]
     _draw_own(axes[0], own)
@@ -192,7 +189,9 @@ def _name_lines(ax: Axes, shown: pd.DataFrame) -> None:
     ends = shown.groupby(["method", "errors"], sort=False).last().reset_index()
     ends = ends.sort_values("over control", ignore_index=True)
     lowest, highest = ax.get_ylim()
-    places = apart(ends["over control"].to_numpy(), LABEL_GAP * (highest - lowest))
+    places = figures.apart(
+        ends["over control"].to_numpy(), LABEL_GAP * (highest - lowest)
+    )
     for end, place in zip(ends.to_dict("records"), places, strict=True):
         is_level = end["errors"] == "level"
         ax.annotate(
@@ -205,10 +204,3 @@ def _name_lines(ax: Axes, shown: pd.DataFrame) -> None:
             weight="bold",
             annotation_clip=False,
         )
-
-
-def apart(heights: Array, gap: float) -> list[float]:
-    """Return the nearest heights, in squares, that are at least a gap apart; both rise."""
-    offsets = gap * np.arange(len(heights))
-    never_falling = scipy.optimize.isotonic_regression(heights - offsets).x
-    return list(never_falling + offsets)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -141,7 +140,7 @@ def draw(curves: pd.DataFrame, idle: Sequence[str], where: str) -> Figure:
     """Draw accuracy and mean reward along training; untrained models are level lines."""
     is_idle = curves["method"].isin(idle)
     learning = curves[~is_idle]
-    fig, axes = plt.subplots(1, 2, figsize=(13, 4.4))
+    fig, axes = figures.panels(2, height=3.8)
     figures.curve(
         learning,
         "step",
@@ -158,14 +157,13 @@ def draw(curves: pd.DataFrame, idle: Sequence[str], where: str) -> Figure:
         "step",
         "pay",
         ax=axes[1],
-        title=f"What is paid (mean of {SMOOTH} steps)",
+        title=f"Reward (mean of {SMOOTH} steps)",
         xlabel="step",
         ylabel="mean reward",
     )
-    axes[0].get_legend().remove()
     for ax in axes:
         ax.xaxis.get_major_locator().set_params(integer=True)
-    fig.subplots_adjust(wspace=0.2)
+    figures.letter(axes)
     return fig
 
 

@@ -10,7 +10,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -289,37 +288,27 @@ def _size_lines(teams: pd.DataFrame, columns: pd.Index) -> pd.DataFrame:
 
 
 def draw_bars(page: Page) -> Figure:
-    """Draw the last average of every row, a panel per part.
+    """Draw the last average of every row as a dot, a panel per part.
 
-    If the table shows sizes, a bar names its agents and training steps.
+    If the table shows sizes, a row names its agents and training steps.
     """
     spec = page.spec
     average = spec.shown_averages[-1]
     rows = max(part.accuracy["method"].nunique() for part in page.parts)
     has_strategies = len(spec.strategies) > 1
-    width = (
-        3.2 * len(spec.strategies) + 2 if has_strategies else 6.4 * len(spec.backbones)
-    )
-    row_height = 0.55 if has_strategies else 0.5
-    fig, axes = plt.subplots(
-        1,
-        len(page.parts),
-        figsize=(width, 1.6 + row_height * rows),
-        sharey=has_strategies,
-        squeeze=False,
-    )
-    for ax, part in zip(axes[0], page.parts, strict=True):
+    row_height = 0.55 if spec.sizes else 0.4
+    fig, axes = figures.panels(len(page.parts), height=1.2 + row_height * rows)
+    for ax, part in zip(axes, page.parts, strict=True):
         bars = part.cells[part.cells["benchmark"] == average]
         if spec.sizes:
             bars = bars.assign(method=_sized_names(page.teams, bars["method"]))
         title = f"{part.backbone}, for {spec.backbones[part.backbone]}"
         if has_strategies:
             title = spec.strategies[part.setup]
-        figures.bars(bars, ax=ax, title=title, xlabel=f"{average}, %")
-    fig.suptitle(f"{spec.title} (tiny world)")
-    fig.tight_layout()
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0))
+        figures.dots(bars, ax=ax, title=title, xlabel=f"{average}, %")
+    figures.letter(axes)
+    handles, names = axes[0].get_legend_handles_labels()
+    fig.legend(handles, names, loc="outside lower center", ncols=2)
     return fig
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -13,13 +12,25 @@ from matplotlib.figure import Figure
 from coevolve.text.parse import boxed
 from coevolve.training.config import Run
 from coevolve.worlds import World
-from reproduce.analysis import crossed, crossplay, figures, standins, stats, tables
+from reproduce.analysis import (
+    crossed,
+    crossplay,
+    figures,
+    printed_curves,
+    standins,
+    stats,
+    tables,
+)
 from tinyworld.tasks import read
 
 # Trained on: kept at its first.
 FIXED = {
     "challenger": "reasoner",
     "reasoner": "challenger",
+}
+PRINTED_AS = {  # role whose later snapshots play: the paper's figure
+    "challenger": "spice_fig3a",
+    "reasoner": "spice_fig3b",
 }
 PAIR_COLUMNS = [
     "challenger",
@@ -143,7 +154,10 @@ def change_table(rates: pd.DataFrame, claims: Mapping[str, float]) -> pd.DataFra
 
 
 def draw_later(ax: Axes, pairs: pd.DataFrame, later: str, first: int) -> None:
-    """Draw the pass rate against one role's step, the other role kept at its first snapshot."""
+    """Draw the pass rate against one role's step, the other role kept at its first snapshot.
+
+    The paper's two points stand at our first and our last snapshot.
+    """
     fixed = FIXED[later]
     part = pairs[pairs[fixed] == first].set_index(later)
     below = part["pass_rate"] - part["low"]
@@ -155,19 +169,25 @@ def draw_later(ax: Axes, pairs: pd.DataFrame, later: str, first: int) -> None:
         marker="o",
         capsize=4,
         color=figures.COLOURS[0],
+        label="here",
     )
+    numbers = tables.paper_numbers("spice_figures")
+    points = printed_curves.read(numbers, PRINTED_AS[later])
+    placed = printed_curves.on_axis(points, {}, part.index.min(), part.index.max())
+    look = {**figures.PRINTED, "color": figures.INK[1]}
+    ax.plot(placed["step"], placed["value"], label="the paper", **look)
     ax.set(
         xlabel=f"{later.capitalize()}'s step",
-        ylabel="pass rate, %",
-        ylim=(0, 100),
+        ylabel="%",
         xticks=part.index,
+        title=f"Pass rate, {fixed.capitalize()} fixed at step {first}",
     )
-    ax.set_title(f"{fixed.capitalize()} fixed at step {first} (tiny world)")
+    ax.legend()
 
 
 def draw_challengers(pairs: pd.DataFrame, first: int) -> Figure:
     """Draw Figure 3a: later Challengers against the first Reasoner, and every pair."""
-    fig, axes = plt.subplots(1, 2, figsize=(12.5, 4.2))
+    fig, axes = figures.panels(2, height=3.8)
     draw_later(axes[0], pairs, "challenger", first)
     matrix = pairs.pivot(index="challenger", columns="reasoner", values="pass_rate")
     sns.heatmap(
@@ -175,30 +195,31 @@ def draw_challengers(pairs: pd.DataFrame, first: int) -> Figure:
         annot=True,
         fmt=".0f",
         ax=axes[1],
-        vmin=0,
-        vmax=100,
-        cmap="viridis",
-        cbar_kws={"label": "pass rate, %"},
+        cmap="cividis",
+        cbar_kws={"label": "%"},
     )
+    for text in axes[1].texts:  # they lie on colours, not on the page
+        is_dark = text.get_color() != "w"
+        text.set_color("#101010" if is_dark else "#fefefe")
     axes[1].set(
         xlabel="Reasoner's step",
         ylabel="Challenger's step",
-        title="Every pair (tiny world)",
+        title="Pass rate of every pair",
     )
-    fig.tight_layout()
+    figures.letter(axes)
     return fig
 
 
 def draw_reasoners(pairs: pd.DataFrame, first: int) -> Figure:
     """Draw Figure 3b: later Reasoners on the first Challenger's tasks."""
-    fig, ax = plt.subplots()
-    draw_later(ax, pairs, "reasoner", first)
+    fig, axes = figures.panels(1)
+    draw_later(axes[0], pairs, "reasoner", first)
     return fig
 
 
 def draw_shares(shares: pd.DataFrame, name: str, unit: str) -> Figure:
     """Draw shares against the step of a snapshot, a line per column."""
-    ax = shares.plot(marker="o", title=f"{name} (tiny world)")
+    ax = shares.plot(marker="o", title=name)
     ax.set(xlabel="step", ylabel=unit, ylim=(0, 1.02), xticks=shares.index)
     return ax.figure
 

@@ -196,8 +196,8 @@ def _resampled_means(
 def verdict(low: float, high: float, paper_sign: int | None) -> str:
     """Judge the sign (1 or -1) that a paper claims by the limits of a reproduced difference.
 
-    Returns "one seed" without limits, "undecided" if they contain zero, else "same sign" or
-    "other sign", and an empty string without a claim. This is one uncorrected comparison: only
+    Returns "one seed" without limits, "undecided" if they contain zero, else "as printed" or
+    "against print", and an empty string without a claim. This is one uncorrected comparison: only
     the ledger of claims corrects for multiple comparisons and calls a claim found.
     """
     if paper_sign is None:
@@ -206,7 +206,7 @@ def verdict(low: float, high: float, paper_sign: int | None) -> str:
         return "one seed"
     if low <= 0 <= high:
         return "undecided"
-    return "same sign" if low * paper_sign > 0 else "other sign"
+    return "as printed" if low * paper_sign > 0 else "against print"
 
 
 def _checked(scores: ArrayLike) -> Array:

@@ -6,12 +6,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coevolve.runs import record
-from reproduce.analysis import crossed, figures, standins, stats, tables
+from reproduce.analysis import (
+    crossed,
+    figures,
+    printed_curves,
+    standins,
+    stats,
+    tables,
+)
 
 KEY = ["method", "seed", "step"]
 # Measured now and then, so not smoothed.
@@ -31,7 +38,8 @@ LEVEL_COLUMNS = [
     "paper's direction",
 ]
 FAULT_COLUMNS = ["run", "step", "fault", "proposal", "judged quality"]
-# Title, ylabel, lines (metric: name), perhaps ylim and smooth.
+# Title, ylabel, lines (metric: name); perhaps ylim, yscale, smooth, and `paper`: the numbers, table
+# and quantity of what a paper draws, and `apart` if that needs a panel of its own.
 Panel = Mapping[str, Any]
 
 
@@ -112,25 +120,82 @@ def running_mean(values: pd.Series, window: int) -> pd.Series:
     return values.rolling(window, min_periods=1).mean()
 
 
-def draw(panels: Sequence[Panel], data: Sequence[pd.DataFrame]) -> Figure:
-    """Draw a panel per frame of `panel_data`."""
-    columns = len(panels)
-    fig, axes = plt.subplots(1, columns, figsize=(6.4 * columns, 4), squeeze=False)
-    for ax, panel, values in zip(axes[0], panels, data, strict=True):
+def draw(
+    panels: Sequence[Panel],
+    data: Sequence[pd.DataFrame],
+    rows: Mapping[str, str] | None = None,
+) -> Figure:
+    """Draw a panel per frame of `panel_data`, with what the paper draws, where that is known.
+
+    A paper's curve is stretched to the length of ours. `rows` maps our names of methods to the
+    paper's.
+    """
+    has_own_panel = [panel.get("paper", {}).get("apart", False) for panel in panels]
+    fig, axes = figures.panels(len(panels) + sum(has_own_panel))
+    free_axes = iter(axes)
+    for panel, values, is_apart in zip(panels, data, has_own_panel, strict=True):
+        ax = next(free_axes)
         figures.curve(
             values,
             "step",
             "value",
             hue="line",
             ax=ax,
-            title=f"{panel['title']} (tiny world)",
-            xlabel="step",
+            ylim=panel.get("ylim"),
+            title=panel["title"],
+            xlabel="training step",
             ylabel=panel["ylabel"],
         )
-        if "ylim" in panel:
-            ax.set_ylim(*panel["ylim"])
-    fig.subplots_adjust(wspace=0.25)
+        if panel.get("yscale"):
+            ax.set_yscale(panel["yscale"])
+            ax.yaxis.set_major_formatter("{x:,.0f}")
+            ax.yaxis.set_minor_formatter("")
+        if "paper" in panel:
+            printed = _printed(panel["paper"], rows or {}, values)
+            if is_apart:
+                _draw_apart(next(free_axes), panel, printed, values)
+            else:
+                _draw_over(ax, printed)
+    figures.letter(axes)
     return fig
+
+
+def _printed(
+    paper: Mapping[str, Any], rows: Mapping[str, str], values: pd.DataFrame
+) -> pd.DataFrame:
+    """Return what a paper draws in a panel, of the methods that the panel has."""
+    numbers = tables.paper_numbers(paper["numbers"])
+    points = printed_curves.read(numbers, paper["table"], paper.get("quantity", ""))
+    steps = values["step"]
+    placed = printed_curves.on_axis(points, rows, steps.min(), steps.max())
+    return placed[placed["method"].isin(values["method"])]
+
+
+def _draw_apart(
+    ax: Axes, panel: Panel, printed: pd.DataFrame, values: pd.DataFrame
+) -> None:
+    """Draw the paper's curves in a panel of their own, in the colours of ours."""
+    colours = figures.palette(values["line"].unique())
+    for method, points in printed.groupby("method", sort=False):
+        look = {**figures.PRINTED, "color": colours[method]}
+        ax.plot(points["step"], points["value"], label=method, **look)
+    ax.set(
+        title="The same in the paper, roughly",
+        xlabel="training step, stretched to ours",
+        ylabel=panel["ylabel"],
+    )
+    figures.name_ends(ax)
+
+
+def _draw_over(ax: Axes, printed: pd.DataFrame) -> None:
+    """Draw the paper's points over our curves, and place the names of all lines anew."""
+    look = {**figures.PRINTED, "color": figures.INK[1]}
+    for method, points in printed.groupby("method", sort=False):
+        label = f"{method} in the paper"
+        ax.plot(points["step"], points["value"], label=label, **look)
+    for text in list(ax.texts):
+        text.remove()
+    figures.name_ends(ax)
 
 
 def drawn_values(data: Sequence[pd.DataFrame]) -> pd.DataFrame:

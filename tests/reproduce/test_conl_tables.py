@@ -93,12 +93,12 @@ def test_printed_differences_need_both_numbers() -> None:
 
 def test_an_unreadable_variant_has_no_verdict_but_keeps_a_missing_claim() -> None:
     gains = pd.DataFrame(
-        {"method": ["A", "B", "B"], "verdict": ["same sign", "undecided", ""]}
+        {"method": ["A", "B", "B"], "verdict": ["as printed", "undecided", ""]}
     )
     judged = conl_measures.without_unreadable(
         gains, pd.Index(["B"]), {"A": "", "B": "why"}
     )
-    assert judged["verdict"].tolist() == ["same sign", "unreadable replies", ""]
+    assert judged["verdict"].tolist() == ["as printed", "unreadable replies", ""]
     assert judged["remark"].tolist() == ["", "why", "why"]
 
 

@@ -144,7 +144,7 @@ def test_gains_are_paired_and_judged(
     assert same["delta"] == approx(0)
     assert same["verdict"] == "undecided"
     assert better["delta"] == approx(true_gain)
-    assert better["verdict"] == "same sign"
+    assert better["verdict"] == "as printed"
     assert lone["delta"] == approx(true_gain)
     assert lone["verdict"] == "one seed"
     assert 0 < better["low"] < true_gain < better["high"] < 2 * true_gain
@@ -155,7 +155,7 @@ def test_a_loss_where_a_gain_is_claimed_has_the_other_sign(
 ) -> None:
     talks, _ = paired_talks
     gains = pass_1_gains(talks, "better", {("base", "all", "Pass@1"): 1})
-    assert gains.loc["base", "verdict"] == "other sign"
+    assert gains.loc["base", "verdict"] == "against print"
 
 
 def test_gains_compare_conversations_that_define_the_measure_for_both() -> None:

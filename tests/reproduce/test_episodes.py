@@ -92,8 +92,8 @@ def check_spice(names: Names, facts: Facts) -> None:
     assert facts["fault/type"]
     assert facts["correct"] == 0.5
     assert count_different(names["answers"]) > 2
-    for _, gold, pass_rate in names["tasks"]:
-        assert gold != "wrong" or pass_rate == 0
+    for task in names["tasks"]:
+        assert task["oracle"] or task["p"] == 0
 
 
 def check_comas(names: Names, facts: Facts) -> None:

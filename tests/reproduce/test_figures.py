@@ -6,17 +6,23 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from seen_colours import TO_XYZ, linear, seen_by_deuteranopes, seen_by_most
 
 from coevolve.methods.comas import CoMAS
 from reproduce import HOME, registry
 from reproduce.analysis import figures
 from reproduce.notebooks import code_cells
 
+CLEARLY_DIFFERENT = 12  # in CIELAB, where 2 can just be seen
+PAGE_PIXELS = 736
+SMALLEST_PIXELS = 9
 _, ENTRIES = registry.read(HOME, "quick")
 ARTEFACTS = ENTRIES.artefacts
 
@@ -72,15 +78,15 @@ def test_a_curve_is_the_mean_of_the_seeds_with_a_band_from_lowest_to_highest() -
 
 def test_a_title_with_dollars_is_drawn_literally() -> None:
     ax = figures.curve(rewards_of("MAE"), "step", "reward", title="costs $5 to $6")
-    assert ax.get_title() == r"costs \$5 to \$6"
+    assert ax.get_title(loc="left") == r"costs \$5 to \$6"
     assert ax.get_xlabel() == "step"
     assert ax.get_ylabel() == "reward"
 
 
 def test_names_of_methods_are_no_mathematics(tmp_path: Path) -> None:
     ax = figures.curve(rewards_of("pay $x", "\x1bup_{$}"), "step", "reward")
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == [r"pay \$x", r"\x1bup_{\$}"]
+    names = {text.get_text() for text in ax.texts}
+    assert names == {r"pay \$x", r"\x1bup_{\$}"}
     # An unpaired brace in mathematics would raise.
     figures.save_figure(ax.figure, tmp_path)
 
@@ -102,7 +108,74 @@ def test_colours_belong_to_methods() -> None:
     assert palette["Untrained"] == colours["base"]
 
 
-def test_bars_show_value_limits_and_what_the_paper_prints() -> None:
+def test_all_colours_are_told_apart_by_everybody() -> None:
+    for first, second in combinations(figures.COLOURS, 2):
+        for seen in (seen_by_deuteranopes, seen_by_most):
+            distance = np.linalg.norm(seen(first) - seen(second))
+            assert distance > CLEARLY_DIFFERENT, f"{first} and {second}"
+
+
+def contrast(colour: str, ground: str) -> float:
+    """Return the ratio of light of a colour and its ground, as WCAG has it."""
+    lights = [linear(each) @ TO_XYZ[1] + 0.05 for each in (colour, ground)]
+    return max(lights) / min(lights)
+
+
+def test_all_colours_show_on_light_and_on_dark_pages() -> None:
+    _, light, dark = figures.PAPER
+    for colour in figures.COLOURS:
+        assert contrast(colour, light) > 2, colour
+        assert contrast(colour, dark) > 3, colour
+
+
+def test_a_curve_of_few_looks_shows_them() -> None:
+    ax = figures.curve(rewards_of("MAE"), "step", "reward")
+    assert ax.lines[0].get_marker() == "o"
+    many = pd.DataFrame({"step": range(50), "reward": range(50)})
+    ax = figures.curve(many, "step", "reward", hue=None)
+    assert not ax.lines[0].get_marker()
+
+
+def test_names_of_equal_curves_do_not_overlap() -> None:
+    ax = figures.curve(rewards_of("MAE", "SAGE", "SPICE"), "step", "reward")
+    ax.figure.canvas.draw()
+    boxes = [Text.get_window_extent(name) for name in ax.texts]  # without lines
+    assert len(boxes) == 3
+    for first, second in combinations(boxes, 2):
+        assert not first.overlaps(second)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_numbers_at_the_axes_can_be_read_at_the_width_of_a_page(count: int) -> None:
+    fig, axes = figures.panels(count)
+    pixels_per_point = PAGE_PIXELS / (72 * fig.get_figwidth())
+    for ax in axes:
+        for tick in ax.get_xticklabels():
+            assert tick.get_fontsize() * pixels_per_point >= SMALLEST_PIXELS
+    left_edges = {ax.get_subplotspec().colspan.start for ax in axes}
+    assert len(left_edges) <= 2
+
+
+def test_panels_have_letters() -> None:
+    _, axes = figures.panels(2)
+    axes[1].set_title("Pass rate")
+    figures.letter(axes)
+    assert axes[1].get_title(loc="left") == "b   Pass rate"
+
+
+def test_an_svg_follows_the_theme_of_its_page(tmp_path: Path) -> None:
+    ax = figures.curve(rewards_of("MAE"), "step", "reward")
+    figures.save_figure(ax.figure, tmp_path)
+    svg = (tmp_path / "figure.svg").read_text()
+    assert "prefers-color-scheme:dark" in svg
+    assert "fill: var(--ink)" in svg
+    assert "fill: #262626" not in svg
+    first = (tmp_path / "figure.svg").read_bytes()
+    figures.save_figure(ax.figure, tmp_path)
+    assert first == (tmp_path / "figure.svg").read_bytes()
+
+
+def test_dots_show_value_limits_and_what_the_paper_prints() -> None:
     table = pd.DataFrame(
         {
             "method": ["mae", "a$b$"],
@@ -113,8 +186,9 @@ def test_bars_show_value_limits_and_what_the_paper_prints() -> None:
         }
     )
     _, ax = plt.subplots()
-    figures.bars(table, ax)
-    assert [bar.get_width() for bar in ax.patches] == [50, 40]
+    figures.dots(table, ax)
+    ours, *_ = ax.lines
+    assert list(ours.get_xdata()) == [50, 40]
     limits = []
     for segment in ax.collections[0].get_segments():
         limits.append(segment[:, 0].tolist())
@@ -196,6 +270,15 @@ def test_a_diagram_shows_what_its_roles_read(tmp_path: Path) -> None:
     assert lines == ["Judge", "reads answer,", "question"]
     labels = [text.get_text() for text in ax.texts]
     assert labels == [r"costs \$1"]
+
+
+def test_arrows_that_carry_rewards_have_a_colour_of_their_own(tmp_path: Path) -> None:
+    ax = draw_diagram("mae_fig1", tmp_path)
+    rewards = set()
+    for label in ax.texts:
+        if label.get_color() == figures.REWARD:
+            rewards.add(label.get_text())
+    assert rewards == {"quality,\ndifficulty", "score"}
 
 
 # Two boxes and the ends of the line between them; a pair of lines shares the overlap.

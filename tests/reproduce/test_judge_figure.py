@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from pretend_judges import ACCURACIES, runs_in, write_all
 from pytest import approx
+from seen_colours import seen_by_deuteranopes
 
-from reproduce.analysis import judge_figure, judge_quality
+from reproduce.analysis import figures, judge_figure, judge_quality
 
 MAE = judge_figure.LOOKS["MAE"].colour
 SAGE = judge_figure.LOOKS["SAGE"].colour
@@ -123,48 +123,11 @@ def test_the_names_of_lines_do_not_overlap(axes: list[Axes]) -> None:
 
 
 def test_crowded_heights_are_pushed_apart() -> None:
-    heights = judge_figure.apart(np.array([1, 1.5, 2, 9]), gap=1)
+    heights = figures.apart(np.array([1, 1.5, 2, 9]), gap=1)
     assert heights == approx([0.5, 1.5, 2.5, 9])
 
 
-# Linear RGB as deuteranopes see it (Machado, Oliveira and Fernandes, 2009), and CIE's matrix.
-DEUTERANOPE = np.array(
-    [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ]
-)
-TO_XYZ = np.array(
-    [
-        [0.4124, 0.3576, 0.1805],
-        [0.2126, 0.7152, 0.0722],
-        [0.0193, 0.1192, 0.9505],
-    ]
-)
 CLEARLY_DIFFERENT = 20  # in CIELAB, where 2 can just be seen
-
-
-def linear(colour: str) -> np.ndarray:
-    """Return red, green and blue in proportion to their light, 0 to 1."""
-    encoded = np.array(to_rgb(colour))
-    curved = ((encoded + 0.055) / 1.055) ** 2.4
-    return np.where(encoded <= 0.04045, encoded / 12.92, curved)
-
-
-def seen_by_deuteranopes(colour: str) -> np.ndarray:
-    """Return CIELAB coordinates, in which equal distances look equally large."""
-    light = DEUTERANOPE @ linear(colour)
-    white = TO_XYZ.sum(axis=1)
-    relative = TO_XYZ @ light.clip(0, 1) / white
-    x, y, z = np.cbrt(relative)
-    return np.array(
-        [
-            116 * y - 16,
-            500 * (x - y),
-            200 * (y - z),
-        ]
-    )
 
 
 def test_deuteranopes_can_tell_the_methods_apart() -> None:

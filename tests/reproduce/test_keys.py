@@ -91,7 +91,7 @@ CASES = [
     Case(
         "src/coevolve/methods/baselines/trl_trainers.py",
         add_statement,
-        {SFT, "records"},
+        RUNS | {"records"},  # trainer=trl shares its head
     ),
     Case("src/coevolve/training/loop.py", add_statement, RUNS),
     Case(PRESETS, replace("[quick.mae]\nsteps", "[quick.mae]\nseed = 1\nsteps"), {MAE}),

@@ -34,7 +34,6 @@ TESTED_ELSEWHERE = {  # in test_notebooks_by_hand.py and test_report.py
     "evaluate.ipynb",
     "judge_sliders.ipynb",
     "kernels.ipynb",
-    "run_report.ipynb",
 }
 TRAINED_TOO = {
     "runs/base-s0",  # evaluated once, where other runs of this method use several strategies

@@ -162,7 +162,7 @@ def test_failure_modes_compare_the_first_and_last_quarter(
     both = pd.concat([curves, curves.assign(seed=1)])
     table = comas_rewards.failure_modes(both, {"comas_no_scoring": "CoMAS"})
     assert table["favourable verdicts"].tolist() == approx([2.5 / 16, 14.5 / 16])
-    assert table["paper's direction"].tolist() == ["", "same sign"]
+    assert table["paper's direction"].tolist() == ["", "as printed"]
 
 
 def test_the_last_discussion_says_which_solutions_are_correct(
@@ -322,9 +322,9 @@ def test_the_last_snapshot_of_a_role_is_compared_with_its_first(
     assert challenger["from step"] == 5
     assert challenger["to step"] == 9
     assert challenger["change, points"].startswith("-20.0 [")
-    assert challenger["verdict"] == "same sign"
+    assert challenger["verdict"] == "as printed"
     assert reasoner["change, points"].startswith("+20.0 [")
-    assert reasoner["verdict"] == "other sign"
+    assert reasoner["verdict"] == "against print"
 
 
 def test_an_answer_is_lured_if_it_shows_the_taught_mistake() -> None:

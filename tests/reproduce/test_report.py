@@ -18,7 +18,7 @@ from toy_repository import ROOT
 from coevolve.cli import main
 from coevolve.runs import record
 from coevolve.training import config
-from reproduce import plan, report
+from reproduce import plan, report, report_claims, transcripts
 from reproduce.analysis import tables, verdicts
 from reproduce.plan import Plan
 
@@ -141,19 +141,139 @@ def test_the_front_page_names_what_is_missing(results: Plan) -> None:
     assert "sage_table1: not made yet" in front.text
 
 
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
 def test_the_front_page_shows_the_claims(results: Plan) -> None:
-    text = build_front(results).text
-    assert "found +19.8 [+7.17, +32.5] points" in text
+    text = squeezed(build_front(results).text)
+    assert "4 claims: 1 found · 0 opposite · 1 undecided · 2 other" in text
+    assert "✓ found +19.8 [+7.2, +32.5] points · paper +4.5" in text
     assert "here · headline claim" in text
-    assert "seeds 10 / 1, units 5 / 1 · reported +4.5 points" in text
-    assert "undecided +0.8 [no limits] times" in text
+    assert "seeds 10 / 1, units 5 / 1" in text
+    assert "? undecided +0.8 [no limits] times · paper +0.9" in text
     for verdict, meaning in verdicts.MEANINGS.items():
-        assert f"{verdict.capitalize()}: {meaning}." in text
-    assert "-32.5 points +32.5" in text
-    assert "one seed +563 questions" in text
+        assert verdict.capitalize() in text
+        assert meaning in text
+    assert "– one seed +562.7 questions" in text
     assert "needs sage_large" in text
-    assert "1 found" in text
-    assert "1 not run" in text
+
+
+def test_bars_have_the_proportions_of_the_counts(results: Plan) -> None:
+    build_front(results)
+    page = (results.folder / "index.html").read_text()
+    first_bar = BeautifulSoup(page, "html.parser").find(class_="bar")
+    styles = [part["style"] for part in first_bar.find_all("span")]
+    assert styles == ["flex: 1 0 0"] * 4
+
+
+def test_every_claim_can_be_linked_and_leads_to_its_evidence(results: Plan) -> None:
+    ledger = results.folder / "claims/ledger.csv"
+    ledger.write_text(LEDGER.replace("mae,here", 'mae,"section 5.1, Table 1"'))
+    front = build_front(results)
+    assert "claim-mae_half_over_base" in front.ids
+    assert "report/mae.html#mae_table1" in front.links
+
+
+def test_the_page_of_a_paper_begins_with_its_claims_and_main_result(
+    results: Plan,
+) -> None:
+    mae = build_mae(results)
+    assert "https://arxiv.org/abs/2510.23595" in mae.links
+    claim = mae.text.index("found +19.8") if "found +19.8" in mae.text else 0
+    places = [
+        mae.text.index("2 claims:"),
+        claim or mae.text.index("✓ found"),
+        mae.text.rindex("MAE, Table 1: main results"),
+        mae.text.rindex("MAE, Table 2: ablations"),
+        mae.text.index("Roles, prompts and settings"),
+    ]
+    assert places == sorted(places)
+
+
+def test_a_short_preset_stands_beside_the_evidence(results: Plan) -> None:
+    folder = results.root / "results/standard/claims"
+    folder.mkdir(parents=True)
+    (folder / "ledger.csv").write_text(LEDGER.replace("19.83", "20.5"))
+    text = squeezed(build_front(results).text)
+    assert "yours +19.8 [+7.2, +32.5] · five seeds +20.5 [+7.2, +32.5]" in text
+    assert "1 of your 1 effects lie inside the interval" in text
+
+
+def test_claims_of_a_paper_in_points_share_one_scale() -> None:
+    rows = []
+    for effect in (1.0, 10.0):
+        row = dict.fromkeys(report_claims.NUMBERS) | {"effect": effect}
+        rows.append(row | {"paper": "mae", "unit": "points", "five": None})
+    report_claims._add_pictures(rows)
+    first, second = rows
+    assert first["picture"]["span"] == second["picture"]["span"]
+
+
+WORDS = {
+    "found": "found",
+    "opposite": "opposite",
+    "smaller than printed": "size",
+    "other size": "size",
+    "no effect beyond 5 points": "size",
+    "undecided": "undecided",
+    "one seed": "untested",
+}
+
+
+@pytest.mark.parametrize(("verdict", "css"), WORDS.items())
+def test_only_opposite_claims_look_opposite(verdict: str, css: str) -> None:
+    assert report_claims.look_of(verdict).css == css
+
+
+PLACES = {
+    "section 5.1, Table 1": "mae_table1",
+    "section 5.2.1, Figure 3 (left)": "mae_fig3_left",
+    "section 5.2.2, Figure 3 (middle)": "mae_fig3_mid",
+    "section 5.3.2": "",
+}
+
+
+@pytest.mark.parametrize(("where", "id"), PLACES.items())
+def test_a_place_in_a_paper_is_a_table_or_figure_here(
+    results: Plan, where: str, id: str
+) -> None:
+    assert report_claims.evidence_of(results, "mae", where) == id
+
+
+def test_averages_come_first() -> None:
+    table = "\n".join(
+        [
+            "**Title**",
+            "",
+            "| q | x |",
+            "|:--|:--|",
+            "| sums | 1 |",
+            "| Overall Avg. | 2 |",
+        ]
+    )
+    rows = report.averages_first(table).splitlines()[4:]
+    assert rows == ["| **Overall Avg.** | **2** |", "| sums | 1 |"]
+
+
+def test_committed_pages_do_not_link_what_is_not_committed(results: Plan) -> None:
+    standard = plan.load(results.root, "standard")
+    write_table(standard.folder / "mae_table1")
+    assert report.facts_of(standard, standard.items["mae_table1"])["executed"] is None
+
+
+ASKED = "solve<question>3*4</question>"
+
+
+def test_answers_are_marked_by_the_oracle() -> None:
+    right = transcripts.mark(ASKED, "<answer>12</answer>")
+    wrong = transcripts.mark(ASKED, "<answer>13</answer>")
+    assert right == transcripts.Mark(True, "12")
+    assert wrong == transcripts.Mark(False, "12")
+    assert transcripts.mark(ASKED, "<score>3</score>") is None
+    assert (
+        transcripts.mark("solve<question>dk?</question>", "<answer>1</answer>") is None
+    )
 
 
 def test_the_front_page_shows_the_origin_of_the_results(results: Plan) -> None:
@@ -169,7 +289,7 @@ def test_the_page_of_a_paper_shows_its_tables_and_figures(results: Plan) -> None
     assert "MAE, Table 1: main results" in mae.text
     assert "The untrained model, AZR," in mae.text
     assert "A note." in mae.text
-    assert re.search(r"seeds 0: base;\s+seeds 0 1: mae_half", mae.text)
+    assert re.search(r"Seeds 0: base;\s+Seeds 0 1: mae_half", mae.text)
     assert "Not made yet." in mae.text
     assert "../mae_fig1/figure.svg" in mae.links
     assert "../mae_table1/notebook.html" in mae.links
@@ -179,8 +299,12 @@ def test_episodes_with_the_highest_and_lowest_reward_of_the_first_and_last_step_
     results: Plan,
 ) -> None:
     text = build_mae(results).text
-    steps = re.findall(r"Step (\d), mean reward ([\d.]+)", text)
-    assert steps == [("1", "0.75"), ("1", "0.25"), ("3", "0.5")]
+    steps = re.findall(r"The (\w+) .* of step (\d), mean reward ([\d.]+)", text)
+    assert steps == [
+        ("best", "1", "0.75"),
+        ("worst", "1", "0.25"),
+        ("only", "3", "0.5"),
+    ]
     assert text.count("best!") == 2, "the first two completions of each role"
     assert "so-so!" not in text
     assert "later!" not in text
@@ -192,17 +316,24 @@ def test_completions_are_text(results: Plan) -> None:
     for page in build(results).values():
         assert not page.tags & FORBIDDEN_TAGS
     assert build_front(results).text.count(EVIL) == 1
+    claims = 1
     cells = 1
     prompts = 3 * 2
     completions = 2
-    assert build_mae(results).text.count(EVIL) == cells + prompts + completions
+    assert build_mae(results).text.count(EVIL) == claims + cells + prompts + completions
 
 
-def test_links_lead_to_existing_files_and_not_to_the_network(results: Plan) -> None:
+def test_links_lead_to_existing_files_or_to_a_paper(results: Plan) -> None:
     pages = build(results)
+    addresses = set()
+    for paper in report.PAPERS.values():
+        addresses |= {paper["paper"], paper.get("code")}
     for path, page in pages.items():
         for link in page.links:
             target, _, anchor = unquote(link).partition("#")
+            if link.startswith("https://"):
+                assert link in addresses
+                continue
             assert ":" not in link
             file = path.parent / target
             assert file.exists(), link

@@ -136,19 +136,19 @@ VERDICTS = [
         low=0.1,
         high=0.3,
         paper_sign=1,
-        verdict="same sign",
+        verdict="as printed",
     ),
     Judged(
         low=-0.3,
         high=-0.1,
         paper_sign=-1,
-        verdict="same sign",
+        verdict="as printed",
     ),
     Judged(
         low=-0.3,
         high=-0.1,
         paper_sign=1,
-        verdict="other sign",
+        verdict="against print",
     ),
     Judged(
         low=0.0,

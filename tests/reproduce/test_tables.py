@@ -240,7 +240,7 @@ def test_a_comparison_has_difference_limits_p_and_verdict(
     facts = table.loc["facts"]
     assert facts[["delta", "low", "high", "p_holm"]].tolist() == [0, 0, 0, 1]
     assert table.loc["Average", "delta"] == approx(700 / 9 * 30 / 50)
-    verdicts = {"sums": "same sign", "facts": "", "Average": "other sign"}
+    verdicts = {"sums": "as printed", "facts": "", "Average": "against print"}
     assert table["verdict"].to_dict() == verdicts
 
 

@@ -79,7 +79,7 @@ def test_a_level_changes_from_the_first_to_the_last_fifth() -> None:
     assert row["last fifth"] == approx(1.05 * (9 + 10) / 2)
     assert row["change"] == approx(1.05 * 8)
     assert row["low"] < row["change"] < row["high"]
-    assert row["paper's direction"] == "other sign"
+    assert row["paper's direction"] == "against print"
 
 
 def test_a_change_of_one_seed_has_no_limits() -> None:

@@ -1,0 +1,204 @@
+"""The rows of the ledger as the report shows them: words, places of evidence, one scale a paper."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reproduce.plan import Plan
+from reproduce.registry import read_toml
+
+HERE = Path(__file__)
+EVIDENCE_PRESET = "standard"  # whose ledger stands beside that of a shorter preset
+Row = dict[str, Any]
+# The unit of an effect, by the column of the metrics; ratios of sums are in percent.
+UNITS = {
+    "validation": "points",
+    "pass_rate": "points",
+    "pool/questions": "questions",
+    "pool_ill_formed": "share",
+    "parsed": "share",
+    "difficulty": "difficulty",
+    "true_difficulty": "difficulty",
+    "level": "level",
+    "normalised": "reward",
+    "Rank-rho": "rho",
+    "surprisal": "nats",
+}
+PERCENT_RATIOS = ("Correction", "Harm", "accepted")
+NUMBERS = ("effect", "low", "high", "paper_effect")
+POINTS = "points"
+LONGEST = 0.9  # of the numbers lie inside the scale of a paper's pictures
+WIDTH = 240  # of a picture, in its own units
+PLACE = re.compile(r"(Table|Figure) (\d+)([a-z]?)(?: \((\w+)\))?")
+SIDES = {"middle": "mid"}  # how ids shorten a side
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a verdict is shown: a class of the style sheet and a symbol."""
+
+    css: str
+    symbol: str
+
+
+LOOKS = {  # by the first word of a verdict
+    "found": Look("found", "✓"),
+    "opposite": Look("opposite", "✗"),
+    "no": Look("size", "≈"),
+    "smaller": Look("size", "<"),
+    "other": Look("size", "≠"),
+    "undecided": Look("undecided", "?"),
+}
+NO_VERDICT = Look("untested", "–")
+
+
+def look_of(verdict: str) -> Look:
+    """Return the look of a verdict."""
+    return LOOKS.get(verdict.partition(" ")[0], NO_VERDICT)
+
+
+def read(plan: Plan) -> list[Row]:
+    """Return the claims of a preset's ledger, ready to be shown; none without a ledger."""
+    rows = _read_ledger(plan.folder / "claims")
+    fields_of = read_toml(HERE.with_name("claims.toml"))["claims"]
+    beside = _beside(plan)
+    for row in rows:
+        fields = fields_of.get(row["claim"], {})
+        row["unit"] = unit_of(fields | row)
+        row["look"] = look_of(row["verdict"])
+        row["evidence"] = evidence_of(plan, row["paper"], row["where"])
+        row["five"] = beside.get(row["claim"])
+        row["has_no_limits"] = row["low"] == "-inf"
+        for name in NUMBERS:
+            row[name] = number_of(row.get(name, ""))
+    _add_pictures(rows)
+    return rows
+
+
+def _read_ledger(folder: Path) -> list[Row]:
+    import pandas as pd
+
+    path = folder / "ledger.csv"
+    if not path.is_file():
+        return []
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    remarks = folder / "remarks.csv"
+    if remarks.is_file():
+        beside = pd.read_csv(remarks, dtype=str, keep_default_na=False)
+        table = table.merge(beside, on="claim", how="left").fillna("")
+    rows: list[Row] = table.to_dict("records")
+    return rows
+
+
+def _beside(plan: Plan) -> dict[str, Row]:
+    """Return the numbers of the evidence by claim; nothing for the evidence itself."""
+    if plan.name == EVIDENCE_PRESET:
+        return {}
+    rows = _read_ledger(plan.root / "results" / EVIDENCE_PRESET / "claims")
+    numbers = {}
+    for row in rows:
+        known = {name: number_of(row.get(name, "")) for name in NUMBERS}
+        if known["effect"] is not None:
+            numbers[row["claim"]] = known | {"verdict": row["verdict"]}
+    return numbers
+
+
+def number_of(text: str) -> float | None:
+    """Return a cell of the ledger as a number; None where it is empty or has no limits."""
+    if text in ("", "inf", "-inf", "nan"):
+        return None
+    return float(text)
+
+
+def unit_of(row: Mapping[str, Any]) -> str:
+    """Return the unit of a claim's effect."""
+    column = row.get("column", "validation")
+    is_ratio_of_sums = " / " in column
+    if row.get("kind") == "ratio":
+        return "%" if is_ratio_of_sums or column in PERCENT_RATIOS else "times"
+    return POINTS if is_ratio_of_sums else UNITS[column]
+
+
+def evidence_of(plan: Plan, paper: str, where: str) -> str:
+    """Return the id of the table or figure that a claim names; "" if there is none here."""
+    found = PLACE.search(where)
+    if found is None:
+        return ""
+    kind, number, letter, side = found.groups()
+    stem = f"{paper}_{'table' if kind == 'Table' else 'fig'}{number}{letter}"
+    for id in (f"{stem}_{side}", f"{stem}_{SIDES.get(side, side)}", stem):
+        if id in plan.items:
+            return id
+    return next((id for id in plan.items if id.startswith(f"{stem}_")), "")
+
+
+def counts(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
+    """Return how often each verdict is given, in their order, those that are given alone."""
+    parts = []
+    for verdict in verdicts:
+        count = sum(row["verdict"] == verdict for row in rows)
+        if count:
+            parts.append({"verdict": verdict, "count": count, "look": look_of(verdict)})
+    return parts
+
+
+def _add_pictures(rows: Sequence[Row]) -> None:
+    """Give each row its picture; the claims of a paper in points share one scale."""
+    for row in rows:
+        group = [row]
+        if row["unit"] == POINTS:
+            group = [
+                other
+                for other in rows
+                if (other["paper"], other["unit"]) == (row["paper"], POINTS)
+            ]
+        row["picture"] = picture(row, _span(group))
+
+
+def _span(rows: Sequence[Row]) -> float:
+    """Return how far a scale reaches from zero: over most of the numbers of some rows."""
+    sizes = []
+    for row in rows:
+        sizes += [abs(row[name]) for name in NUMBERS if row[name] is not None]
+    if not sizes:
+        return 0.0
+    sizes.sort()
+    last = len(sizes) - 1
+    index = last if len(rows) == 1 else int(LONGEST * last)
+    return float(sizes[index])
+
+
+def picture(row: Row, span: float) -> Row | None:
+    """Return the places of a row's numbers from 0 to WIDTH; None without an effect.
+
+    Numbers beyond the scale stand at its end.
+    """
+    if row["effect"] is None or not span:
+        return None
+    numbers = {name: row[name] for name in NUMBERS}
+    if row["five"]:
+        numbers["five_effect"] = row["five"]["effect"]
+        numbers["five_low"] = row["five"]["low"]
+        numbers["five_high"] = row["five"]["high"]
+    places: Row = {"span": span}
+    for name, number in numbers.items():
+        if number is not None:
+            inside = max(-span, min(span, number))
+            place = WIDTH / 2 * (1 + 0.96 * inside / span)
+            places[name] = round(place, 1)
+    return places
+
+
+def inside(rows: Sequence[Row]) -> tuple[int, int]:
+    """Return how many effects lie in the interval of the evidence, and of how many."""
+    compared = 0
+    contained = 0
+    for row in rows:
+        five = row["five"]
+        if row["effect"] is None or not five or five["low"] is None:
+            continue
+        compared += 1
+        contained += five["low"] <= row["effect"] <= five["high"]
+    return contained, compared

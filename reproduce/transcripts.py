@@ -1,0 +1,76 @@
+"""Recorded episodes: which ones a page shows, and whether their answers are correct."""
+
+import re
+from dataclasses import dataclass
+from operator import itemgetter
+from statistics import fmean
+from typing import Any
+
+from coevolve.text import parse
+from tinyworld import tasks
+
+Episode = dict[str, Any]
+QUESTION = re.compile(r"<(question|problem|query)>(.*?)</\1>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The oracle's word on an answer."""
+
+    is_correct: bool
+    right_answer: str
+
+
+def mark(prompt: str, reply: str) -> Mark | None:
+    """Return whether a reply answers its prompt's last question correctly.
+
+    None if the reply has no answer, or the oracle of the tiny world cannot read the question.
+    """
+    questions = QUESTION.findall(prompt)
+    answer = parse.tag(reply, "answer") or parse.boxed(reply)
+    if not questions or answer is None:
+        return None
+    _, question = questions[-1]
+    task = tasks.read(question)
+    if task is None:
+        return None
+    return Mark(tasks.is_correct(question, answer), task.answer)
+
+
+def best_and_worst(episodes: list[Episode]) -> list[Episode]:
+    """Return the episodes with the highest and the lowest reward of the first and last steps.
+
+    Each comes with its `mean_reward`, and with a `rank`: "best paid", "worst paid", or "only
+    recorded" of a step with a single episode.
+    """
+    if not episodes:
+        return []
+    first_step = episodes[0]["step"]
+    last_step = episodes[-1]["step"]
+    chosen = []
+    for step in sorted({first_step, last_step}):
+        of_step = []
+        for episode in episodes:
+            if episode["step"] == step:
+                reward = mean_reward(episode["samples"])
+                of_step.append({**episode, "mean_reward": reward})
+        of_step.sort(key=itemgetter("mean_reward"), reverse=True)
+        if len(of_step) == 1:
+            chosen.append({**of_step[0], "rank": "only recorded"})
+        else:
+            chosen.append({**of_step[0], "rank": "best paid"})
+            chosen.append({**of_step[-1], "rank": "worst paid"})
+    return chosen
+
+
+def mean_reward(samples: list[dict[str, Any]]) -> float:
+    """Return the mean reward of completions, or of their segments where these have rewards.
+
+    0.0 if there is none.
+    """
+    rewards: list[float] = []
+    for sample in samples:
+        reward = sample["reward"]
+        parts = reward.values() if isinstance(reward, dict) else [reward]
+        rewards += [part for part in parts if part is not None]
+    return fmean(rewards) if rewards else 0.0
