@@ -1,53 +1,59 @@
-"""The command line: `coevolve train METHOD --preset quick --seed 0 --out DIR [field=value ...]`."""
+"""The command line: `coevolve train METHOD --preset quick --seed 0 --out DIR [field=value ...]`.
+
+Longer commands stand in `coevolve.commands`. Starting it loads no tensor library.
+"""
 
 import json
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
 
-from typer import Argument, Option, Typer
+from typer import Argument, Context, Exit, Option, Typer
 
-from coevolve import plugins
+from coevolve import __version__, plugins
+from coevolve.commands import compare, evaluate, fields, play, runs
+from coevolve.commands.arguments import (
+    FieldsCommand,
+    MethodName,
+    Model,
+    Pairs,
+    Preset,
+    Temperature,
+    read_overrides,
+)
+from coevolve.commands.verdicts import question_in_prompt, verdict_on
 from coevolve.engines.loading import load_policy
 from coevolve.evaluation import strategies
 from coevolve.methods import registry
-from coevolve.runs import checkpoint, record, show
+from coevolve.methods.base import Method
+from coevolve.runs import checkpoint, publish, record, show
+from coevolve.runs.compare import settings_of
 from coevolve.training import config, loop, preflight
 from coevolve.training.progress import is_first_process, show_elapsed
-from coevolve.types import Role
+from coevolve.types import Reply, Role
 from coevolve.validation import check_choice, expand_home, user_path
 
 app = Typer(
-    help=__doc__,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-METHOD_HELP = f"{', '.join(registry.METHODS)}, or your own: path/file.py:Class"
-PRESET_HELP = "quick, standard, full, real, one-gpu or gpu; none: the method's own"
-POLICY_HELP = "as in model=..., or a run's OUT/policy (of several: OUT/policy/NAME)"
-TEMPERATURE_HELP = "0: greedy; none: the role's own, or else 1"
-
-MethodName = Annotated[str, Argument(help=METHOD_HELP)]
-Pairs = Annotated[
-    list[str] | None,
-    Argument(metavar="[FIELD=VALUE]...", help="see `coevolve fields METHOD`"),
-]
+PUSH_HELP = "also publish it with a model card, as a private repository of the hub"
 Texts = Annotated[
     list[str] | None,
-    Argument(metavar="[FIELD=TEXT]...", help="the fields of the role's prompt"),
+    Argument(
+        metavar="[FIELD=TEXT]...",
+        help="the fields of the role's prompt, also as --field TEXT",
+    ),
 ]
-Preset = Annotated[str, Option(help=PRESET_HELP)]
 # Typer's own paths keep a ~ that the shell has left, as in --out=~/x.
 Out = Annotated[Path, Option(parser=user_path, help="folder of the run")]
 RunFolder = Annotated[Path, Argument(parser=user_path, metavar="RUN")]
-Folder = Annotated[Path, Argument(parser=user_path, metavar="FOLDER")]
 Policy = Annotated[str, Argument(parser=expand_home)]
 Fresh = Annotated[bool, Option("--fresh", help="remove the folder's run, start again")]
 Judge = Annotated[
@@ -57,9 +63,17 @@ Judge = Annotated[
         help="a model as in model=..., or a server's (http://HOST/v1#MODEL)",
     ),
 ]
+Demonstrations = Annotated[
+    Path | None,
+    Option(
+        parser=user_path,
+        metavar="FILE",
+        help='your own: a .jsonl file of {"prompt": TEXT, "completion": TEXT}',
+    ),
+]
 Dtype = Literal["bfloat16", "float16", "float32"]
 
-USAGE_ERROR = 2  # the exit code of a command line that typer cannot read
+WARM_START = "coevolve.methods.baselines.warm_start:WarmStart"
 
 # Values of prompt fields in the example that an error message of `ask` shows.
 EXAMPLE_VALUES = {
@@ -69,10 +83,22 @@ EXAMPLE_VALUES = {
     "reference": "3*4",
     "answer": "12",
 }
-COMMAND = "python -m coevolve"  # in lines that can be pasted into a shell
-RUNS_HEADER = """\
-| folder | method | seed | steps | before | after | seconds |
-|---|---|---|---|---|---|---|"""
+COMMAND = "coevolve"  # in lines that can be pasted into a shell
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: Context,
+    version: Annotated[
+        bool, Option("--version", help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Train one language model that plays several roles, and look at what it learns."""
+    if version:
+        print(f"{COMMAND} {__version__}")
+        raise Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,10 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app(arguments, prog_name="coevolve")
     except SystemExit as end:
-        code = int(end.code or 0)
-        if code == USAGE_ERROR:
-            _hint_at_fields(sys.argv[1:] if arguments is None else arguments)
-        return code
+        return int(end.code or 0)
     # ArithmeticError: a model whose weights or output are not finite.
     except (ValueError, OSError, ArithmeticError) as error:
         print(f"coevolve: {error}", file=sys.stderr)
@@ -95,18 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _hint_at_fields(arguments: Sequence[str]) -> None:
-    """Say how fields are written if an argument looks like one with dashes, as in --steps 10."""
-    fields = config.field_defaults(config.Run)
-    for argument, following in pairwise([*arguments, ""]):
-        option, equals, value = argument.partition("=")
-        name = option.removeprefix("--").replace("-", "_")
-        if option.startswith("--") and name in fields:
-            shown = (value if equals else following) or "VALUE"
-            print(f"fields have no dashes: {name}={quote(shown)}", file=sys.stderr)
-
-
-@app.command()
+@app.command(cls=FieldsCommand)
 def train(
     method: MethodName,
     out: Out,
@@ -115,8 +127,11 @@ def train(
     seed: int = 0,
     fresh: Fresh = False,
 ) -> None:
-    """Train one method; resume an interrupted run, and leave a finished one unchanged."""
-    overrides = _read_overrides(method, pairs)
+    """Train a method, or resume its interrupted run.
+
+    A finished run stays as it is.
+    """
+    overrides = read_overrides(method, pairs)
     run = config.build(method, preset, seed=seed, out=out, overrides=overrides)
     if not fresh and preflight.is_finished(run):
         return
@@ -139,20 +154,14 @@ def train(
         print(*last_lines(out), sep="\n")
 
 
-def _read_overrides(method: str, pairs: Sequence[str] | None) -> dict[str, Any]:
-    """Read field=value pairs of a method."""
-    text_fields = config.text_fields(registry.get_method(method))
-    return config.parse_overrides(pairs or (), text_fields)
-
-
 def _print_differences(run: config.Run) -> None:
-    """Print in which fields a run differs from its paper, if in any."""
-    changes = []
-    for difference in config.differences(run):
-        paper_value = plain(difference.paper)
-        changes.append(f"{difference.field} {paper_value} -> {plain(difference.run)}")
+    """Say in how many fields a run differs from its paper, if in any."""
+    changes = config.differences(run)
     if changes:
-        print("differs from the paper:", "; ".join(changes))
+        print(
+            f"{len(changes)} fields differ from the paper; "
+            f"`{COMMAND} fields {run.method_name}` and the report list them"
+        )
 
 
 def _last_saved_step(folder: Path) -> int:
@@ -164,12 +173,38 @@ def _last_saved_step(folder: Path) -> int:
     return max(checkpoint.of_trl(folder), default=0)
 
 
-@app.command()
-def warm(model: str, out: Out, pairs: Pairs = None, seed: int = 0) -> None:
-    """Teach a model the roles of all five papers, by LoRA on demonstrations of the tiny world.
+@app.command(cls=FieldsCommand)
+def plan(method: MethodName, pairs: Pairs = None, preset: Preset = "one-gpu") -> None:
+    """Print which GPU a run needs, its hours and dollars.
 
-    List its fields with: coevolve fields tinyworld.roles:RoleWarmStart --preset none.
+    Nothing is trained.
     """
+    from coevolve.training.plan import lines
+
+    overrides = read_overrides(method, pairs)
+    with show_elapsed("counting replies"):
+        table = list(lines(method, preset, overrides))
+    print(*table, sep="\n")
+
+
+@app.command(cls=FieldsCommand)
+def warm(
+    model: str,
+    out: Out,
+    pairs: Pairs = None,
+    seed: int = 0,
+    demonstrations: Demonstrations = None,
+) -> None:
+    """Teach a model to play roles from demonstrations.
+
+    By default these are the roles of all five papers in the tiny world. List the fields with:
+    coevolve fields tinyworld.roles:RoleWarmStart --preset none (with a file of your own:
+    coevolve.methods.baselines.warm_start:WarmStart).
+    """
+    if demonstrations is not None:
+        own = [f"model={model}", f"demonstrations={json.dumps(str(demonstrations))}"]
+        train(WARM_START, out, [*own, *(pairs or ())], "none", seed)
+        return
     method = plugins.announced(plugins.METHODS)["role_warm_start"].value
     train(method, out, [f"model={model}", *(pairs or ())], "none", seed)
 
@@ -194,7 +229,7 @@ def last_lines(out: Path) -> list[str]:
         *accuracy,
         f"gain: {points:+.1f} points{interval}",
         f"steps {steps} in {summary['seconds'] / 60:.1f} minutes",
-        f"all is in {out}; for a page of it: {COMMAND} report {quote(str(out))}",
+        f"Results are in {out}. For a report, run: {COMMAND} report {quote(str(out))}",
     ]
 
 
@@ -203,18 +238,21 @@ def _steps_taken(summary: Mapping[str, Any]) -> int:
     return int(summary.get("taken", summary["steps"]))
 
 
-@app.command()
+@app.command(cls=FieldsCommand)
 def ask(
     who: Annotated[str, Argument(metavar="METHOD/ROLE")],
     pairs: Texts = None,
-    model: Annotated[str, Option(parser=expand_home, help=POLICY_HELP)] = "tiny",
+    model: Model = "tiny",
     prompt: Annotated[str, Option(help=", ".join(strategies.LIMITS))] = "compact",
-    temperature: Annotated[float | None, Option(min=0, help=TEMPERATURE_HELP)] = None,
+    temperature: Temperature = None,
     max_tokens: Annotated[int | None, Option(min=1)] = None,
     seed: int = 0,
 ) -> None:
-    """Ask one role of a method and print the reply: `coevolve ask mae/solver question="3*4"`."""
-    role = _find_role(who, prompt)
+    """Ask one role of a method, and print its reply.
+
+    For example: coevolve ask mae/solver question="3*4".
+    """
+    method, role = _find_role(who, prompt)
     fields = _read_prompt_fields(who, role, pairs or ())
     turn = replace(
         role(**fields),
@@ -227,17 +265,33 @@ def ask(
         engine = load_policy(model).serve(1.0, limit)
         (reply,) = engine.answer([turn])
     print(show.visible(reply.text))
+    for remark in _remarks(method, model, reply):
+        print(remark, file=sys.stderr)
+
+
+def _remarks(method: Method, model: str, reply: Reply) -> list[str]:
+    """Return what to know about a reply: is it right, was it cut off, could it be read?"""
+    remarks = []
     if not reply.text.strip():
-        print("the reply is empty", file=sys.stderr)
+        remarks.append("The reply is empty.")
     if not reply.finished:
-        print(
-            "the reply was cut off: a larger --max-tokens N lets it go on",
-            file=sys.stderr,
+        remarks.append("The reply was cut off; --max-tokens N allows a longer one.")
+    verdict = verdict_on(method, reply)
+    if verdict is not None and verdict.is_correct is not None:
+        remarks.append(f"{verdict.mark} oracle: {verdict.note}")
+    question = question_in_prompt(reply)
+    is_foreign = question is not None and method.world.valid(question) is False
+    if is_foreign and model in plugins.announced(plugins.MODELS):
+        examples = " or ".join(map(repr, method.world.zero_questions()[:2]))
+        remarks.append(
+            f"The question is none of the {method.world.name} world's, and model {model!r} knows "
+            f"no others. Ask one such as {examples}."
         )
+    return remarks
 
 
-def _find_role(who: str, prompt: str) -> Role:
-    """Return the role METHOD/ROLE with the given variant of its prompt."""
+def _find_role(who: str, prompt: str) -> tuple[Method, Role]:
+    """Return the method and the role of METHOD/ROLE, with the given variant of its prompt."""
     method, slash, name = who.rpartition("/")
     if not slash:
         method, name = name, method
@@ -247,9 +301,9 @@ def _find_role(who: str, prompt: str) -> Role:
                 f"methods are {', '.join(registry.METHODS)}"
             )
     fields: dict[str, Any] = {"prompt": prompt}
-    roles = registry.get_method(method)(**fields).roles
-    check_choice(f"role of {method}", name, roles)
-    return roles[name]
+    player = registry.get_method(method)(**fields)
+    check_choice(f"role of {method}", name, player.roles)
+    return player, player.roles[name]
 
 
 def _read_prompt_fields(who: str, role: Role, pairs: Sequence[str]) -> dict[str, str]:
@@ -271,105 +325,28 @@ def _read_prompt_fields(who: str, role: Role, pairs: Sequence[str]) -> dict[str,
 
 
 @app.command()
-def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") -> None:
-    """List a method's fields: the paper's value or the default, the preset's, the meaning."""
-    overrides = _read_overrides(method, pairs)
-    run = config.build(method, preset, out=".", overrides=overrides)
-    values = config.flatten(run.describe())
-    help_texts = config.field_help(type(run.method))
-    defaults = config.field_defaults(type(run.method))
-    defaults |= config.field_defaults(config.Run)
-    defaults |= run.method.PAPER_RUN_VALUES
-    paper_values = defaults
-    if run.method.paper_name:
-        paper_values = {
-            change.field: change.paper for change in config.differences(run)
-        }
-    print(f"{'field':20} {'paper or default':24} {'preset if different':24} meaning")
-    for name in defaults:
-        value = values[name]
-        paper = paper_values.get(name, value)
-        changed = repr(value) if value != paper else ""
-        print(f"{name:20} {paper!r:24} {changed:24} {help_texts[name]}".rstrip())
-
-
-def plain(value: Any) -> str:
-    """Return a value as text: lists without their brackets, empty ones as "none"."""
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(plain, value)) or "none"
-    return str(value) or "none"
-
-
-@app.command()
-def runs(folder: Folder) -> None:
-    """Print a Markdown table of the finished runs below a folder, with their test accuracy."""
-    if not folder.is_dir():
-        raise ValueError(
-            f"folder must be one that holds runs, and there is no {folder}"
-        )
-    print(RUNS_HEADER)
-    for path in sorted(folder.rglob("summary.json")):
-        if not path.with_name("scores.csv").is_file():
-            continue
-        summary = json.loads(path.read_bytes())
-        cells = [
-            path.parent.relative_to(folder),
-            summary["method"] + _control_of(path.parent),
-            summary["seed"],
-            _steps_taken(summary),
-            *map(_accuracy, summary["held_out"].values()),
-            summary["seconds"],
-        ]
-        print("|", " | ".join(map(str, cells)), "|")
-
-
-def _control_of(folder: Path) -> str:
-    """Return the control of a run that is a control arm, as ", control shuffled", else ""."""
-    path = folder / "config.json"
-    settings = json.loads(path.read_bytes()) if path.is_file() else {}
-    control = settings.get("control", "")
-    return f", control {control}" if control else ""
-
-
-def _accuracy(counts: Mapping[str, int]) -> str:
-    """Return correct answers of scored ones, with the percentage."""
-    correct = counts["k"]
-    scored = counts["n"]
-    return f"{correct}/{scored} ({correct / max(scored, 1):.1%})"
-
-
-@app.command()
 def report(
     run: RunFolder,
+    other: Annotated[
+        Path | None,
+        Argument(parser=user_path, metavar="[OTHER]", help="a run to compare with"),
+    ] = None,
     to: Annotated[
         Path | None, Option(parser=user_path, help="none: RUN/report.html")
     ] = None,
 ) -> None:
-    """Make one page of a run, finished or not: scores, curves, transcripts and settings."""
-    settings = run / "config.json"
-    if not settings.is_file() or b'"method_fields"' not in settings.read_bytes():
-        raise ValueError(
-            f"run must be the folder of a run, and in {run} there is no config.json of one"
-        )
+    """Write a page about a run, finished or not.
+
+    It has scores, curves, transcripts and settings. With a second run it compares both.
+    """
+    for folder in filter(None, (run, other)):
+        settings_of(folder)
     page = to or run / "report.html"
     if page.is_dir() or not page.parent.is_dir():
         raise ValueError(f"--to must be a file in an existing folder, got {page}")
-    import papermill
-    from nbconvert import HTMLExporter
-
-    root = Path(__file__).parents[2]
+    write_page = plugins.load(plugins.COMMANDS, "report")
     with show_elapsed("making the page"):
-        notebook = papermill.execute_notebook(
-            root / "notebooks/run_report.ipynb",
-            None,
-            parameters={"out": str(run.resolve())},
-            extra_arguments=["--log-level=CRITICAL"],
-            progress_bar=False,
-        )
-    template = str(root / "reproduce/report_run.html.j2")
-    exporter = HTMLExporter(template_file=template, exclude_anchor_links=True)
-    html, _ = exporter.from_notebook_node(notebook)
-    record.write_atomically(page, html)
+        write_page(run, page, other)
     print(f"wrote {page}")
 
 
@@ -378,11 +355,14 @@ def export(
     policy: Policy,
     to: Annotated[Path, Option(parser=user_path)],
     dtype: Dtype = "bfloat16",
+    push: Annotated[str, Option(metavar="ORG/NAME", help=PUSH_HELP)] = "",
 ) -> None:
-    """Write a run's policy, its adapter merged, as an ordinary checkpoint into a new folder.
+    """Write a trained policy as an ordinary model folder.
 
-    POLICY is OUT/policy of a run, or OUT/policy/NAME.
+    Adapters are merged. POLICY is the folder of a run, or RUN/policy/NAME.
     """
+    if push:
+        publish.check(push)
     if to.exists() and any(to.iterdir()):
         raise ValueError(f"--to must be a new or empty folder, and {to} holds files")
     import torch
@@ -395,6 +375,8 @@ def export(
         merged.save(to)
     parameters = sum(weights.numel() for weights in merged.model.parameters())
     print(f"wrote {to}: {parameters:,} parameters in {dtype}")
+    if push:
+        print(f"published as {publish.push(to, policy, push)}")
 
 
 @app.command()
@@ -404,9 +386,18 @@ def grade(
     kind: str | None = None,
     max_tokens: Annotated[int, Option(min=1)] = 2048,
 ) -> None:
-    """Have a judge grade the answers of a finished run that have no score, into RUN/grades.csv.
+    """Let a judge grade answers that no verifier can score.
 
-    KIND is the prompt: math, choice, truthfulness or general; none: the data set's own.
+    It grades those of a finished run, and writes RUN/grades.csv. KIND is the prompt: math, choice,
+    truthfulness or general; none: the data set's own.
     """
     grade_run = plugins.load(plugins.COMMANDS, "grade")
     print(*grade_run(run, judge, kind, max_tokens), sep="\n")
+
+
+# In the order of `coevolve --help`.
+app.command(cls=FieldsCommand)(play.play)
+app.command(cls=FieldsCommand)(fields.fields)
+app.command()(runs.runs)
+app.command()(compare.compare)
+app.command()(evaluate.evaluate)

@@ -1,0 +1,108 @@
+"""`coevolve evaluate POLICY`: the accuracy of a model or a trained policy on held-out questions."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from coevolve.commands.arguments import METHOD_HELP, POLICY_HELP
+from coevolve.engines.loading import load_policy
+from coevolve.evaluation import strategies
+from coevolve.evaluation.scoring import Row, count_correct, format_accuracy, score
+from coevolve.methods.base import Method
+from coevolve.methods.registry import get_method
+from coevolve.training import preflight
+from coevolve.training.progress import show_elapsed
+from coevolve.validation import check_choice, expand_home, user_path
+
+Policy = Annotated[str, Argument(parser=expand_home, help=POLICY_HELP)]
+MethodOption = Annotated[
+    str, Option("--method", help=f"who answers: {METHOD_HELP}; none: the run's, or mae")
+]
+World = Annotated[str, Option(help="as in world=...; none: the run's, or else tiny")]
+StrategyName = Annotated[
+    str, Option("--strategy", "--setup", help=", ".join(strategies.STRATEGIES))
+]
+Prompt = Annotated[
+    str, Option(help="full, plain or compact; none: the run's, or else compact")
+]
+
+
+def evaluate(
+    policy: Policy,
+    world: World = "",
+    strategy: StrategyName = "vanilla",
+    method: MethodOption = "",
+    prompt: Prompt = "",
+    split: str = "test",
+    items: Annotated[int, Option(min=1, help="questions per family")] = 40,
+    max_tokens: Annotated[int | None, Option(min=1)] = None,
+    seed: int = 0,
+    to: Annotated[
+        Path | None, Option(parser=user_path, help="a CSV file for the answers")
+    ] = None,
+) -> None:
+    """Score a policy on held-out questions, in any world.
+
+    POLICY may be a run: its method, prompts and world are then the defaults.
+    """
+    check_choice("--strategy", strategy, strategies.STRATEGIES)
+    check_choice("--split", split, ("validation", "test"))
+    solver = _solver_of(policy, method, {"world": world, "prompt": prompt})
+    preflight.check_model(policy)
+    solver.world.check()
+    if to is not None and not to.parent.is_dir():
+        raise ValueError(f"--to must be a file in an existing folder, got {to}")
+    questions = solver.world.items(split, items)
+    limit = max_tokens or solver.answering.max_tokens or strategies.limit(solver.prompt)
+    with show_elapsed(f"asking {len(questions)} questions"):
+        engine = load_policy(policy).serve(1.0, limit)
+        rows = score(
+            engine, solver, questions, strategy, policies=["shared"], key=(seed,)
+        )
+    _print_accuracy(rows)
+    if to is not None:
+        _write(rows, to)
+        typer.echo(f"wrote {to}")
+
+
+def _solver_of(policy: str, method_name: str, options: dict[str, str]) -> Method:
+    """Return the method that asks; where options say nothing, with a run's own settings."""
+    fields: dict[str, Any] = {}
+    settings = run_settings(policy)
+    if settings and method_name in ("", settings["method"]):
+        method_name = settings["method"]
+        fields = dict(settings["method_fields"])
+    fields |= {name: value for name, value in options.items() if value}
+    return get_method(method_name or "mae")(**fields)
+
+
+def run_settings(policy: str) -> dict[str, Any]:
+    """Return the config.json of the run that a policy's folder belongs to; {} if to none."""
+    folder = user_path(policy)
+    for place in (folder, *list(folder.parents)[:2]):
+        file = place / "config.json"
+        if file.is_file() and b'"method_fields"' in file.read_bytes():
+            settings: dict[str, Any] = json.loads(file.read_bytes())
+            return settings
+    return {}
+
+
+def _print_accuracy(rows: Sequence[Row]) -> None:
+    families = list(dict.fromkeys(str(row["family"]) for row in rows))
+    for family in families:
+        of_family = [row for row in rows if row["family"] == family]
+        counts = count_correct(of_family)
+        typer.echo(f"{family:20} {counts['k']:4} of {counts['n']} correct")
+    typer.echo(format_accuracy(count_correct(rows)))
+
+
+def _write(rows: Sequence[Row], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
