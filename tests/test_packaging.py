@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata as metadata
+import json
 import re
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from packaging.utils import canonicalize_name
 from test_shape import CODE, imported, packages
 
 import coevolve
+from reproduce.analysis.verdicts import MEANINGS
 from reproduce.modules import import_statements
-from tools import installed, readme_numbers
+from tools import hero, installed, readme_numbers
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -194,6 +196,23 @@ class TestPackage:
         assert data <= shipped
         assert any(path.suffix == ".txt" for path in shipped)
 
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "run_report.ipynb",
+            "report_run.html.j2",
+            "report.html.j2",
+            "report.css",
+            "papers.toml",
+        ],
+    )
+    def test_what_the_command_report_needs_is_shipped(self, name: str) -> None:
+        patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["reproduce"]
+        shipped: set[Path] = set()
+        for pattern in patterns:
+            shipped.update((ROOT / "reproduce").glob(pattern))
+        assert ROOT / "reproduce" / name in shipped
+
     def test_every_code_folder_is_a_package(self) -> None:
         for path in PACKAGE.rglob("*.py"):
             initializer = path.parent / "__init__.py"
@@ -251,7 +270,30 @@ class TestPages:
         return (ROOT / "README.md").read_text(encoding="utf-8")
 
     def test_the_readme_stays_short(self, readme: str) -> None:
-        assert len(readme.split()) <= 1750
+        prose = [line for line in readme.splitlines() if not line.startswith("|")]
+        assert len(" ".join(prose).split()) <= 600
+
+    def test_no_line_of_code_is_cut_off_on_a_page(self, readme: str) -> None:
+        blocks = re.findall(r"```.*?```", readme, flags=re.DOTALL)
+        assert len(blocks) > 2
+        for block in blocks:
+            assert max(map(len, block.splitlines())) <= 88
+
+    def test_no_paragraph_of_the_readme_is_long(self, readme: str) -> None:
+        prose = re.sub(r"```.*?```", "", readme, flags=re.DOTALL)
+        blocks = ("|", "<!--")
+        paragraphs = [
+            text for text in prose.split("\n\n") if not text.startswith(blocks)
+        ]
+        assert max(len(text.split()) for text in paragraphs) <= 60
+
+    def test_the_picture_of_the_readme_shows_todays_episode_and_curves(self) -> None:
+        facts = hero.facts(hero.episode(), hero.curves())
+        assert json.loads(hero.FACTS.read_text(encoding="utf-8")) == facts
+
+    def test_every_verdict_has_a_column_in_the_tally(self) -> None:
+        grouped = [name for names in readme_numbers.GROUPS.values() for name in names]
+        assert sorted(grouped) == sorted(MEANINGS)
 
     def test_links_of_the_readme_lead_to_files(self, readme: str) -> None:
         targets = re.findall(r"\]\(([^)#]+)\)", readme)

@@ -9,7 +9,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,20 @@ from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis.verdicts import MEANINGS
+from reproduce.analysis.verdicts import (
+    BY_CONSTRUCTION,
+    CANNOT,
+    FOUND,
+    IDLE,
+    MEANINGS,
+    NO_EFFECT,
+    NOT_RUN,
+    ONE_SEED,
+    OPPOSITE,
+    OTHER_SIZE,
+    SMALLER,
+    UNDECIDED,
+)
 from tinyworld import tasks
 from tools import reliability
 
@@ -135,6 +148,39 @@ def numbers(root: Path = ROOT) -> str:
     frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
     rule = ["---"] * len(frame.columns)
     return "\n".join(map(line, [frame.columns, rule, *frame.to_numpy()]))
+
+
+# What a verdict counts as in the README's table; each group is a column.
+GROUPS = {
+    "found": (FOUND,),
+    "opposite": (OPPOSITE,),
+    "no effect, or another size": (NO_EFFECT, SMALLER, OTHER_SIZE),
+    "undecided": (UNDECIDED,),
+    "not decidable here": (IDLE, ONE_SEED, NOT_RUN, CANNOT, BY_CONSTRUCTION),
+}
+
+
+def verdict_counts(root: Path = ROOT) -> str:
+    """Return how many claims of each paper have which verdicts as of the last snapshot."""
+    frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
+    rows = []
+    for paper, text in zip(frame["paper"], frame["all its claims"], strict=True):
+        count_of = {}
+        for part in text.split(", "):
+            count, _, verdict = part.partition(" ")
+            count_of[verdict] = int(count)
+        counts = [count_of_group(count_of, group) for group in GROUPS.values()]
+        rows.append([paper, sum(counts), *counts])
+    totals = ["**all five**"]
+    for column in list(zip(*rows, strict=True))[1:]:
+        totals.append(f"**{sum(column)}**")
+    head = ("claims of", "all", *GROUPS)
+    return markdown(head, [*rows, totals])
+
+
+def count_of_group(count_of: Mapping[str, int], verdicts: Iterable[str]) -> int:
+    """Return how many claims have one of these verdicts."""
+    return sum(count_of.get(verdict, 0) for verdict in verdicts)
 
 
 def loss(root: Path = ROOT) -> str:
@@ -351,9 +397,27 @@ def differences(root: Path = ROOT) -> str:
     return differences(result_of("authors", root)["comparisons"])
 
 
+def trl(root: Path = ROOT) -> str:
+    """Return the last step of each method under both trainers."""
+    head = ("method", "loss: own, TRL", "gradient norm: own, TRL", "weights apart")
+    rows = []
+    for row in result_of("trl", root)["rows"]:
+        own = row["own"]
+        other = row["trl"]
+        cells = [
+            row["method"],
+            f"{own['loss']:.6f}, {other['loss']:.6f}",
+            f"{own['grad_norm']:.5f}, {other['grad_norm']:.5f}",
+            f"{row['apart']:.1e}",
+        ]
+        rows.append(cells)
+    return markdown(head, rows)
+
+
 # Name of each block: the page that holds it, and the function that makes it.
 BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
-    "numbers": ("README.md", numbers),
+    "tally": ("README.md", verdict_counts),
+    "numbers": ("docs/results.md", numbers),
     "dictionary": ("src/tinyworld/README.md", dictionary),
     "step": ("docs/speed.md", step),
     "growth": ("docs/speed.md", growth),
@@ -364,6 +428,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "attacks": ("docs/verifiers.md", attacks),
     "checkers": ("docs/verifiers.md", checkers),
     "authors": ("docs/authors-code.md", authors),
+    "trl": ("docs/trl.md", trl),
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", judge),

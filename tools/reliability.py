@@ -193,8 +193,8 @@ def robustness(root: Path) -> list[Row]:
 
 
 def minutes(root: Path, command: str) -> Row:
-    """Return the minutes of a make target, as README.md states them."""
-    page = (root / "README.md").read_text(encoding="utf-8")
+    """Return the minutes of a make target, as docs/first-steps.md states them."""
+    page = (root / "docs" / "first-steps.md").read_text(encoding="utf-8")
     match = re.search(rf"`make {command}` took\s+(\w+)\s+minutes", page)
     value = match[1] if match else NOT_MEASURED
     return Row(f"minutes of `make {command}`, two cores", value, f"`make {command}`")

@@ -70,6 +70,29 @@ class Reply:
         """
         return Sample(self, reward, group_id, spans or {})
 
+    def earns_parts(
+        self,
+        parts: Mapping[str, float | None],
+        weights: Mapping[str, float] | None = None,
+        group_id: Hashable = None,
+    ) -> "Sample":
+        """Make this reply training data with a reward that is the weighted sum of named parts.
+
+        A part of None is left out, and one without a weight counts once. Metrics hold the mean of
+        each part, part/ROLE/NAME, and transcripts show them. Raises ValueError for the weight of a
+        part that does not exist.
+        """
+        weights = weights or {}
+        unknown = sorted(weights.keys() - parts.keys())
+        if unknown:
+            raise ValueError(
+                f"weights must name parts of the reward, which are {', '.join(parts)}; "
+                f"got {', '.join(unknown)}"
+            )
+        values = {name: value for name, value in parts.items() if value is not None}
+        reward = sum(weights.get(name, 1.0) * value for name, value in values.items())
+        return Sample(self, float(reward), group_id, parts=values)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -81,6 +104,8 @@ class Sample:
     group_id: Hashable = None
     # Character ranges of each tag of a segmented reward.
     spans: Spans = field(default_factory=dict)
+    # The parts that the reward is a weighted sum of, for metrics and transcripts.
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def role(self) -> str:
@@ -108,6 +133,8 @@ class Outcome:
     facts: dict[str, Any] = field(default_factory=dict)
     # Tokens of all replies, with or without a reward; set by `play`.
     generated: int = 0
+    # All replies in the order of their turns, for transcripts; set by `play`.
+    replies: tuple[Reply, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ def user_path(path: str | Path) -> Path:
     return Path.cwd() / expanded if str(expanded).startswith("~") else expanded
 
 
+# A list of more choices follows the suggestion in an error.
+MANY_CHOICES = 20
 Share = Annotated[float, Field(ge=0, le=1)]
 # The type of a field with a path, or with a name that may be one.
 PathText = Annotated[str, AfterValidator(expand_home)]
@@ -105,16 +107,29 @@ def check_choice(name: str, value: object, choices: Iterable[Any]) -> None:
 
 
 def choice_error(name: str, value: object, choices: Iterable[Any]) -> ValueError:
-    """Return the error for a value that is none of the choices.
+    """Return the error for a value that is none of the choices, with a suggestion.
 
-    It suggests the only choice that starts with the value, or else the closest match.
+    A long list of choices stands after the suggestion, where it hides nothing.
     """
     labels = [str(choice or repr(choice)) for choice in choices]
-    suggestions = [label for label in labels if label.startswith(str(value))]
-    if len(suggestions) != 1:
-        suggestions = difflib.get_close_matches(str(value), labels, 1)
-    hint = f"; did you mean {suggestions[0]!r}?" if suggestions else ""
+    hint = suggestion(str(value), labels)
+    if hint and len(labels) > MANY_CHOICES:
+        return ValueError(
+            f"{name} {value!r} is unknown{hint} {name} must be one of {', '.join(labels)}"
+        )
     return ValueError(f"{name} must be one of {', '.join(labels)}, got {value!r}{hint}")
+
+
+def suggestion(value: str, labels: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the label that a value is most like, "" if it is like none.
+
+    That is the only one that starts with the value, or else the closest match.
+    """
+    labels = list(labels)
+    similar = [label for label in labels if value and label.startswith(value)]
+    if len(similar) != 1:
+        similar = difflib.get_close_matches(value, labels, 1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def one_line_error(

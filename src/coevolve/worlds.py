@@ -75,6 +75,12 @@ class World(Protocol):
     def is_correct(self, question: str, answer: str | None) -> bool | None:
         """Whether an answer is correct; None also for an ill-formed question."""
 
+    def right_answer(self, question: str) -> str | None:
+        """Return a correct answer, None where none is known.
+
+        For readers of transcripts alone: methods never ask for it.
+        """
+
     def level(self, question: str) -> int | None:
         """Return the difficulty level of a well-formed question."""
 

@@ -169,6 +169,11 @@ class ItemWorld(World):
         (correct,) = self.grade([(item, answer)])
         return correct
 
+    def right_answer(self, question: str) -> str | None:
+        """Return the gold answer of a published question; None for any other question."""
+        item = self._item_of.get(question)
+        return (item.answer or None) if item else None
+
 
 def _verifiable_task(item: Item) -> tuple[str, str, str]:
     if item.scorer == "code":

@@ -1,7 +1,7 @@
 """The tiny world as methods see it: questions to start from, held-out items, an exact oracle.
 
 Oracle verdicts go into facts, not into rewards (AZR's verifier excepted). Answers leave this
-module only as the verifiers of SAGE's seed tasks.
+module only as the verifiers of SAGE's seed tasks, and for readers of transcripts.
 """
 
 import tomllib
@@ -135,6 +135,11 @@ class TinyWorld:
         if not self.valid(question):
             return None
         return tasks.is_correct(question, answer)
+
+    def right_answer(self, question: str) -> str | None:
+        """Return the correct answer, for readers of transcripts; None if ill-formed."""
+        task = tasks.read(question)
+        return None if task is None else task.answer
 
     def grade(self, pairs: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
         """Verify (task, answer) pairs."""

@@ -53,8 +53,26 @@ class TrackioRun(ServiceRun):
         self.rows.append((step, metrics))
 
 
+class WandbTable:
+    """A table of wandb."""
+
+    def __init__(self, columns: list[str], data: list[list]) -> None:
+        self.columns = columns
+        self.rows = data
+
+
+class TrackioTable:
+    """A table of trackio."""
+
+    def __init__(self, dataframe: Any) -> None:
+        self.columns = list(dataframe.columns)
+        self.rows = dataframe.to_numpy().tolist()
+
+
 class Wandb(ModuleType):
     """The module wandb, and the runs of its server by id."""
+
+    Table = WandbTable
 
     def __init__(self) -> None:
         super().__init__("wandb")
@@ -104,6 +122,8 @@ class Wandb(ModuleType):
 
 class Trackio(ModuleType):
     """The module trackio, and the runs of its project by name."""
+
+    Table = TrackioTable
 
     def __init__(self) -> None:
         super().__init__("trackio")

@@ -12,7 +12,9 @@ from unittest.mock import Mock, call
 import pytest
 from data_files import OWN, tables
 
+from coevolve import __version__
 from coevolve.cli import main
+from coevolve.commands.arguments import fields_as_pairs
 from coevolve.runs import record
 from coevolve.training import config
 from coevolve.types import Reply, Turn
@@ -23,7 +25,9 @@ MISTAKES = tables("mistakes")
 # Runs several command lines in a fresh process; prints the codes and the heavy modules it loaded.
 PROBE = """
 import json, sys, tinyworld, coevolve.text.verify
+from coevolve import __version__
 from coevolve.cli import main
+from coevolve.commands.arguments import fields_as_pairs
 tinyworld.TinyWorld().zero_questions()
 codes = [main(arguments) for arguments in json.loads(sys.argv[1])]
 heavy = "torch transformers pandas math_verify sympy codesandbox".split()
@@ -97,7 +101,7 @@ class TestTrain:
                 rows.append({**row, "correct": int(item < correct)})
         record.Recorder(run.out).scores(rows)
         summary = {
-            "warnings": ["idle: x"],
+            "warnings": ["warning: x"],
             "held_out": {"before": {"k": 1, "n": 8}, "after": {"k": 3, "n": 8}},
             "steps": 9,
             "seconds": 90.0,
@@ -128,7 +132,8 @@ class TestTrain:
         code, captured = train()
         lines = captured.out.splitlines()
         assert code == 0
-        assert lines[0].endswith("; solves 1 -> 2")
+        assert lines[0].endswith("; `coevolve fields mae` and the report list them")
+        assert int(lines[0].split()[0]) > 1  # solves and those of the preset
         assert lines[1] == "training 2 7"
         assert captured.err == ""
 
@@ -137,14 +142,13 @@ class TestTrain:
         # Wilson's limits of 1 of 8 and of 3 of 8; 25 +- 2.3646 * 46.291 / sqrt(8) for the gain.
         *lines, last = captured.out.splitlines()[2:]
         assert lines == [
-            "idle: x",
+            "warning: x",
             "test questions before: 1 of 8 correct (12.5%, 95 % 2.2% to 47.1%)",
             "test questions after: 3 of 8 correct (37.5%, 95 % 13.7% to 69.4%)",
             "gain: +25.0 points (95 % -13.7 to +63.7 over the questions, for this seed)",
             "steps 4 to 9 in 1.5 minutes",
         ]
-        assert last.startswith(f"all is in {out}; ")
-        assert last.endswith(f": python -m coevolve report {out}")
+        assert last == f"Results are in {out}. For a report, run: coevolve report {out}"
 
     def test_a_mistake_found_while_training_is_code_2(self, train) -> None:
         code, captured = train(ValueError("too large"))
@@ -207,7 +211,7 @@ class TestAsk:
         assert main(["ask", f"{OWN}/solver", "question=3*4"]) == 0
         captured = capsys.readouterr()
         assert captured.out == "yes\\x1b[2J\n"
-        assert "\nthe reply was cut off" in captured.err
+        assert "\nThe reply was cut off" in captured.err
 
     def test_fields_are_asked_as_they_were_typed(self, policy) -> None:
         assert main(["ask", "sage/critic_plan", "question=x=1.0", "plan=true"]) == 0
@@ -236,18 +240,92 @@ class TestAsk:
         assert capsys.readouterr().out == "<answer>12</answer>\n"
 
 
+class TestStart:
+    """The command without a subcommand, and its help."""
+
+    def test_alone_it_shows_its_help(self, capsys) -> None:
+        assert main([]) == 0
+        assert "Usage: coevolve" in capsys.readouterr().out
+
+    def test_it_knows_its_version(self, capsys) -> None:
+        assert main(["--version"]) == 0
+        assert capsys.readouterr().out == f"coevolve {__version__}\n"
+
+    def test_the_help_cuts_no_sentence(self, capsys) -> None:
+        assert main(["--help"]) == 0
+        _, _, commands = capsys.readouterr().out.partition("Commands:\n")
+        lines = commands.splitlines()
+        assert len(lines) >= 10
+        for line in lines:
+            assert line.endswith(".") and not line.endswith("..."), line
+
+    def test_help_and_fields_load_no_tensor_library(self) -> None:
+        lines = [["--help"], ["fields", "mae"], ["runs", "."]]
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE, json.dumps(lines)],
+            env={**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        codes, heavy_modules = json.loads(done.stdout.splitlines()[-1])
+        assert codes == [0, 0, 0], done.stderr
+        assert heavy_modules == []
+
+
+class TestFieldsAsOptions:
+    TAKES_VALUE = {"--out": True, "--fresh": False}
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (["mae", "--steps", "10"], ["mae", "steps=10"]),
+            (["--steps=10", "mae"], ["mae", "steps=10"]),
+            (["--batch-size", "4", "a=1"], ["a=1", "batch_size=4"]),
+            (["--out", "--x", "--fresh"], ["--out", "--x", "--fresh"]),
+            (["--out=x", "--", "--steps"], ["--out=x", "--", "--steps"]),
+            (["--clip", "[-1, 2]"], ["clip=[-1, 2]"]),
+            (["--kl-coef", "-1"], ["kl_coef=-1"]),
+        ],
+    )
+    def test_unknown_options_become_pairs(
+        self, arguments: list[str], expected: list[str]
+    ) -> None:
+        assert fields_as_pairs(arguments, self.TAKES_VALUE) == expected
+
+    @pytest.mark.parametrize("arguments", [["--steps"], ["--steps", "--fresh"]])
+    def test_an_unknown_option_needs_a_value(self, arguments: list[str]) -> None:
+        with pytest.raises(ValueError, match="No such option.*: --steps$"):
+            fields_as_pairs(arguments, self.TAKES_VALUE)
+
+    def test_a_run_is_the_same_however_a_field_is_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trained = []
+        monkeypatch.setattr(
+            "coevolve.training.loop.train", lambda run, fresh: trained.append(run)
+        )
+        monkeypatch.setattr("coevolve.cli.last_lines", lambda out: [])
+        out = ["--out", str(tmp_path)]
+        assert main(["train", "mae", *out, "steps=7", "solves=2"]) == 0
+        assert main(["train", "--steps", "7", "mae", *out, "--solves=2"]) == 0
+        assert trained[0].describe() == trained[1].describe()
+        assert trained[1].steps == 7
+
+
 class TestRuns:
     """The table of the finished runs below a folder."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        self.write_run(tmp_path / "b", correct_before=1, scored_before=8)
+        self.write_run(tmp_path / "b", correct_before=1, scored_before=8, kl_coef=0.5)
         self.write_run(tmp_path / "a" / "deep", correct_before=0, scored_before=0)
         (tmp_path / "summary.json").touch()  # of something that is no run
         return tmp_path
 
     @staticmethod
-    def write_run(out: Path, correct_before: int, scored_before: int) -> None:
+    def write_run(
+        out: Path, correct_before: int, scored_before: int, kl_coef: float = 0.0
+    ) -> None:
         out.mkdir(parents=True)
         summary = {
             "method": "mae",
@@ -259,14 +337,21 @@ class TestRuns:
             },
             "seconds": 1.5,
         }
+        settings = {"model": "tiny", "steps": 20, "method_fields": {"kl_coef": kl_coef}}
+        (out / "config.json").write_text(json.dumps(settings))
         (out / "summary.json").write_text(json.dumps(summary))
+        (out / "metrics.jsonl").write_text('{"reward/a": 0.1234}\n{"step": 2}\n')
         (out / "scores.csv").touch()
 
     def test_every_finished_run_is_a_row(self, folder: Path, capsys) -> None:
-        assert main(["runs", str(folder)]) == 0
-        assert capsys.readouterr().out.splitlines()[2:] == [
-            "| a/deep | mae | 4 | 20 | 0/0 (0.0%) | 3/8 (37.5%) | 1.5 |",
-            "| b | mae | 4 | 20 | 1/8 (12.5%) | 3/8 (37.5%) | 1.5 |",
+        assert main(["runs", str(folder), "--metric", "reward/a"]) == 0
+        head, _, *rows = capsys.readouterr().out.splitlines()
+        assert head.endswith("| gain | seconds | differs in | reward/a |")
+        assert rows == [
+            "| a/deep | mae | tiny | 4 | 20 | 0/0 (0.0%) | 3/8 (37.5%) | +37.5 | 1.5 "
+            "| kl_coef=0.0 | 0.123 |",
+            "| b | mae | tiny | 4 | 20 | 1/8 (12.5%) | 3/8 (37.5%) | +25.0 | 1.5 "
+            "| kl_coef=0.5 | 0.123 |",
         ]
 
     def test_a_folder_that_does_not_exist_is_refused(

@@ -3,6 +3,7 @@
 from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from core.conftest import Sums, boxes, by_hand, earned, prompts, scripted
@@ -298,7 +299,7 @@ class TestDPO:
             "chosen": [{"role": "assistant", "content": yes}],
             "rejected": [{"role": "assistant", "content": no}],
         }
-        method.pairs = lambda policy, run, iteration: [pair] * 24
+        method.pairs = lambda engine, run, iteration: [pair] * 24
         return method
 
     @pytest.mark.parametrize("has_adapter", [False, True])
@@ -313,10 +314,38 @@ class TestDPO:
         overrides = {"learning_rate": learning_rate}
         run = config.build("srlm", "smoke", out=".", overrides=overrides)
         before = margin(policy, method)
-        assert method.fit(policy, run) == 2 * 24 / 8
+        engine = policy.serve(1.0, 8)
+        assert method.fit(policy, run, engine) == 2 * 24 / 8
         assert margin(policy, method) > before + 1
         (reply,) = policy.generate([method.solver(question="1+1")], 0.0, 8)
         assert reply.text, "the policy still replies"
+
+
+class Sleepy(BatchedEngine):
+    """An engine that notes when it sleeps and loads weights."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda turns: [])
+        self.events: list[str] = []
+
+    def sleep(self) -> None:
+        self.events.append("sleep")
+
+    def load_weights(self) -> None:
+        self.events.append("load")
+
+
+def test_the_engine_is_awake_for_pairs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Sleepy()
+
+    def pairs(self: SRLM, engine: Sleepy, run: object, iteration: int) -> list:
+        engine.events.append("pairs")
+        return []
+
+    monkeypatch.setattr(SRLM, "pairs", pairs)
+    run = config.build("srlm", "smoke", out=".")
+    assert SRLM(iterations=2).fit(Mock(), run, engine) == 0
+    assert engine.events == ["load", "pairs", "sleep"] * 2
 
 
 def margin(policy: Policy, method: SRLM) -> float:
@@ -343,9 +372,10 @@ class TestSelfGradedPairs:
     def test_pairs_are_reproducible(self, policy: Policy) -> None:
         method = SRLM(questions=40)
         run = config.build("srlm", "quick", out=".")
-        pairs = method.pairs(policy, run, 1)
+        engine = policy.serve(run.temperature, run.max_tokens)
+        pairs = method.pairs(engine, run, 1)
         assert 10 < len(pairs) <= 40
-        assert method.pairs(policy, run, 1) == pairs
+        assert method.pairs(engine, run, 1) == pairs
 
     def test_chosen_answers_are_more_often_correct_than_rejected_ones(
         self, policy: Policy

@@ -49,10 +49,11 @@ def test_a_method_that_cannot_be_loaded(name: str, reason: str) -> None:
 @pytest.mark.parametrize("name", ["stps", "out", "method", "method", "pools", ""])
 def test_an_unknown_field_is_answered_with_those_of_run_and_method(name: str) -> None:
     line = refusal(**{name: 1})
-    assert line.startswith("field must be one of ")
+    assert line.startswith(f"field {name!r} is unknown; did you mean ") or (
+        line.startswith("field must be one of ") and f"got {name!r}" in line
+    )
     assert " steps," in line
     assert " threshold," in line
-    assert f"got {name!r}" in line
 
 
 def test_an_unknown_field_of_a_method_suggests_the_closest_one() -> None:

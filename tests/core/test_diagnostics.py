@@ -126,8 +126,10 @@ def test_a_step_in_which_no_sample_has_an_advantage_has_no_signal() -> None:
 def test_warnings_name_idle_mechanisms_and_a_reward_that_misleads_the_solver() -> None:
     shares = {"reward of judge": 0.0, "quality filter": 0.19, "format": 0.2}
     assert diagnostics.warnings(shares, ROWS, "solver") == [
-        "idle: reward of judge acted in 0% of the samples",
-        "idle: quality filter acted in 19% of the steps",
+        "warning: reward of judge gave an advantage to 0% of its samples, "
+        "so almost nothing was learnt from it",
+        "warning: quality filter passed some candidates and rejected others in 19% of the steps, "
+        "so it had almost no effect",
         "solver is rewarded more in the second half (0.200, 0.650) "
         "and correct less often (0.500, 0.250 of validation)",
     ]
@@ -176,7 +178,10 @@ def check_report_of_idle_mechanisms(finished: FinishedRun) -> None:
     expected = {"reward of challenger", "reward of reasoner", "rules of validity"}
     assert expected <= summary["acted"].keys()
     warnings = summary["warnings"]
-    assert "idle: multiple choice acted in 0% of the steps" in warnings
+    start = (
+        "warning: multiple choice passed some candidates and rejected others in 0% of"
+    )
+    assert any(line.startswith(start) for line in warnings)
     lines = finished.stdout.splitlines()
     assert lines[-5 - len(warnings) : -5] == warnings
 
@@ -209,7 +214,7 @@ def test_a_run_in_which_no_reward_varies_says_so_once(
         "eval_items": 1,
     }
     loop.train(config.build("mae", "smoke", out=tmp_path, overrides=fields))
-    line = "step 2: nothing learnt for 2 steps"
+    line = "warning: nothing was learnt in the last 2 steps up to step 2"
     assert capsys.readouterr().out.count(line) == warnings
 
 

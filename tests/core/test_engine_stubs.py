@@ -15,7 +15,7 @@ from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
 from coevolve.models.lora import attach, load_unsloth
-from coevolve.models.policy_set import PolicySet
+from coevolve.models.policy_set import Loading, PolicySet
 
 LORA = (4, 8, 0.0)
 
@@ -26,7 +26,9 @@ def vllm(monkeypatch):
     package = ModuleType("vllm")
     package.LLM = Mock()
     # Removing an adapter returns False, as for one that no request has named.
-    package.LLM.return_value.llm_engine.remove_lora.return_value = False
+    engine = package.LLM.return_value.llm_engine
+    engine.remove_lora.return_value = False
+    engine.model_config.max_model_len = 2048
     request = ModuleType("vllm.lora.request")
     request.LoRARequest = namedtuple("LoRARequest", "lora_name lora_int_id lora_path")
     for module in (package, ModuleType("vllm.lora"), request):
@@ -106,6 +108,14 @@ def test_unsloth_loads_exactly_the_named_model_in_full_precision(unsloth):
     assert Path(name).name == "tiny-small"
     assert settings["use_exact_model_name"]
     assert not settings["load_in_4bit"]
+    assert settings["offload_embedding"] is False
+
+
+def test_unsloth_draws_the_adapter_from_the_seed_of_the_run(unsloth):
+    PolicySet({"p": "tiny-small"}, ("p",), LORA, unsloth=True, loading=Loading(seed=7))
+    assert (
+        unsloth.FastLanguageModel.get_peft_model.call_args.kwargs["random_state"] == 7
+    )
 
 
 def test_an_adapter_of_unsloth_is_merged_into_the_named_model(unsloth, tmp_path):

@@ -1,34 +1,31 @@
 """The estimated GPU memory of a run against counts by hand, and the export of trained adapters."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from benchmarks import memory as bench
 from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.training import config, memory
+from coevolve.training.memory import GIB, Memory
 
 LORA = [8, 16, 0.0]
 RANK = 8
 
 
-def estimated_bytes(**overrides) -> float:
+def estimate(**overrides: Any) -> Memory:
     run = config.build("mae", "quick", out="x", overrides=overrides)
-    return memory.estimate(run) * 2**30
+    return memory.estimate(run)
 
 
 @pytest.fixture(scope="module")
 def model():
     return load_policy("tiny").model
-
-
-def activation_bytes(model, max_tokens_per_micro_batch: int) -> int:
-    """Count 2 bytes for 10 widths and 3 inner widths, per token and layer."""
-    sizes = model.config
-    per_layer = 10 * sizes.hidden_size + 3 * sizes.intermediate_size
-    return 2 * max_tokens_per_micro_batch * per_layer * sizes.num_hidden_layers
 
 
 def adapter_parameters(model) -> int:
@@ -39,65 +36,117 @@ def adapter_parameters(model) -> int:
     return count
 
 
-def test_full_fine_tuning_takes_16_bytes_per_parameter(model):
-    expected = 16 * model.num_parameters() + activation_bytes(model, 1024)
-    assert estimated_bytes(max_tokens_per_micro_batch=1024) == pytest.approx(expected)
+class TestWeights:
+    """Weights, gradients and moments, counted by hand."""
+
+    def test_full_fine_tuning_takes_16_bytes_per_parameter(self, model):
+        need = estimate()
+        kept = need.weights + need.gradients + need.moments
+        assert kept * GIB == pytest.approx(16 * model.num_parameters())
+
+    def test_lora_takes_2_bytes_of_the_base_and_16_of_the_adapter(self, model):
+        need = estimate(lora=LORA)
+        expected = 2 * model.num_parameters() + 16 * adapter_parameters(model)
+        kept = need.weights + need.gradients + need.moments
+        assert kept * GIB == pytest.approx(expected)
+
+    def test_moments_of_8_bits_take_a_quarter(self):
+        small = estimate(optimizer="adamw_8bit").moments
+        assert small == pytest.approx(estimate().moments / 4)
+
+    def test_a_base_of_4_bits_is_smaller(self):
+        small = estimate(lora=LORA, quantize="4bit").weights
+        assert small < 0.75 * estimate(lora=LORA).weights
+
+    def test_trl_has_a_second_copy_of_the_weights(self, model):
+        need = estimate(trainer="trl")
+        kept = need.weights + need.gradients + need.moments
+        assert kept * GIB == pytest.approx((16 + 4) * model.num_parameters())
+
+    @pytest.mark.parametrize("name", memory.SHARDING)
+    def test_processes_share_what_trl_shards(self, model, name, monkeypatch):
+        monkeypatch.setenv(name, "true")
+        monkeypatch.setenv("WORLD_SIZE", "8")
+        need = estimate(trainer="trl")
+        kept = need.weights + need.gradients + need.moments
+        assert kept * GIB == pytest.approx((4 + 16 / 8) * model.num_parameters())
+
+    def test_a_frozen_judge_takes_2_bytes_per_parameter(self, model):
+        difference = estimate(judge_model="tiny").weights - estimate().weights
+        assert difference * GIB == pytest.approx(2 * model.num_parameters())
+
+    def test_a_reference_is_a_copy_of_all_weights_and_of_no_adapter(self, model):
+        settings = {"kl_coef": 0.1, "estimator": "reinforce_pp"}
+        difference = estimate(**settings).weights - estimate().weights
+        assert difference * GIB == pytest.approx(4 * model.num_parameters())
+        with_adapter = estimate(lora=LORA, **settings).weights
+        assert with_adapter == pytest.approx(estimate(lora=LORA).weights)
 
 
-def test_lora_takes_2_bytes_per_parameter_of_the_base_and_16_of_the_adapter(model):
-    weights = 2 * model.num_parameters() + 16 * adapter_parameters(model)
-    expected = weights + activation_bytes(model, 1024)
-    assert estimated_bytes(max_tokens_per_micro_batch=1024, lora=LORA) == pytest.approx(
-        expected
-    )
+MEASURED = json.loads(Path(bench.OUT).read_text(encoding="utf-8"))
 
 
-def test_a_frozen_judge_takes_2_bytes_per_parameter(model):
-    difference = estimated_bytes(judge_model="tiny") - estimated_bytes()
-    assert difference == pytest.approx(2 * model.num_parameters())
+def name_of(row: dict[str, Any]) -> str:
+    kind = "lora" if row["lora"] else "all"
+    return f"{row['shape']}-{kind}-{row['layers']}-{row['tokens']}"
+
+
+@pytest.mark.parametrize("row", MEASURED, ids=name_of)
+def test_activations_are_those_of_a_step_on_a_fake_gpu(row):
+    assert bench.predicted_gib(row) == pytest.approx(row["peak_gib"], rel=0.1)
 
 
 class TestGPU:
     """The check of a run against the memory of a GPU, before anything loads."""
 
-    @pytest.fixture
-    def run(self):
-        return config.build("mae", "quick", out="x")
+    def run(self, **overrides: Any) -> config.Run:
+        return config.build("mae", "quick", out="x", overrides=overrides)
 
     @pytest.fixture
-    def vllm_run(self):
-        return config.build("mae", "quick", out="x", overrides={"engine": "vllm"})
-
-    @pytest.fixture
-    def required(self, run) -> int:
-        return int(memory.estimate(run) * 2**30)
-
-    @pytest.fixture
-    def set_gpu_memory(self, monkeypatch):
-        def set_bytes(total: int) -> None:
+    def set_free(self, monkeypatch):
+        def set_gib(free: float) -> None:
             monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-            monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**10, total))
+            bytes_of = (int(free * GIB), int(2 * free * GIB))
+            monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: bytes_of)
 
-        return set_bytes
+        return set_gib
 
-    LINE = "needs about 0 GiB and has 0; set lora or lower max_tokens_per_micro_batch"
+    def test_without_a_gpu_nothing_is_checked(self):
+        memory.check(self.run())
 
-    def test_without_a_gpu_nothing_is_checked(self, run):
-        memory.check(run)
+    def test_a_gpu_on_which_it_cannot_learn_is_refused(self, set_free):
+        set_free(estimate().learning - 0.01)
+        with pytest.raises(ValueError, match="learning needs about .* are free; set"):
+            memory.check(self.run())
 
-    def test_a_gpu_that_is_too_small_is_refused(self, run, required, set_gpu_memory):
-        set_gpu_memory(required - 2**10)
-        with pytest.raises(ValueError, match=self.LINE):
-            memory.check(run)
+    def test_a_gpu_on_which_it_cannot_speak_is_refused(self, set_free):
+        settings = {"engine": "vllm", "max_tokens_per_micro_batch": 1024}
+        need = estimate(**settings)
+        assert need.speaking > need.learning
+        set_free((need.speaking + need.learning) / 2)
+        with pytest.raises(ValueError, match="sampling needs about .* beside the lea"):
+            memory.check(self.run(**settings))
 
-    def test_a_gpu_that_is_large_enough_passes(self, run, required, set_gpu_memory):
-        set_gpu_memory(required + 2**10)
-        memory.check(run)
+    def test_a_gpu_that_is_large_enough_passes(self, set_free, capsys):
+        set_free(estimate().needed + 0.01)
+        memory.check(self.run())
+        assert capsys.readouterr().err == ""
 
-    def test_the_share_of_vllm_is_subtracted(self, vllm_run, required, set_gpu_memory):
-        set_gpu_memory(required + 2**10)
-        with pytest.raises(ValueError, match=self.LINE):
-            memory.check(vllm_run)
+    def test_vllm_sleeps_while_the_policies_learn(self):
+        need = estimate(engine="vllm")
+        assert need.engine_while_learning == memory.ASLEEP_GIB < need.sampler
+
+    def test_a_large_model_that_samples_in_python_is_warned_of(
+        self, set_free, capsys, monkeypatch
+    ):
+        monkeypatch.setattr(memory, "CHECKPOINTING_MIN_PARAMETERS", 10)
+        set_free(10.0)
+        memory.check(self.run())
+        assert (
+            "engine 'torch' samples token by token in Python" in capsys.readouterr().err
+        )
+        memory.check(self.run(engine="vllm"))
+        assert capsys.readouterr().err == ""
 
 
 SMALL = (
@@ -161,16 +210,19 @@ class TestAdapters:
         assert export(policy, tmp_path) == 2
         assert "must be a new or empty folder" in capsys.readouterr().err
 
-    @pytest.mark.parametrize("place", ["missing", "run"])
-    def test_only_a_policy_is_exported(self, place, policy, tmp_path, capsys):
-        folder = {"missing": tmp_path / "nowhere", "run": policy.parent}[place]
-        assert export(folder, tmp_path / "new") == 2
-        hint = {
-            "missing": "(a run's: OUT/policy, or OUT/policy/NAME)",
-            "run": f"is the folder of a run; its trained model is {policy}",
-        }[place]
+    def test_only_a_policy_is_exported(self, tmp_path, capsys):
+        assert export(tmp_path / "nowhere", tmp_path / "new") == 2
+        hint = "the folder of a run (or RUN/policy/NAME)"
         assert hint in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
+
+    def test_a_run_stands_for_its_policy(self, policy, tmp_path):
+        assert export(policy.parent, tmp_path / "of_run") == 0
+        assert export(policy, tmp_path / "of_policy") == 0
+        of_run = load_file(tmp_path / "of_run" / "model.safetensors")
+        of_policy = load_file(tmp_path / "of_policy" / "model.safetensors")
+        for name, weights in of_policy.items():
+            assert torch.equal(of_run[name], weights), name
 
     def test_an_unknown_judge_is_refused_before_anything_is_written(
         self, tmp_path, capsys

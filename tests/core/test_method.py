@@ -76,7 +76,7 @@ class TestDefaults:
     def test_the_hooks_do_nothing(self) -> None:
         method = Method()
         assert method.before_run() is None
-        assert method.fit(None, None) is None
+        assert method.fit(None, None, None) is None
         assert method.after_step(1, print) is None
         assert method.after_run(None, (), None) == {}
         assert method.observe(Outcome(), method.world) == {}

@@ -41,7 +41,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def execute(line: str) -> None:
     """Run a command of the page, training only for a moment."""
-    arguments = shlex.split(line.removeprefix("python -m coevolve "))
+    arguments = shlex.split(line.removeprefix("coevolve "))
     if arguments[0] == "train":
         arguments += SMALL_RUN  # the later of two values counts
     assert main(arguments) == 0, line
@@ -52,7 +52,7 @@ def table_of_runs(output: str) -> dict[str, list[str]]:
     _, _, *rows = output.splitlines()
     runs = {}
     for row in rows:
-        folder, method, seed, steps, *_ = row.removeprefix("| ").split(" | ")
+        folder, method, _, seed, steps, *_ = row.removeprefix("| ").split(" | ")
         runs[folder] = [method, seed, steps]
     return runs
 
@@ -140,7 +140,7 @@ def test_the_pages_world_has_the_methods_of_its_table() -> None:
 def test_the_pages_methods_have_every_control(
     files: dict[str, str], method: str, control: str
 ) -> None:
-    execute(f"python -m coevolve train {method} --out runs/arm control={control}")
+    execute(f"coevolve train {method} --out runs/arm control={control}")
     metrics = record.read("runs/arm")
     assert metrics["reward/solver"].notna().any()
 

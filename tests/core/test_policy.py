@@ -305,7 +305,7 @@ def test_a_model_is_found_by_name_folder_or_hub_id():
     assert find("org/name") == "org/name"
 
 
-UNKNOWN = r"^model must be one of smollm2, .*ORG/NAME.*got '.*'$"
+UNKNOWN = r"^model must be one of smollm2, .*ORG/NAME.*got '.*'"
 
 
 def test_an_unknown_model_is_an_error_that_lists_the_choices(tmp_path):

@@ -15,6 +15,7 @@ from coevolve.runs.record import (
     keep_steps,
     means,
     read,
+    replies_of,
     write_atomically,
     write_json,
 )
@@ -214,16 +215,45 @@ class TestLines:
             "prompt": "solve 1+1",
             "text": HOSTILE_TEXT,
             "tokens": 3,
+            "before": [{"role": "user", "content": "system"}],
             "reward": 0.5,
+            "turn": None,
         }
         assert first == {
             "step": 1,
             "episode": 0,
             "facts": {"step": 1},
             "samples": [sample],
+            "unpaid": [],
         }
         assert second["episode"] == 1
         assert second["samples"][0]["text"] == "second"
+
+    def test_a_transcript_has_unpaid_replies_and_whole_dialogues(
+        self, recorder: Recorder
+    ) -> None:
+        asked = {"role": "user", "content": "1+1?"}
+        doubt = {"role": "user", "content": "sure?"}
+        said = {"role": "assistant", "content": "3"}
+        unpaid = Reply(Turn("solver", (asked,)), "3")
+        paid = Reply(Turn("solver", (asked, said, doubt)), "2")
+        outcome = Outcome([paid.earns(1.0)], replies=(unpaid, paid))
+        recorder.episodes(1, [outcome], keep=1)
+        *_, row = read_lines(recorder.out / "episodes.jsonl")
+        assert [one["text"] for one in row["unpaid"]] == ["3"]
+        replies, samples = replies_of(row)
+        assert [reply.text for reply in replies] == ["3", "2"]
+        assert replies[1].turn.messages == (asked, said, doubt)
+        (sample,) = samples
+        assert sample.reply is replies[1]
+        assert sample.reward == 1.0
+
+    def test_a_transcript_of_an_earlier_release_has_its_samples(self) -> None:
+        row = {"role": "solver", "policy": "shared", "prompt": "p", "text": "t"}
+        episode = {"samples": [{**row, "tokens": 2, "reward": 0.5}]}
+        ((reply,), (sample,)) = replies_of(episode)
+        assert sample.reply is reply
+        assert len(reply.completion_ids) == 2
 
     def test_rows_of_a_method_replace_earlier_ones(self, recorder: Recorder) -> None:
         recorder.rows("talks", [{"text": HOSTILE_TEXT}, {"loss": math.inf}])

@@ -215,7 +215,9 @@ class TestSecondRun:
         before = file_versions(finished_run)
         assert train_small_by_command(finished_run, *arguments) == 0
         (line,) = capsys.readouterr().out.splitlines()
-        start = f"{finished_run} is finished: another out folder makes another run"
+        start = (
+            f"{finished_run} is already finished. To extend it, set a larger steps=N"
+        )
         assert line.startswith(start)
         assert file_versions(finished_run) == before
 
@@ -232,9 +234,8 @@ class TestSecondRun:
 
     @pytest.mark.parametrize("other", OTHER_RUNS.values(), ids=OTHER_RUNS)
     def test_a_folder_of_another_run_is_refused_by_field(self, other, finished_run):
-        message = (
-            f"{finished_run} belongs to another run: {other.difference} take its values"
-        )
+        start = f"{finished_run} holds a run with other settings"
+        message = f"{start}: {other.difference} use its values"
         with pytest.raises(ValueError, match=re.escape(message)):
             train_small(finished_run, other.method, **other.fields)
 

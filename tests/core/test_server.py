@@ -221,6 +221,27 @@ def test_a_model_that_refuses_all_of_them_answers(server):
     ]
 
 
+def test_a_judge_samples_plainly_whatever_its_generation_config_says(server):
+    ServedPolicy(server.address, "judge").answer([turn()])
+    (request,) = server.requests
+    plain = {"top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0}
+    assert request.items() >= plain.items()
+
+
+def test_openai_which_knows_no_top_k_is_asked_twice_and_without_a_warning(
+    server, recwarn
+):
+    body = openai_error("Unrecognized request argument supplied: top_k")
+    server.refuse = lambda request: body if "top_k" in request else None
+    engine = ServedPolicy(server.address, "judge")
+    for _ in range(2):
+        engine.answer([turn()])
+    assert len(server.requests) == 3
+    assert "repetition_penalty" not in server.requests[-1]
+    assert server.requests[-1]["top_p"] == 1.0
+    assert len(recwarn) == 0
+
+
 @pytest.mark.filterwarnings("ignore:policy 'judge'")
 def test_requests_side_by_side_find_out_together(server):
     body = openai_error("Unsupported parameter: 'max_tokens'", "max_tokens")
@@ -287,7 +308,7 @@ def test_an_empty_reply_to_a_question_is_said(server, capsys):
     assert main(arguments) == 0
     captured = capsys.readouterr()
     assert captured.out == "\n"
-    assert captured.err.splitlines()[-1] == "the reply is empty"
+    assert captured.err.splitlines()[-1] == "The reply is empty."
 
 
 def test_a_dead_server_raises(server):

@@ -9,8 +9,9 @@ from fake_sinks import Sinks
 from small_runs import train_small
 
 from coevolve.runs import record
-from coevolve.runs.trackers import STATE_FILE, tracker
+from coevolve.runs.trackers import STATE_FILE, TABLE_COLUMNS, tracker
 from coevolve.training.trainer import Trainer
+from coevolve.types import Outcome, Reply, Turn
 
 KINDS = ("tensorboard", "trackio", "wandb")
 SERVICES = ("trackio", "wandb")
@@ -143,6 +144,23 @@ class TestServices:
         assert str(error.value) == (
             "track 'wandb' cannot be opened: RuntimeError: api_key not configured"
         )
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_samples_are_shown_as_a_table(
+        self, kind: str, sinks: Sinks, tmp_path: Path
+    ) -> None:
+        turn = Turn("solver", ({"role": "user", "content": "3+4=?"},))
+        outcomes = [Outcome([Reply(turn, "7").earns(1.0)])]
+        with tracker(kind, tmp_path, "own-s0", {}) as sink:
+            sink.log({METRIC: 0.5}, 1, outcomes)
+        if kind == "tensorboard":
+            assert sinks.shown(kind, tmp_path, METRIC) == [[1]], "it has no tables"
+            return
+        (run,) = getattr(sinks, kind).runs.values()
+        ((step, values),) = run.rows
+        assert (step, values[METRIC]) == (1, 0.5)
+        assert values["completions"].columns == list(TABLE_COLUMNS)
+        assert values["completions"].rows == [[0, "solver", "3+4=?", "7", "1.0"]]
 
     def test_no_tracker_ignores_the_numbers_and_writes_nothing(
         self, tmp_path: Path

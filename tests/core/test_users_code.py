@@ -9,9 +9,9 @@ import pytest
 from coevolve import plugins
 from coevolve.__main__ import main
 from coevolve.methods.mae.method import MAE
-from coevolve.methods.registry import import_file
+from coevolve.methods.registry import get_method, import_file
 from coevolve.runs import record
-from coevolve.training import config
+from coevolve.training import config, diagnostics
 
 METHOD = '''
 from coevolve.methods.base import Method
@@ -218,3 +218,40 @@ class TestPresets:
     ) -> None:
         config.build(f"{file}:Own", "standard", out=file.with_name("run"))
         assert capsys.readouterr().err == ""
+
+
+class TestClasses:
+    """Classes that cannot be methods, or that learn nothing."""
+
+    @pytest.mark.parametrize("name", ["__init__", "__post_init__", "model_post_init"])
+    def test_a_constructor_is_refused_with_what_to_write_instead(
+        self, name: str, file: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        file.write_text(METHOD.replace("def define_roles(self)", f"def {name}(self)"))
+        assert main(["fields", f"{file}:Own"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"Own must not define {name}: make roles" in line
+        assert "define_roles(self)" in line
+
+    def test_a_method_without_a_solver_is_refused_before_a_model_loads(
+        self, file: Path
+    ) -> None:
+        file.write_text(METHOD.replace("self.solver", "self.player"))
+        with pytest.raises(ValueError, match="^Own must have a role `solver`"):
+            config.build(f"{file}:Own", "smoke", out=file.with_name("run"))
+
+    def test_roles_in_lists_and_dicts_are_known(self, file: Path) -> None:
+        roles = 'self.players = [Role("a", "x"), Role("b", "y")]\n        '
+        roles += 'self.judges = {"strict": Role("c", "z")}\n        self.solver'
+        file.write_text(METHOD.replace("self.solver", roles, 1))
+        method = get_method(f"{file}:Own")()
+        names = ["players_0", "players_1", "judges_strict", "solver"]
+        assert list(method.roles) == names
+        assert [method.roles[name].name for name in names[:3]] == ["a", "b", "c"]
+
+    def test_steps_without_any_reward_are_told(self) -> None:
+        rows = [{"step": 0}, {"step": 1, "generated": 5}]
+        (line,) = diagnostics.warnings({}, rows, "solver")
+        assert line.startswith("warning: no reply earned a reward")
+        rows[1]["used/solver"] = 0.5
+        assert diagnostics.warnings({}, rows, "solver") == []

@@ -20,7 +20,7 @@ pytest.importorskip(
     "vllm", reason="vLLM is not installed: make test-engines installs it"
 )
 
-from coevolve.engines.limits import VLLM_RANKS, VLLM_SHARE
+from coevolve.engines.limits import RESERVE_GIB, VLLM_RANKS, VLLM_SHARE
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
 from coevolve.models.policy import Policy
@@ -136,6 +136,8 @@ def settings_on_a_gpu(policy, engine, monkeypatch):
     refuse = Mock(side_effect=InterruptedError)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    free_and_total = (20 * 2**30, 24 * 2**30)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: free_and_total)
     monkeypatch.setattr("vllm.LLM", refuse)
 
     def settings(engines, processes):
@@ -148,9 +150,19 @@ def settings_on_a_gpu(policy, engine, monkeypatch):
     return settings
 
 
-def test_a_single_engine_takes_its_part_of_the_gpu_and_sleeps(settings_on_a_gpu):
+@pytest.fixture
+def share_of_what_is_free(policy):
+    """Return the share of 24 GiB that stays beside a reserve and the moments of AdamW."""
+    trained = sum(parameter.numel() for parameter in policy.parameters())
+    return (20 - RESERVE_GIB - 8 * trained / 2**30) / 24
+
+
+def test_a_single_engine_takes_what_is_free_and_sleeps(
+    settings_on_a_gpu, share_of_what_is_free
+):
     settings = settings_on_a_gpu(engines=1, processes=1)
-    assert settings["gpu_memory_utilization"] == VLLM_SHARE
+    share = settings["gpu_memory_utilization"]
+    assert share == pytest.approx(share_of_what_is_free)
     assert settings["enable_sleep_mode"] is True
     assert "distributed_executor_backend" not in settings
 
@@ -162,9 +174,12 @@ def test_engines_share_one_part_of_the_gpu_and_do_not_sleep(settings_on_a_gpu):
     assert "distributed_executor_backend" not in settings
 
 
-def test_each_of_several_processes_has_an_engine_of_its_own(settings_on_a_gpu):
+def test_each_of_several_processes_has_an_engine_of_its_own(
+    settings_on_a_gpu, share_of_what_is_free
+):
     settings = settings_on_a_gpu(engines=1, processes=4)
-    assert settings["gpu_memory_utilization"] == VLLM_SHARE
+    share = settings["gpu_memory_utilization"]
+    assert share == pytest.approx(share_of_what_is_free)
     assert settings["enable_sleep_mode"] is True
     assert settings["distributed_executor_backend"] == "external_launcher"
 

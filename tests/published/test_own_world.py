@@ -149,7 +149,7 @@ class TestRuns:
         assert main(command) == 0
         write_jsonl(file, sums(40))
         assert main(command) == 2
-        assert "belongs to another run: world " in capsys.readouterr().err
+        assert "holds a run with other settings: world " in capsys.readouterr().err
 
     def test_the_line_comes_before_any_model(
         self, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

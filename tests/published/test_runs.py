@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import Mock
 
 import mirror
@@ -11,7 +12,7 @@ import pytest
 from core.conftest import scripted
 from data_files import OWN, tables
 
-from coevolve.cli import main, plain
+from coevolve.cli import main
 from coevolve.methods.baselines.rzero import RZero
 from coevolve.methods.registry import METHODS, get_method
 from coevolve.methods.spice.method import SPICE
@@ -238,6 +239,13 @@ class TestInventedQuestions:
         assert {sample.role for sample in outcome.samples} == {"challenger"}
 
 
+def plain(value: Any) -> str:
+    """Return a value as docs/gpu.md writes it."""
+    if isinstance(value, tuple | list):
+        return ", ".join(map(plain, value)) or "none"
+    return str(value) or "none"
+
+
 class TestGPUPreset:
     """The preset's differences from the papers, which docs/gpu.md lists."""
 
@@ -256,9 +264,12 @@ class TestGPUPreset:
 
     def test_the_documentation_lists_every_difference(self, table: list[str]) -> None:
         page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
-        lines = [line for line in page.splitlines() if line.count("|") == 5]
+        lines = []
+        for line in page.splitlines():
+            if line.count("|") == 5 and line.split("|")[1].strip() in METHODS:
+                lines.append(line)
         assert table
-        assert lines[2:] == table  # after the two lines of the head
+        assert lines == table
 
     def test_known_differences_are_among_them(self, table: list[str]) -> None:
         assert "| comas | `loss_aggregation` | token_sum | token_mean |" in table, (

@@ -112,7 +112,7 @@ def test_a_role_warm_start_runs_from_the_command_line_and_resumes(
     # The last checkpoint is damaged, so the run resumes from the one before.
     (tmp_path / "checkpoints/checkpoint-32/optimizer.pt").write_bytes(b"")
     assert main([*command, "epochs=2"]) == 2
-    assert "epochs 1 there, 2 now; take" in capsys.readouterr().err
+    assert "epochs 1 there, 2 now; use" in capsys.readouterr().err
     assert main(command) == 0
     assert "resuming at step 20\n" in capsys.readouterr().out
     assert adapter_path.read_bytes() == adapter

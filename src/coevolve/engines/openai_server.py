@@ -29,6 +29,10 @@ UNSUPPORTED = re.compile(
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 # What a request can do without; the server then uses its default.
 OPTIONAL = ("temperature", "seed")
+# Without these, vLLM samples by the model's own generation_config, which may penalise repetitions
+# or drop unlikely tokens. A server that knows none of them, such as OpenAI's, loses nothing.
+PLAIN_SAMPLING = {"top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0}
+IN_THE_BODY = ("top_k", "repetition_penalty")  # of no argument of OpenAI's client
 # Where servers put the text of a model that reasons before it answers.
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 # Errors raised by reading a response that is not of this interface.
@@ -129,7 +133,8 @@ class ServedPolicy(Engine):
                 )
                 answer = self._read(turn, request, raw_response.parse())
             except self.refusal as error:
-                name = refused_parameter(str(error), error.param, request)
+                sent = request.keys() | request["extra_body"].keys()
+                name = refused_parameter(str(error), error.param, sent)
                 if name is None:
                     raise self._no_answer(error) from error
                 self._refuse(name)
@@ -151,20 +156,31 @@ class ServedPolicy(Engine):
         temperature, limit = turn.sampling(self.temperature, self.max_tokens)
         first_name, second_name = LIMIT_NAMES
         limit_name = second_name if first_name in self.refused else first_name
-        request = {
+        extra_body: dict[str, Any] = {}
+        request: dict[str, Any] = {
             "model": self.model,
             "messages": list(turn.messages),
             "temperature": temperature,
             limit_name: limit,
             "seed": int(noise([turn.key], 1)[0, 0] * 2**31),
         }
-        for name in self.refused.intersection(OPTIONAL):
-            del request[name]
+        for name, value in PLAIN_SAMPLING.items():
+            home = extra_body if name in IN_THE_BODY else request
+            home[name] = value
+        for name in set(self.refused):  # other threads may add to it
+            request.pop(name, None)
+            extra_body.pop(name, None)
+        request["extra_body"] = extra_body
         return request
 
     def _refuse(self, name: str) -> None:
-        """Remember a refused parameter, and say so if the replies depend on it."""
+        """Remember a refused parameter, and say so if the replies depend on it.
+
+        A server that refuses one of vLLM's own parameters gets none of them.
+        """
         self.refused.add(name)
+        if name in IN_THE_BODY:
+            self.refused.update(IN_THE_BODY)
         if name in OPTIONAL:
             warnings.warn(
                 f"policy {self.name!r}: {self.model} takes no {name} as it was sent; "
@@ -252,7 +268,7 @@ def refused_parameter(
     """
     if not UNSUPPORTED.search(message):
         return None
-    adaptable = (LIMIT_NAMES[0], *OPTIONAL)
+    adaptable = (LIMIT_NAMES[0], *OPTIONAL, *PLAIN_SAMPLING)
     words: list[str] = [named or "", *re.findall(r"\w+", message)]
     for word in words:
         if word in adaptable and word in request:

@@ -4,7 +4,7 @@ Policies in this process answer batch by batch, vLLM request by request, servers
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coevolve.rollout.engine import Engine, Ticket
 from coevolve.types import Reply, Turn
@@ -64,12 +64,16 @@ class EngineRouter(Engine):
 
 
 def make_engine(
-    team: "PolicySet", kind: str, temperature: float, max_tokens: int
+    team: "PolicySet",
+    kind: str,
+    temperature: float,
+    max_tokens: int,
+    options: Mapping[str, Any] | None = None,
 ) -> EngineRouter:
     """Return the engine of a run's policies.
 
     Each policy serves itself, except that vLLM serves those in this process if `kind` ends with
-    "vllm".
+    "vllm"; `options` are arguments of vLLM.
     """
     engines: dict[str, Engine] = {}
     for name, policy in team.policies.items():
@@ -77,5 +81,5 @@ def make_engine(
     if kind.endswith("vllm"):
         from coevolve.engines.vllm import serve
 
-        engines |= serve(team, temperature, max_tokens)
+        engines |= serve(team, temperature, max_tokens, options)
     return EngineRouter(engines)

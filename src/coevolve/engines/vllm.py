@@ -4,9 +4,8 @@ Adapters of one base share a batch; a fully trained policy passes its weights in
 """
 
 import gc
-import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import PartialState
 
-from coevolve.engines.limits import VLLM_RANKS, VLLM_SHARE
+from coevolve.engines.limits import VLLM_RANKS, VLLM_SHARE, share_beside_learner
+from coevolve.models import environment
 from coevolve.models.lora import AdapterPolicy
 from coevolve.models.policy import Policy
 from coevolve.models.sampler import Completion, noise
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 # Bytes of an engine's key-value cache on a CPU, where vLLM would otherwise take nearly all memory.
 # vLLM prefers VLLM_CPU_KVCACHE_SPACE if that variable is set.
 CPU_CACHE_BYTES = 2 * 2**30
+# vLLM takes the longest context for which its cache has room, instead of refusing to start.
+LONGEST_THAT_FITS = -1
+# Bytes of the two moments that AdamW keeps of every trained parameter.
+MOMENT_BYTES = 8
+GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,16 @@ class PendingRequest:
     temperature: float
 
 
-def serve(team: "PolicySet", temperature: float, max_tokens: int) -> dict[str, Engine]:
+def serve(
+    team: "PolicySet",
+    temperature: float,
+    max_tokens: int,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Engine]:
     """Start vLLM for the policies that are in this process; return {policy: engine}.
 
-    Adapters of one base, and frozen policies of that base, share an engine.
+    Adapters of one base, and frozen policies of that base, share an engine. `options` are arguments
+    of vLLM that replace those that coevolve chooses, see `limits.VLLM_OPTIONS`.
     """
     has_adapters = any(
         isinstance(policy, AdapterPolicy) for policy in team.policies.values()
@@ -53,7 +64,9 @@ def serve(team: "PolicySet", temperature: float, max_tokens: int) -> dict[str, E
             groups.setdefault(base, {})[name] = policy
     engines: dict[str, Engine] = {}
     for group in groups.values():
-        engine = VLLM(group, temperature, max_tokens, engines=len(groups))
+        engine = VLLM(
+            group, temperature, max_tokens, engines=len(groups), options=options
+        )
         engines |= dict.fromkeys(group, engine)
     return engines
 
@@ -67,11 +80,10 @@ class VLLM(Engine):
         temperature: float,
         max_tokens: int,
         engines: int = 1,
+        options: Mapping[str, Any] | None = None,
     ):
         """Start vLLM on the policies' common base, as one of `engines` that share the GPU."""
-        # Weights can be passed in memory only within this process.
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        environment.prepare("vllm")
         from vllm import LLM
 
         self.policies = dict(policies)
@@ -80,21 +92,30 @@ class VLLM(Engine):
         self.on_gpu = torch.cuda.is_available()
         # VLLM's sleep mode serves one engine a process.
         self.sleeps = self.on_gpu and engines == 1
+        self.is_asleep = False
+        self.is_outdated = (
+            False  # whether the policies may have learnt since `load_weights`
+        )
         _free_memory()  # memory left over from an earlier run would count as in use
         base = next(iter(policies.values()))
-        self.llm = LLM(
-            model=str(base.source),
-            dtype="bfloat16" if self.on_gpu else "float32",
-            seed=0,
-            enable_prefix_caching=True,
-            logprobs_mode="processed_logprobs",
-            enforce_eager=not self.on_gpu,
-            enable_sleep_mode=self.sleeps,
-            disable_log_stats=True,
-            **self._memory_settings(engines),
-            **self._process_settings(),
-            **self._adapter_settings(),
-        )
+        settings = {
+            "model": str(base.source),
+            "dtype": "bfloat16" if self.on_gpu else "float32",
+            "seed": 0,
+            "enable_prefix_caching": True,
+            "logprobs_mode": "processed_logprobs",
+            "enforce_eager": not self.on_gpu,
+            "enable_sleep_mode": self.sleeps,
+            "disable_log_stats": True,
+        }
+        settings |= self._memory_settings(engines, options or {})
+        settings |= self._process_settings()
+        settings |= self._adapter_settings()
+        settings |= options or {}
+        self.llm = LLM(**settings)
+        # Prompt and completion together; vLLM may have shortened it to what its cache holds.
+        room: int = self.llm.llm_engine.model_config.max_model_len
+        self.context = min(room, base.context)
         self.tickets = count(1)
         self.versions = count(1)
         self.pending: dict[str, PendingRequest] = {}
@@ -102,10 +123,31 @@ class VLLM(Engine):
         self.folder = tempfile.TemporaryDirectory(prefix="coevolve-lora-")
         self.load_weights()
 
-    def _memory_settings(self, engines: int) -> dict[str, Any]:
-        if self.on_gpu:
-            return {"gpu_memory_utilization": VLLM_SHARE / engines}
-        return {"kv_cache_memory_bytes": CPU_CACHE_BYTES}
+    def _memory_settings(
+        self, engines: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if not self.on_gpu:
+            return {"kv_cache_memory_bytes": CPU_CACHE_BYTES}
+        share = VLLM_SHARE / engines
+        if self.sleeps and "gpu_memory_utilization" not in options:
+            share = self._share_of_free_memory()
+        return {
+            "gpu_memory_utilization": share,
+            "max_model_len": LONGEST_THAT_FITS,
+        }
+
+    def _share_of_free_memory(self) -> float:
+        """Return the share for an engine that sleeps while the policies, already loaded, learn."""
+        # A policy without an adapter beside some with one is their frozen base.
+        trained: Sequence[Policy] = self._adapters() or [*self.policies.values()]
+        parameters = 0
+        for policy in trained:
+            parameters += sum(parameter.numel() for parameter in policy.parameters())
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        moment_bytes = MOMENT_BYTES * parameters
+        return share_beside_learner(
+            free_bytes / GIB, total_bytes / GIB, moment_bytes / GIB
+        )
 
     def _process_settings(self) -> dict[str, Any]:
         """Return the settings of a run with several processes.
@@ -116,12 +158,12 @@ class VLLM(Engine):
             return {}
         return {"distributed_executor_backend": "external_launcher"}
 
+    def _adapters(self) -> list[AdapterPolicy]:
+        policies = self.policies.values()
+        return [policy for policy in policies if isinstance(policy, AdapterPolicy)]
+
     def _adapter_settings(self) -> dict[str, Any]:
-        adapters = [
-            policy
-            for policy in self.policies.values()
-            if isinstance(policy, AdapterPolicy)
-        ]
+        adapters = self._adapters()
         if not adapters:
             return {}
         rank = 0
@@ -132,13 +174,25 @@ class VLLM(Engine):
         return {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
 
     def submit(self, turn: Turn) -> str:
-        """Add a request; its noise depends only on the turn's key."""
+        """Add a request; its noise depends only on the turn's key.
+
+        An engine that an error has left asleep or outdated loads the current weights first. Raises
+        ValueError if the prompt leaves no room in the context.
+        """
         from vllm import SamplingParams
 
+        if self.is_outdated:
+            self.load_weights()
         policy = self.policies[turn.policy]
         ticket = str(next(self.tickets))
         prompt_ids = policy.render(turn.messages)
+        if len(prompt_ids) >= self.context:
+            raise ValueError(
+                f"role {turn.role!r}: a prompt of {len(prompt_ids)} tokens fills the engine's "
+                f"context of {self.context}"
+            )
         temperature, limit = turn.sampling(self.temperature, self.max_tokens)
+        limit = min(limit, self.context - len(prompt_ids))
         params = SamplingParams(
             temperature=temperature,
             max_tokens=limit,
@@ -180,19 +234,37 @@ class VLLM(Engine):
         )
 
     def sleep(self) -> None:
-        """Free the GPU for the learner; on a CPU this does nothing."""
-        if self.sleeps:
+        """Free the GPU for the learner; on a CPU this only drops requests that nobody awaits."""
+        self._drop_pending()
+        self.is_outdated = True
+        if self.sleeps and not self.is_asleep:
             self.llm.sleep(level=1)
+            self.is_asleep = True
 
     def load_weights(self) -> None:
-        """Load the policies' current weights and drop the cache of the old ones."""
+        """Load the policies' current weights and drop the cache of the old ones.
+
+        Raises RuntimeError if vLLM keeps that cache.
+        """
+        self._drop_pending()
         self._wake()
         for name, policy in self.policies.items():
             if isinstance(policy, AdapterPolicy):
                 self._load_adapter(name, policy)
             elif len(self.policies) == 1:  # a frozen base of adapters never changes
                 self._load_model(policy)
-        self.llm.reset_prefix_cache()
+        if self.llm.reset_prefix_cache() is False:
+            raise RuntimeError(
+                "vLLM kept the keys and values of the old weights, because requests are still "
+                "running; start the run again, it resumes from its last checkpoint"
+            )
+        self.is_outdated = False
+
+    def _drop_pending(self) -> None:
+        """Give up requests that an error or Ctrl-C has left behind."""
+        if self.pending:
+            self.llm.llm_engine.abort_request(list(self.pending))
+            self.pending.clear()
 
     def _load_adapter(self, name: str, policy: AdapterPolicy) -> None:
         """Replace the served version of an adapter."""
@@ -200,7 +272,7 @@ class VLLM(Engine):
 
         folder = f"{self.folder.name}/{name}"
         version = next(self.versions)
-        policy.save(folder)
+        policy.save_for_engine(folder, torch.bfloat16 if self.on_gpu else torch.float32)
         if name in self.loras:
             self.llm.llm_engine.remove_lora(self.loras[name].lora_int_id)
         self.loras[name] = LoRARequest(f"{name}-{version}", version, folder)
@@ -220,21 +292,33 @@ class VLLM(Engine):
         client = self.llm.llm_engine.engine_core
         # vLLM's full shutdown would also end the process group, which the run and others use.
         client._finalizer.detach()
-        client.engine_core.model_executor.shutdown()
+        executor = client.engine_core.model_executor
+        # Whatever still holds tensors of the sleep pool when the pool is released ends the process.
+        executor.collective_rpc(_drop_adapters)
         del client
         self.llm = None
+        _free_memory()
+        executor.shutdown()
+        del executor
         self.folder.cleanup()
         _free_memory()
 
     def _wake(self) -> None:
-        if self.sleeps and self.llm.llm_engine.is_sleeping():
+        if self.is_asleep:
             self.llm.wake_up()
+            self.is_asleep = False
 
 
 def _free_memory() -> None:
     """Return unreferenced memory to the GPU; without a GPU this only collects garbage."""
     gc.collect()
     torch.cuda.empty_cache()
+
+
+def _drop_adapters(worker: Any) -> None:
+    """Let go of the adapters of a worker, which refer to its model."""
+    if hasattr(worker.model_runner, "lora_manager"):
+        worker.model_runner.lora_manager = None
 
 
 def _repack_head(model: torch.nn.Module) -> None:

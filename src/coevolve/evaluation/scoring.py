@@ -11,10 +11,10 @@ from coevolve.evaluation.strategies import STRATEGIES, TEMPERATURES
 from coevolve.methods.base import Method
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
+from coevolve.runs.compare import gain as gain
 from coevolve.types import Outcome
 from coevolve.validation import check_choice
 
-NAN = float("nan")
 Row = dict[str, object]
 
 
@@ -98,27 +98,6 @@ def count_correct(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
     """Count correct answers: {"k": how many are correct, "n": how many were graded}."""
     verdicts = [row["correct"] for row in rows if row["correct"] is not None]
     return {"k": verdicts.count(1), "n": len(verdicts)}
-
-
-def gain(scores: Any) -> tuple[float, float, float]:
-    """Return (points, low, high): the accuracy gained by training and its 95 % interval.
-
-    `scores` is what `record.read(run, "scores")` returns. The interval is a paired t interval over
-    the questions and does not cover other seeds. Its limits are nan where no question was graded
-    or all questions changed by the same amount.
-    """
-    # scipy.stats takes half a second to load.
-    from scipy.stats import ttest_1samp
-
-    vanilla = scores[scores["strategy"] == "vanilla"]
-    correct = vanilla.pivot(index="item", columns="stage", values="correct")
-    paired = correct.reindex(columns=["before", "after"]).dropna()
-    change = 100 * paired.diff(axis=1)["after"]
-    points = float(change.sum() / max(len(change), 1))
-    if change.nunique() <= 1:
-        return points, NAN, NAN
-    low, high = ttest_1samp(change, 0).confidence_interval()
-    return points, float(low), float(high)
 
 
 def format_accuracy(counts: Mapping[str, int]) -> str:

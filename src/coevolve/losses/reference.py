@@ -4,6 +4,7 @@ Tensors are packed: T counts completion tokens over all rows, H is the model's w
 vocabulary.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -25,6 +26,10 @@ class LossConfig:
     clip: tuple[float, float] = (0.2, 0.28)
     """(low, high): how far below and above 1 ratios count, each at least 0 (ppo)."""
     entropy_coef: float = 0.0
+    kl_loss_coef: float = 0.0
+    """Weight of the divergence from `reference_logprobs_T`."""
+    ratio_cap: float = 0.0
+    """Largest weight of a token by `sampler_logprobs_T`; 0: tokens are not weighed so."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +61,29 @@ class TokenBatch:
     """Log-probabilities under the old policy; None: the current ones stand in (ratio 1)."""
     temperature: float = 1.0
     """The sampling temperature, by which logits are divided."""
+    reference_logprobs_T: Tensor | None = None
+    """Log-probabilities under the starting policy, for `LossConfig.kl_loss_coef`."""
+    sampler_logprobs_T: Tensor | None = None
+    """Of an engine whose probabilities differ from the learner's, see `LossConfig.ratio_cap`."""
     config: LossConfig = LossConfig()
 
     def chunk(self, piece: slice) -> "TokenBatch":
         """Return the tokens of one chunk."""
         old_logprobs_T = self.old_logprobs_T
+        reference_logprobs_T = self.reference_logprobs_T
+        if reference_logprobs_T is not None:
+            reference_logprobs_T = reference_logprobs_T[piece]
+        sampler_logprobs_T = self.sampler_logprobs_T
+        if sampler_logprobs_T is not None:
+            sampler_logprobs_T = sampler_logprobs_T[piece]
         return TokenBatch(
             targets_T=self.targets_T[piece],
             advantages_T=self.advantages_T[piece],
             weights_T=self.weights_T[piece],
             old_logprobs_T=None if old_logprobs_T is None else old_logprobs_T[piece],
             temperature=self.temperature,
+            reference_logprobs_T=reference_logprobs_T,
+            sampler_logprobs_T=sampler_logprobs_T,
             config=self.config,
         )
 
@@ -77,12 +94,18 @@ class TokenBatch:
         r = exp(logprob - old logprob) and advantage A, the term of "importance" is -r A, and
         that of "ppo" is -min(r A, clip(r, 1 - low, 1 + high) A). An old log-probability that is
         not finite makes r nan. A masked token counts neither in the loss nor in the statistics.
+        With a `kl_loss_coef`, that times e^d - d - 1 is added, d = reference logprob - logprob: an
+        unbiased estimate of the KL divergence to the reference that is never negative (GRPO,
+        arXiv:2402.03300, Eq. 4).
+        With a `ratio_cap`, A is first multiplied by min(exp(logprob - sampler's), ratio_cap), which
+        has no gradient: truncated importance sampling.
         """
         advantages_T = self.advantages_T.to(logprobs_T)
         weights_T = self.weights_T.to(logprobs_T)
         current_T = logprobs_T.detach()
         used_T = weights_T != 0
         advantages_T = advantages_T.where(used_T, 0)
+        advantages_T = advantages_T * self._truncated_weights(current_T, used_T)
         old_T = self._old_logprobs(current_T, used_T)
 
         log_ratio_T = logprobs_T - old_T
@@ -101,6 +124,10 @@ class TokenBatch:
             term_T = torch.maximum(term_T, clipped_T)
         if self.config.entropy_coef:
             term_T = term_T - self.config.entropy_coef * entropy_T
+        if self.config.kl_loss_coef and self.reference_logprobs_T is not None:
+            reference_T = self.reference_logprobs_T.to(logprobs_T)
+            gap_T = (reference_T - logprobs_T).where(used_T, 0).clamp(max=MAX_LOG_RATIO)
+            term_T = term_T + self.config.kl_loss_coef * (gap_T.exp() - gap_T - 1)
 
         used_ratio_T = ratio_T.detach()[used_T] if used_T.any() else ratio_T.new_ones(1)
         return PolicyLoss(
@@ -111,6 +138,14 @@ class TokenBatch:
             ratio_max=used_ratio_T.max(),
             clip_fraction=stopped_T.to(used_ratio_T).sum() / len(used_ratio_T),
         )
+
+    def _truncated_weights(self, current_T: Tensor, used_T: Tensor) -> Tensor | float:
+        """Return how much likelier the learner finds each token than its sampler, up to the cap."""
+        cap = self.config.ratio_cap
+        if not cap or self.sampler_logprobs_T is None:
+            return 1.0
+        sampler_T = self.sampler_logprobs_T.to(current_T).where(used_T, current_T)
+        return (current_T - sampler_T).clamp(max=math.log(cap)).exp()
 
     def _old_logprobs(self, current_T: Tensor, used_T: Tensor) -> Tensor:
         """Return the old log-probabilities, nan where not finite; current ones where masked."""

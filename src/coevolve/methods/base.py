@@ -6,7 +6,7 @@ its roles, and `episode` is the algorithm, the only member without a default.
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import (
@@ -109,10 +109,12 @@ class Method(Settings):
     """The paper's values of the fields whose default differs from the paper."""
 
     estimator: Estimator = "task_relative"
-    """How rewards become advantages, see `advantages`."""
+    """How rewards become advantages, see `advantages`. A reward per segment needs segment_centred,
+    gae or rae."""
 
     kl_coef: NonNegativeFloat = 0.0
-    """Weight of the token-level KL penalty towards the starting model."""
+    """Weight of the token-level KL penalty in the reward, towards the starting model; needs the
+    estimator reinforce_pp or reinforce_pp_by_role. As a loss: kl_loss_coef."""
 
     strategies: tuple[Strategy, ...] = ("vanilla",)
     """Inference strategies of the final evaluation, see `strategies`."""
@@ -144,6 +146,19 @@ class Method(Settings):
             self.world, self.paper_name, self.needs_seed_questions
         )
         self.define_roles()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Refuse constructors, which would leave out what every method needs."""
+        super().__pydantic_init_subclass__(**options)
+        for name in ("__init__", "__post_init__", "model_post_init"):
+            constructor = vars(cls).get(name)
+            # Pydantic makes one of its own for a class with private attributes.
+            if getattr(constructor, "__module__", None) == cls.__module__:
+                raise TypeError(
+                    f"{cls.__name__} must not define {name}: make roles, and whatever else "
+                    "episodes need, in define_roles(self), which runs once the fields are set"
+                )
 
     def define_roles(self) -> None:
         """Assign the roles, and whatever else episodes need, to attributes. Fields are set by then.
@@ -206,10 +221,24 @@ class Method(Settings):
 
     @property
     def roles(self) -> dict[str, Role]:
-        """All roles by attribute name. The one called `solver` answers held-out questions."""
-        return {
-            name: value for name, value in vars(self).items() if isinstance(value, Role)
-        }
+        """All roles by attribute name. The one called `solver` answers held-out questions.
+
+        Roles in an attribute that is a list, a tuple or a dict are called `name_0` or `name_key`.
+        """
+        roles = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Role):
+                roles[name] = value
+                continue
+            members: Iterable[tuple[object, object]] = ()
+            if isinstance(value, (list, tuple)):
+                members = enumerate(value)
+            elif isinstance(value, dict):
+                members = value.items()
+            for key, member in members:
+                if isinstance(member, Role):
+                    roles[f"{name}_{key}"] = member
+        return roles
 
     @property
     def answering(self) -> Role:
@@ -279,8 +308,12 @@ class Method(Settings):
         Raises ValueError in one line when something is missing.
         """
 
-    def fit(self, policy: "Policy", run: FitSettings) -> int | None:
-        """Train the policy with another trainer and return the steps; None: the loop trains."""
+    def fit(self, policy: "Policy", run: FitSettings, engine: "Engine") -> int | None:
+        """Train the policy with another trainer and return the steps; None: the loop trains.
+
+        The engine sleeps. `engine.load_weights()` wakes it with the policy's current weights, and
+        `engine.sleep()` frees its memory again.
+        """
         return None
 
     def after_step(self, step: int, keep: Callable[[str], None]) -> None:

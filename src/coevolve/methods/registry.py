@@ -1,5 +1,6 @@
 """Methods by name: the papers', their baselines, and a user's own."""
 
+import ast
 import importlib.util
 import sys
 import tomllib
@@ -22,7 +23,8 @@ def get_method(name: str) -> type[Method]:
     """
     if name.endswith(".py"):
         raise ValueError(
-            f"method must name a class of the file, as in {name}:CLASS, got {name!r}"
+            f"method must name a class of the file, as in {name}:{_class_in(user_path(name))}, "
+            f"got {name!r}"
         )
     if ":" not in name:
         check_choice(
@@ -34,7 +36,11 @@ def get_method(name: str) -> type[Method]:
             module = import_file(user_path(place))
         else:
             module = importlib.import_module(place)
-    except (FileNotFoundError, ModuleNotFoundError, TypeError, ValueError) as error:
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"method {name!r} cannot be loaded: there is no file {error.filename}"
+        ) from None
+    except (ModuleNotFoundError, TypeError, ValueError) as error:
         raise ValueError(f"method {name!r} cannot be loaded: {error}") from None
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Method)):
@@ -43,6 +49,15 @@ def get_method(name: str) -> type[Method]:
             f"{class_name!r}"
         )
     return found
+
+
+def _class_in(file: Path) -> str:
+    """Return the name of the last class that a file defines, CLASS if it has none."""
+    names = ["CLASS"]
+    if file.is_file():
+        tree = ast.parse(file.read_bytes())
+        names += [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    return names[-1]
 
 
 def import_file(file: Path) -> ModuleType:

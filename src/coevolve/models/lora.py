@@ -3,19 +3,20 @@
 Knows models and adapters, but neither turns nor rewards.
 """
 
-import os
+import copy
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from coevolve import plugins
-from coevolve.models.names import adapter_settings, find
+from coevolve.models import environment
+from coevolve.models.names import adapter_settings, find, locate
 from coevolve.models.policy import Policy
 from coevolve.validation import user_path
 
@@ -28,6 +29,7 @@ PEFT_FIELDS = (
     "lora_alpha",
     "lora_dropout",
 )
+SINGLE_ADAPTER = "default"  # PEFT's own name
 UNSLOTH_MODULES = [
     "q_proj",
     "k_proj",
@@ -62,6 +64,14 @@ class AdapterPolicy(Policy):
             if "lora_" in name and name.endswith(ending):
                 yield parameter
 
+    def _weights_to_perturb(self) -> list[nn.Parameter]:
+        """Return the second factors, which are zero in a fresh adapter."""
+        chosen = []
+        for name, parameter in self.model.named_parameters():
+            if name.endswith(f"lora_B.{self.adapter}.weight"):
+                chosen.append(parameter)
+        return chosen
+
     def active(self) -> AbstractContextManager[Any]:
         """Activate this adapter in the shared model."""
         if self.model.active_adapter != self.adapter:
@@ -84,6 +94,23 @@ class AdapterPolicy(Policy):
             shutil.copytree(subfolder, folder, dirs_exist_ok=True)
             shutil.rmtree(subfolder)
         self.tokenizer.save_pretrained(folder)
+
+    def save_for_engine(self, folder: str | Path, dtype: torch.dtype) -> None:
+        """Write what another engine in this run reads: the adapter alone, rounded to `dtype`."""
+        from peft import get_peft_model_state_dict
+
+        folder = user_path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        state = get_peft_model_state_dict(
+            self.model, adapter_name=self.adapter, save_embedding_layers=False
+        )
+        rounded = {}
+        for name, weights in state.items():
+            rounded[name] = weights.detach().to("cpu", dtype).contiguous()
+        save_file(rounded, folder / "adapter_model.safetensors")
+        config = copy.copy(self.model.peft_config[self.adapter])
+        config.inference_mode = True
+        config.save_pretrained(str(folder))
 
     def restore(self, folder: str | Path) -> None:
         """Load the adapter that `save` wrote into the shared model."""
@@ -114,12 +141,16 @@ def attach(
     config = LoraConfig(
         **_peft_fields(lora), target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    model = get_peft_model(policy.model, config, adapter_name=names[0])
-    for name in names[1:]:
-        model.add_adapter(name, config)
+    # A single adapter has the name by which TRL makes its reference.
+    adapters = [SINGLE_ADAPTER] if len(names) == 1 else list(names)
+    model = get_peft_model(policy.model, config, adapter_name=adapters[0])
+    for adapter in adapters[1:]:
+        model.add_adapter(adapter, config)
     policies = {}
-    for name in names:
-        policies[name] = AdapterPolicy(model, policy.tokenizer, name, policy.source)
+    for name, adapter in zip(names, adapters, strict=True):
+        policies[name] = AdapterPolicy(
+            model, policy.tokenizer, name, policy.source, adapter
+        )
     return policies
 
 
@@ -143,41 +174,62 @@ def base_dtype() -> str:
 
 
 def load_unsloth(
-    model: str, names: Sequence[str], lora: tuple[Any, ...]
+    model: str,
+    names: Sequence[str],
+    lora: tuple[Any, ...],
+    seed: int = 0,
+    in_4bit: bool = False,
 ) -> dict[str, AdapterPolicy]:
     """Load a model with one LoRA adapter through Unsloth; return {name: policy}.
 
-    Unsloth patches the model's classes for the whole process. Raises ValueError without `lora`, or
-    for several names.
+    `seed` draws the adapter's initial weights. Unsloth patches the model's classes for the whole
+    process. Raises ValueError without `lora`, or for several names.
     """
     if not lora or len(names) != 1:
         raise ValueError(
             "engine 'unsloth' trains one policy per base model with lora set, "
             f"got {list(names)}, {lora}"
         )
-    cache = Path(tempfile.gettempdir()) / "unsloth_compiled_cache"
-    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", str(cache))
+    environment.prepare("unsloth")
     from unsloth import FastLanguageModel
 
     source = str(find(model))
     on_gpu = torch.cuda.is_available()
     base, tokenizer = FastLanguageModel.from_pretrained(
         source,
-        load_in_4bit=False,
+        load_in_4bit=in_4bit,
         dtype=torch.bfloat16 if on_gpu else torch.float32,
         max_seq_length=None,
         use_exact_model_name=True,  # else Unsloth loads its own copy of the model
+        # The sampler reads the embedding on the GPU.
+        offload_embedding=False,
     )
     adapted = FastLanguageModel.get_peft_model(
         base,
         target_modules=UNSLOTH_MODULES,
         use_gradient_checkpointing="unsloth" if on_gpu else False,
+        random_state=seed,
         **_peft_fields(lora),
     )
     # A merge loads this base, with weights of 16 bits or more.
-    adapted.peft_config["default"].base_model_name_or_path = str(model)
+    adapted.peft_config[SINGLE_ADAPTER].base_model_name_or_path = str(model)
     name = names[0]
-    return {name: AdapterPolicy(adapted, tokenizer, name, source, adapter="default")}
+    return {name: AdapterPolicy(adapted, tokenizer, name, source, SINGLE_ADAPTER)}
+
+
+def load_in_4bit(model: str) -> Policy:
+    """Load frozen weights of 4 bits (NF4) for adapters, by bitsandbytes; needs a GPU."""
+    from transformers import BitsAndBytesConfig
+
+    quantization = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return Policy.load(
+        locate(model).base, dtype="bfloat16", quantization_config=quantization
+    )
 
 
 def load_merged(folder: str | Path, base: Policy) -> Policy:

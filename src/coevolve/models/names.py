@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from coevolve import plugins
-from coevolve.validation import user_path
+from coevolve.validation import suggestion, user_path
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # ORG/NAME
+HUB_NAME = re.compile(r"[\w-][\w.-]*")  # NAME alone
+RUN_MARK = b'"method_fields"'  # in the config.json of a run, and in no model's
 ADAPTER_CONFIG = "adapter_config.json"
 SERVERS = ("http://", "https://")
 
@@ -18,27 +20,47 @@ def find(model: str | Path) -> Path | str:
     """Return the folder of a model, or its id if it is on the hub.
 
     `model` is the name of an embedded backbone or of SmolLM2 (whose folder is made on first use), a
-    model's folder, or a hub id (ORG/NAME). Raises ValueError if it is none of them.
+    model's folder, a run's, or a hub id (ORG/NAME). Raises ValueError if it is none of them.
     """
     announced = plugins.announced(plugins.MODELS)
-    folder = user_path(model)
+    folder = policy_folder(model)
     if str(model) in announced:
         folder = plugins.load(plugins.MODELS, str(model))(str(model))
-    # A finished run also has a config.json, but not a model's.
-    if (folder / "config.json").is_file() and not (folder / "policy").exists():
+    if (folder / "config.json").is_file():
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
-    trained = folder / "policy"
-    if trained.is_dir():
-        raise ValueError(
-            f"model {str(model)!r} is the folder of a run; its trained model is {trained}, "
-            "or one of several in there"
-        )
+    hint = suggestion(str(model), announced)
+    if not hint and HUB_NAME.fullmatch(str(model)) and not folder.exists():
+        hint = "; a model of the hub is written ORG/NAME, as in openai-community/gpt2"
     raise ValueError(
-        f"model must be one of {', '.join(sorted(announced))}, a model's folder (a run's: "
-        "OUT/policy, or OUT/policy/NAME), a model id of the hub (ORG/NAME), or a server "
-        f"(http://HOST/v1#MODEL), got {str(model)!r}"
+        f"model must be one of {', '.join(sorted(announced))}, a model's folder, the folder of a "
+        "run (or RUN/policy/NAME), a model id of the hub (ORG/NAME), or a server "
+        f"(http://HOST/v1#MODEL), got {str(model)!r}{hint}"
+    )
+
+
+def policy_folder(model: str | Path) -> Path:
+    """Return the folder of the policy of a run, if `model` is one, else `model` as a path.
+
+    Raises ValueError for a run with several policies, and for one without any yet.
+    """
+    folder = user_path(model)
+    config_file = folder / "config.json"
+    is_run = config_file.is_file() and RUN_MARK in config_file.read_bytes()
+    if not is_run and not (folder / "policy").is_dir():
+        return folder
+    trained = folder / "policy"
+    if (trained / "config.json").is_file() or (trained / ADAPTER_CONFIG).is_file():
+        return trained
+    names = sorted(path.name for path in trained.glob("*/") if path.is_dir())
+    if not names:
+        raise ValueError(
+            f"model {str(model)!r} is a run without a trained policy; has it finished?"
+        )
+    policies = ", ".join(str(trained / name) for name in names)
+    raise ValueError(
+        f"model {str(model)!r} is a run with several policies; write one of {policies}"
     )
 
 
@@ -57,8 +79,8 @@ def locate(model: str | Path) -> Located:
     adapter names itself or no base.
     """
     adapters: list[Path] = []
-    while (user_path(model) / ADAPTER_CONFIG).is_file():
-        folder = user_path(model)
+    while (policy_folder(model) / ADAPTER_CONFIG).is_file():
+        folder = policy_folder(model)
         if folder in adapters:
             raise ValueError(
                 f"adapter {str(folder)!r} is its own base: base_model_name_or_path in "

@@ -6,7 +6,7 @@ Knows tokens and text, but neither methods nor rewards.
 import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,15 @@ from coevolve.models import probe, sampler
 from coevolve.models.decoder import Decoder, supports
 from coevolve.models.packing import Example, MicroBatch, micro_batches, pack_prefix_tree
 from coevolve.models.sampler import Completion, Request
+from coevolve.models.templates import turn_end_token
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.types import Reply, Turn
 from coevolve.validation import expand_home, user_path
 
 logging.disable_progress_bar()  # progress bars would write into a training log
 INCOMPLETE = "\ufffd"  # stands for bytes that begin a character
+# Standard deviation of what `Policy.perturbed` adds.
+PERTURBATION = 0.05
 # Fields of a model's configuration that scale its logits, and the power of each.
 LOGIT_SCALES = {"logit_scale": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
 
@@ -71,6 +74,8 @@ class Policy:
         )
         self.source: str = plain.name_or_path  # where the starting weights came from
         self.eos_token_ids = _eos_token_ids(plain, tokenizer)
+        # Variables of the chat template, such as enable_thinking.
+        self.template_options: dict[str, Any] = {}
         # Short replies are frequent.
         self._cached_text = lru_cache(4096)(self._text_and_char_ends)
         if not probed:
@@ -88,15 +93,20 @@ class Policy:
         dtype: str = "float32",
         *,
         probed: bool = False,
+        quantization_config: Any = None,
     ) -> "Policy":
         """Load a folder in the layout of `transformers` (safetensors), or a model id of the hub.
 
         Code that comes with a model never runs. The model goes to the GPU if there is one, where
-        forward passes of the learner run in bfloat16 whatever the `dtype` of the weights. Raises
-        ValueError if the model cannot be loaded or has no chat template.
+        forward passes of the learner run in bfloat16 whatever the `dtype` of the weights.
+        `quantization_config` is that of transformers. Raises ValueError if the model cannot be
+        loaded or has no chat template.
         """
         path = expand_home(path)
         options = {"trust_remote_code": False, "local_files_only": Path(path).is_dir()}
+        quantization = {}
+        if quantization_config is not None:  # None itself would undo a model's own
+            quantization["quantization_config"] = quantization_config
         try:
             # The tokenizer comes first: it is small and may be unsuitable.
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
@@ -106,7 +116,7 @@ class Policy:
                     "an instruct model, or put a chat_template.jinja into the folder"
                 )
             model: Any = AutoModelForCausalLM.from_pretrained(
-                path, use_safetensors=True, dtype=dtype, **options
+                path, use_safetensors=True, dtype=dtype, **options, **quantization
             )
         except (OSError, ValueError, SafetensorError) as error:
             reason = " ".join(str(error).split())[:300]
@@ -114,7 +124,9 @@ class Policy:
                 f"model {str(path)!r} cannot be loaded: {reason}"
             ) from None
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), tokenizer, name, probed=probed)
+        if quantization_config is None:  # such weights are on the GPU already
+            model = model.to(device)
+        return cls(model, tokenizer, name, probed=probed)
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors), configuration and tokenizer in the layout `load` reads."""
@@ -147,10 +159,36 @@ class Policy:
             if parameter.requires_grad
         )
 
+    @contextmanager
+    def perturbed(self) -> Iterator[None]:
+        """Change some trained weights for a while, always in the same way; see `canary.probe`."""
+        chosen = self._weights_to_perturb()
+        before = [parameter.detach().clone() for parameter in chosen]
+        generator = torch.Generator().manual_seed(
+            0
+        )  # the run's own draws stay as they are
+        with torch.no_grad():
+            for parameter in chosen:
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.add_(PERTURBATION * noise.to(parameter))
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, weights in zip(chosen, before, strict=True):
+                    parameter.copy_(weights)
+
+    def _weights_to_perturb(self) -> list[nn.Parameter]:
+        """Return few weights that matter: scales and biases."""
+        return [parameter for parameter in self.parameters() if parameter.ndim == 1]
+
     def render(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Return the token ids of a conversation under the chat template, up to the answer."""
         token_ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False
+            messages,
+            add_generation_prompt=True,
+            return_dict=False,
+            **self.template_options,
         )
         return list(token_ids)
 
@@ -165,7 +203,11 @@ class Policy:
         """
         requests = self._requests(turns, temperature, max_tokens)
         with self.active():
-            completions = sampler.sample(requests, self.batch_sampler())
+            complete_batch = self.batch_sampler()
+            # Measured after the sampler has made its own copies of weights.
+            completions = sampler.sample(
+                requests, complete_batch, self._cache_positions()
+            )
         replies = []
         for turn, request, completion in zip(turns, requests, completions, strict=True):
             replies.append(
@@ -202,6 +244,18 @@ class Policy:
                 sampler.decode, Decoder(self.plain_model), self.eos_token_ids
             )
         return partial(sampler.generate, self.plain_model, self.eos_token_ids)
+
+    def _cache_positions(self) -> int:
+        """Return how many positions the sampler's cache may hold: on a GPU what fits."""
+        if not self.head_VH.is_cuda:
+            return sampler.MAX_CACHE_POSITIONS
+        free_bytes, _ = torch.cuda.mem_get_info()
+        # Torch keeps blocks that hold nothing, and uses them first.
+        free_bytes += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        config = self.plain_model.config.get_text_config()
+        return sampler.positions_in(
+            free_bytes, cache_bytes(config, self.head_VH.element_size())
+        )
 
     def serve(self, temperature: float, max_tokens: int) -> BatchedEngine:
         """Return an engine that answers with this policy; turns may override both settings."""
@@ -335,6 +389,16 @@ class Policy:
         return char_ends
 
 
+def cache_bytes(config: Any, element_bytes: int) -> int:
+    """Return the bytes of one position of a key-value cache, all layers together."""
+    heads: int = config.num_attention_heads
+    kv_heads: int = getattr(config, "num_key_value_heads", None) or heads
+    head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
+    layers: int = config.num_hidden_layers
+    keys_and_values = 2
+    return keys_and_values * layers * kv_heads * head_dim * element_bytes
+
+
 def _backbone(model: Any) -> Any:
     """Return the part of a model that computes hidden states, without its head."""
     if model.base_model is not model:
@@ -355,13 +419,14 @@ def _logit_scale(config: Any) -> float:
 
 
 def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens that end a reply, by the model or by its tokenizer."""
+    """Return the tokens that end a reply, by the model, its tokenizer or its chat template."""
     declared = model.generation_config.eos_token_id
     if declared is None:
         declared = getattr(model.config.get_text_config(), "eos_token_id", None)
     if not isinstance(declared, list):
         declared = [declared]
-    eos_token_ids = frozenset({tokenizer.eos_token_id, *declared} - {None})
+    ends = {tokenizer.eos_token_id, turn_end_token(tokenizer), *declared}
+    eos_token_ids = frozenset(ends - {None})
     if not eos_token_ids:
         raise ValueError("tokenizer: no end token is set (eos_token)")
     return eos_token_ids

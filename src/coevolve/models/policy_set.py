@@ -4,15 +4,16 @@ Knows which policies exist and which are trained, but neither their text nor the
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch.nn.utils import get_total_norm
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from coevolve.models.loading import load_local
-from coevolve.models.lora import attach, base_dtype, load_unsloth
+from coevolve.models.lora import attach, base_dtype, load_in_4bit, load_unsloth
 from coevolve.models.names import SERVERS
 from coevolve.models.policy import Policy
 from coevolve.rollout.engine import Engine
@@ -38,6 +39,18 @@ class Stateful(Protocol):
         """Restore a state that `state_dict` returned."""
 
 
+@dataclass(frozen=True)
+class Loading:
+    """How models are loaded, beyond their names."""
+
+    seed: int = 0
+    """Of the initial weights of adapters that Unsloth makes; PEFT draws from torch's generator."""
+    in_4bit: bool = False
+    """Whether the frozen base of adapters has weights of 4 bits (QLoRA)."""
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the chat template, such as enable_thinking."""
+
+
 class PolicySet:
     """The policies of a run; each trained one has an optimiser of its own."""
 
@@ -48,31 +61,36 @@ class PolicySet:
         lora: tuple[Any, ...] = (),
         unsloth: bool = False,
         load_frozen: Callable[[str, str, str], Speaker] = load_local,
+        loading: Loading | None = None,
     ):
         """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share it.
 
-        `load_frozen` loads a policy that is not trained, given its model, name and dtype. Raises
-        ValueError if a trained policy's model is on a server.
+        `loading` has further settings. `load_frozen` loads a policy that is not trained, given its
+        model, name and dtype. Raises ValueError if a trained policy's model is on a server.
         """
         for name in trained:
             if models[name].startswith(SERVERS):
                 raise ValueError(
                     f"model of {name!r} is a server, which cannot be trained: {models[name]}"
                 )
+        loading = loading or Loading()
         self.trained = tuple(trained)
         self.trainable: dict[str, Policy] = {}
         for model in dict.fromkeys(models[name] for name in trained):
             names = [name for name in trained if models[name] == model]
-            self.trainable |= _load_trainable(model, names, lora, unsloth)
+            self.trainable |= _load_trainable(model, names, lora, unsloth, loading)
         self.policies: dict[str, Speaker] = {}
         for name, model in models.items():
             if name in trained:
                 self.policies[name] = self.trainable[name]
             else:
                 self.policies[name] = load_frozen(model, name, base_dtype())
+        for policy in self.policies.values():
+            if isinstance(policy, Policy):
+                policy.template_options = dict(loading.template_options)
         if not unsloth:  # it has its own way of recomputing activations
             _checkpoint_large_models(self.trainable.values())
-        self.optimizers: dict[str, AdamW] = {}
+        self.optimizers: dict[str, Optimizer] = {}
         self.reference_policies: dict[str, Policy] = {}
         self.baselines: dict[str, Stateful] = {}
 
@@ -81,16 +99,26 @@ class PolicySet:
         """The first trained policy, which is the only one in most methods."""
         return self.trainable[self.trained[0]]
 
-    def optimize(self, learning_rate: float, weight_decay: float) -> None:
-        """Give every trained policy a fresh AdamW."""
+    def optimize(
+        self, learning_rate: float, weight_decay: float, kind: str = "adamw"
+    ) -> None:
+        """Give every trained policy a fresh AdamW; `adamw_8bit` keeps its moments in 8 bits."""
         self.optimizers = {}
+        options: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
         for name, policy in self.trainable.items():
-            self.optimizers[name] = AdamW(
-                policy.parameters(),
-                lr=learning_rate,
-                weight_decay=weight_decay,
-                fused=True,
-            )
+            parameters = list(policy.parameters())
+            if kind == "adamw_8bit":
+                from bitsandbytes.optim import AdamW8bit
+
+                self.optimizers[name] = AdamW8bit(parameters, **options)
+            else:
+                self.optimizers[name] = AdamW(parameters, fused=True, **options)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Set the learning rate of every optimiser from the next update on."""
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
 
     def snapshot_reference_policies(self) -> None:
         """Keep a frozen copy of every trained policy for KL penalties (with LoRA, its base)."""
@@ -143,13 +171,22 @@ class PolicySet:
 
 
 def _load_trainable(
-    model: str, names: Sequence[str], lora: tuple[Any, ...], unsloth: bool
+    model: str,
+    names: Sequence[str],
+    lora: tuple[Any, ...],
+    unsloth: bool,
+    loading: Loading,
 ) -> Mapping[str, Policy]:
     """Load one base model for several policies: one adapter each, or else one copy each."""
     if unsloth:
-        return load_unsloth(model, names, lora)
+        return load_unsloth(model, names, lora, loading.seed, loading.in_4bit)
     if lora:
-        return attach(load_local(model, dtype=base_dtype()), names, lora, model)
+        base = (
+            load_in_4bit(model)
+            if loading.in_4bit
+            else load_local(model, dtype=base_dtype())
+        )
+        return attach(base, names, lora, model)
     return {name: load_local(model, name) for name in names}
 
 

@@ -28,6 +28,10 @@ MAX_ROWS = 512
 MAX_CACHE_POSITIONS = 2**18
 # Padded prompt tokens that a CPU prefills at once: activations then fit into the CPU's own cache.
 PREFILL_TOKENS = 4096
+# The same on a GPU: what its multiprocessors need is there, and the activations stay below 2 GiB.
+GPU_PREFILL_TOKENS = 2**15
+# The share of a GPU's free memory for the cache: while it grows, a copy of half its size exists.
+CACHE_SHARE = 0.4
 # Cache positions first reserved for new tokens; doubled when they are used up.
 CACHE_INCREMENT = 16
 # The cache is compacted when a smaller fraction of its slots is in use.
@@ -78,17 +82,20 @@ def noise(keys: Sequence[Hashable], count: int) -> np.ndarray:
 def sample(
     requests: Sequence[Request],
     complete_batch: Callable[[list[Request]], list[Completion]],
+    max_positions: int | None = None,
 ) -> list[Completion]:
     """Complete the requests batch by batch; `complete_batch` is `decode` or `generate`.
 
-    The other requests of a batch do not change a completion's noise, though they may change its
-    logits by rounding. Raises ValueError for an invalid request, FloatingPointError if the model's
-    output is not finite.
+    A batch takes at most `max_positions` of the cache (None: MAX_CACHE_POSITIONS), except for a
+    single request. The other
+    requests of a batch do not change a completion's noise, though they may change its logits by
+    rounding. Raises ValueError for an invalid request, FloatingPointError if the model's output is
+    not finite.
     """
     for request in requests:
         _check(request)
     completions: dict[int, Completion] = {}
-    for batch in batches(requests):
+    for batch in batches(requests, max_positions):
         batch_requests = [requests[i] for i in batch]
         completed = complete_batch(batch_requests)
         completions.update(zip(batch, completed, strict=True))
@@ -110,19 +117,30 @@ def _check(request: Request) -> None:
         )
 
 
-def batches(requests: Sequence[Request]) -> Iterator[list[int]]:
+def positions_in(free_bytes: int, bytes_per_position: int) -> int:
+    """Return how many cache positions fit into a GPU's free memory, at most as many as on a CPU."""
+    fitting = int(CACHE_SHARE * free_bytes) // bytes_per_position
+    return min(MAX_CACHE_POSITIONS, max(1, fitting))
+
+
+def batches(
+    requests: Sequence[Request], max_positions: int | None = None
+) -> Iterator[list[int]]:
     """Yield the requests' indices in batches, sorted by prompt.
 
-    A batch has at most MAX_ROWS requests and MAX_CACHE_POSITIONS; a request that is too large comes
-    alone. Equal prompts are neighbours, and the longest prompt of a batch comes last.
+    A batch has at most MAX_ROWS requests and `max_positions` (None: MAX_CACHE_POSITIONS); a request
+    that is too large comes alone. Equal prompts are neighbours, and the longest prompt of a batch
+    comes last.
     """
+    if max_positions is None:
+        max_positions = MAX_CACHE_POSITIONS
     largest_limit = max((request.limit for request in requests), default=0)
 
     def fits(batch: list[int]) -> bool:
         if len(batch) > MAX_ROWS:
             return False
         longest_prompt = len(requests[batch[-1]].prompt)
-        room = MAX_CACHE_POSITIONS // len(batch) - longest_prompt
+        room = max_positions // len(batch) - longest_prompt
         if largest_limit <= room:  # saves a pass over the batch
             return True
         return max(requests[i].limit for i in batch) <= room
@@ -411,8 +429,7 @@ def _prefill(
     cache = decoder.cache(len(prompts), width + room)
     hidden_states = []
     examples = [(prompt, ()) for prompt in prompts]  # without completions
-    # A GPU prefills the whole batch at once.
-    max_tokens = PREFILL_TOKENS if device.type == "cpu" else MAX_CACHE_POSITIONS
+    max_tokens = PREFILL_TOKENS if device.type == "cpu" else GPU_PREFILL_TOKENS
     # The prompts are sorted by length, so that a chunk is a range of them, in order.
     for chunk in micro_batches(examples, max_tokens, share_prompts=False):
         chunk_prompts = [prompts[i] for i in chunk]

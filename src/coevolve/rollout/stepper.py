@@ -103,7 +103,9 @@ class EpisodeStepper:
                 ) from None
             rewarded.add(id(sample.reply))
         generated = sum(len(reply.completion_ids) for reply in self.replies)
-        self.outcome = replace(outcome, generated=generated)
+        self.outcome = replace(
+            outcome, generated=generated, replies=tuple(self.replies)
+        )
 
     def _mistake(self, what: str) -> MethodError:
         """Return the error of an episode that breaks its contract, with what was said so far."""

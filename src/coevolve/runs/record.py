@@ -9,13 +9,14 @@ import io
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from coevolve.types import Outcome, Sample
+from coevolve.types import Outcome, Reply, Sample, Turn
 from coevolve.validation import user_path
 
 SCORE_FIELDS = [
@@ -48,7 +49,12 @@ SURROGATE_ERRORS = "backslashreplace"
 def fsync_tree(path: Path) -> None:
     """Force a file, or a folder with its content, to the disk, where it survives a power cut."""
     for entry in [*path.rglob("*"), path]:
-        descriptor = os.open(entry, os.O_RDONLY)
+        flags = os.O_RDONLY
+        if sys.platform == "win32":
+            if entry.is_dir():  # cannot be opened there
+                continue
+            flags = os.O_RDWR | os.O_BINARY  # only what may be written can be forced
+        descriptor = os.open(entry, flags)
         os.fsync(descriptor)
         os.close(descriptor)
 
@@ -136,24 +142,63 @@ def last_step(folder: Path) -> int:
 
 
 def describe(step: int, index: int, outcome: Outcome) -> dict[str, Any]:
-    """Return an episode as a JSON row: its facts and every sample with its reward."""
+    """Return an episode as a JSON row: its facts, every sample with its reward, the other replies.
+
+    `turn` counts the replies of the episode, also those without a reward, which are `unpaid`.
+    """
+    turn_of = {id(reply): turn for turn, reply in enumerate(outcome.replies)}
+    samples = []
+    for sample in outcome.samples:
+        row = _describe_reply(sample.reply) | {"reward": sample.reward}
+        if sample.parts:
+            row["parts"] = sample.parts
+        samples.append(row | {"turn": turn_of.pop(id(sample.reply), None)})
+    unpaid = []
+    for turn in turn_of.values():
+        unpaid.append(_describe_reply(outcome.replies[turn]) | {"turn": turn})
     return {
         "step": step,
         "episode": index,
         "facts": outcome.facts,
-        "samples": [_describe_sample(sample) for sample in outcome.samples],
+        "samples": samples,
+        "unpaid": unpaid,
     }
 
 
-def _describe_sample(sample: Sample) -> dict[str, Any]:
-    return {
-        "role": sample.role,
-        "policy": sample.policy,
-        "prompt": sample.reply.turn.messages[-1]["content"],
-        "text": sample.reply.text,
-        "tokens": len(sample.reply.completion_ids),
-        "reward": sample.reward,
+def _describe_reply(reply: Reply) -> dict[str, Any]:
+    """Return a reply as a JSON row; `before` has the messages before the last, if there are any."""
+    *before, last = reply.turn.messages
+    row: dict[str, Any] = {
+        "role": reply.turn.role,
+        "policy": reply.turn.policy,
+        "prompt": last["content"],
+        "text": reply.text,
+        "tokens": len(reply.completion_ids),
     }
+    if before:
+        row["before"] = before
+    return row
+
+
+def replies_of(episode: Mapping[str, Any]) -> tuple[list[Reply], list[Sample]]:
+    """Return the replies of a row of episodes.jsonl in the order of their turns, and its samples.
+
+    Of the tokens, the row has their number alone. Rows of earlier releases have samples alone.
+    """
+    rows = [*episode["samples"], *episode.get("unpaid", ())]
+    if all(row.get("turn") is not None for row in rows):
+        rows.sort(key=lambda row: int(row["turn"]))
+    replies = []
+    samples = []
+    for row in rows:
+        messages = (*row.get("before", ()), {"role": "user", "content": row["prompt"]})
+        turn = Turn(row["role"], messages, row["policy"])
+        reply = Reply(turn, row["text"], completion_ids=(0,) * row["tokens"])
+        replies.append(reply)
+        if "reward" in row:
+            parts = row.get("parts", {})
+            samples.append(Sample(reply, row["reward"], parts=parts))
+    return replies, samples
 
 
 class Recorder:

@@ -6,7 +6,7 @@ and no paper.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -16,7 +16,8 @@ from coevolve.types import Outcome, Reply, Sample, Turn
 
 Advantages = Sequence[float | None]  # one per token; None is masked
 
-PRE_STYLE = "white-space:pre-wrap;overflow-wrap:break-word;margin:0.3em 0 0.6em 1em"
+WRAP_STYLE = "white-space:pre-wrap;overflow-wrap:break-word"
+PRE_STYLE = f"{WRAP_STYLE};margin:0.3em 0 0.6em 1em"
 CELL_STYLE = (
     "text-align:left;vertical-align:top;padding:0.3em 0.6em;"
     "border:1px solid rgba(128,128,128,0.4);max-width:30em"
@@ -24,6 +25,17 @@ CELL_STYLE = (
 MASKED_STYLE = "border-bottom:2px dotted rgba(128,128,128,0.9)"
 BLUE = "0,114,178"  # positive advantages
 ORANGE = "213,94,0"  # negative advantages
+CHIP_STYLE = "padding:0 0.3em;border-radius:0.3em;background-color:rgba({colour},0.25)"
+GREEN = "0,158,115"  # correct
+RED = "213,54,0"  # wrong
+BAR_STYLE = (
+    "display:inline-block;height:0.7em;margin-right:0.4em;"
+    "background-color:rgba(0,114,178,0.6);width:{width:.2f}em"
+)
+BAR_WIDTH = 4.0  # of a reward of 1, in em
+CORRECT = "✓"
+WRONG = "✗"
+SEPARATOR = " · "  # of the parts of a head
 SHORT = 100  # characters of a text that is shown next to its speaker
 NO_CHARACTER = "▯"  # shown for an empty text and for tokens that complete no character, such as EOS
 
@@ -91,6 +103,65 @@ def table(rows: Iterable[Sequence[str]]) -> Markup:
     return element("table", *table_rows)
 
 
+def mark(is_correct: bool | None) -> str:
+    """Return an oracle's verdict as text, which `replies` colours; "" if there is none."""
+    if is_correct is None:
+        return ""
+    return f"{CORRECT} correct" if is_correct else f"{WRONG} wrong"
+
+
+def records(rows: Iterable[Mapping[str, object]], bars: Collection[str] = ()) -> Shown:
+    """Show rows with the same keys as a table with a head.
+
+    True and False become a green tick and a red cross, None an empty cell, and floats have two
+    digits. Numbers of the columns in `bars` also have a bar, whose full length is 1.
+    """
+    page: list[str] = []
+    lines: list[str] = []
+    for row in rows:
+        if not page:
+            head = [element("th", name, style=CELL_STYLE) for name in row]
+            page.append(element("tr", *head))
+            lines.append(" | ".join(row))
+        cells = []
+        for name, value in row.items():
+            content = _cell(value, has_bar=name in bars)
+            cells.append(element("td", *content, style=f"{CELL_STYLE};{WRAP_STYLE}"))
+        page.append(element("tr", *cells))
+        lines.append(" | ".join(_plain(value) for value in row.values()))
+    return Shown(str(element("table", *page)), visible("\n".join(lines)))
+
+
+def _cell(value: object, has_bar: bool) -> list[str]:
+    """Return the content of a cell of `records`."""
+    if isinstance(value, bool):
+        return [_chip(mark(value))]
+    text = _plain(value)
+    if has_bar and isinstance(value, int | float):
+        width = BAR_WIDTH * max(value, 0)
+        return [element("span", style=BAR_STYLE.format(width=width)), text]
+    return [text]
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return mark(value)
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value)
+
+
+def _chip(text: str) -> Markup:
+    """Return a verdict on a ground of its colour; other text as it is."""
+    if text.startswith(CORRECT):
+        return element("span", text, style=CHIP_STYLE.format(colour=GREEN))
+    if text.startswith(WRONG):
+        return element("span", text, style=CHIP_STYLE.format(colour=RED))
+    return _as_html(text)
+
+
 def turns(turns: Sequence[Turn]) -> Shown:
     """Show the prompt of each turn: a short one at once, a longer one folded."""
     return _show_entries([_Entry(turn, None, _limits(turn)) for turn in turns])
@@ -104,7 +175,7 @@ def replies(
     """Show replies, short ones at once and longer ones folded, each with its prompt below it.
 
     If `samples` are given, each reply's reward is shown too. `notes` are remarks, one per reply,
-    for example an oracle's verdicts.
+    for example an oracle's verdicts (see `mark`), which are coloured.
     """
     entries = []
     for i, reply in enumerate(replies):
@@ -169,7 +240,7 @@ def credit(sample: Sample, advantages: Advantages) -> Shown:
         rewards(sample),
         f"full colour is {peak:.3g}",
     ]
-    head = " · ".join(summary)
+    head = SEPARATOR.join(summary)
     heat_map = element("pre", *spans, style=PRE_STYLE)
     fold = _fold(head, heat_map, is_open=True)
     lines = [head, *text.split("\n")]
@@ -213,7 +284,11 @@ def rewards(sample: Sample) -> str:
     amounts = [
         f"{name} {signed(value)}".strip() for name, value in segments(sample).items()
     ]
-    return "reward " + ", ".join(amounts)
+    text = "reward " + ", ".join(amounts)
+    if sample.parts:
+        parts = [f"{name} {signed(value)}" for name, value in sample.parts.items()]
+        text += f" ({', '.join(parts)})"
+    return text
 
 
 def signed(value: float | None) -> str:
@@ -281,7 +356,8 @@ def _token_style(advantage: float | None, peak: float) -> str:
 
 
 def _fold(head: str, body: Markup, is_open: bool) -> Markup:
-    summary = element("summary", element("code", head))
+    parts = Markup(SEPARATOR).join(map(_chip, head.split(SEPARATOR)))
+    summary = element("summary", element("code", parts))
     return element("details", summary, body, open="open" if is_open else "")
 
 
@@ -302,7 +378,7 @@ def _show_entries(entries: Sequence[_Entry]) -> Shown:
         label = labels[i]
         if is_short:
             label = f"{label}: {text or NO_CHARACTER}"
-        head = " · ".join([label, *entry.remarks])
+        head = SEPARATOR.join([label, *entry.remarks])
         lines.append(head)
         if not is_short:
             lines += [f"    {line}" for line in text.split("\n")]

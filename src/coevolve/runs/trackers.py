@@ -7,16 +7,19 @@ is shown twice. What it needs for that stands in OUT/tracker.json.
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from coevolve.runs import record
+from coevolve.types import Outcome
 
 STATE_FILE = "tracker.json"
+TABLE_COLUMNS = ("episode", "role", "prompt", "completion", "reward")
 
 
 @dataclass
@@ -38,6 +41,7 @@ def tracker(
 ) -> Iterator[Any]:
     """Open the sink `kind`; its `log(values, step)` takes a step's metrics. "" ignores them.
 
+    `log(values, step, outcomes)` also shows the samples of episodes, as a table of the service.
     `name` and `config` describe the run to services that show several runs. The run continues after
     step `steps_done`: TensorBoard hides later steps of an earlier attempt, the services get only
     those that they lack. Files are written to the run's folder `out`, except for trackio's.
@@ -45,7 +49,7 @@ def tracker(
     Raises ConnectionError if the sink cannot be opened.
     """
     if not kind:
-        yield SimpleNamespace(log=lambda values, step: None)
+        yield SimpleNamespace(log=lambda values, step, outcomes=(): None)
         return
     runs = _read_state(out)
     service = runs.setdefault(kind, ServiceRun())
@@ -53,10 +57,13 @@ def tracker(
     _write_state(out, runs)
     sink = _open(kind, out, name, config, service.id, steps_done)
 
-    def log(values: Mapping[str, Any], step: int) -> None:
+    def log(
+        values: Mapping[str, Any], step: int, outcomes: Sequence[Outcome] = ()
+    ) -> None:
         is_known = kind != "tensorboard" and step <= service.last_step
         if not is_known:
-            sink.log(values, step)
+            tables = _tables(kind, outcomes)
+            sink.log({**values, **tables}, step)
             sent.append(step)
 
     sent: list[int] = []
@@ -105,6 +112,26 @@ def _open(
             f"track {kind!r} cannot be opened: {type(error).__name__}: {reason}"
         ) from error
     return sink
+
+
+def _tables(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return a table of a service with the samples of episodes; TensorBoard has no tables."""
+    if kind == "tensorboard" or not outcomes:
+        return {}
+    rows: list[list[Any]] = []
+    for episode, outcome in enumerate(outcomes):
+        for sample in outcome.samples:
+            prompt = sample.reply.turn.messages[-1]["content"]
+            reward = record.clean(sample.reward)
+            rows.append([episode, sample.role, prompt, sample.reply.text, str(reward)])
+    service = import_module(kind)
+    if kind == "wandb":
+        table = service.Table(columns=list(TABLE_COLUMNS), data=rows)
+    else:
+        from pandas import DataFrame
+
+        table = service.Table(dataframe=DataFrame(rows, columns=list(TABLE_COLUMNS)))
+    return {"completions": table}
 
 
 def _read_state(out: Path) -> dict[str, ServiceRun]:

@@ -27,13 +27,15 @@ from pydantic import (
 )
 
 from coevolve import plugins
-from coevolve.engines.limits import VLLM_RANKS
+from coevolve.engines.limits import VLLM_OPTIONS, VLLM_RANKS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import METHODS, get_method
 from coevolve.training.controls.control import ControlName
 from coevolve.training.controls.control import check as check_control
 from coevolve.training.controls.dial import LOWEST_ACCURACY, Errors
+from coevolve.training.schedule import Schedule
 from coevolve.training.settings import OptimizationConfig
+from coevolve.training.trl_options import check_trainer
 from coevolve.validation import (
     Allowed,
     Operational,
@@ -65,6 +67,7 @@ Models = Annotated[
     Field(min_length=1),
     Allowed("a name or a list of names"),
 ]
+VllmOptions = dict[str, PositiveInt | PositiveFloat]
 Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
     Allowed("[] or [rank at least 1, alpha, dropout below 1]"),
@@ -92,7 +95,22 @@ class Run(OptimizationConfig):
     engine: Annotated[
         Literal["torch", "vllm", "unsloth", "unsloth+vllm"], Operational()
     ] = "torch"
-    """vllm samples with vLLM; unsloth trains LoRA with Unsloth."""
+    """vllm samples with vLLM; unsloth trains LoRA with Unsloth; torch samples in a Python loop."""
+
+    vllm: Annotated[VllmOptions, Operational()] = Field(default_factory=dict)
+    """Arguments of vLLM, such as {"max_num_seqs": 128}, in place of those that coevolve chooses."""
+
+    quantize: Literal["", "4bit"] = ""
+    """4bit: the frozen base of LoRA has weights of 4 bits (QLoRA, bitsandbytes); not with vllm."""
+
+    template_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Variables of the model's chat template, such as {"enable_thinking": false}."""
+
+    trainer: Annotated[Literal["own", "trl"], Operational()] = "own"
+    """own: the readable trainer; trl: TRL's GRPOTrainer, for FSDP2 and ZeRO-3 (docs/trl.md)."""
+
+    trl: Annotated[dict[str, Any], Operational()] = {}
+    """Further options of TRL's GRPOConfig, as a JSON object; needs trainer=trl."""
 
     seed: Annotated[NonNegativeInt, Operational()] = 0
     """Seed of all random draws."""
@@ -104,7 +122,16 @@ class Run(OptimizationConfig):
     """Episodes per step."""
 
     learning_rate: PositiveFloat = 1e-6
-    """Learning rate of AdamW, constant; sft and srlm decay it to 0."""
+    """Learning rate of AdamW; sft and srlm decay it to 0."""
+
+    schedule: Schedule = "constant"
+    """How the rate changes after the warm-up: constant, or linear or cosine, which fall to 0."""
+
+    warmup_steps: NonNegativeInt = 0
+    """Steps in which the learning rate rises to its value."""
+
+    optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
+    """adamw_8bit keeps the moments of AdamW in 8 bits (bitsandbytes, on a GPU)."""
 
     weight_decay: NonNegativeFloat = 0.01
     """Weight decay of AdamW."""
@@ -147,12 +174,58 @@ class Run(OptimizationConfig):
         return self
 
     @model_validator(mode="after")
+    def check_vllm(self) -> Self:
+        """Refuse arguments of vLLM that do not exist here, or that no engine of this run reads."""
+        for name in self.vllm:
+            check_choice("vllm", name, VLLM_OPTIONS)
+        if self.vllm and not self.engine.endswith("vllm"):
+            raise ValueError(
+                f"vllm must be empty with engine {self.engine!r}, got {self.vllm}"
+            )
+        if self.vllm.get("tensor_parallel_size", 1) > 1 and not self.lora:
+            # Other processes hold parts of the model, which weights cannot be passed to in memory.
+            raise ValueError(
+                "vllm: tensor_parallel_size must be 1 unless lora is set, "
+                f"got {self.vllm['tensor_parallel_size']}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def check_quantize(self) -> Self:
+        """Refuse weights of 4 bits that would be trained, or that vLLM would have to read."""
+        if not self.quantize:
+            return self
+        if not self.lora:
+            raise ValueError(
+                f"quantize must be '' unless lora is set, got {self.quantize!r}"
+            )
+        if self.engine.endswith("vllm"):
+            raise ValueError(
+                f"quantize must be '' with engine {self.engine!r}, which samples from the 16-bit "
+                f"weights; engine=unsloth or torch takes {self.quantize!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def check_steps(self) -> Self:
         """Refuse steps of a method that does not train."""
         if self.steps and self.method.PAPER_RUN_VALUES.get("steps") == 0:
             raise ValueError(
                 f"steps must be 0 for {self.method_name}, which trains nothing, got {self.steps}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def check_solver(self) -> Self:
+        """Refuse a method without a role for test questions."""
+        self.method.answering  # noqa: B018  raises ValueError
+        return self
+
+    @model_validator(mode="after")
+    def check_trainer(self) -> Self:
+        """Refuse what TRL's trainer cannot do, before any model loads."""
+        _, trained = assign_models(self.method, self.model)
+        check_trainer(self, trained)
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,8 @@ from coevolve.advantages.used import USED
 MIN_ACTIVITY = 0.2
 # The run warns after this number of consecutive steps in which no sample had an advantage.
 PATIENCE = 10
+# A run that begins with fewer correct answers has little to lose.
+MIN_CORRECT = 10
 # Prefix of a metric: the standard deviation of a role's rewards within a step.
 SPREAD = "spread/"
 REWARD_OF = "reward of "  # begins the readable name of a reward
@@ -87,12 +89,17 @@ def warnings(shares: Mapping[str, float], rows: Rows, role: str) -> list[str]:
     """Return a line for each idle mechanism, and one if the reward misleads the solver, `role`.
 
     It does if the solver's reward rises from the first to the second half of the run while its
-    accuracy on the validation split falls.
+    accuracy on the validation split falls. Another line warns of steps without any reward.
     """
     lines = []
+    played = [row for row in rows if "generated" in row]
+    if played and not any(name.startswith(USED) for row in played for name in row):
+        lines.append(
+            "warning: no reply earned a reward in any step, so nothing was learnt"
+        )
     for name, share in shares.items():
         if share < MIN_ACTIVITY:
-            lines.append(f"idle: {described(name, share)}")
+            lines.append(f"warning: {idle(name, share)}")
     reward = _half_means(rows, f"reward/{role}")
     accuracy = _half_means(rows, "validation")
     if reward is None or accuracy is None:
@@ -105,6 +112,26 @@ def warnings(shares: Mapping[str, float], rows: Rows, role: str) -> list[str]:
     return lines
 
 
+def collapse(
+    before: Mapping[str, int], after: Mapping[str, int], learning_rate: float
+) -> list[str]:
+    """Return a line if a run ends far below its start, else nothing.
+
+    `before` and `after` are counts of correct (k) and of scored (n) test questions. Far below is
+    less than half of an accuracy that was not near zero.
+    """
+    if before["k"] < MIN_CORRECT or not after["n"]:
+        return []
+    accuracy_before = before["k"] / before["n"]
+    accuracy_after = after["k"] / after["n"]
+    if accuracy_after >= accuracy_before / 2:
+        return []
+    return [
+        f"the run collapsed: {after['k']} of {after['n']} test questions are right after training, "
+        f"{before['k']} of {before['n']} before; lower learning_rate, which is {learning_rate:g}"
+    ]
+
+
 def unit_of(mechanism: str) -> str:
     """Return what the share of a mechanism of `activity` is a share of: samples or steps."""
     return "samples" if mechanism.startswith(REWARD_OF) else "steps"
@@ -114,6 +141,20 @@ def described(mechanism: str, share: float) -> str:
     """Say how much a mechanism of `activity` acted."""
     unit = unit_of(mechanism)
     return f"{mechanism} acted in {share:.0%} of the {unit}"
+
+
+def idle(mechanism: str, share: float) -> str:
+    """Say that a mechanism of `activity` is idle, and what that means."""
+    unit = unit_of(mechanism)
+    if unit == "steps":
+        return (
+            f"{mechanism} passed some candidates and rejected others in {share:.0%} of the steps, "
+            "so it had almost no effect"
+        )
+    return (
+        f"{mechanism} gave an advantage to {share:.0%} of its samples, "
+        "so almost nothing was learnt from it"
+    )
 
 
 def _used_metrics(rows: Rows) -> list[str]:

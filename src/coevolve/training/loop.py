@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from coevolve.evaluation.scoring import count_correct
+from coevolve.methods.base import Method
+from coevolve.models import environment
 from coevolve.rollout.errors import explained
 from coevolve.runs import record
 from coevolve.runs.trackers import tracker
@@ -22,14 +24,15 @@ from coevolve.training import diagnostics, preflight
 from coevolve.training.config import Run
 from coevolve.training.interrupts import stop_after_step
 from coevolve.training.metrics import step_metrics
-from coevolve.training.progress import StepDisplay, Timer
+from coevolve.training.progress import StepDisplay, StepEnd, Timer
+from coevolve.types import Outcome
 
 if TYPE_CHECKING:
     from coevolve.training.trainer import Trainer
 
 # What the terminal says while the test questions are asked.
 ASKING = "asking the test questions"
-ASKING_AGAIN = "and again in other strategies"
+ASKING_AGAIN = "testing other inference strategies"
 
 ScoreRows = list[dict[str, object]]  # one row per test item
 
@@ -51,6 +54,7 @@ def train(run: Run, fresh: bool = False) -> Path:
         return run.out
     record.check_is_run(run.out)
     timer = Timer()
+    environment.prepare(run.engine)  # read when torch, vLLM and Unsloth start
     preflight.check(run)
     with explained("before_run"):
         run.method.before_run()
@@ -97,6 +101,7 @@ def accuracy_in_validation(run: Run) -> float:
     """
     if not run.eval_every:
         raise ValueError("eval_every must be above 0 to validate a run, got 0")
+    environment.prepare(run.engine)
     preflight.check(run)
     record.remove_run(run.out)
     with explained("before_run"):
@@ -116,8 +121,13 @@ def _load_trainer(run: Run) -> "Trainer":
     gc.disable()
     from coevolve.training.trainer import Trainer
 
+    trainer_class = Trainer
+    if run.trainer == "trl":
+        from coevolve.training.trl_trainer import TRLTrainer
+
+        trainer_class = TRLTrainer
     gc.enable()
-    return Trainer(run)
+    return trainer_class(run)
 
 
 def _resume(trainer: "Trainer", out: Path) -> int:
@@ -142,8 +152,10 @@ def _train_policies(trainer: "Trainer", log: record.Recorder, steps_done: int) -
         validation = _validate(trainer, timer)
         _record_step(log, 0, validation, timer)
     # Most methods have no trainer of their own and return None at once.
+    if type(run.method).fit is not Method.fit:
+        trainer.engine.sleep()
     with timer.phase("learn"):
-        steps_of_own_trainer = run.method.fit(trainer.team.primary, run)
+        steps_of_own_trainer = run.method.fit(trainer.team.primary, run, trainer.engine)
     if steps_of_own_trainer is None:
         _take_steps(trainer, log, timer, steps_done)
         return
@@ -165,11 +177,10 @@ def _take_steps(
         StepDisplay(run, steps_done, is_shown=is_main) as display,
         stop_after_step() as received_signals,
     ):
-        for step in range(steps_done + 1, run.steps + 1):
-            with timer.phase("play"):
-                outcomes = trainer.play(step)
-            with timer.phase("learn"):
-                update_metrics = trainer.learn(step, outcomes)
+
+        def end_step(
+            step: int, outcomes: list[Outcome], update_metrics: dict[str, float]
+        ) -> StepEnd:
             metrics = step_metrics(outcomes, update_metrics, run.method)
             if _is_due(step, run.eval_every, run.steps):
                 metrics |= _validate(trainer, timer)
@@ -180,17 +191,14 @@ def _take_steps(
             _record_step(log, step, metrics, timer)
             with explained(f"after_step of step {step}"):
                 run.method.after_step(step, trainer.save_policies)
-            sink.log(metrics, step)
+            sink.log(metrics, step, outcomes[: run.keep_episodes])
             display.advance(step, metrics)
             # A signal to any process stops all of them after the same step.
             is_stopped = any(trainer.distributed.gather([*received_signals]))
-            if is_stopped or _is_due(step, run.save_every, run.steps):
-                with timer.phase("save"):
-                    trainer.save(step)
-            if is_stopped:
-                raise KeyboardInterrupt(
-                    f"stopped at step {step}; train the same run again to resume"
-                )
+            is_due = _is_due(step, run.save_every, run.steps)
+            return StepEnd(is_stopped=is_stopped, is_saved=is_stopped or is_due)
+
+        trainer.take_steps(steps_done, timer, end_step)
 
 
 def _open_tracker(trainer: "Trainer", steps_done: int) -> AbstractContextManager[Any]:
@@ -261,8 +269,12 @@ def _summarise(
     rows = [json.loads(line) for line in lines]
     shares_acted = diagnostics.activity(rows, run.method.filters)
     answering_role = run.method.answering.name
+    held_out = {stage: count_correct(scored) for stage, scored in scores.items()}
+    collapse = diagnostics.collapse(
+        held_out["before"], held_out["after"], run.learning_rate
+    )
     return {
-        "held_out": {stage: count_correct(scored) for stage, scored in scores.items()},
+        "held_out": held_out,
         "seconds": round(timer.elapsed(), 2),
         # Of the phases before and after the steps, whose own durations are in timings.jsonl.
         "seconds_around": {
@@ -281,5 +293,5 @@ def _summarise(
             "on": platform.platform(),
         },
         "acted": shares_acted,
-        "warnings": diagnostics.warnings(shares_acted, rows, answering_role),
+        "warnings": collapse + diagnostics.warnings(shares_acted, rows, answering_role),
     }

@@ -1,13 +1,25 @@
-"""A lower bound on the GPU memory of a run, from its configuration, before any weights load."""
+"""The GPU memory of a run, from its configuration, before any weights load.
 
-from typing import TYPE_CHECKING, cast
+Two moments count: while the policies learn, when a single vLLM sleeps, and while they speak, when
+the learner rests. Activations follow activations.toml, which was measured.
+"""
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from coevolve.engines.limits import VLLM_SHARE
+from coevolve.losses.dispatch import CUDA_LOGIT_BYTES
 from coevolve.models.names import SERVERS, locate
+from coevolve.models.policy import cache_bytes
 from coevolve.models.policy_set import CHECKPOINTING_MIN_PARAMETERS
 from coevolve.training.config import assign_models
 
@@ -16,90 +28,260 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 BFLOAT16_BYTES = 2
-# Float32 weights, gradients and the two moments of AdamW.
-TRAINED_BYTES = 16
+FLOAT32_BYTES = 4
+FOUR_BIT_BYTES = 0.55  # NF4 with its doubly quantised scales
+# The two moments of AdamW, in float32 or in 8 bits.
+MOMENT_BYTES = {"adamw": 8, "adamw_8bit": 2}
+CONTEXT_GIB = 0.6  # CUDA's own, and fragments
+ASLEEP_GIB = 1.5  # what a sleeping vLLM keeps: graphs, workspaces, its own context
+AWAKE_GIB = (
+    2.0  # activations and graphs of a vLLM that speaks, beside weights and cache
+)
+# Replies that vLLM must hold at once to be worth starting.
+REPLIES_AT_ONCE = 16
+PROMPT_TOKENS = 1024
+ACTIVATIONS = tomllib.loads(
+    Path(__file__).with_name("activations.toml").read_text(encoding="utf-8")
+)
+# What `accelerate launch` sets for FSDP and for DeepSpeed.
+SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+LoadConfig = Callable[[str], Any]
 
 
-def estimate(run: "Run") -> float:
-    """Return the GiB of weights, gradients, optimiser states and activations on one GPU.
+@dataclass(frozen=True)
+class Memory:
+    """GiB on one GPU."""
 
-    Full fine-tuning takes 16 bytes per parameter (float32 weights, gradients and two moments of
-    AdamW). LoRA keeps the base in bfloat16 and takes 16 bytes per parameter of an adapter. Every
-    frozen policy is a separate bfloat16 model. Activations are a rule of thumb: 2 bytes for 10
-    times the width plus 3 times the inner width, per token of a micro-batch and per layer; large
-    models hold one layer at a time. Not counted: copies for KL penalties, the sampler's cache, and
-    vLLM's share of the GPU, which `check` subtracts.
+    weights: float = 0.0
+    """Of trained, frozen and reference policies, in the learner."""
+    moments: float = 0.0
+    """Of the optimisers."""
+    gradients: float = 0.0
+    activations: float = 0.0
+    """Of one micro-batch: layer inputs, one layer, and the loss."""
+    sampler: float = 0.0
+    """What the engine needs beside that to speak: vLLM's own weights and a small cache, or copies
+    and cache of the torch engine."""
+    engine_while_learning: float = 0.0
+    """What the engine keeps while the policies learn."""
+    largest_parameters: int = 0
+    """Of the largest trained model."""
+
+    @property
+    def resting(self) -> float:
+        """What the learner keeps between updates."""
+        return CONTEXT_GIB + self.weights + self.moments
+
+    @property
+    def learning(self) -> float:
+        """The peak of an update."""
+        update = self.gradients + self.activations
+        return self.resting + update + self.engine_while_learning
+
+    @property
+    def speaking(self) -> float:
+        """The least that sampling takes."""
+        return self.resting + self.sampler
+
+    @property
+    def needed(self) -> float:
+        """The larger of the two."""
+        return max(self.learning, self.speaking)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The numbers of a network that memory depends on."""
+
+    parameters: int
+    linear_parameters: int
+    """Of the layers that adapters adapt."""
+    linear_widths: int
+    """Inputs and outputs of those layers, added up; an adapter has rank times as many."""
+    width: int
+    inner_width: int
+    layers: int
+    vocabulary: int
+    cache_bytes: int
+    """Of one position of a key-value cache in bfloat16."""
+
+    @classmethod
+    def read(cls, config: Any) -> "Model":
+        """Return the numbers of a configuration of `transformers`; no weights are made."""
+        with torch.device("meta"):
+            network = cast(PreTrainedModel, AutoModelForCausalLM.from_config(config))
+        head = network.get_output_embeddings()
+        linear_parameters = 0
+        linear_widths = 0
+        for module in network.modules():
+            if isinstance(module, nn.Linear) and module is not head:
+                linear_parameters += module.in_features * module.out_features
+                linear_widths += module.in_features + module.out_features
+        text = config.get_text_config()
+        return cls(
+            parameters=network.num_parameters(),
+            linear_parameters=linear_parameters,
+            linear_widths=linear_widths,
+            width=text.hidden_size,
+            inner_width=getattr(text, "intermediate_size", 4 * text.hidden_size),
+            layers=text.num_hidden_layers,
+            vocabulary=text.vocab_size,
+            cache_bytes=cache_bytes(text, BFLOAT16_BYTES),
+        )
+
+
+def load_config(model: str) -> Any:
+    """Return the configuration of a model, from its folder or the hub."""
+    return AutoConfig.from_pretrained(locate(model).base, trust_remote_code=False)
+
+
+def activation_gib(model: Model, tokens: int, lora: bool) -> float:
+    """Return the GiB that an update of `tokens` in one micro-batch adds to weights and gradients.
+
+    Large models keep the input of every layer and recompute one layer at a time. Beside it lie the
+    gradient of the output weights, where they are trained, and the loss's buffers.
     """
-    models, trained = assign_models(run.method, run.model)
-    weights = 0
-    activations = 0
-    for model in dict.fromkeys(models.values()):
-        if model.startswith(SERVERS):
+    table = ACTIVATIONS["lora" if lora else "all"]
+    per_layer = table["inner"] * model.inner_width
+    layers_at_once = 1
+    if model.parameters <= CHECKPOINTING_MIN_PARAMETERS:
+        layers_at_once = model.layers
+    inputs = table["inputs"] * model.width * model.layers
+    head = table["head"] * model.width * model.vocabulary
+    in_layers = tokens * (inputs + layers_at_once * per_layer)
+    logits = tokens * model.vocabulary * FLOAT32_BYTES
+    in_loss = min(logits, CUDA_LOGIT_BYTES)
+    peak: float = max(in_layers, in_loss) + head
+    return peak / GIB
+
+
+def estimate(run: "Run", load: LoadConfig = load_config) -> Memory:
+    """Return the memory of a run; `load` returns a model's configuration by its name."""
+    assigned, trained = assign_models(run.method, run.model)
+    speaks_by_vllm = run.engine.endswith("vllm")
+    weights = moments = gradients = activations = sampler = 0.0
+    largest = 0
+    engines = 0
+    for name in dict.fromkeys(assigned.values()):
+        if name.startswith(SERVERS):
             continue
-        network = _empty_network(model)
-        policies = [name for name in models if models[name] == model]
-        trained_policies = [name for name in policies if name in trained]
-        frozen_count = len(policies) - len(trained_policies)
-        weights += BFLOAT16_BYTES * network.num_parameters() * frozen_count
-        if trained_policies:
-            weights += _trained_bytes(network, run, len(trained_policies))
-            activations = max(
-                activations, _activation_bytes(network, run.max_tokens_per_micro_batch)
-            )
-    return (weights + activations) / GIB
+        model = Model.read(load(name))
+        policies = [policy for policy in assigned if assigned[policy] == name]
+        count = sum(policy in trained for policy in policies)
+        frozen_gib = BFLOAT16_BYTES * model.parameters / GIB
+        weights += frozen_gib * (len(policies) - count)
+        if count:
+            learner = _learner(model, run, count)
+            if run.trainer == "trl":
+                learner = _with_trl(learner, shards())
+            weights += learner.weights
+            moments += learner.moments
+            # One policy learns at a time.
+            gradients = max(gradients, learner.gradients)
+            activations = max(activations, learner.activations)
+            largest = max(largest, model.parameters)
+        served = 1 if run.lora else len(policies)
+        engines += served
+        if speaks_by_vllm:
+            sampler += served * _vllm_gib(model, run.max_tokens)
+        else:
+            sampler = max(sampler, _torch_sampler_gib(model, run))
+    kept = 0.0
+    if speaks_by_vllm:
+        kept = ASLEEP_GIB if engines == 1 else sampler
+    return Memory(weights, moments, gradients, activations, sampler, kept, largest)
 
 
-def _empty_network(model: str) -> PreTrainedModel:
-    """Return a transformers model of the right shapes, without memory for its weights."""
-    config = AutoConfig.from_pretrained(locate(model).base, trust_remote_code=False)
-    with torch.device("meta"):
-        return cast(PreTrainedModel, AutoModelForCausalLM.from_config(config))
-
-
-def _trained_bytes(network: PreTrainedModel, run: "Run", policies: int) -> int:
-    """Return the bytes of `policies` trained policies: full copies, or adapters on one base."""
-    parameters = network.num_parameters()
-    if not run.lora:
-        return TRAINED_BYTES * parameters * policies
-    rank = run.lora[0]
-    head = network.get_output_embeddings()
-    adapter_parameters = 0
-    for module in network.modules():
-        if isinstance(module, nn.Linear) and module is not head:
-            adapter_parameters += rank * (module.in_features + module.out_features)
-    return BFLOAT16_BYTES * parameters + TRAINED_BYTES * adapter_parameters * policies
-
-
-def _activation_bytes(network: PreTrainedModel, max_tokens_per_micro_batch: int) -> int:
-    """Return the bytes of the activations of one micro-batch, by the rule of thumb."""
-    config = network.config
-    width: int = config.hidden_size
-    inner_width: int = getattr(config, "intermediate_size", 4 * width)
-    layers: int = config.num_hidden_layers
-    if network.num_parameters() > CHECKPOINTING_MIN_PARAMETERS:
-        layers = 1  # the others are recomputed in the backward pass
-    return (
-        BFLOAT16_BYTES
-        * max_tokens_per_micro_batch
-        * (10 * width + 3 * inner_width)
-        * layers
+def _learner(model: Model, run: "Run", count: int) -> Memory:
+    """Return weights, moments, gradients and activations of policies that share a model's shape."""
+    if run.lora:
+        adapter = run.lora[0] * model.linear_widths
+        base_bytes = BFLOAT16_BYTES * model.parameters
+        if run.quantize:
+            saved = (BFLOAT16_BYTES - FOUR_BIT_BYTES) * model.linear_parameters
+            base_bytes -= int(saved)
+        weight_bytes = base_bytes + FLOAT32_BYTES * adapter * count
+        trained = adapter
+    else:
+        copies = count
+        if run.method.kl_coef or run.kl_loss_coef:
+            copies += count  # the frozen reference of each
+        weight_bytes = FLOAT32_BYTES * model.parameters * copies
+        trained = model.parameters
+    return Memory(
+        weights=weight_bytes / GIB,
+        moments=MOMENT_BYTES[run.optimizer] * trained * count / GIB,
+        gradients=FLOAT32_BYTES * trained / GIB,
+        activations=activation_gib(
+            model, run.max_tokens_per_micro_batch, bool(run.lora)
+        ),
     )
+
+
+def shards() -> int:
+    """Return how many processes share the weights that TRL trains; 1 if each holds all of them."""
+    is_sharded = any(os.environ.get(name) == "true" for name in SHARDING)
+    return int(os.environ.get("WORLD_SIZE", "1")) if is_sharded else 1
+
+
+def _with_trl(learner: Memory, shards: int) -> Memory:
+    """Add the weights that TRL trains; the learner's own answer the turns."""
+    return replace(
+        learner,
+        weights=learner.weights * (1 + 1 / shards),
+        moments=learner.moments / shards,
+        gradients=learner.gradients / shards,
+    )
+
+
+def _vllm_gib(model: Model, max_tokens: int) -> float:
+    """Return the least that a vLLM of a model takes to speak."""
+    positions = REPLIES_AT_ONCE * (PROMPT_TOKENS + max_tokens)
+    cache = positions * model.cache_bytes / GIB
+    return BFLOAT16_BYTES * model.parameters / GIB + cache + AWAKE_GIB
+
+
+def _torch_sampler_gib(model: Model, run: "Run") -> float:
+    """Return the copies of weights of the torch engine, and a cache for one reply."""
+    element = BFLOAT16_BYTES if run.lora else FLOAT32_BYTES
+    copies = element * model.linear_parameters
+    positions = PROMPT_TOKENS + run.max_tokens
+    grown = 1.5 * model.cache_bytes * element / BFLOAT16_BYTES
+    return (copies + positions * grown) / GIB
 
 
 def check(run: "Run") -> None:
     """Raise ValueError in one line if the GPU is too small for the run; pass without a GPU.
 
-    If vLLM samples, the learner has the memory that vLLM leaves.
+    Warns on stderr of a large model that would sample in a Python loop.
     """
     if not torch.cuda.is_available():
         return
-    required = estimate(run)
-    _, total_bytes = torch.cuda.mem_get_info()
-    available = total_bytes / GIB
-    if run.engine.endswith("vllm"):
-        available *= 1 - VLLM_SHARE
-    if required > available:
+    memory = estimate(run)
+    free_bytes, _ = torch.cuda.mem_get_info()
+    free = free_bytes / GIB
+    by_vllm = run.engine.endswith("vllm")
+    if memory.largest_parameters > CHECKPOINTING_MIN_PARAMETERS and not by_vllm:
+        print(
+            f"warning: engine {run.engine!r} samples token by token in Python: a model of "
+            f"{memory.largest_parameters / 1e9:.1f} billion parameters takes minutes to hours a "
+            "step; engine=vllm or unsloth+vllm samples many times faster",
+            file=sys.stderr,
+        )
+    cure = "set lora or lower max_tokens_per_micro_batch"
+    if memory.learning > free:
         raise ValueError(
-            f"model must fit the GPU: the run needs about {required:.0f} GiB and has "
-            f"{available:.0f}; set lora or lower max_tokens_per_micro_batch"
+            f"model must fit the GPU: learning needs about {memory.learning:.1f} GiB and "
+            f"{free:.1f} are free; {cure}"
+        )
+    if memory.speaking > free:
+        raise ValueError(
+            f"model must fit the GPU: sampling needs about {memory.speaking:.1f} GiB beside the "
+            f"learner and {free:.1f} are free; set lora or choose a smaller model"
+        )
+    keeps_awake = memory.engine_while_learning > ASLEEP_GIB
+    if keeps_awake and memory.learning > free * (1 - VLLM_SHARE) + memory.sampler:
+        raise ValueError(
+            f"model must fit the GPU: several engines stay awake on {VLLM_SHARE:.0%} of it, and "
+            f"learning needs about {memory.learning:.1f} GiB in all; {cure}"
         )

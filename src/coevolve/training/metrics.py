@@ -89,6 +89,8 @@ def _rewards_and_length(sample: Sample, owner: str) -> list[NamedNumber]:
         if segment:
             name += f"/{segment}"
         numbers.append((name, reward))
+    for part, value in sample.parts.items():
+        numbers.append((f"part/{owner}/{part}", value))
     length = len(sample.reply.completion_ids)
     numbers.append((f"length/{owner}", length))
     return numbers

@@ -14,9 +14,12 @@ from reprlib import repr as shortened
 from coevolve.engines.loading import load_policy
 from coevolve.models.names import locate
 from coevolve.runs import record
-from coevolve.training.config import Run, assign_models, flatten
+from coevolve.training import machine
+from coevolve.training.config import Run, assign_models, field_defaults, flatten
 
 HUB_TIMEOUT_SECONDS = 10
+# Values of fields that are not a package's name, with the package that they need.
+PACKAGES = {"4bit": "bitsandbytes", "adamw_8bit": "bitsandbytes", "adamw": ""}
 # Fields that may differ from the checkpoint's: none of them changes what is learnt.
 MAY_CHANGE_ON_RESUME = ("steps", "keep_episodes", "track", "save_every")
 
@@ -36,6 +39,7 @@ def check(run: Run) -> None:
     Loads no model.
     """
     _check_packages(run)
+    machine.check(run)
     models, _ = assign_models(run.method, run.model)
     for name in dict.fromkeys(models.values()):
         if run.engine != "torch" and locate(name).adapters:
@@ -52,9 +56,12 @@ def _check_packages(run: Run) -> None:
     choices = (
         PackageChoice("engine", run.engine, "docs/gpu.md says how"),
         PackageChoice("track", run.track, "pip install it"),
+        PackageChoice("quantize", run.quantize, "pip install it, on a GPU machine"),
+        PackageChoice("optimizer", run.optimizer, "pip install it, on a GPU machine"),
     )
     for choice in choices:
-        for package in choice.value.split("+"):
+        for part in choice.value.split("+"):
+            package = PACKAGES.get(part, part)
             is_builtin = package in ("", "torch")
             if not is_builtin and find_spec(package) is None:
                 raise ValueError(
@@ -87,8 +94,8 @@ def is_finished(run: Run) -> bool:
     if steps_finished < run.steps:
         return False
     print(
-        f"{run.out} is finished: another out folder makes another run, "
-        "and more steps continue this one"
+        f"{run.out} is already finished. To extend it, set a larger steps=N; "
+        "to start a new run, choose another --out."
     )
     return True
 
@@ -104,20 +111,26 @@ def check_same_run(run: Run, folder: Path) -> None:
     # Runs of earlier releases have none.
     saved_sources = saved_config.pop("method_sources", current_sources)
     saved = flatten(saved_config)
+    # Runs of earlier releases name no trainer.
+    saved = {"trainer": "own", "trl": {}} | saved
     current = flatten(current_config)
     compared = [name for name in current if name not in MAY_CHANGE_ON_RESUME]
     if saved.get("method") != run.method_name:
         compared = ["method"]
+    # A field that a release has added has its default in runs that are older.
+    defaults = record.clean(field_defaults(Run))
     changes = []
     for name in compared:
+        if name not in saved and name in defaults and defaults[name] == current[name]:
+            continue
         if saved.get(name) != current[name]:
             old = shortened(saved.get(name))
             new = shortened(current[name])
             changes.append(f"{name} {old} there, {new} now")
     if changes:
         raise ValueError(
-            f"{run.out} belongs to another run: {'; '.join(changes)}; "
-            "take its values, or another out folder"
+            f"{run.out} holds a run with other settings: {'; '.join(changes)}; "
+            "use its values, or choose another out folder"
         )
     changed = _changed_files(saved_sources, current_sources)
     if changed:

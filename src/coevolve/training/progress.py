@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -73,16 +74,28 @@ class Timer:
         self.seconds[name] = seconds_before + time.perf_counter() - start
 
 
+@dataclass(frozen=True)
+class StepEnd:
+    """What has to happen after a step is recorded."""
+
+    is_stopped: bool
+    """A signal came: this was the last step for now."""
+    is_saved: bool
+    """A checkpoint is due."""
+
+
 class StepDisplay:
     """The bar over the training steps, and messages above it; silent unless `is_shown`."""
 
     def __init__(self, run: Run, steps_done: int, is_shown: bool):
         self.is_shown = is_shown
+        self.validation: float | None = None  # at the last evaluation
         self.steps_without_signal = 0
         self.bar = tqdm(
             total=run.steps,
             initial=steps_done,
             desc=f"{run.method_name} seed {run.seed}",
+            bar_format="{l_bar}{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}",
             disable=not is_shown,
         )
 
@@ -118,12 +131,20 @@ class StepDisplay:
             self.steps_without_signal = 0
         if self.is_shown and self.steps_without_signal == diagnostics.PATIENCE:
             tqdm.write(
-                f"step {step}: nothing learnt for {self.steps_without_signal} steps: "
-                "no reply has an advantage, or no gradient is finite"
+                f"warning: nothing was learnt in the last {self.steps_without_signal} steps up to "
+                f"step {step}: no reply had an advantage, or no gradient was finite"
             )
-        shown = {}
-        for name, value in metrics.items():
-            if name.startswith(("reward/", "validation")):
-                shown[name] = value
-        self.bar.set_postfix(shown)
+        self.validation = metrics.get("validation", self.validation)
+        self.bar.set_postfix_str(self._postfix(metrics))
         self.bar.update()
+
+    def _postfix(self, metrics: Mapping[str, Any]) -> str:
+        """Return the last accuracy in validation and the rewards of whole replies by role."""
+        parts = []
+        if self.validation is not None:
+            parts.append(f"valid {self.validation:.0%}")
+        for name, value in metrics.items():
+            kind, _, role = name.partition("/")
+            if kind == "reward" and "/" not in role:
+                parts.append(f"{role} {value:.2f}")
+        return " ".join(parts)

@@ -25,10 +25,18 @@ class OptimizationConfig(Settings):
     """How far the ratio may fall below and rise above 1 before it is clipped (ppo)."""
 
     old_logprobs: Literal["sampler", "recompute"] = "sampler"
-    """Who computes the old log-probabilities of the ratio."""
+    """Which engine computes the old log-probabilities of the ratio: the sampler, or the learner."""
+
+    ratio_cap: NonNegativeFloat = 0.0
+    """With old_logprobs=recompute: tokens weigh as the learner's probability over the sampler's, at
+    most this (truncated importance sampling); 0: equally."""
 
     entropy_coef: float = 0.001
     """Weight of the entropy bonus."""
+
+    kl_loss_coef: NonNegativeFloat = 0.0
+    """Weight of the KL divergence from the starting model, added to the loss; goes with every
+    estimator. In the reward instead: kl_coef."""
 
     loss_aggregation: Literal["token_mean", "constant", "token_sum"] = "token_mean"
     """How the loss is averaged over tokens, see `update.token_weight`."""
@@ -49,5 +57,14 @@ class OptimizationConfig(Settings):
             # The ratio would be 1 in every step.
             raise ValueError(
                 f"minibatches must be 1 with old_logprobs=recompute, got {self.minibatches}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def check_ratio_cap(self) -> Self:
+        """Refuse a cap where the ratio to the sampler is in the loss already."""
+        if self.ratio_cap and self.old_logprobs != "recompute":
+            raise ValueError(
+                f"ratio_cap must be 0 unless old_logprobs is 'recompute', got {self.ratio_cap}"
             )
         return self

@@ -1,13 +1,14 @@
 """A run in memory: its policies with their optimisers, an engine and a method.
 
-Every random draw depends on (seed, step, episode, turn), so the same run gives the same bytes.
+Every random draw depends on (seed, step, episode, turn), so on a CPU the same run gives the same
+bytes. On a GPU, rounding depends on what else is in a batch.
 """
 
 import json
 import math
 import random
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,17 @@ from transformers import set_seed
 from coevolve.engines.loading import load_policy
 from coevolve.engines.router import make_engine
 from coevolve.evaluation.scoring import score
-from coevolve.models.policy_set import PolicySet
+from coevolve.models.policy_set import Loading, PolicySet
 from coevolve.rollout.pools import frozen
 from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
+from coevolve.training.canary import FIRST_GAP, Canary, probe
 from coevolve.training.config import Run, assign_models
 from coevolve.training.controls.control import Control
 from coevolve.training.controls.dial import Dial
 from coevolve.training.distributed import Distributed
+from coevolve.training.progress import StepEnd, Timer
+from coevolve.training.schedule import learning_rate_at
 from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
 from coevolve.types import Outcome, Sample
@@ -35,6 +39,9 @@ from coevolve.validation import check_choice
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
 # The second part of the keys of evaluation turns, which no training step has.
 EVALUATION = 1_000_000_000
+
+
+EndStep = Callable[[int, list[Outcome], dict[str, float]], StepEnd]
 
 
 class Trainer:
@@ -62,14 +69,18 @@ class Trainer:
         set_seed(run.seed)
         models, trained = assign_models(method, run.model)
         unsloth = run.engine.startswith("unsloth")
-        self.team = PolicySet(models, trained, run.lora, unsloth, load_policy)
-        if method.kl_coef:
+        loading = Loading(run.seed, run.quantize == "4bit", run.template_options)
+        self.team = PolicySet(models, trained, run.lora, unsloth, load_policy, loading)
+        if method.kl_coef or run.kl_loss_coef:
             self.team.snapshot_reference_policies()
         self.team.baselines |= make_baselines(method.estimator, self.team.trainable)
-        self.team.optimize(run.learning_rate, run.weight_decay)
+        self.team.optimize(run.learning_rate, run.weight_decay, run.optimizer)
         self.engine = make_engine(
-            self.team, run.engine, run.temperature, run.max_tokens
+            self.team, run.engine, run.temperature, run.max_tokens, run.vllm
         )
+        self.canary = Canary(dropout=run.lora[2] if run.lora else 0.0)
+        if run.engine.endswith("vllm"):
+            probe(self.team.trainable, self.engine, self.canary)
         dial = Dial(method.world, run.oracle_accuracy, run.oracle_errors, run.seed)
         self.control = Control(run.control, method, dial, run.seed)
 
@@ -93,6 +104,23 @@ class Trainer:
                 pools[name].extend(items)
         return self.control.pay(step, outcomes)
 
+    def take_steps(self, steps_done: int, timer: Timer, end_step: EndStep) -> None:
+        """Take the steps after `steps_done`; `end_step` evaluates and records each of them.
+
+        Raises KeyboardInterrupt after a step that a signal stopped.
+        """
+        for step in range(steps_done + 1, self.run.steps + 1):
+            with timer.phase("play"):
+                outcomes = self.play(step)
+            with timer.phase("learn"):
+                update_metrics = self.learn(step, outcomes)
+            end = end_step(step, outcomes, update_metrics)
+            if end.is_saved:
+                with timer.phase("save"):
+                    self.save(step)
+            if end.is_stopped:
+                raise stopped_at(step)
+
     def learn(self, step: int, outcomes: Sequence[Outcome]) -> dict[str, float]:
         """Update every trained policy on all of its samples; return the metrics, see `merge`.
 
@@ -101,20 +129,34 @@ class Trainer:
         team = self.team
         metrics_of: dict[str, dict[str, float]] = {}
         self.engine.sleep()
+        run = self.run
+        rate = learning_rate_at(
+            step, run.learning_rate, run.schedule, run.warmup_steps, run.steps
+        )
+        team.set_learning_rate(rate)
         for number, name in enumerate(team.trained):
-            samples = _samples_of_policy(outcomes, name)
+            samples = samples_of_policy(outcomes, name)
             if samples:
                 # Dropout draws the same noise in a resumed run.
-                torch.manual_seed((self.run.seed * 1_000_003 + step) * 101 + number)
-                metrics_of[name] = self._update(name, samples)
-        if not team.finite():
+                torch.manual_seed((run.seed * 1_000_003 + step) * 101 + number)
+                metrics = self._update(name, samples)
+                self.canary.watch(step, metrics)
+                metrics.pop(FIRST_GAP, None)  # for the canary alone
+                metrics_of[name] = metrics
+        return merge(metrics_of) | self._after_update(step)
+
+    def _after_update(self, step: int) -> dict[str, float]:
+        """Load the new weights into the engine; return what its replies cost.
+
+        Raises FloatingPointError if a weight is not finite.
+        """
+        if not self.team.finite():
             raise FloatingPointError(
                 f"a weight is not finite after step {step}; {self._advice()}"
             )
         self.has_learnt = True
         self.engine.load_weights()
-        costs = self.distributed.all_reduce_sum(self.engine.costs())
-        return merge(metrics_of) | costs
+        return self.distributed.all_reduce_sum(self.engine.costs())
 
     def _update(self, name: str, samples: Sequence[Sample]) -> dict[str, float]:
         baseline: Any = self.team.baselines.get(name)
@@ -185,7 +227,7 @@ class Trainer:
 
         Raises ValueError if it belongs to another run.
         """
-        newest = checkpoint.newest(self.run.out / "checkpoints")
+        newest = self._newest_checkpoint()
         if newest is None:
             return 0
         step, folder = newest
@@ -200,8 +242,19 @@ class Trainer:
         self.has_learnt = True
         return step
 
+    def _newest_checkpoint(self) -> tuple[int, Path] | None:
+        return checkpoint.newest(self.run.out / "checkpoints")
 
-def _samples_of_policy(outcomes: Sequence[Outcome], policy: str) -> list[Sample]:
+
+def stopped_at(step: int) -> KeyboardInterrupt:
+    """Return the exception that ends a run which a signal stopped."""
+    return KeyboardInterrupt(
+        f"stopped at step {step}; train the same run again to resume"
+    )
+
+
+def samples_of_policy(outcomes: Sequence[Outcome], policy: str) -> list[Sample]:
+    """Return the samples that a policy made, in the order of the episodes."""
     samples = []
     for outcome in outcomes:
         samples += [sample for sample in outcome.samples if sample.policy == policy]

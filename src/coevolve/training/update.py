@@ -35,15 +35,17 @@ class TrainingExample:
 
     reply: Reply
     advantages: Sequence[float | None]
+    # Of each token of the completion under the reference policy, for a KL loss.
+    reference_logprobs: Sequence[float] = ()
 
     @property
     def unmasked_tokens(self) -> int:
         """Number of tokens that are not masked."""
         return sum(advantage is not None for advantage in self.advantages)
 
-    def has_gradient(self, entropy_coef: float) -> bool:
-        """Whether an advantage differs from 0, or an entropy bonus is given on some token."""
-        if entropy_coef:
+    def has_gradient(self, config: OptimizationConfig) -> bool:
+        """Whether an advantage differs from 0, or all tokens have an entropy bonus or a KL loss."""
+        if config.entropy_coef or config.kl_loss_coef:
             return self.unmasked_tokens > 0
         return any(self.advantages)
 
@@ -123,15 +125,53 @@ def update_policy(
     """Update `policy` once on its `samples`: one optimiser step for each minibatch.
 
     With a `reference` policy, the estimator gets `kl_coef` and each token's log-ratio of the
-    sampling policy to it. A `baseline` predicts the reward to expect at each token, then learns
-    from `samples`; it is not asked if there is a `reference`. With several processes, each handles
-    its shard of the batch.
+    sampling policy to it, and the loss that of `config.kl_loss_coef`. A `baseline` predicts the
+    reward to expect at each token, then learns from `samples`; it is not asked if there is a
+    `kl_coef`. With several processes, each handles its shard of the batch.
 
     Returns the metrics. `entropy` is a mean over the tokens trained on, `surprisal` estimates it
     over all tokens of `samples` as they were sampled, and `kl` is the mean log-ratio to
     `reference`; all in nats a token. `used/ROLE` is the share of a role's samples with an
     advantage. Raises ValueError for an unknown estimator.
     """
+    batch = training_batch(
+        samples,
+        config,
+        estimator=estimator,
+        reference=reference,
+        kl_coef=kl_coef,
+        baseline=baseline,
+    )
+    sums = UpdateSums()
+    steps = 0
+    for minibatch in minibatches(batch.examples, config.minibatches):
+        step_sums = optimizer_step(policy, optimizer, minibatch, config)
+        if steps == 0 and config.minibatches > 1:
+            # Later minibatches meet other weights than those that sampled.
+            batch.metrics["logprob_gap_first"] = step_sums.metrics(1)["logprob_gap"]
+        sums.add_step(step_sums)
+        steps += 1
+    return batch.metrics | sums.metrics(steps)
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """The examples to learn from, and metrics of the samples as they were sampled."""
+
+    examples: list[TrainingExample]
+    metrics: dict[str, float]
+
+
+def training_batch(
+    samples: Sequence[Sample],
+    config: OptimizationConfig,
+    *,
+    estimator: str,
+    reference: Policy | None = None,
+    kl_coef: float = 0.0,
+    baseline: Baseline | None = None,
+) -> TrainingBatch:
+    """Return `samples` with their advantages; arguments and errors as for `update_policy`."""
     check_choice("advantage", estimator, ESTIMATORS)
     inputs = EstimatorInputs(samples, kl_coef=kl_coef)
     metrics: dict[str, float] = {}
@@ -140,36 +180,46 @@ def update_policy(
             reference, samples, config.max_tokens_per_micro_batch
         )
         metrics["kl"] = _mean_over_tokens(inputs.log_ratios, default=0.0)
-    elif baseline is not None:
+    if baseline is not None and not kl_coef:
         # Returns its predictions for these samples, then learns from their rewards.
         inputs.values = baseline.observe(samples, config.max_tokens_per_micro_batch)
     advantages = ESTIMATORS[estimator](inputs)
-
-    sums = UpdateSums()
-    steps = 0
-    for minibatch in minibatches(samples, advantages, config.minibatches):
-        sums.add_step(optimizer_step(policy, optimizer, minibatch, config))
-        steps += 1
-    metrics |= sums.metrics(steps)
     logprobs = [sample.reply.logprobs for sample in samples]
     metrics["surprisal"] = -_mean_over_tokens(logprobs, default=math.nan)
     metrics["sequences"] = float(len(samples))
     metrics["sequences_used"] = float(sum(any(row) for row in advantages))
     metrics |= used_shares(samples, advantages)
-    return metrics
+    examples = _examples(samples, advantages, inputs.log_ratios)
+    return TrainingBatch(examples, metrics)
+
+
+def _examples(
+    samples: Sequence[Sample],
+    advantages: Advantages,
+    log_ratios: Sequence[Sequence[float]],
+) -> list[TrainingExample]:
+    """Return the samples with their advantages, and the log-probabilities of a reference policy.
+
+    `log_ratios` is empty without one.
+    """
+    examples = []
+    for i, (sample, row) in enumerate(zip(samples, advantages, strict=True)):
+        reference_logprobs: list[float] = []
+        if log_ratios:
+            pairs = zip(sample.reply.logprobs, log_ratios[i], strict=True)
+            reference_logprobs = [logprob - ratio for logprob, ratio in pairs]
+        examples.append(TrainingExample(sample.reply, row, reference_logprobs))
+    return examples
 
 
 def minibatches(
-    samples: Sequence[Sample], advantages: Advantages, count: int
+    examples: Sequence[TrainingExample], count: int
 ) -> Iterator[list[TrainingExample]]:
     """Yield at most `count` minibatches, none empty, shuffled unless there is only one.
 
     The order is drawn from torch's global generator, which the run seeds alike in all processes.
     """
-    examples = [
-        TrainingExample(sample.reply, row)
-        for sample, row in zip(samples, advantages, strict=True)
-    ]
+    examples = list(examples)
     count = min(count, len(examples))
     if count > 1:  # samples come sorted by role
         order = torch.randperm(len(examples)).tolist()
@@ -196,11 +246,9 @@ def optimizer_step(
     optimizer.zero_grad(set_to_none=True)
     unmasked_lengths = [example.unmasked_tokens for example in batch]
     weight = token_weight(unmasked_lengths, config)
-    trained = [
-        example for example in batch if example.has_gradient(config.entropy_coef)
-    ]
+    trained = [example for example in batch if example.has_gradient(config)]
     sums = _accumulate_gradient(policy, distributed.shard(trained), weight, config)
-    sums = _sum_over_processes(sums, distributed)
+    sums = sum_over_processes(sums, distributed)
     distributed.sum_gradients(parameters)
     if sums.tokens:
         sums.grad_norm = float(clip_grad_norm_(parameters, config.grad_clip))
@@ -225,32 +273,43 @@ def _accumulate_gradient(
     for micro_batch in policy.forward_micro_batches(
         replies, config.max_tokens_per_micro_batch
     ):
-        advantages = [examples[i].advantages for i in micro_batch.indices]
-        result, gap_T = micro_batch_loss(
-            policy, micro_batch, advantages, weight, config
-        )
+        rows = [examples[i] for i in micro_batch.indices]
+        result, gap_T = micro_batch_loss(policy, micro_batch, rows, weight, config)
         result.loss.backward()
         sums.add_micro_batch(result, gap_T)
     policy.model.eval()
     return sums
 
 
-def _sum_over_processes(sums: UpdateSums, distributed: Distributed) -> UpdateSums:
+def sum_over_processes(sums: UpdateSums, distributed: Distributed) -> UpdateSums:
+    """Return the sums of all processes together."""
     values = {name: getattr(sums, name) for name in SUMMED_FIELDS}
     totals = distributed.all_reduce_sum(values)
     return UpdateSums(**totals, ratio_max=max(distributed.gather([sums.ratio_max])))
 
 
+def loss_config(config: OptimizationConfig) -> LossConfig:
+    """Return the objective that a configuration asks for."""
+    return LossConfig(
+        loss=config.loss,
+        clip=config.clip,
+        entropy_coef=config.entropy_coef,
+        kl_loss_coef=config.kl_loss_coef,
+        ratio_cap=config.ratio_cap,
+    )
+
+
 def micro_batch_loss(
     policy: Policy,
     micro_batch: MicroBatch,
-    advantages: Advantages,
+    examples: Sequence[TrainingExample],
     weight: float,
     config: OptimizationConfig,
 ) -> tuple[PolicyLoss, Tensor]:
     """Return a micro-batch's part of the loss, and each token's |learner - sampler| gap (T,).
 
-    Masked tokens are left out of both. `weight` is that of each token in the loss.
+    `examples` are those of the micro-batch's replies, in their order. Masked tokens are left out
+    of both. `weight` is that of each token in the loss.
     """
     # One temperature for all logits: 1.0 if replies differ in theirs, as states are then divided.
     hidden_TH, temperature = micro_batch.at_sampling_temperature()
@@ -259,7 +318,11 @@ def micro_batch_loss(
     def per_token_tensor(values: Iterable[float]) -> Tensor:
         return hidden_TH.new_tensor([*values], dtype=at_least_float32(hidden_TH.dtype))
 
-    advantages_of_tokens = [advantage for row in advantages for advantage in row]
+    advantages_of_tokens = [a for example in examples for a in example.advantages]
+    reference_logprobs_T = per_token_tensor(
+        logprob for example in examples for logprob in example.reference_logprobs
+    )
+    has_reference = len(reference_logprobs_T) > 0
     sampler_logprobs_T = per_token_tensor(
         logprob for reply in micro_batch.replies for logprob in reply.logprobs
     )
@@ -269,6 +332,8 @@ def micro_batch_loss(
         hidden_TH = hidden_TH[is_unmasked_T]
         targets_T = targets_T[is_unmasked_T]
         sampler_logprobs_T = sampler_logprobs_T[is_unmasked_T]
+        if has_reference:
+            reference_logprobs_T = reference_logprobs_T[is_unmasked_T]
     advantages_T = per_token_tensor(a for a in advantages_of_tokens if a is not None)
     # None: the learner's own log-probabilities stand in for the old ones (ratio 1).
     old_logprobs_T = sampler_logprobs_T if config.old_logprobs == "sampler" else None
@@ -278,7 +343,9 @@ def micro_batch_loss(
         weights_T=torch.full_like(advantages_T, weight),
         old_logprobs_T=old_logprobs_T,
         temperature=temperature,
-        config=LossConfig(config.loss, config.clip, config.entropy_coef),
+        reference_logprobs_T=reference_logprobs_T if has_reference else None,
+        sampler_logprobs_T=sampler_logprobs_T if config.ratio_cap else None,
+        config=loss_config(config),
     )
     result = policy_loss(hidden_TH, policy.head_VH, tokens)
     return result, (result.logprobs_T - sampler_logprobs_T).abs()

@@ -17,7 +17,7 @@ from coevolve.methods.base import FitSettings, Method
 from coevolve.methods.comas.method import CoMASBenchmark, quoted
 from coevolve.methods.comas.rewards import extract_score
 from coevolve.methods.facts import as_float, mean_known
-from coevolve.rollout.engine import BatchedEngine
+from coevolve.rollout.engine import Engine
 from coevolve.rollout.scheduler import play
 from coevolve.runs import checkpoint
 from coevolve.text.parse import boxed
@@ -26,6 +26,8 @@ from coevolve.worlds import World
 
 if TYPE_CHECKING:
     from coevolve.models.policy import Policy
+
+TRL_REFERENCE = "ref"  # the adapter that TRL's DPO adds as a reference
 
 Make = Callable[..., Any]
 Example = dict[str, Any]  # a row of a data set as TRL reads it
@@ -85,7 +87,7 @@ class SFT(Method):
             "max_length": 1024,
         }
 
-    def fit(self, policy: "Policy", run: FitSettings) -> int:
+    def fit(self, policy: "Policy", run: FitSettings, engine: Engine) -> int:
         """Fine-tune the policy in place, with checkpoints; return the number of steps."""
         from trl import SFTConfig, SFTTrainer  # type: ignore[attr-defined]
 
@@ -175,20 +177,15 @@ class SRLM(CoMASBenchmark):
             "rejected_correct": as_float(rejected_verdict),
         }
 
-    def pairs(
-        self, policy: "Policy", run: FitSettings, iteration: int
-    ) -> list[Example]:
+    def pairs(self, engine: Engine, run: FitSettings, iteration: int) -> list[Example]:
         """Play the episodes of one iteration with the current model; return the pairs for TRL."""
-        generate = partial(
-            policy.generate, temperature=run.temperature, max_tokens=run.max_tokens
-        )
         episodes = []
         for i in range(self.questions):
             rng = Random(f"{run.seed}/{iteration}/{i}")
             episodes.append(self.episode(rng))
         key = (run.seed, iteration)
         pairs = []
-        for outcome in play(episodes, BatchedEngine(generate), key):
+        for outcome in play(episodes, engine, key):
             trace: EpisodeTrace = outcome.trace
             if trace.pair is None:
                 continue
@@ -201,8 +198,12 @@ class SRLM(CoMASBenchmark):
             pairs.append(pair)
         return pairs
 
-    def fit(self, policy: "Policy", run: FitSettings) -> int:
-        """Train the policy's model in place, iteration by iteration; return the number of steps."""
+    def fit(self, policy: "Policy", run: FitSettings, engine: Engine) -> int:
+        """Train the policy's model in place, iteration by iteration; return the number of steps.
+
+        The reference of an iteration is the model that it starts from: a copy of the weights, or of
+        the adapter alone.
+        """
         from peft import PeftModel
         from trl import DPOConfig, DPOTrainer  # type: ignore[attr-defined]
 
@@ -214,18 +215,22 @@ class SRLM(CoMASBenchmark):
         }
         steps = 0
         for iteration in range(1, self.iterations + 1):
-            pairs = self.pairs(policy, run, iteration)
+            engine.load_weights()
+            pairs = self.pairs(engine, run, iteration)
+            engine.sleep()
             if not pairs:
                 continue
-            model = copy.deepcopy(policy.model)
-            reference = copy.deepcopy(policy.model)
-            # TRL makes a reference only of an adapter called "default".
-            if isinstance(reference, PeftModel):
-                reference = reference.merge_and_unload()
-            make_trainer = partial(DPOTrainer, model, reference)
+            has_adapter = isinstance(policy.model, PeftModel)
+            # None: TRL copies the adapter, and the base is there already.
+            reference = None if has_adapter else copy.deepcopy(policy.model)
+            make_trainer = partial(DPOTrainer, policy.model, reference)
             trainer = tune(policy, run, pairs, make_trainer, DPOConfig, arguments)
             steps += trainer.state.global_step
-            policy.model.load_state_dict(model.state_dict())
+            # TRL's forward would stay in the next reference, and call this model from there.
+            vars(policy.plain_model).pop("forward", None)
+            if has_adapter:
+                policy.model.delete_adapter(TRL_REFERENCE)
+            policy.model.eval()
         return steps
 
 
@@ -253,13 +258,21 @@ class TorchLogProbHead:
 
     @staticmethod
     def apply(
-        hidden_TH: Any, head_VH: Any, bias: None, targets_T: Any, *_: object
+        hidden_TH: Any,
+        head_VH: Any,
+        bias: None,
+        targets_T: Any,
+        temperature: float,
+        chunk: int,
+        cap: None,
+        scale: float,
+        *_: object,
     ) -> tuple[Any, ...]:
         """Return what TRL's kernel returns, each of shape T, and None for its third value.
 
         Log-probabilities and entropies; mean logits, and whether the target is the likeliest token.
         """
-        logits_TV = hidden_TH @ head_VH.T
+        logits_TV = hidden_TH @ head_VH.T * (scale / temperature)
         logprobs_TV = logits_TV.log_softmax(-1)
         chosen_T = logprobs_TV.gather(-1, targets_T[:, None])[:, 0]
         entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
@@ -295,7 +308,9 @@ def tune(
         "weight_decay": run.weight_decay,
         "max_grad_norm": run.grad_clip,
         "bf16": False,
+        # Large models recompute their activations already, see `models.policy_set`.
         "gradient_checkpointing": False,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
         "report_to": "none",
         "save_strategy": "no",
         "output_dir": str(folder),

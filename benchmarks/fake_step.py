@@ -1,0 +1,208 @@
+"""Learning steps of a real model's shape on a fake GPU: `python -m benchmarks.fake_step LIBRARY`.
+
+Reads cases as JSON from stdin and writes one line of JSON for each: the memory in GiB before the
+second step and at its peak, or the error. See `fake_gpu` for what is fake about it.
+"""
+
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from benchmarks import fake_gpu
+
+GIB = 2**30
+# Widths of real models; the depth is the case's.
+SHAPES: dict[str, dict[str, Any]] = {
+    "Qwen2.5-0.5B": {
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
+    },
+    "Qwen2.5-3B": {
+        "hidden_size": 2048,
+        "intermediate_size": 11_008,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
+    },
+    "Qwen2.5-7B": {
+        "hidden_size": 3584,
+        "intermediate_size": 18_944,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152_064,
+        "tie_word_embeddings": False,
+    },
+}
+PROMPT_TOKENS = 600
+REPLY_TOKENS = 350
+SEQUENCE_TOKENS = PROMPT_TOKENS + REPLY_TOKENS - 1  # the last one predicts nothing
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One learning step."""
+
+    shape: str = "Qwen2.5-3B"
+    layers: int = 2
+    lora: int = 64
+    """Rank of the adapter; 0: all weights are trained."""
+    replies: int = 4
+    """Of a micro-batch, all of one length."""
+    micro_batches: int = 1
+    steps: int = 2
+    """The last one is measured; from the second on, AdamW has its moments."""
+    estimator: str = "task_relative"
+    loss: str = "ppo"
+    old_logprobs: str = "sampler"
+    ratio_cap: float = 0.0
+    kl_coef: float = 0.0
+    minibatches: int = 1
+    mutant: str = ""
+    """A fault to put in: "cpu" leaves the targets there, "float32" widens the states."""
+
+
+def make_policy(case: Case) -> Any:
+    """Return a policy of the case's shape on the fake GPU."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
+
+    from coevolve.models.lora import attach
+    from coevolve.models.names import find
+    from coevolve.models.policy import Policy
+
+    tokenizer = AutoTokenizer.from_pretrained(find("tiny"))
+    sizes = SHAPES[case.shape]
+    configuration = Qwen2Config(num_hidden_layers=case.layers, **sizes)
+    dtype = torch.bfloat16 if case.lora else torch.float32
+    with torch.device("cuda"):
+        model = AutoModelForCausalLM.from_config(configuration, dtype=dtype)
+    policy = Policy(model, tokenizer, probed=True)
+    if case.lora:
+        stay = mock.patch.object(torch.nn.Module, "to", lambda module, *_, **__: module)
+        with torch.device("cuda"), stay:
+            lora = (case.lora, 2 * case.lora, 0.0)
+            policy = attach(policy, ["shared"], lora, "fake")["shared"]
+    policy.checkpoint_activations()
+    return policy
+
+
+def make_samples(case: Case) -> list[Any]:
+    """Return samples with prompts and replies of usual lengths."""
+    from coevolve.types import Reply, Turn
+
+    samples = []
+    for number in range(case.replies * case.micro_batches):
+        turn = Turn("solver", ({"role": "user", "content": "x"},), key=(0, 1, number))
+        reply = Reply(
+            turn,
+            "x" * REPLY_TOKENS,
+            prompt_ids=tuple(range(5, 5 + PROMPT_TOKENS)),
+            completion_ids=(7,) * REPLY_TOKENS,
+            logprobs=(-1.0,) * REPLY_TOKENS,
+            char_ends=tuple(range(1, REPLY_TOKENS + 1)),
+        )
+        samples.append(reply.earns(float(number % 3)))
+    return samples
+
+
+def fault(name: str) -> Any:
+    """Return a context in which the learner has a fault."""
+    from coevolve.models import packing, policy
+
+    if name == CPU:
+        pack = policy.pack_prefix_tree
+
+        def pack_on_cpu(*arguments: Any) -> Any:
+            packed = pack(*arguments)
+            targets_T = packed.targets_T.to(CPU)
+            return packing.PackedExamples(
+                packed.input_BS, packed.attention, packed.target_positions_T, targets_T
+            )
+
+        return mock.patch.object(policy, "pack_prefix_tree", pack_on_cpu)
+    if name == "float32":
+        plain = packing.MicroBatch.at_sampling_temperature
+
+        def widened(micro_batch: Any) -> Any:
+            hidden_TH, temperature = plain(micro_batch)
+            return hidden_TH.float(), temperature
+
+        return mock.patch.object(packing.MicroBatch, "at_sampling_temperature", widened)
+    return nullcontext()
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Take the steps; return the memory around the last one."""
+    import torch
+
+    from coevolve.training.settings import OptimizationConfig
+    from coevolve.training.update import update_policy
+    from coevolve.training.value_baselines import make_baselines
+
+    settings = OptimizationConfig(
+        loss=case.loss,
+        old_logprobs=case.old_logprobs,
+        ratio_cap=case.ratio_cap,
+        minibatches=case.minibatches,
+        max_tokens=REPLY_TOKENS,
+        max_tokens_per_micro_batch=case.replies * SEQUENCE_TOKENS,
+    )
+    with fake_gpu.device() as memory, fault(case.mutant):
+        policy = make_policy(case)
+        loaded = memory.now
+        parameters = list(policy.parameters())
+        optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=True)
+        reference = policy.reference() if case.kl_coef else None
+        baselines = make_baselines(case.estimator, {"shared": policy})
+        samples = make_samples(case)
+        for _ in range(case.steps):
+            memory.reset_peak()
+            before = memory.now
+            update_policy(
+                policy,
+                optimizer,
+                samples,
+                settings,
+                estimator=case.estimator,
+                reference=reference,
+                kl_coef=case.kl_coef,
+                baseline=baselines.get("shared"),
+            )
+        trained = sum(parameter.numel() for parameter in parameters)
+        return {
+            "tokens": case.replies * SEQUENCE_TOKENS,
+            "parameters": policy.plain_model.num_parameters(),
+            "trained": trained,
+            "loaded_gib": loaded / GIB,
+            "before_gib": before / GIB,
+            "peak_gib": memory.peak / GIB,
+            "operations": memory.operations,
+            "devices": sorted({str(parameter.device) for parameter in parameters}),
+        }
+
+
+def main() -> None:
+    """Measure the cases of stdin."""
+    fake_gpu.load(Path(sys.argv[1]))
+    for fields in json.loads(sys.stdin.read()):
+        case = Case(**fields)
+        try:
+            result = measure(case)
+        except (RuntimeError, ValueError, TypeError) as error:
+            text = " ".join(str(error).split())
+            result = {"error": f"{type(error).__name__}: {text[:500]}"}
+        print(json.dumps(asdict(case) | result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

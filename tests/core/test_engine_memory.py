@@ -1,0 +1,293 @@
+"""The engine for vLLM beside a pretend one: no order of events makes it answer with old weights."""
+
+from collections.abc import Iterator
+
+import pretend_vllm
+import pytest
+import torch
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from pretend_vllm import PretendLLM, fingerprint
+
+from coevolve.engines.limits import share_beside_learner
+from coevolve.engines.vllm import VLLM
+from coevolve.models.policy import Policy
+from coevolve.models.policy_set import PolicySet
+from coevolve.types import Turn
+
+LORA = (4, 8, 0.0)
+NAMES = ("left", "right")
+QUESTION = ({"role": "user", "content": "3+4=?"},)
+MODELS = dict.fromkeys(NAMES, "tiny-small")
+
+
+def turn_of(name: str, **settings: object) -> Turn:
+    return Turn("solver", QUESTION, name, **settings)
+
+
+def current(policy: Policy, dtype: torch.dtype) -> float:
+    """Return the fingerprint of a policy's weights, rounded as its engine reads them."""
+    rounded = {}
+    for name, parameter in policy.model.named_parameters():
+        if name.endswith(f"lora_B.{policy.adapter}.weight"):
+            rounded[name] = parameter.detach().to(dtype)
+    return fingerprint(rounded)
+
+
+class Life(RuleBasedStateMachine):
+    """A run's engine, in any order of what a run, a notebook or an error may do to it."""
+
+    team: PolicySet
+    has_gpu = True
+
+    @initialize()
+    def start(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        pretend_vllm.install(self.patch)
+        if self.has_gpu:
+            pretend_vllm.pretend_gpu(self.patch)
+        self.dtype = torch.bfloat16 if self.has_gpu else torch.float32
+        self.engine = VLLM(self.team.policies, 1.0, 8)
+
+    def teardown(self) -> None:
+        self.engine.close()
+        self.patch.undo()
+
+    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3))
+    def play(self, names: list[str]) -> None:
+        replies = self.engine.answer([turn_of(name) for name in names])
+        for name, reply in zip(names, replies, strict=True):
+            expected = current(self.team.trainable[name], self.dtype)
+            assert reply.logprobs == (pytest.approx(expected, rel=1e-5),)
+
+    @rule(name=st.sampled_from(NAMES))
+    def play_until_interrupted(self, name: str) -> None:
+        self.engine.submit(turn_of(name))
+
+    def _learn(self, name: str) -> None:
+        self.engine.sleep()
+        policy = self.team.trainable[name]
+        with torch.no_grad():
+            for parameter in policy._weights_to_perturb():
+                parameter.add_(torch.rand(parameter.shape) * 0.01)
+
+    @rule(name=st.sampled_from(NAMES))
+    def learn(self, name: str) -> None:
+        self._learn(name)
+        self.engine.load_weights()
+
+    @rule(name=st.sampled_from(NAMES))
+    def learn_until_an_error(self, name: str) -> None:
+        self._learn(name)
+
+    @rule()
+    def load_again(self) -> None:
+        self.engine.load_weights()
+
+    @rule()
+    def next_run_in_this_process(self) -> None:
+        self.engine.close()
+        self.engine = VLLM(self.team.policies, 1.0, 8)
+
+    @invariant()
+    def one_pool_is_in_use(self) -> None:
+        assert PretendLLM.pools_in_use <= 1
+
+
+@pytest.fixture(scope="module")
+def team() -> PolicySet:
+    return PolicySet(MODELS, NAMES, LORA)
+
+
+@pytest.mark.parametrize("has_gpu", [True, False], ids=["gpu", "cpu"])
+def test_every_reply_comes_from_the_current_weights(
+    has_gpu: bool, team: PolicySet
+) -> None:
+    machine = type("Life", (Life,), {"team": team, "has_gpu": has_gpu})
+    # A failing order is short as it is; to look for the shortest would take minutes.
+    phases = [phase for phase in Phase if phase is not Phase.shrink]
+    some = settings(
+        max_examples=20, stateful_step_count=12, deadline=None, phases=phases
+    )
+    run_state_machine_as_test(machine, settings=some)
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    pretend_vllm.install(monkeypatch)
+    return monkeypatch
+
+
+@pytest.fixture
+def whole(patch: pytest.MonkeyPatch) -> tuple[Policy, VLLM]:
+    """A policy that is trained whole, and its engine."""
+    team = PolicySet({"shared": "tiny-small"}, ("shared",))
+    return team.primary, VLLM(team.policies, 1.0, 8)
+
+
+def test_a_whole_model_is_reloaded_without_old_keys_and_values(
+    whole: tuple[Policy, VLLM],
+) -> None:
+    policy, engine = whole
+    (before,) = engine.answer([turn_of("shared")])
+    with policy.perturbed():
+        engine.sleep()
+        engine.load_weights()
+        (after,) = engine.answer([turn_of("shared")])
+    assert before.logprobs != after.logprobs
+
+
+def test_a_cache_that_stays_stops_the_run(
+    whole: tuple[Policy, VLLM], patch: pytest.MonkeyPatch
+) -> None:
+    _, engine = whole
+    patch.setattr(PretendLLM, "reset_prefix_cache", lambda self: False)
+    with pytest.raises(RuntimeError, match="^vLLM kept the keys and values of the old"):
+        engine.load_weights()
+
+
+def nothing(*_: object) -> bool:
+    """Do nothing, in place of what an engine should do."""
+    return True
+
+
+FAULTS = {
+    "it is not woken": (VLLM, "_wake"),
+    "the cache of old keys and values stays": (PretendLLM, "reset_prefix_cache"),
+    "the new weights are not loaded": (VLLM, "_load_model"),
+}
+
+
+@pytest.mark.parametrize(("owner", "name"), FAULTS.values(), ids=FAULTS)
+def test_the_pretend_engine_notices_when(
+    owner: type, name: str, patch: pytest.MonkeyPatch
+) -> None:
+    team = PolicySet({"shared": "tiny-small"}, ("shared",))
+    pretend_vllm.pretend_gpu(patch)
+    engine = VLLM(team.policies, 1.0, 8)
+    (before,) = engine.answer([turn_of("shared")])
+    with patch.context() as faulty, team.primary.perturbed():
+        faulty.setattr(owner, name, nothing)
+        if name == "reset_prefix_cache":  # sleep alone would clear it
+            engine.sleeps = False
+        engine.sleep()
+        try:
+            engine.load_weights()
+            (after,) = engine.answer([turn_of("shared")])
+        except AssertionError as error:
+            assert "asleep" in str(error)
+        else:
+            assert after.logprobs == before.logprobs, "old weights have spoken"
+
+
+def test_an_adapter_that_is_not_named_speaks_as_the_base(
+    team: PolicySet, patch: pytest.MonkeyPatch
+) -> None:
+    engine = VLLM(team.policies, 1.0, 8)
+    with team.trainable["left"].perturbed():
+        engine.load_weights()
+        (with_adapter,) = engine.answer([turn_of("left")])
+    engine.loras.clear()
+    (without,) = engine.answer([turn_of("left")])
+    assert without.logprobs != with_adapter.logprobs
+
+
+def test_the_engine_sleeps_from_the_update_until_the_new_weights(
+    team: PolicySet, patch: pytest.MonkeyPatch
+) -> None:
+    pretend_vllm.pretend_gpu(patch)
+    engine = VLLM(team.policies, 1.0, 8)
+    states = [engine.llm.asleep]
+    engine.sleep()
+    states.append(engine.llm.asleep)
+    engine.load_weights()
+    states.append(engine.llm.asleep)
+    assert states == [False, True, False]
+
+
+class TestSettings:
+    """What vLLM is started with."""
+
+    @pytest.fixture
+    def gpu(self, patch: pytest.MonkeyPatch) -> None:
+        pretend_vllm.pretend_gpu(patch)
+
+    def test_the_context_shrinks_to_what_fits(self, gpu: None, team: PolicySet) -> None:
+        engine = VLLM(team.policies, 1.0, 8)
+        (settings,) = PretendLLM.started
+        assert settings["max_model_len"] == -1
+        assert engine.context == 512, "as vLLM says it"
+
+    def test_the_share_is_what_the_learner_leaves(
+        self, gpu: None, team: PolicySet
+    ) -> None:
+        VLLM(team.policies, 1.0, 8)
+        (settings,) = PretendLLM.started
+        # 17 GiB are free, 1.5 stay so, and the moments of two tiny adapters are small.
+        assert settings["gpu_memory_utilization"] == pytest.approx(15.5 / 24, abs=1e-3)
+
+    @pytest.fixture
+    def judged_team(self) -> PolicySet:
+        """A trained adapter, and a frozen judge on its base; made before there is a GPU."""
+        models = {"shared": "tiny-small", "judge": "tiny-small"}
+        return PolicySet(models, ("shared",), LORA)
+
+    def test_a_frozen_judge_on_the_same_base_has_no_moments(
+        self, judged_team: PolicySet, gpu: None, patch: pytest.MonkeyPatch
+    ) -> None:
+        team = judged_team
+        patch.setattr("coevolve.engines.vllm.MOMENT_BYTES", 2**16)
+        VLLM(team.policies, 1.0, 8)
+        (settings,) = PretendLLM.started
+        adapter = sum(part.numel() for part in team.primary.parameters())
+        free_gib = 17 - 1.5 - adapter / 2**14
+        assert settings["gpu_memory_utilization"] == pytest.approx(free_gib / 24)
+
+    def test_engines_that_stay_awake_divide_the_fixed_share(
+        self, gpu: None, team: PolicySet
+    ) -> None:
+        VLLM(team.policies, 1.0, 8, engines=2)
+        (settings,) = PretendLLM.started
+        assert settings["gpu_memory_utilization"] == pytest.approx(0.225)
+        assert not settings["enable_sleep_mode"]
+
+    def test_the_run_may_say_otherwise(self, gpu: None, team: PolicySet) -> None:
+        options = {"gpu_memory_utilization": 0.3, "max_num_seqs": 64}
+        VLLM(team.policies, 1.0, 8, options=options)
+        (settings,) = PretendLLM.started
+        assert settings.items() >= options.items()
+
+    def test_an_adapter_is_passed_on_in_bfloat16_without_a_tokenizer(
+        self, gpu: None, team: PolicySet
+    ) -> None:
+        engine = VLLM(team.policies, 1.0, 8)
+        folder = engine.loras["left"].lora_path
+        weights = pretend_vllm.load_file(f"{folder}/adapter_model.safetensors")
+        assert {part.dtype for part in weights.values()} == {torch.bfloat16}
+        names = sorted(path.name for path in pretend_vllm.Path(folder).iterdir())
+        assert names == ["adapter_config.json", "adapter_model.safetensors"]
+
+
+def test_a_prompt_that_fills_the_context_is_refused(
+    team: PolicySet, patch: pytest.MonkeyPatch
+) -> None:
+    engine = VLLM(team.policies, 1.0, 8)
+    engine.context = 4
+    with pytest.raises(ValueError, match="tokens fills the engine's context of 4$"):
+        engine.submit(turn_of("left"))
+
+
+def test_a_learner_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="^engine 'vllm' has no room: 2.0 of 24 GiB"):
+        share_beside_learner(free_gib=2.0, total_gib=24.0, later_gib=0.9)
+
+
+def test_vllm_never_takes_a_whole_gpu() -> None:
+    assert share_beside_learner(free_gib=80.0, total_gib=80.0, later_gib=0.0) == 0.9

@@ -1,0 +1,76 @@
+"""Learning steps on a fake `cuda:0`: no loss and no estimator leaves a tensor elsewhere.
+
+All steps run in one process of their own, because the shim must be loaded before torch. The model
+has the widths of Qwen2.5-3B and two layers; see `benchmarks/fake_gpu.py` for what is fake.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import fake_gpu
+from coevolve.advantages.estimators import ESTIMATORS
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"replies": 2, "steps": 1}
+SETTINGS: dict[str, dict[str, Any]] = {
+    **{name: {"estimator": name} for name in ESTIMATORS},
+    "importance": {"loss": "importance"},
+    "recompute": {"old_logprobs": "recompute"},
+    "truncated": {"old_logprobs": "recompute", "ratio_cap": 2.0},
+    "kl": {"estimator": "reinforce_pp", "kl_coef": 0.1},
+    "minibatches": {"minibatches": 2},
+}
+MUTANTS = {
+    "cpu": "_statistics got a tensor on cpu",
+    "float32": "hidden_TH and head_VH must both be",
+}
+RANKS = {"lora": 64, "all": 0}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Take all steps; return {kind/settings: what was measured}."""
+    if fake_gpu.why_not():
+        pytest.skip(fake_gpu.why_not())
+    library = fake_gpu.compile_shim(tmp_path_factory.mktemp("shim"))
+    cases = {}
+    for kind, rank in RANKS.items():
+        for name, settings in SETTINGS.items():
+            cases[f"{kind}/{name}"] = {**SMALL, "lora": rank, **settings}
+    for name in MUTANTS:
+        cases[f"mutant/{name}"] = {**SMALL, "mutant": name}
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.fake_step", str(library)],
+        input=json.dumps(list(cases.values())),
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr[-3000:]
+    lines = process.stdout.splitlines()
+    return dict(zip(cases, map(json.loads, lines), strict=True))
+
+
+@pytest.mark.parametrize("kind", RANKS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_step_stays_on_the_gpu(
+    name: str, kind: str, results: dict[str, dict[str, Any]]
+) -> None:
+    result = results[f"{kind}/{name}"]
+    assert "error" not in result
+    assert result["devices"] == ["cuda:0"]
+    assert result["peak_gib"] > result["before_gib"] >= result["loaded_gib"]
+
+
+@pytest.mark.parametrize(("name", "message"), MUTANTS.items())
+def test_a_fault_is_found(
+    name: str, message: str, results: dict[str, dict[str, Any]]
+) -> None:
+    assert message in results[f"mutant/{name}"]["error"]

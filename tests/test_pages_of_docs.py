@@ -1,0 +1,126 @@
+"""Pages of the documentation hold: paper-to-code is current, and the pages' code runs."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coevolve.methods.registry import get_method
+from coevolve.rollout.stepper import EpisodeStepper
+from coevolve.training import config
+from coevolve.types import Reply, Role
+from coevolve.worlds import World, resolve
+from tools import paper_to_code
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+
+def code(page: str, language: str = "python") -> list[str]:
+    """Return a page's code blocks in a language."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+class TestPaperToCode:
+    def test_it_is_current(self) -> None:
+        text = paper_to_code.PAGE.read_text(encoding="utf-8")
+        assert text == paper_to_code.page(), "run: python -m tools.paper_to_code"
+
+    @pytest.mark.parametrize("paper", paper_to_code.PAPERS)
+    def test_every_paper_has_places_and_a_link(self, paper: str) -> None:
+        rows = list(paper_to_code.rows_of(paper))
+        assert len(rows) >= 10
+        for link in re.findall(r"\]\(\.\./([^)#]+)", "\n".join(rows)):
+            assert (ROOT / link).exists(), link
+
+    @pytest.mark.parametrize(
+        ("text", "places"),
+        [
+            ("The sum (section 4.1, Algorithm 1 line 15).", 3),
+            ("Equations 3 and 4: DrGRPO.", 1),
+            ("See Table 2 and Appendix G.", 2),
+            ("Nothing of a paper.", 0),
+        ],
+    )
+    def test_it_finds_places(self, text: str, places: int) -> None:
+        found = paper_to_code.Definition("f", 1, text)
+        assert len(found.places) == places
+
+
+class TestSubclassing:
+    @pytest.fixture
+    def gentle(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.chdir(tmp_path)
+        (source,) = code("subclassing.md")
+        Path("gentle.py").write_text(source, encoding="utf-8")
+        return "./gentle.py:Gentle"
+
+    def test_its_file_is_a_method_with_the_values_of_mae(self, gentle: str) -> None:
+        run = config.build(gentle, "quick", out="run")
+        assert run.steps == config.build("mae", "quick", out="run").steps
+        turn = run.method.solver(question="3*4")
+        reply = Reply(turn, "<answer>12</answer>", completion_ids=(1,) * 10)
+        assert run.method.solver_reward(reply, 1.0) == pytest.approx(1 - 0.1)
+
+    def test_every_hook_of_its_table_exists(self) -> None:
+        text = (DOCS / "subclassing.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| `(coevolve\.methods\.\w+:\w+)` \|(.*)$", text, re.M)
+        assert len(rows) == 5
+        for name, cells in rows:
+            method = get_method(name)()
+            hooks = re.findall(r"`(\w+)`", cells)
+            assert len(hooks) >= 4
+            for hook in hooks:
+                assert hasattr(method, hook), f"{name} {hook}"
+
+
+class TestGames:
+    def test_a_dialogue_grows_by_its_function(self) -> None:
+        names: dict = {}
+        source, _ = code("games.md")
+        exec(source, names)
+        turn = Role("a", "x")()
+        following = names["answered"](turn, Reply(turn, "y"), "z")
+        contents = [message["content"] for message in following.messages]
+        assert contents == ["x", "y", "z"]
+
+    def test_a_game_is_played_by_hand(self, monkeypatch, capsys) -> None:
+        monkeypatch.chdir(ROOT)
+        _, source = code("games.md")
+        exec(source, {})
+        assert "'winning_move'" in capsys.readouterr().out
+
+
+class TestOwnWorld:
+    @pytest.fixture
+    def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+        (source,) = code("own-world.md")
+        (tmp_path / "squares.py").write_text(source, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        importlib.invalidate_caches()
+        yield resolve("squares:Squares")
+        sys.modules.pop("squares", None)
+
+    def test_its_oracle_knows_its_questions(self, world: World) -> None:
+        items = world.items("test")
+        assert len(items) == 20
+        assert world.grade([(items[0], "6400"), (items[0], "1"), (items[0], None)]) == [
+            True,
+            False,
+            False,
+        ]
+        assert world.held_out(items[0].question)
+        assert not world.held_out(world.seed_questions()[0])
+        assert world.is_correct("what?", "1") is None
+
+    @pytest.mark.parametrize("method", ["mae", "comas", "conl"])
+    def test_methods_play_in_it(self, method: str, world: World) -> None:
+        player = get_method(method)(world=world)
+        stepper = EpisodeStepper(player.observed(Random(0)), engine=None)
+        while stepper.pending_turns:
+            stepper.answer(["<answer>1</answer>"] * len(stepper.pending_turns))
+        assert stepper.outcome is not None

@@ -1,0 +1,111 @@
+"""The site: pages of Markdown, living links alone, and a checker that finds dead ones."""
+
+from pathlib import Path
+
+import pytest
+
+from tools import site
+
+PAGE = "<html><body><h1 id='top'>Title</h1>{}</body></html>"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A site of two pages and a picture."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/first.html").write_text(PAGE.format(""))
+    (tmp_path / "docs/second.html").write_text(PAGE.format(""))
+    (tmp_path / "picture.png").write_bytes(b"drawn")
+    return tmp_path
+
+
+LINKS = {
+    "<a href='second.html#top'>x</a>": [],
+    "<a href='https://arxiv.org/abs/2510.23595'>x</a>": [],
+    "<img src='../picture.png'>": [],
+    "<a href='#nowhere'>x</a>": ["docs/first.html: #nowhere"],
+    "<a href='third.html'>x</a>": ["docs/first.html: third.html"],
+    "<a href='second.html#nowhere'>x</a>": ["docs/first.html: second.html#nowhere"],
+    "<img src='gone.png'>": ["docs/first.html: gone.png"],
+}
+
+
+@pytest.mark.parametrize(("html", "dead"), LINKS.items())
+def test_dead_links_are_found(folder: Path, html: str, dead: list[str]) -> None:
+    (folder / "docs/first.html").write_text(PAGE.format(html))
+    assert site.dead_links(folder) == dead
+
+
+def test_links_to_markdown_lead_to_its_page_and_others_become_text(
+    folder: Path,
+) -> None:
+    file = folder / "docs/first.html"
+    file.write_text(
+        "<a href='second.md#top'>page</a> <a href='../src/code.py'>code</a>"
+    )
+    html = site._with_living_links(folder, file)
+    assert 'href="second.html#top"' in html
+    assert "code.py" not in html
+    assert "code" in html
+
+
+def test_headings_have_the_ids_that_links_use() -> None:
+    html = site.to_html("## What is `compared`, and how?\n\n| a |\n|---|\n| 1 |\n")
+    assert '<h2 id="what-is-compared-and-how">' in html
+    assert "<table>" in html
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a page, a notebook and a module, and no commit."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/page.md").write_text("# A page\n\n[gone](gone.md)\n")
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks/start_here.ipynb").write_text("{}")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/code.py").write_text("x = 1")
+    return tmp_path
+
+
+def test_a_notebook_is_executed_once_while_nothing_changes(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def execute(notebook: Path) -> str:
+        calls.append(notebook)
+        return "<p>done</p>"
+
+    monkeypatch.setattr(site, "_execute", execute)
+    notebook = Path("notebooks/start_here.ipynb")
+    assert site.executed(repository, notebook, execute=False) == ""
+    for _ in range(2):
+        assert site.executed(repository, notebook, execute=True) == "<p>done</p>"
+    assert len(calls) == 1
+    (repository / "src/code.py").write_text("x = 2")
+    site.executed(repository, notebook, execute=True)
+    assert len(calls) == 2
+
+
+def test_a_built_site_has_a_front_page_and_no_dead_links(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = repository / "reproduce/papers.toml"
+    papers.parent.mkdir()
+    papers.write_text("")
+    report = repository / "results/standard"
+    files = ("index.html", "report/style.css")
+    for name in files:
+        file = report / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("<p class='total'>99 claims</p>")
+    tracked = [f"results/standard/{name}" for name in files]
+    monkeypatch.setattr(site, "_tracked", lambda root, folders: tracked)
+    (repository / "docs/README.md").write_text("# Docs\n")
+    out = repository / "site"
+    site.build(repository, out, execute=False)
+    front = (out / "index.html").read_text()
+    assert "99 claims" in front
+    assert "docs/page.html" in front
+    assert "gone.md" not in (out / "docs/page.html").read_text()
+    assert site.dead_links(out) == []

@@ -1,0 +1,272 @@
+"""The site: `make site` builds the folder `site`, which any static host can serve.
+
+It holds a front page, the committed reports, the documentation and the executed notebooks. Links
+are relative. A link of the documentation to a file that the site does not have becomes plain text.
+`python -m tools.site --check` lists dead links.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import mistune
+from bs4 import BeautifulSoup
+
+from reproduce.registry import read_toml
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = "site.html.j2"
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "reproduce/README.md",
+    "src/*/README.md",
+    "src/*/*/README.md",
+)
+TABLES = ("results/*/*/table.md",)
+REPORTS = ("results/standard", "results/real")
+PLAY = "results/play.html"
+NOTEBOOKS = ("notebooks/start_here.ipynb", "notebooks/episodes/*.ipynb")
+PICTURES = (".png", ".svg")
+# Executed notebooks by the hash of what they depend on.
+CACHE = Path("build/site")
+SLUG = re.compile(r"[^\w\- ]")
+
+
+def build(root: Path, site: Path, execute: bool = True) -> None:
+    """Build the site of a repository into a new folder.
+
+    Without `execute`, only notebooks that have been executed before are part of it.
+    """
+    shutil.rmtree(site, ignore_errors=True)
+    site.mkdir(parents=True)
+    for file in _tracked(root, REPORTS):
+        _copy(root / file, site / file)
+    if (root / PLAY).is_file():
+        _copy(root / PLAY, site / PLAY)
+    pages = list(_files(root, (*PAGES, *TABLES)))
+    for page in pages:
+        for picture in _pictures(root, page):
+            _copy(root / picture, site / picture)
+    notebooks = []
+    for notebook in _files(root, NOTEBOOKS):
+        body = executed(root, notebook, execute)
+        if body:
+            _write(site, notebook, body)
+            notebooks.append(notebook)
+    for page in pages:
+        html = to_html((root / page).read_text("utf-8"))
+        _write(site, page, html)
+    _write_front(root, site, notebooks)
+    for page in [*pages, *notebooks]:
+        file = site / page.with_suffix(".html")
+        file.write_text(_with_living_links(site, file), "utf-8")
+
+
+def _files(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of some patterns, relative to the repository, in order."""
+    for pattern in patterns:
+        for file in sorted(root.glob(pattern)):
+            yield file.relative_to(root)
+
+
+def _tracked(root: Path, folders: Iterable[str]) -> list[str]:
+    """Return the files below some folders that git tracks."""
+    command = ["git", "ls-files", "--", *folders]
+    process = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=True
+    )
+    return process.stdout.splitlines()
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _pictures(root: Path, page: Path) -> Iterator[Path]:
+    """Yield the pictures that a page in Markdown shows."""
+    text = (root / page).read_text("utf-8")
+    for target in re.findall(r"!\[[^\]]*\]\(([^)#]+)\)", text):
+        file = (root / page.parent / target).resolve()
+        if file.suffix in PICTURES and file.is_file():
+            yield file.relative_to(root)
+
+
+class _Renderer(mistune.HTMLRenderer):
+    """Renders headings with the ids by which other pages link them."""
+
+    def heading(self, text: str, level: int, **attributes: Any) -> str:
+        return f'<h{level} id="{slug(text)}">{text}</h{level}>\n'
+
+
+def slug(heading: str) -> str:
+    """Return the id that GitHub gives a heading."""
+    text = BeautifulSoup(heading, "html.parser").get_text()
+    return SLUG.sub("", text.strip().lower()).replace(" ", "-")
+
+
+def to_html(text: str) -> str:
+    """Turn a page in Markdown into HTML."""
+    renderer = _Renderer(escape=False)
+    markdown = mistune.create_markdown(renderer=renderer, plugins=["table"])
+    return str(markdown(text))
+
+
+def executed(root: Path, notebook: Path, execute: bool) -> str:
+    """Return an executed notebook as HTML, from the cache if nothing has changed.
+
+    Empty if it is not there and must not be executed.
+    """
+    kept = root / CACHE / f"{notebook.stem}-{_hash(root, notebook)}.html"
+    if not kept.is_file():
+        if not execute:
+            return ""
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(_execute(root / notebook), "utf-8")
+    return kept.read_text("utf-8")
+
+
+def _hash(root: Path, notebook: Path) -> str:
+    """Return a hash of a notebook and of all code that it may run."""
+    digest = hashlib.blake2b(digest_size=8)
+    code = [*root.glob("src/**/*.py"), *root.glob("reproduce/**/*.py")]
+    for file in [root / notebook, *sorted(code)]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _execute(notebook: Path) -> str:
+    """Execute a notebook in its folder; return its text, code and outputs as HTML."""
+    import papermill
+    from nbconvert import HTMLExporter
+
+    done = papermill.execute_notebook(
+        notebook, None, cwd=notebook.parent, progress_bar=False
+    )
+    exporter = HTMLExporter(template_name="basic", exclude_anchor_links=True)
+    body, _ = exporter.from_notebook_node(done)
+    return str(body)
+
+
+def _write(site: Path, source: Path, body: str) -> None:
+    """Write the page that is made from a file."""
+    heading = BeautifulSoup(body, "html.parser").find(["h1", "h2", "p"])
+    title = heading.get_text() if heading else source.stem
+    _render(site, source.with_suffix(".html"), title=title, body=body)
+
+
+def _write_front(root: Path, site: Path, notebooks: list[Path]) -> None:
+    docs = [page for page in _files(root, ("docs/*.md",)) if page.stem != "README"]
+    _render(
+        site,
+        Path("index.html"),
+        title="coevolve",
+        front=True,
+        papers=read_toml(root / "reproduce/papers.toml"),
+        total=_total(site),
+        has_play=(site / PLAY).is_file(),
+        notebooks=[(page.with_suffix(".html"), page.stem) for page in notebooks],
+        docs=[(page.with_suffix(".html"), page.stem) for page in docs],
+    )
+
+
+def _total(site: Path) -> str:
+    """Return the first line and the bar of the ledger, as its page has them."""
+    page = site / "results/standard/index.html"
+    if not page.is_file():
+        return ""
+    ledger = BeautifulSoup(page.read_text("utf-8"), "html.parser")
+    parts = [ledger.find(class_=name) for name in ("total", "bar", "key")]
+    return "".join(str(part) for part in parts if part is not None)
+
+
+def _render(site: Path, page: Path, **facts: Any) -> None:
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    template = jinja2.Environment(loader=loader, autoescape=True).get_template(TEMPLATE)
+    up = "../" * (len(page.parts) - 1)
+    file = site / page
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(template.render(up=up, **facts), "utf-8")
+
+
+def _with_living_links(site: Path, file: Path) -> str:
+    """Return a page whose links to Markdown and notebooks lead to their pages.
+
+    Links to what the site does not have are replaced by their text.
+    """
+    page = BeautifulSoup(file.read_text("utf-8"), "html.parser")
+    for link in page.find_all("a", href=True):
+        path, hash_sign, anchor = link["href"].partition("#")
+        if not path or ":" in path:
+            continue
+        target = Path(path)
+        if target.suffix in (".md", ".ipynb"):
+            target = target.with_suffix(".html")
+        if (file.parent / target).is_file():
+            link["href"] = f"{target.as_posix()}{hash_sign}{anchor}"
+        else:
+            link.unwrap()
+    return str(page)
+
+
+def dead_links(site: Path) -> list[str]:
+    """List the links of all pages that lead nowhere, a line each."""
+    pages = {}
+    for file in sorted(site.rglob("*.html")):
+        text = file.read_text("utf-8")
+        pages[file.resolve()] = BeautifulSoup(text, "html.parser")
+    dead = []
+    for file, page in pages.items():
+        for target in _targets(page):
+            if not _leads_somewhere(pages, file, target):
+                dead.append(f"{os.path.relpath(file, site)}: {target}")
+    return dead
+
+
+def _targets(page: BeautifulSoup) -> Iterator[str]:
+    """Yield what a page links and shows, without addresses of the network and data."""
+    for tag in page.find_all(["a", "img", "link", "script"]):
+        target = tag.get("href") or tag.get("src")
+        if target and not re.match(r"(https?|data|mailto):", target):
+            yield target
+
+
+def _leads_somewhere(pages: dict[Path, BeautifulSoup], file: Path, target: str) -> bool:
+    path, _, anchor = unquote(target).partition("#")
+    linked = (file.parent / path).resolve() if path else file
+    if not linked.is_file():
+        return False
+    if not anchor or linked not in pages:
+        return True
+    return pages[linked].find(id=anchor) is not None
+
+
+def main() -> int:
+    """Build the site, or check it; the exit code is 1 with dead links."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "site")
+    parser.add_argument("--check", action="store_true", help="only look for dead links")
+    parser.add_argument(
+        "--no-execute", action="store_true", help="leave out notebooks not yet executed"
+    )
+    arguments = parser.parse_args()
+    if not arguments.check:
+        build(ROOT, arguments.out, execute=not arguments.no_execute)
+    dead = dead_links(arguments.out)
+    print(*dead, f"{len(dead)} dead links in {arguments.out}", sep="\n")
+    return 1 if dead else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
