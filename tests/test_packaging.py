@@ -159,13 +159,18 @@ def providers() -> dict[str, list[str]]:
     return dict(metadata.packages_distributions())
 
 
+# What an example imports if it is there.
+OPTIONAL = {"verifiers"}
+
+
 def test_every_import_is_declared(providers: dict[str, list[str]]) -> None:
     declared_lines = list(DEPENDENCIES)
     for group in EXTRAS.values():
         declared_lines += group
     declared = requirements(declared_lines).keys()
+    known = OWN_NAMES | OPTIONAL | set(sys.stdlib_module_names)
     for path in CODE:
-        for name in packages(imported(path)) - OWN_NAMES - set(sys.stdlib_module_names):
+        for name in packages(imported(path)) - known:
             distributions = providers.get(name, [name])
             candidates = {canonicalize_name(one) for one in distributions}
             assert candidates & declared, f"{path} imports {name}"
