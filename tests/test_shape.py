@@ -99,7 +99,7 @@ RETIRED = {
 }
 
 MAX_DOCSTRING_LINES = 5
-MAX_CELLS = 25
+MAX_CELLS = 25  # with more than one line of code
 MAX_NOTEBOOK_FUNCTION_STATEMENTS = 5
 MAX_RUN_FIELDS = 28
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -364,7 +364,8 @@ def test_a_notebook_is_thin_and_has_no_outputs_of_older_code(path: Path) -> None
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     tags = [tag for cell in cells for tag in cell["metadata"].get("tags", [])]
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
-    assert len(cells) <= MAX_CELLS
+    longer = [cell for cell in cells if len(cell["source"]) > 1]
+    assert len(longer) <= MAX_CELLS
     assert tags.count("parameters") == 1
     name = path.relative_to(ROOT / "notebooks").with_suffix("").as_posix()
     if name in outputs.NAMES:
