@@ -142,10 +142,8 @@ def test_only_the_first_rank_writes(runs):
     assert len(record.read(runs.two_processes)) == 4
 
 
-ORACLE = pytest.param("oracle", marks=pytest.mark.thorough)
-
-
-@pytest.mark.parametrize("control", ["shuffled", ORACLE])
+@pytest.mark.thorough
+@pytest.mark.parametrize("control", ["shuffled", "oracle"])
 def test_two_processes_pay_a_control_arm_as_one_does(control, tmp_path):
     fields = (f"control={control}", "steps=1", "eval_every=0", "eval_items=1")
     one = train_in_processes(1, tmp_path / "one", *fields)

@@ -114,7 +114,10 @@ def test_eight_inference_strategies_are_evaluated(tmp_path: Path) -> None:
     assert len(table.splitlines()) == 1 + 8
 
 
-@pytest.mark.parametrize("method", ["MAE", "TTRL"])
+TTRL = pytest.param("TTRL", marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("method", ["MAE", TTRL])
 def test_a_judge_with_a_dial_is_trained_and_listened_to(
     method: str, tmp_path: Path
 ) -> None:
