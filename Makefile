@@ -38,7 +38,7 @@ reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, 
 report: $(READY) ## build results/PRESET/index.html from what is there: claims, tables, figures, transcripts
 	$(PY) -m reproduce --preset $(PRESET) --report
 
-site: $(READY) ## build site/, a static website: reports, docs, executed notebooks (ARGS=--no-execute: without new ones)
+site: $(READY) ## build site/, a static website: reports, docs, executed notebooks
 	$(PY) -m tools.site $(ARGS)
 
 test: $(READY) ## run the tests

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from tools import site
@@ -57,34 +58,21 @@ def test_headings_have_the_ids_that_links_use() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with a page, a notebook and a module, and no commit."""
+    """A repository with a page and a notebook, and no commit."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/page.md").write_text("# A page\n\n[gone](gone.md)\n")
+    dark = '<source srcset="docs/dark.svg">'
+    picture = f'<picture>{dark}<img src="docs/light.svg"></picture>'
+    (tmp_path / "README.md").write_text(f"# Read me\n\n{picture}\n")
+    for name in ("light", "dark"):
+        (tmp_path / "docs" / f"{name}.svg").write_text("<svg/>")
     (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks/start_here.ipynb").write_text("{}")
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/code.py").write_text("x = 1")
+    output = nbformat.v4.new_output("stream", text="what it printed")
+    cell = nbformat.v4.new_code_cell("print(1)", outputs=[output])
+    text = nbformat.v4.new_markdown_cell("# One page\n\n[up](#One-page)")
+    notebook = nbformat.v4.new_notebook(cells=[text, cell])
+    nbformat.write(notebook, tmp_path / "notebooks/start_here.ipynb")
     return tmp_path
-
-
-def test_a_notebook_is_executed_once_while_nothing_changes(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    def execute(notebook: Path) -> str:
-        calls.append(notebook)
-        return "<p>done</p>"
-
-    monkeypatch.setattr(site, "_execute", execute)
-    notebook = Path("notebooks/start_here.ipynb")
-    assert site.executed(repository, notebook, execute=False) == ""
-    for _ in range(2):
-        assert site.executed(repository, notebook, execute=True) == "<p>done</p>"
-    assert len(calls) == 1
-    (repository / "src/code.py").write_text("x = 2")
-    site.executed(repository, notebook, execute=True)
-    assert len(calls) == 2
 
 
 def test_a_built_site_has_a_front_page_and_no_dead_links(
@@ -103,9 +91,12 @@ def test_a_built_site_has_a_front_page_and_no_dead_links(
     monkeypatch.setattr(site, "_tracked", lambda root, folders: tracked)
     (repository / "docs/README.md").write_text("# Docs\n")
     out = repository / "site"
-    site.build(repository, out, execute=False)
+    site.build(repository, out)
     front = (out / "index.html").read_text()
     assert "99 claims" in front
     assert "docs/page.html" in front
     assert "gone.md" not in (out / "docs/page.html").read_text()
+    assert "what it printed" in (out / "notebooks/start_here.html").read_text()
+    assert (out / "docs/light.svg").is_file()
+    assert (out / "docs/dark.svg").is_file()
     assert site.dead_links(out) == []

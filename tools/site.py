@@ -1,12 +1,12 @@
 """The site: `make site` builds the folder `site`, which any static host can serve.
 
-It holds a front page, the committed reports, the documentation and the executed notebooks. Links
-are relative. A link of the documentation to a file that the site does not have becomes plain text.
+It holds a front page, the committed reports, the documentation, and the notebooks that are
+committed with outputs. Links are relative. A link of the documentation to a file that the site does
+not have becomes plain text.
 `python -m tools.site --check` lists dead links.
 """
 
 import argparse
-import hashlib
 import os
 import re
 import shutil
@@ -36,16 +36,12 @@ REPORTS = ("results/standard", "results/real")
 PLAY = "results/play.html"
 NOTEBOOKS = ("notebooks/start_here.ipynb", "notebooks/episodes/*.ipynb")
 PICTURES = (".png", ".svg")
-# Executed notebooks by the hash of what they depend on.
-CACHE = Path("build/site")
+HEADINGS = ("h1", "h2", "h3")
 SLUG = re.compile(r"[^\w\- ]")
 
 
-def build(root: Path, site: Path, execute: bool = True) -> None:
-    """Build the site of a repository into a new folder.
-
-    Without `execute`, only notebooks that have been executed before are part of it.
-    """
+def build(root: Path, site: Path) -> None:
+    """Build the site of a repository into a new folder."""
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
     for file in _tracked(root, REPORTS):
@@ -56,12 +52,9 @@ def build(root: Path, site: Path, execute: bool = True) -> None:
     for page in pages:
         for picture in _pictures(root, page):
             _copy(root / picture, site / picture)
-    notebooks = []
-    for notebook in _files(root, NOTEBOOKS):
-        body = executed(root, notebook, execute)
-        if body:
-            _write(site, notebook, body)
-            notebooks.append(notebook)
+    notebooks = list(_files(root, NOTEBOOKS))
+    for notebook in notebooks:
+        _write(site, notebook, notebook_to_html(root / notebook))
     for page in pages:
         html = to_html((root / page).read_text("utf-8"))
         _write(site, page, html)
@@ -93,9 +86,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _pictures(root: Path, page: Path) -> Iterator[Path]:
-    """Yield the pictures that a page in Markdown shows."""
-    text = (root / page).read_text("utf-8")
-    for target in re.findall(r"!\[[^\]]*\]\(([^)#]+)\)", text):
+    """Yield the pictures that a page in Markdown shows, for a light and for a dark screen."""
+    html = BeautifulSoup(to_html((root / page).read_text("utf-8")), "html.parser")
+    for tag in html.find_all(["img", "source"]):
+        target = tag.get("src") or tag.get("srcset") or ""
         file = (root / page.parent / target).resolve()
         if file.suffix in PICTURES and file.is_file():
             yield file.relative_to(root)
@@ -121,40 +115,17 @@ def to_html(text: str) -> str:
     return str(markdown(text))
 
 
-def executed(root: Path, notebook: Path, execute: bool) -> str:
-    """Return an executed notebook as HTML, from the cache if nothing has changed.
-
-    Empty if it is not there and must not be executed.
-    """
-    kept = root / CACHE / f"{notebook.stem}-{_hash(root, notebook)}.html"
-    if not kept.is_file():
-        if not execute:
-            return ""
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(_execute(root / notebook), "utf-8")
-    return kept.read_text("utf-8")
-
-
-def _hash(root: Path, notebook: Path) -> str:
-    """Return a hash of a notebook and of all code that it may run."""
-    digest = hashlib.blake2b(digest_size=8)
-    code = [*root.glob("src/**/*.py"), *root.glob("reproduce/**/*.py")]
-    for file in [root / notebook, *sorted(code)]:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _execute(notebook: Path) -> str:
-    """Execute a notebook in its folder; return its text, code and outputs as HTML."""
-    import papermill
+def notebook_to_html(notebook: Path) -> str:
+    """Return the text, code and committed outputs of a notebook as HTML."""
     from nbconvert import HTMLExporter
 
-    done = papermill.execute_notebook(
-        notebook, None, cwd=notebook.parent, progress_bar=False
-    )
     exporter = HTMLExporter(template_name="basic", exclude_anchor_links=True)
-    body, _ = exporter.from_notebook_node(done)
-    return str(body)
+    body, _ = exporter.from_filename(str(notebook))
+    page = BeautifulSoup(body, "html.parser")
+    for heading in page.find_all(HEADINGS):
+        # As Jupyter names them.
+        heading["id"] = heading.get_text().strip().replace(" ", "-")
+    return str(page)
 
 
 def _write(site: Path, source: Path, body: str) -> None:
@@ -257,12 +228,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "site")
     parser.add_argument("--check", action="store_true", help="only look for dead links")
-    parser.add_argument(
-        "--no-execute", action="store_true", help="leave out notebooks not yet executed"
-    )
     arguments = parser.parse_args()
     if not arguments.check:
-        build(ROOT, arguments.out, execute=not arguments.no_execute)
+        build(ROOT, arguments.out)
     dead = dead_links(arguments.out)
     print(*dead, f"{len(dead)} dead links in {arguments.out}", sep="\n")
     return 1 if dead else 0

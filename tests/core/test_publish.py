@@ -18,6 +18,7 @@ SETTINGS = {
     "batch_size": 32,
     "learning_rate": 1e-5,
     "seed": 3,
+    "method_fields": {},
 }
 
 
@@ -33,7 +34,7 @@ def policy(tmp_path: Path) -> Path:
     return run / "policy"
 
 
-@pytest.mark.parametrize("name", ["", "left"])
+@pytest.mark.parametrize("name", ["", "left", ".."])
 def test_the_card_says_what_was_trained_and_how_it_scored(
     name: str, policy: Path
 ) -> None:

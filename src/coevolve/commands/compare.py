@@ -9,6 +9,7 @@ from typer import Argument, Option
 from coevolve.commands import terminal
 from coevolve.commands.fields import written
 from coevolve.runs import compare as runs_compared
+from coevolve.runs.compare import in_points
 from coevolve.validation import user_path
 
 Run = Annotated[Path, Argument(parser=user_path, metavar="RUN")]
@@ -65,8 +66,8 @@ def _show_accuracies(rows: list[Row], first: Path, second: Path) -> None:
     *stages, gain = rows
     for row in stages:
         _show_line(row["name"], f"{row['first']:.1f} %", f"{row['second']:.1f} %")
-    gain_of_first = _points(gain["first"], gain["first_low"], gain["first_high"])
-    gain_of_second = _points(gain["second"], gain["second_low"], gain["second_high"])
+    gain_of_first = in_points(gain["first"], gain["first_low"], gain["first_high"])
+    gain_of_second = in_points(gain["second"], gain["second_low"], gain["second_high"])
     _show_line("gain, in points", gain_of_first, gain_of_second)
     terminal.show(f"  {_conclusion(gain)}")
 
@@ -79,18 +80,12 @@ def _conclusion(gain: Row) -> str:
         return (
             "The gains have no paired interval: other questions, or all changed alike."
         )
-    points = _points(gain["difference"], low, high)
+    points = in_points(gain["difference"], low, high)
     if low > 0 or high < 0:
         end = "the interval of the difference excludes 0."
     else:
         end = "the interval includes 0, so these runs show no difference."
     return f"The second gained {points} points more: {end}"
-
-
-def _points(value: float, low: float, high: float) -> str:
-    if math.isnan(low):
-        return f"{value:+.1f}"
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def _setting(value: Any) -> str:

@@ -1,7 +1,6 @@
 """`coevolve evaluate POLICY`: the accuracy of a model or a trained policy on held-out questions."""
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +14,8 @@ from coevolve.evaluation import strategies
 from coevolve.evaluation.scoring import Row, count_correct, format_accuracy, score
 from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
+from coevolve.runs import record
+from coevolve.runs.compare import settings_of
 from coevolve.training import preflight
 from coevolve.training.progress import show_elapsed
 from coevolve.validation import check_choice, expand_home, user_path
@@ -73,23 +74,14 @@ def evaluate(
 def _solver_of(policy: str, method_name: str, options: dict[str, str]) -> Method:
     """Return the method that asks; where options say nothing, with a run's own settings."""
     fields: dict[str, Any] = {}
-    settings = run_settings(policy)
-    if settings and method_name in ("", settings["method"]):
-        method_name = settings["method"]
-        fields = dict(settings["method_fields"])
+    run = record.run_of(policy)
+    if run is not None:
+        settings = settings_of(run)
+        if method_name in ("", settings["method"]):
+            method_name = settings["method"]
+            fields = dict(settings["method_fields"])
     fields |= {name: value for name, value in options.items() if value}
     return get_method(method_name or "mae")(**fields)
-
-
-def run_settings(policy: str) -> dict[str, Any]:
-    """Return the config.json of the run that a policy's folder belongs to; {} if to none."""
-    folder = user_path(policy)
-    for place in (folder, *list(folder.parents)[:2]):
-        file = place / "config.json"
-        if file.is_file() and b'"method_fields"' in file.read_bytes():
-            settings: dict[str, Any] = json.loads(file.read_bytes())
-            return settings
-    return {}
 
 
 def _print_accuracy(rows: Sequence[Row]) -> None:

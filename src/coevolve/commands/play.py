@@ -15,7 +15,7 @@ from coevolve.commands.arguments import (
     read_overrides,
 )
 from coevolve.commands.episodes import FIELDS, TEMPERATURE, max_tokens
-from coevolve.commands.verdicts import RIGHT, Verdict, verdict_on
+from coevolve.commands.verdicts import Verdict, verdict_on
 from coevolve.engines.loading import load_policy
 from coevolve.engines.router import EngineRouter
 from coevolve.methods.base import Method
@@ -97,7 +97,7 @@ def show_episode(method: Method, replies: list[Reply], samples: list[Sample]) ->
     terminal.show()
     terminal.show(
         f"{len(replies)} replies, {len(samples)} of them with a reward; "
-        f"{RIGHT} {right} of the {judged} that the oracle can judge"
+        f"{show.CORRECT} {right} of the {judged} that the oracle can judge"
     )
 
 

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 from coevolve.methods.base import Method
+from coevolve.runs.show import CORRECT, WRONG
 from coevolve.text.parse import tag
 from coevolve.training.controls.oracle_judge import has_judge
 from coevolve.types import Reply
 
 # The placeholders of prompts that hold the question to answer.
 QUESTION_FIELDS = ("question", "problem", "query")
-RIGHT = "✓"
-WRONG = "✗"
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Verdict:
     @property
     def mark(self) -> str:
         """A tick, a cross or a question mark."""
-        return {True: RIGHT, False: WRONG, None: "?"}[self.is_correct]
+        return {True: CORRECT, False: WRONG, None: "?"}[self.is_correct]
 
 
 def verdict_on(method: Method, reply: Reply) -> Verdict | None:

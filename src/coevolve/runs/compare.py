@@ -4,6 +4,7 @@ Reads nothing but the files of the two folders, so it works for every method and
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,11 @@ def compare(first: Path, second: Path) -> Any:
 
 def settings_of(run: Path) -> dict[str, Any]:
     """Return the config.json of a run; raise ValueError if the folder is not that of a run."""
-    path = run / "config.json"
-    if not path.is_file() or b'"method_fields"' not in path.read_bytes():
+    if not record.is_run(run):
         raise ValueError(
             f"run must be the folder of a run, and in {run} there is no config.json of one"
         )
-    settings: dict[str, Any] = json.loads(path.read_bytes())
+    settings: dict[str, Any] = json.loads((run / "config.json").read_bytes())
     return settings
 
 
@@ -78,6 +78,12 @@ def gain(scores: Any) -> Interval:
     """
     correct = _correct_by_item(scores).reindex(columns=["before", "after"])
     return _mean(100 * correct.dropna().diff(axis=1)["after"])
+
+
+def in_points(value: float, low: float, high: float) -> str:
+    """Return a difference in points with its interval, which is left out where it is nan."""
+    text = f"{value:+.1f}"
+    return text if math.isnan(low) else f"{text} [{low:+.1f}, {high:+.1f}]"
 
 
 def gains(runs: Mapping[str, Path]) -> list[dict[str, str]]:
@@ -94,7 +100,7 @@ def gains(runs: Mapping[str, Path]) -> list[dict[str, str]]:
             "run": name,
             "before": f"{correct['before'].mean():.1f} %",
             "after": f"{correct['after'].mean():.1f} %",
-            "gain, points": f"{points:+.1f} [{low:+.1f}, {high:+.1f}]",
+            "gain, points": in_points(points, low, high),
         }
         rows.append(row)
     return rows

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from coevolve.runs import record
 from coevolve.validation import user_path
 
 CONFIG = "config.json"
@@ -28,7 +29,7 @@ def check(repository: str) -> None:
 def is_hub_id(name: str) -> bool:
     """Whether a name is ORG/NAME, as the hub writes it, and no folder."""
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils._validators import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     try:
         validate_repo_id(name)
@@ -37,20 +38,12 @@ def is_hub_id(name: str) -> bool:
     return "/" in name and not user_path(name).exists()
 
 
-def run_folder(policy: str | Path) -> Path | None:
-    """Return the folder of the run that trained a policy (OUT/policy or OUT/policy/NAME)."""
-    for folder in user_path(policy).resolve().parents[:2]:
-        if (folder / CONFIG).is_file() and (folder / "metrics.jsonl").is_file():
-            return folder
-    return None
-
-
 def card(policy: str | Path, repository: str) -> str:
     """Return the model card of a policy: what it was trained on, how, and how it scored.
 
     A policy without a run's files gets a card that says so.
     """
-    run = run_folder(policy)
+    run = record.run_of(policy)
     if run is None:
         return f"# {repository}\n\nExported by coevolve from {policy}; its run is not known.\n"
     settings = json.loads((run / CONFIG).read_bytes())

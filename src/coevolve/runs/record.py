@@ -41,6 +41,7 @@ FILES_OF_A_RUN = (
     "report.html",
     "config.json",
 )
+RUN_MARK = b'"method_fields"'  # in the config.json of a run, and in no model's
 FOLDERS_OF_A_RUN = ("checkpoints", "policy", "snapshots", "tensorboard")
 # UTF-8 cannot encode half of a surrogate pair; its escape is written instead.
 SURROGATE_ERRORS = "backslashreplace"
@@ -99,10 +100,27 @@ def keep_steps(path: Path, steps: int) -> None:
     write_atomically(path, b"".join(kept))
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds the config.json of a run."""
+    settings = folder / "config.json"
+    return settings.is_file() and RUN_MARK in settings.read_bytes()
+
+
+def run_of(policy: str | Path) -> Path | None:
+    """Return the run that a folder is or belongs to, None if there is none.
+
+    RUN/policy and RUN/policy/NAME belong to RUN.
+    """
+    folder = user_path(policy).resolve()
+    for place in (folder, *folder.parents[:2]):
+        if is_run(place):
+            return place
+    return None
+
+
 def check_is_run(out: Path) -> None:
     """Raise ValueError if a folder's config.json is something else than that of a run."""
-    settings = out / "config.json"
-    if settings.is_file() and b'"method_fields"' not in settings.read_bytes():
+    if (out / "config.json").is_file() and not is_run(out):
         raise ValueError(f"out must not hold the config.json of something else: {out}")
 
 
