@@ -40,6 +40,7 @@ BACKGROUND = (
 )
 AVERAGE = re.compile(r"(overall|average|.* avg\.|.* average)", re.IGNORECASE)
 INTERVAL = re.compile(r"\[[-+\d.]+, [-+\d.]+\]")
+PLAY = "play.html"  # an episode in the browser, beside the presets' folders
 LEADING_CELLS = 2  # a row's name stands in one of these
 
 
@@ -56,13 +57,23 @@ def build(plan: Plan) -> Path:
         page = template.render(
             paper=paper,
             up="../",
+            play=play_link(plan, "../"),
             transcripts=transcripts(plan, paper),
             sections=sections(plan, paper),
         )
         write_atomically(folder / f"{paper}.html", page)
     front = plan.folder / "index.html"
-    write_atomically(front, template.render(paper=None, up=""))
+    write_atomically(
+        front, template.render(paper=None, up="", play=play_link(plan, ""))
+    )
     return front
+
+
+def play_link(plan: Plan, up: str) -> str:
+    """Return the link from a page to an episode in the browser, "" where that page is missing."""
+    if not (plan.folder.parent / PLAY).is_file():
+        return ""
+    return f"{up}../{PLAY}"
 
 
 def load_template(plan: Plan) -> Any:

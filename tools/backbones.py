@@ -52,6 +52,8 @@ def verify(folder: Path) -> None:
 def make(name: str, out: Path, share: float = 1.0, seed: int | None = None) -> None:
     """Train a shipped backbone from scratch into `out`, on one thread.
 
+    A stopped training goes on after its last whole cycle when it is started again with the same
+    arguments.
     `share` is the fraction of the steps, for a quick look; `seed` is by default the shipped one's.
     The tokenizer is the shipped one, made by tools/tiny_tokenizer.py.
     """
@@ -68,13 +70,22 @@ def make(name: str, out: Path, share: float = 1.0, seed: int | None = None) -> N
     policy = load_policy(name)
     numbers_V = torch.tensor(json.loads(NUMBERS.read_text()))
     model = make_model(policy.model.config, seed)
+    out.mkdir(parents=True, exist_ok=True)
     for number, fields in enumerate(recipe["cycles"]):
         cycle = Cycle(**fields)
+        # A cycle begins with a fresh optimizer, so its weights are all that a restart needs.
+        checkpoint = out / f"cycle-{number}.pt"
+        if checkpoint.exists():
+            model.load_state_dict(torch.load(checkpoint))
+            continue
         steps = max(1, int(share * cycle.steps))
         cycle = replace(cycle, steps=steps)
         # Each seed and cycle has demonstrations of its own.
         stream = 100 * seed + number
         warm_start(model, policy.tokenizer, numbers_V, cycle, stream)
+        torch.save(model.state_dict(), checkpoint)
+    for checkpoint in out.glob("cycle-*.pt"):
+        checkpoint.unlink()
     embeddings = model.model.embed_tokens.weight
     embeddings.data = embeddings.data[numbers_V]
     model.save_pretrained(out)

@@ -131,7 +131,9 @@ def notebook_to_html(notebook: Path) -> str:
 def _write(site: Path, source: Path, body: str) -> None:
     """Write the page that is made from a file."""
     heading = BeautifulSoup(body, "html.parser").find(["h1", "h2", "p"])
-    title = heading.get_text() if heading else source.stem
+    title = source.stem
+    if heading:
+        title = heading.get_text()
     _render(site, source.with_suffix(".html"), title=title, body=body)
 
 
@@ -145,8 +147,8 @@ def _write_front(root: Path, site: Path, notebooks: list[Path]) -> None:
         papers=read_toml(root / "reproduce/papers.toml"),
         total=_total(site),
         has_play=(site / PLAY).is_file(),
-        notebooks=[(page.with_suffix(".html"), page.stem) for page in notebooks],
-        docs=[(page.with_suffix(".html"), page.stem) for page in docs],
+        notebooks=notebooks,
+        docs=docs,
     )
 
 
@@ -156,8 +158,12 @@ def _total(site: Path) -> str:
     if not page.is_file():
         return ""
     ledger = BeautifulSoup(page.read_text("utf-8"), "html.parser")
-    parts = [ledger.find(class_=name) for name in ("total", "bar", "key")]
-    return "".join(str(part) for part in parts if part is not None)
+    html = ""
+    for name in ("total", "bar", "key"):
+        part = ledger.find(class_=name)
+        if part is not None:
+            html += str(part)
+    return html
 
 
 def _render(site: Path, page: Path, **facts: Any) -> None:

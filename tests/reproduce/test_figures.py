@@ -33,12 +33,14 @@ def diagram_cells() -> dict[str, str]:
     for id, artefact in ARTEFACTS.items():
         if artefact.notebook:
             for text, _ in code_cells(HOME / artefact.notebook):
-                if "figures.diagram(" in text:
+                if any(call in text for call in DRAWS):
                     cells[id] = text
     return cells
 
 
+DRAWS = ("figures.diagram(", "role_diagrams.draw(")
 DIAGRAMS = diagram_cells()
+assert DIAGRAMS
 
 
 @pytest.fixture(autouse=True)

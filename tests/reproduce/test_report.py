@@ -134,6 +134,13 @@ def test_every_artefact_has_a_place_on_the_page_of_its_paper(results: Plan) -> N
             assert item.id in page.ids
 
 
+def test_pages_lead_to_an_episode_in_the_browser(results: Plan) -> None:
+    assert "../play.html" not in build_front(results).links
+    (results.folder.parent / "play.html").write_text("an episode")
+    assert "../play.html" in build_front(results).links
+    assert "../../play.html#mae" in build_mae(results).links
+
+
 def test_the_front_page_names_what_is_missing(results: Plan) -> None:
     front = build_front(results)
     artefacts = [item for item in results.items.values() if item.kind == "artefact"]
