@@ -3,12 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
 
 from coevolve.engines.loading import load_policy
-from tinyworld import NAMES, backbone, gates
+from tinyworld import NAMES, backbone, gates, warmstart
 from tinyworld.demonstrations import demonstrate
 from tinyworld.demonstrator import Demonstrator
 from tools import backbones, tiny_tokenizer
@@ -111,15 +112,30 @@ def test_the_replies_of_the_middle_backbone_are_as_well_formed_as_its_card_says(
 # The recipe
 
 
-def test_the_recipe_gives_the_same_bytes_twice(
+def test_the_recipe_gives_the_same_bytes_twice_also_after_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Measuring an untrained model takes minutes.
     monkeypatch.setattr(backbones, "finish", lambda folder, recipe: None)
     first = tmp_path / "first"
     second = tmp_path / "second"
-    for folder in (first, second):
-        backbones.make("tiny-small", folder, share=0.0005)
+    backbones.make("tiny-small", first, share=0.0005)
+
+    trained = []
+    warm_start = warmstart.warm_start
+
+    def stopped(*arguments: Any) -> None:
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(warm_start(*arguments))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warmstart, "warm_start", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            backbones.make("tiny-small", second, share=0.0005)
+    assert len(list(second.glob("cycle-*.pt"))) == 2
+    backbones.make("tiny-small", second, share=0.0005)
+
     for file in (
         "model.safetensors",
         "tokenizer.json",
