@@ -1,7 +1,7 @@
 """The notebooks that no artefact needs run from start to end.
 
-One is about the loss, two train real models, one evaluates, one has a judge with a dial, and one is
-the introduction.
+One is about the loss, two train real models, one evaluates, one has a judge with a dial, one compares
+the arms of an ablation, and one is the introduction.
 """
 
 from dataclasses import dataclass
@@ -105,6 +105,21 @@ def test_start_here_and_the_episodes_run_in_a_live_jupyterlab(tmp_path: Path) ->
     arguments = [str(tmp_path), *map(str, notebooks)]
     assert lab.main(arguments) == 0, "notebooks with a cell that failed"
     assert len(list(tmp_path.glob("*.png"))) == 6 * len(lab.LOOKS)
+
+
+def test_an_ablation_compares_its_arms_with_the_first(tmp_path: Path) -> None:
+    outputs = execute(
+        "ablation.ipynb",
+        tmp_path,
+        arms={"mae": {}, "shuffled rewards": {"control": "shuffled"}},
+        fields={"steps": 1, "eval_every": 1, "eval_items": 1},
+        out=str(tmp_path),
+    )
+    assert len(list(tmp_path.glob("*/summary.json"))) == 4
+    table = (tmp_path / "table.csv").read_text().splitlines()
+    assert table[0] == "arm,gain,difference to mae"
+    assert len(table) == 1 + 2
+    assert outputs.images == 1
 
 
 def test_eight_inference_strategies_are_evaluated(tmp_path: Path) -> None:
