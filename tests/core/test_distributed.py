@@ -1,19 +1,13 @@
-"""Two processes play the same samples as one and make the same update, within float tolerance.
-
-They communicate by gloo, on CPUs.
-"""
+"""Two processes play the same samples as one and make the same update, within float tolerance."""
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import ranks
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from safetensors.torch import load_file
 
@@ -35,48 +29,16 @@ FIELDS = (
     "save_every=2",
     "max_tokens_per_micro_batch=256",
 )
-# accelerate starts several processes on GPUs only; on CPUs it leaves that to others.
-TORCH_RUN = (
-    "-m",
-    "torch.distributed.run",
-    "--standalone",
-    "--local_addr",
-    "127.0.0.1",
-    "--nproc_per_node",
-)
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "ACCELERATE_USE_CPU": "true",
-    "GLOO_SOCKET_IFNAME": "lo",
-}
-
-
-def run_python(
-    processes: int,
-    *arguments: str,
-    timeout: float = 280,
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """Run Python in processes that find each other as those of `accelerate launch` do."""
-    command = [sys.executable]
-    if processes > 1:
-        command += [*TORCH_RUN, str(processes)]
-    command += arguments
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, **ENVIRONMENT, **(environment or {})},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def train_in_processes(processes: int, out: Path, *fields: str) -> Path:
     """Train by the command line."""
-    command = ["-m", "coevolve", "train", "mae", "--preset", "quick", "--out", str(out)]
-    run_python(processes, *command, *FIELDS, *fields)
+    ranks.run(processes, "coevolve", *words(out), *fields)
     return out
+
+
+def words(out: Path) -> list[str]:
+    return ["train", "mae", "--preset", "quick", "--out", str(out), *FIELDS]
 
 
 @dataclass(frozen=True)
@@ -144,10 +106,11 @@ def test_only_the_first_rank_writes(runs):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("control", ["shuffled", "oracle"])
-def test_two_processes_pay_a_control_arm_as_one_does(control, tmp_path):
+def test_two_processes_of_torchrun_pay_a_control_arm_as_one_does(control, tmp_path):
     fields = (f"control={control}", "steps=1", "eval_every=0", "eval_items=1")
     one = train_in_processes(1, tmp_path / "one", *fields)
-    two = train_in_processes(2, tmp_path / "two", *fields)
+    two = tmp_path / "two"
+    ranks.launch(2, "-m", "coevolve", *words(two), *fields)
     assert rows_of_first_step(one) == rows_of_first_step(two)
 
 
@@ -190,8 +153,8 @@ def test_two_processes_with_packed_batches_have_the_gradient_of_one_plain_pass(
     two = tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    run_python(1, GRADIENT_PROGRAM, str(one), "plain")
-    run_python(2, GRADIENT_PROGRAM, str(two))
+    ranks.run(1, GRADIENT_PROGRAM, str(one), "plain")
+    ranks.run(2, GRADIENT_PROGRAM, str(two))
     plain = read_gradient(one, 0)
     assert len(plain.passes) == 1
     assert not plain.packed

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import ranks
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from safetensors.torch import load_file
 from small_runs import train_small
-from test_distributed import run_python
 from torch import Tensor
 
 from coevolve.runs import checkpoint, record
@@ -149,7 +149,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
 
 def train_in_two_processes(out: Path, fields: dict, environment: dict) -> None:
     command = ["train", "mae", "--preset=quick", f"--out={out}", *words_of(fields)]
-    run_python(2, str(FSDP_ON_CPU), *command, environment=environment)
+    ranks.run(2, str(FSDP_ON_CPU), *command, environment=environment)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from core import ranks
 from core.tensors import learn
-from core.test_distributed import run_python
 from engines.digits import DIGITS, turns_of
 
 pytest.importorskip(
@@ -66,7 +66,7 @@ def test_two_processes_have_an_engine_each_and_a_process_can_run_twice(tmp_path)
     script = tmp_path / "train_twice.py"
     script.write_text(TRAIN_TWICE)
     folders = [str(tmp_path / "one"), str(tmp_path / "two")]
-    run_python(2, str(script), *folders, DIGITS, *FIELDS.split(), timeout=1500)
+    ranks.launch(2, str(script), *folders, DIGITS, *FIELDS.split(), timeout=1500)
     first = (tmp_path / "one" / "metrics.jsonl").read_text()
     second = (tmp_path / "two" / "metrics.jsonl").read_text()
     gaps = []

@@ -1,7 +1,7 @@
 """The notebooks that no artefact needs run from start to end.
 
-One is about the loss, two train real models, one evaluates, one has a judge with a dial, one compares
-the arms of an ablation, and one is the introduction.
+One is about the loss, two train real models, one evaluates, one has a judge with a dial, one
+compares the arms of an ablation, and one is the introduction.
 """
 
 from dataclasses import dataclass
