@@ -1,7 +1,7 @@
-"""Every notebook runs as its user runs it: by the batch, at a tiny budget, in a copy of the tree.
+"""Notebooks run as their users run them: by the batch, at a tiny budget, in a copy of the tree.
 
-Each method is trained once, and its files stand for all its runs. One artefact of every notebook
-is made. A thorough test makes the others, whose parameters can be wrong too; so does
+Each method is trained once, and its files stand for all its runs. A few artefacts are made for
+every push. Thorough tests make all others, whose parameters can be wrong too; so does
 `make reproduce`.
 """
 
@@ -32,6 +32,7 @@ TESTED_ELSEWHERE = {  # in test_notebooks_by_hand.py and test_report.py
     "train_gpu.ipynb",
     "real_model.ipynb",
     "evaluate.ipynb",
+    "ablation.ipynb",
     "judge_sliders.ipynb",
     "kernels.ipynb",
 }
@@ -39,13 +40,14 @@ TRAINED_TOO = {
     "runs/base-s0",  # evaluated once, where other runs of this method use several strategies
     "runs/conl_n5-s0",  # with readable rankings, which few tiny runs of CoNL produce
 }
-# Artefacts whose content is tested below; of other notebooks the first artefact is made.
-TESTED_ARTEFACTS = (
+# Artefacts whose content is tested below, and an episode.
+FEW_ARTEFACTS = [
     "mae_table1",
     "mae_table2",
     "mae_fig3_mid",
+    "mae_alg1",
     "conl_one_room",
-)
+]
 # Artefacts that are measured on no world, or on another one.
 NOT_OF_THE_TINY_WORLD = ("mae_listings", "spice_figs8_10", "smollm2_gym")
 # Files of reproduce/extra whose notebooks are tested as well.
@@ -61,11 +63,10 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of the tree whose artefacts have been made."""
+    """A copy of the tree, in which artefacts have been made."""
 
     plan: Plan
     artefacts: list[str]  # ids of those that have been made
-    others: list[str]
 
     def folder(self, id: str) -> Path:
         """Return the folder of an item's results."""
@@ -103,20 +104,20 @@ def kind_of_run(item: Item) -> tuple[str, bool]:
     return item.method, item.config.get("steps") == 0
 
 
-def make(plan: Plan, artefacts: list[str]) -> None:
-    """Make the artefacts from one trained run of each kind, which is copied for the other runs.
+def make(plan: Plan, artefacts: list[str], runs: list[Item]) -> None:
+    """Make artefacts from one trained run of each kind, which is copied for the other runs.
 
     Artefacts that need no copies are made together with the runs, so that torch is imported once.
     """
-    runs = [item for item in plan.items.values() if item.kind == "run"]
     first_of_kind: dict[tuple[str, bool], Item] = {}
     for run in runs:
         first_of_kind.setdefault(kind_of_run(run), run)
-    trained = {run.id for run in first_of_kind.values()} | TRAINED_TOO
+    trained = {run.id for run in first_of_kind.values()}
+    trained |= TRAINED_TOO & {run.id for run in runs}
     early = [id for id in artefacts if trained.issuperset(plan.items[id].needs)]
     reproduce(plan, "--only", ",".join([*sorted(trained), *early]))
     for run in runs:
-        if run.id not in trained:
+        if run.id not in trained and not (plan.folder / run.id).exists():
             source = first_of_kind[kind_of_run(run)]
             folder = plan.folder / run.id
             shutil.copytree(plan.folder / source.id, folder)
@@ -133,48 +134,57 @@ def extra_registry(root: Path) -> Path:
     return joined
 
 
-def one_of_each_notebook(artefacts: list[Item]) -> list[str]:
-    """Return the ids of the artefacts to make for every push."""
-    first_of_notebook: dict[str, str] = {}
-    for item in artefacts:
-        first_of_notebook.setdefault(str(item.notebook), item.id)
-    return list(dict.fromkeys([*TESTED_ARTEFACTS, *first_of_notebook.values()]))
+def runs_of(plan: Plan) -> list[Item]:
+    """Return all runs of a plan."""
+    return [item for item in plan.items.values() if item.kind == "run"]
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    """Copy the tree and make all its artefacts."""
+    """Copy the tree, and make a few of its artefacts."""
     root = tmp_path_factory.mktemp("copy")
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
     for name in ("benchmarks", "docs", "notebooks", "reproduce", "src"):
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
     plan = load(root, "smoke", extra_registry(root))
+    needed: set[str] = set()
+    for id in FEW_ARTEFACTS:
+        needed.update(plan.items[id].needs)
+    runs = [run for run in runs_of(plan) if run.id in needed]
+    make(plan, FEW_ARTEFACTS, runs)
+    return Copy(plan, FEW_ARTEFACTS)
+
+
+@pytest.fixture(scope="module")
+def full_copy(copy: Copy) -> Copy:
+    """Make all artefacts of the copy."""
     artefacts = []
-    for item in plan.items.values():
+    for item in copy.plan.items.values():
         if item.kind == "artefact" and item.skip is None:
-            artefacts.append(item)
-    made = one_of_each_notebook(artefacts)
-    make(plan, made)
-    others = [item.id for item in artefacts if item.id not in made]
-    return Copy(plan, made, others)
+            artefacts.append(item.id)
+    make(copy.plan, artefacts, runs_of(copy.plan))
+    return Copy(copy.plan, artefacts)
 
 
-def test_every_notebook_is_executed(copy: Copy) -> None:
-    expected = [*DRAWN, *ROOT.glob("notebooks/episodes/*.ipynb")]
-    executed = {copy.plan.items[id].notebook for id in copy.artefacts}
-    assert {str(path.relative_to(ROOT)) for path in expected} == executed
+def test_every_notebook_at_the_top_has_a_test_of_its_own() -> None:
     others = {path.name for path in ROOT.glob("notebooks/*.ipynb")}
     assert others == TESTED_ELSEWHERE
 
 
-def test_artefacts_are_complete_and_up_to_date(copy: Copy) -> None:
+@pytest.mark.thorough
+def test_every_other_notebook_is_executed(full_copy: Copy) -> None:
+    expected = [*DRAWN, *ROOT.glob("notebooks/episodes/*.ipynb")]
+    executed = {full_copy.plan.items[id].notebook for id in full_copy.artefacts}
+    assert {str(path.relative_to(ROOT)) for path in expected} == executed
+
+
+def test_a_few_artefacts_are_complete_and_up_to_date(copy: Copy) -> None:
     check_artefacts(copy, copy.artefacts)
 
 
 @pytest.mark.thorough
-def test_every_other_artefact_is_made_as_well(copy: Copy) -> None:
-    reproduce(copy.plan, "--only", ",".join(copy.others))
-    check_artefacts(copy, copy.others)
+def test_all_artefacts_are_complete_and_up_to_date(full_copy: Copy) -> None:
+    check_artefacts(full_copy, full_copy.artefacts)
 
 
 def check_artefacts(copy: Copy, artefacts: list[str]) -> None:
@@ -192,12 +202,13 @@ def check_artefacts(copy: Copy, artefacts: list[str]) -> None:
             assert "tiny world" in table.read_text().lower(), id
 
 
-def test_the_glossary_has_every_metric_of_every_method(copy: Copy) -> None:
+@pytest.mark.thorough
+def test_the_glossary_has_every_metric_of_every_method(full_copy: Copy) -> None:
     glossary = (ROOT / "docs/metrics.md").read_text("utf-8")
     names = "|".join(re.findall(r"`([\w/]+)`", glossary))
     pattern = re.sub("[A-Z]+", "[^/]+", names)  # capitals stand for any part of a name
     metrics: set[str] = set()
-    for path in copy.plan.folder.glob("runs/*/metrics.jsonl"):
+    for path in full_copy.plan.folder.glob("runs/*/metrics.jsonl"):
         metrics |= set(pd.read_json(path, lines=True))
     assert len(metrics) > 100
     assert [name for name in metrics if not re.fullmatch(pattern, name)] == []
@@ -243,7 +254,7 @@ REPEATED = [
     "mae_table2/table.tex",
     "mae_fig3_mid/figure.svg",
     "mae_fig3_mid/figure.png",
-    "runs/comas_base-s0/metrics.jsonl",
+    "runs/base-s0/metrics.jsonl",
 ]
 
 
@@ -253,7 +264,7 @@ def test_a_second_call_does_nothing(copy: Copy) -> None:
 
 def test_a_forced_call_writes_the_same_bytes(copy: Copy) -> None:
     before = [copy.folder(name).read_bytes() for name in REPEATED]
-    items = "mae_table2,mae_fig3_mid,runs/comas_base"
+    items = "mae_table2,mae_fig3_mid,runs/base"
     assert "ran 3, " in reproduce(copy.plan, "--force", "--only", items)
     assert [copy.folder(name).read_bytes() for name in REPEATED] == before
 
