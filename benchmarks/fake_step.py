@@ -42,9 +42,6 @@ SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
-PROMPT_TOKENS = 600
-REPLY_TOKENS = 350
-SEQUENCE_TOKENS = PROMPT_TOKENS + REPLY_TOKENS - 1  # the last one predicts nothing
 CPU = "cpu"
 
 
@@ -58,6 +55,8 @@ class Case:
     """Rank of the adapter; 0: all weights are trained."""
     replies: int = 4
     """Of a micro-batch, all of one length."""
+    prompt_tokens: int = 600
+    reply_tokens: int = 350
     micro_batches: int = 1
     steps: int = 2
     """The last one is measured; from the second on, AdamW has its moments."""
@@ -69,6 +68,11 @@ class Case:
     minibatches: int = 1
     mutant: str = ""
     """A fault to put in: "cpu" leaves the targets there, "float32" widens the states."""
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """The tokens of a micro-batch; the last one of a reply predicts nothing."""
+        return self.replies * (self.prompt_tokens + self.reply_tokens - 1)
 
 
 def make_policy(case: Case) -> Any:
@@ -105,11 +109,11 @@ def make_samples(case: Case) -> list[Any]:
         turn = Turn("solver", ({"role": "user", "content": "x"},), key=(0, 1, number))
         reply = Reply(
             turn,
-            "x" * REPLY_TOKENS,
-            prompt_ids=tuple(range(5, 5 + PROMPT_TOKENS)),
-            completion_ids=(7,) * REPLY_TOKENS,
-            logprobs=(-1.0,) * REPLY_TOKENS,
-            char_ends=tuple(range(1, REPLY_TOKENS + 1)),
+            "x" * case.reply_tokens,
+            prompt_ids=tuple(range(5, 5 + case.prompt_tokens)),
+            completion_ids=(7,) * case.reply_tokens,
+            logprobs=(-1.0,) * case.reply_tokens,
+            char_ends=tuple(range(1, case.reply_tokens + 1)),
         )
         samples.append(reply.earns(float(number % 3)))
     return samples
@@ -154,8 +158,8 @@ def measure(case: Case) -> dict[str, Any]:
         old_logprobs=case.old_logprobs,
         ratio_cap=case.ratio_cap,
         minibatches=case.minibatches,
-        max_tokens=REPLY_TOKENS,
-        max_tokens_per_micro_batch=case.replies * SEQUENCE_TOKENS,
+        max_tokens=case.reply_tokens,
+        max_tokens_per_micro_batch=case.micro_batch_tokens,
     )
     with fake_gpu.device() as memory, fault(case.mutant):
         policy = make_policy(case)
@@ -180,7 +184,7 @@ def measure(case: Case) -> dict[str, Any]:
             )
         trained = sum(parameter.numel() for parameter in parameters)
         return {
-            "tokens": case.replies * SEQUENCE_TOKENS,
+            "tokens": case.micro_batch_tokens,
             "parameters": policy.plain_model.num_parameters(),
             "trained": trained,
             "loaded_gib": loaded / GIB,

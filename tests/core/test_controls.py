@@ -346,7 +346,14 @@ def numbers_of(outcomes):
     return numbers
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - set(NO_REWARDS)))
+PAPERS = ("mae", "sage", "spice", "comas", "conl")
+REWARDED = [
+    pytest.param(name, marks=() if name in PAPERS else pytest.mark.thorough)
+    for name in sorted(set(METHODS) - set(NO_REWARDS))
+]
+
+
+@pytest.mark.parametrize("name", REWARDED)
 def test_every_method_that_learns_from_rewards_has_every_control(name, tmp_path):
     overrides = {"batch_size": 4}
     trainer = Trainer(build(name, "smoke", out=tmp_path, overrides=overrides))
@@ -453,7 +460,12 @@ def test_what_an_oracle_says_is_no_reward_of_the_judge(tmp_path):
     assert "reward/judge" not in metrics
 
 
-@pytest.mark.parametrize("control", ["random", "shuffled", "oracle"])
+THOROUGH = [
+    pytest.param(name, marks=pytest.mark.thorough) for name in ("random", "oracle")
+]
+
+
+@pytest.mark.parametrize("control", ["shuffled", *THOROUGH])
 def test_a_control_arm_resumes_with_the_same_bytes(control, tmp_path):
     whole = train_small(tmp_path / "whole", control=control)
     parts = train_small(tmp_path / "parts", control=control, steps=2)

@@ -86,6 +86,7 @@ class TestResume:
         rewards = metrics["normalised"].dropna().tolist()
         assert rewards == [0.5, 0.5], "zero-sum"
 
+    @pytest.mark.thorough
     @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc")
     def test_killed_runs_resume_bit_for_bit(self):
         command = [sys.executable, "-m", "benchmarks.kills", "4", "--methods", "mae"]
