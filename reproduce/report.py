@@ -235,8 +235,9 @@ def _in_bold(line: str) -> str:
 def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
     """Return episodes of a run of the paper's own method, see `transcripts.best_and_worst`.
 
-    Each of their samples has the oracle's `mark`.
+    Their `turns` are all replies in order, each with the oracle's `mark`.
     """
+    from coevolve.runs.record import rows_in_order
     from reproduce.transcripts import best_and_worst, mark
 
     run = _first_trained(plan, paper)
@@ -252,8 +253,9 @@ def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
             episodes.append({"run": run.id, **episode})
     shown = best_and_worst(episodes)
     for episode in shown:
-        for sample in episode["samples"]:
-            sample["mark"] = mark(sample["prompt"], sample["text"])
+        episode["turns"] = rows_in_order(episode)
+        for turn in episode["turns"]:
+            turn["mark"] = mark(turn["prompt"], turn["text"])
     return shown
 
 

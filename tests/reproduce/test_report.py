@@ -315,8 +315,19 @@ def test_episodes_with_the_highest_and_lowest_reward_of_the_first_and_last_step_
     assert text.count("best!") == 2, "the first two completions of each role"
     assert "so-so!" not in text
     assert "later!" not in text
-    assert "1 more completions" in text
+    assert "1 more replies" in text
     assert "a none, b 0.5" in text
+
+
+def test_a_reply_that_is_not_paid_stands_in_its_place(results: Plan) -> None:
+    row = json.loads(episode(1, 0.25, "paid"))
+    row["samples"] = [{**row["samples"][0], "turn": 2}]
+    unpaid = {name: row["samples"][0][name] for name in ("role", "policy", "prompt")}
+    row["unpaid"] = [{**unpaid, "text": "in vain", "tokens": 2, "turn": 1}]
+    file = results.folder / "runs/mae_half-s0/episodes.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    text = squeezed(build_mae(results).text)
+    assert re.search(r"solver, not paid .*in vain.*solver, reward 0.25 .*paid", text)
 
 
 def test_completions_are_text(results: Plan) -> None:

@@ -198,17 +198,25 @@ def _describe_reply(reply: Reply) -> dict[str, Any]:
     return row
 
 
-def replies_of(episode: Mapping[str, Any]) -> tuple[list[Reply], list[Sample]]:
-    """Return the replies of a row of episodes.jsonl in the order of their turns, and its samples.
+def rows_in_order(episode: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return all replies of a row of episodes.jsonl as rows, in the order of their turns.
 
-    Of the tokens, the row has their number alone. Rows of earlier releases have samples alone.
+    A reply that was not paid has no "reward". Rows of earlier releases have paid replies alone.
     """
     rows = [*episode["samples"], *episode.get("unpaid", ())]
     if all(row.get("turn") is not None for row in rows):
         rows.sort(key=lambda row: int(row["turn"]))
+    return rows
+
+
+def replies_of(episode: Mapping[str, Any]) -> tuple[list[Reply], list[Sample]]:
+    """Return the replies of a row of episodes.jsonl in the order of their turns, and its samples.
+
+    Of the tokens, the row has their number alone.
+    """
     replies = []
     samples = []
-    for row in rows:
+    for row in rows_in_order(episode):
         messages = (*row.get("before", ()), {"role": "user", "content": row["prompt"]})
         turn = Turn(row["role"], messages, row["policy"])
         reply = Reply(turn, row["text"], completion_ids=(0,) * row["tokens"])
