@@ -30,11 +30,19 @@ OF_LOSSES: dict[str, dict[str, Any]] = {
     "kl": {"estimator": "reinforce_pp", "kl_coef": 0.1},
     "minibatches": {"minibatches": 2},
 }
-STEPS = {
-    **{f"lora/{name}": {"lora": 64, **OF_ESTIMATORS[name]} for name in OF_ESTIMATORS},
-    **{f"lora/{name}": {"lora": 64, **OF_LOSSES[name]} for name in OF_LOSSES},
-    **{f"all/{name}": {"lora": 0, **OF_LOSSES[name]} for name in OF_LOSSES},
-}
+
+
+def settings_of_steps() -> dict[str, dict[str, Any]]:
+    """The settings of every step, by the trained weights and what is special about it."""
+    steps = {}
+    for name, settings in {**OF_ESTIMATORS, **OF_LOSSES}.items():
+        steps[f"lora/{name}"] = {**SMALL, "lora": 64, **settings}
+    for name, settings in OF_LOSSES.items():
+        steps[f"all/{name}"] = {**SMALL, "lora": 0, **settings}
+    return steps
+
+
+STEPS = settings_of_steps()
 MUTANTS = {
     "cpu": "_statistics got a tensor on cpu",
     "float32": "hidden_TH and head_VH must both be",
@@ -47,9 +55,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     if fake_gpu.why_not():
         pytest.skip(fake_gpu.why_not())
     library = fake_gpu.compile_shim(tmp_path_factory.mktemp("shim"))
-    cases: dict[str, dict[str, Any]] = {}
-    for name, settings in STEPS.items():
-        cases[name] = {**SMALL, **settings}
+    cases = dict(STEPS)
     for name in MUTANTS:
         cases[f"mutant/{name}"] = {**SMALL, "mutant": name}
     process = subprocess.run(

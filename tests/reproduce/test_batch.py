@@ -139,9 +139,13 @@ def check_that_a_table_that_fails_leaves_its_last_version(toy: Toy) -> None:
     assert toy.result("toy_table1/done.json").exists()
 
 
-@pytest.mark.parametrize(
-    "signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-)
+THOROUGH = [
+    pytest.param(number, marks=pytest.mark.thorough)
+    for number in (signal.SIGTERM, signal.SIGINT)
+]
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, *THOROUGH])
 def test_a_killed_batch_leaves_nothing_and_is_resumed(
     toy: Toy, signal_number: int
 ) -> None:

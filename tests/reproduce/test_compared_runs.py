@@ -1,5 +1,6 @@
 """Runs that tables compare: they differ only in what a table is about, and as the papers say."""
 
+import functools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,8 @@ from reproduce import plan
 from reproduce.analysis import claims, tables
 
 ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.xdist_group("configurations")  # they are built once
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
@@ -43,6 +46,12 @@ def configurations(
     return by_id
 
 
+@functools.cache
+def all_runs(preset: str) -> dict[str, dict[str, Any]]:
+    """The whole configuration of every run of a preset, by item."""
+    return configurations(preset, plan.load(ROOT, preset).items.values())
+
+
 RIVALS = [
     ("comas", "maporl", "ttrl"),
     ("conl", "srt_s", "srt_m", "ground_truth"),
@@ -53,9 +62,8 @@ RIVALS = [
 def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_long(
     preset: str,
 ) -> None:
-    items = plan.load(ROOT, preset).items.values()
-    runs = configurations(preset, items)
-    for item in items:
+    runs = all_runs(preset)
+    for item in plan.load(ROOT, preset).items.values():
         # Artefacts of all papers take the questions that all their runs have.
         if item.kind == "artefact" and item.paper != "all":
             questions = {
@@ -72,9 +80,8 @@ def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_lo
 def test_the_policies_of_one_room_are_asked_the_same_in_the_same_settings(
     preset: str,
 ) -> None:
-    items = plan.load(ROOT, preset).items
-    needs = items["conl_one_room"].needs
-    runs = configurations(preset, [items[id] for id in needs])
+    needs = plan.load(ROOT, preset).items["conl_one_room"].needs
+    runs = {id: all_runs(preset)[id] for id in needs}
     for id, run in runs.items():
         assert {"vanilla", "consistency"} <= set(run["strategies"]), id
         assert run["examined"] <= run["eval_items"], "others are not asked alone"
@@ -88,7 +95,7 @@ def test_the_policies_of_one_room_are_asked_the_same_in_the_same_settings(
 def test_rivals_train_on_equally_many_replies_per_agent_that_is_scored(
     preset: str,
 ) -> None:
-    runs = configurations(preset, plan.load(ROOT, preset).items.values())
+    runs = all_runs(preset)
     comas = runs["runs/comas-s0"]
     discussions = comas["batch_size"] * comas["reuse"]
     replies_of_a_round = 3  # a solution, its evaluation and a score
@@ -114,7 +121,7 @@ def test_rivals_train_on_equally_many_replies_per_agent_that_is_scored(
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
 @pytest.mark.parametrize("name", ["comas", "comas_2", "comas_1"])
 def test_agents_of_comas_table_8_read_a_discussion(preset: str, name: str) -> None:
-    runs = configurations(preset, plan.load(ROOT, preset).items.values())
+    runs = all_runs(preset)
     run = runs[f"runs/{name}-s0"]
     assert run["rounds_per_agent"] >= 2, "m = 2 l (section 4.1.1)"
     assert run["horizon"] > 0
@@ -143,9 +150,9 @@ def test_claimed_and_drawn_curves_have_ten_looks_at_validation() -> None:
         for id in items[figure].needs:
             if id.endswith("-s0"):
                 names.add(id)
-    drawn = [items[name] for name in sorted(names)]
-    runs = configurations("standard", drawn)
-    for id, run in runs.items():
+    runs = all_runs("standard")
+    for id in sorted(names):
+        run = runs[id]
         if run["method"] == "sft":  # which has a trainer of its own
             continue
         steps = run["steps"]
@@ -158,8 +165,7 @@ def test_claimed_and_drawn_curves_have_ten_looks_at_validation() -> None:
 @pytest.fixture(scope="module")
 def gpu_runs() -> dict[str, dict[str, Any]]:
     """The configuration of every run of the preset gpu, by name."""
-    items = plan.load(ROOT, "gpu").items.values()
-    runs = configurations("gpu", items)
+    runs = all_runs("gpu")
     return {
         id.removeprefix("runs/").rpartition("-s")[0]: run for id, run in runs.items()
     }

@@ -78,6 +78,7 @@ def test_the_first_notebook_trains_all_five_methods(tmp_path: Path) -> None:
     assert len(list(runs.glob("*/summary.json"))) == 5
 
 
+@pytest.mark.thorough
 def test_the_real_models_notebook_trains_in_slices_and_compares_three_models(
     tmp_path: Path,
 ) -> None:
@@ -107,6 +108,7 @@ def test_start_here_and_the_episodes_run_in_a_live_jupyterlab(tmp_path: Path) ->
     assert len(list(tmp_path.glob("*.png"))) == 6 * len(lab.LOOKS)
 
 
+@pytest.mark.thorough
 def test_an_ablation_compares_its_arms_with_the_first(tmp_path: Path) -> None:
     outputs = execute(
         "ablation.ipynb",
@@ -129,10 +131,8 @@ def test_eight_inference_strategies_are_evaluated(tmp_path: Path) -> None:
     assert len(table.splitlines()) == 1 + 8
 
 
-TTRL = pytest.param("TTRL", marks=pytest.mark.thorough)
-
-
-@pytest.mark.parametrize("method", ["MAE", TTRL])
+@pytest.mark.thorough
+@pytest.mark.parametrize("method", ["MAE", "TTRL"])
 def test_a_judge_with_a_dial_is_trained_and_listened_to(
     method: str, tmp_path: Path
 ) -> None:
@@ -219,6 +219,7 @@ RUNS_WITHOUT_STEPS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parameters", RUNS_WITHOUT_STEPS)
 def test_the_notebook_for_gpus_runs_methods_that_take_none_of_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, str]

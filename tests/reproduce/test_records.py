@@ -21,6 +21,8 @@ from reproduce.analysis.evidence import RunFolders
 from reproduce.analysis.records import Records
 from reproduce.analysis.writing import rounded_csv
 
+pytestmark = pytest.mark.xdist_group("records")  # they are packed once
+
 ROOT = Path(__file__).parents[2]
 COMMITTED = sorted(ROOT.glob("results/*/records"))
 # Columns of the ledger that do not depend on the p-values of other claims.

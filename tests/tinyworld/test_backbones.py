@@ -93,6 +93,7 @@ def test_the_middle_backbone_passes_a_gate_or_misses_it_by_little(
     assert gate.low - excess <= shipped[name] <= gate.high + excess
 
 
+@pytest.mark.thorough
 def test_the_middle_backbone_has_the_figures_of_its_card(
     shipped: dict, measured: dict
 ) -> None:

@@ -84,6 +84,7 @@ def check_adapter_has_learnt(adapter: bytes) -> None:
             assert weight.any(), f"{name} is still 0, its initial value"
 
 
+@pytest.mark.thorough
 def test_a_role_warm_start_runs_from_the_command_line_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
