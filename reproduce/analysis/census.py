@@ -11,16 +11,12 @@ import pandas as pd
 
 from tinyworld import tasks
 
-# Questions of a level; a larger level counts as one that is hardly asked.
-COUNTABLE = 1000
-SPLIT = "test"
-
 
 def asked_share(items: pd.DataFrame) -> float:
-    """Return the share of the split's questions that were asked, the mean over the items.
+    """Return the share of the test questions that were asked, the mean over the items.
 
     `items` has a row per question with its family and level; without these columns, and for
-    families of other worlds, the share is 0.
+    families of other worlds, the share is 0. So it is for a level with very many questions.
     """
     if not {"family", "level"} <= set(items.columns):
         return 0.0
@@ -33,7 +29,7 @@ def asked_share(items: pd.DataFrame) -> float:
 def _share_of_level(family: str, level: Any, asked: int) -> float:
     if family not in tasks.NAMES or level not in tasks.LEVELS:
         return 0.0
-    size = tasks.population(family, SPLIT, int(level), at_least=COUNTABLE)
+    size = tasks.population("test", family, int(level))
     return min(1.0, asked / size) if size else 0.0
 
 

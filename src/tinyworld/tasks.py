@@ -4,11 +4,14 @@ The oracle reads only the text of a question, so a question that a Proposer inve
 exactly too: whether it is well-formed, its family, level, answer and misconception.
 """
 
+import itertools
 import re
+import tomllib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from random import Random
 from typing import ClassVar
 
@@ -32,6 +35,11 @@ CHOICE_FAMILIES = (
     "rate",
     "unit",
     "fact",
+)
+MANY = 1000  # questions; larger populations are not counted
+# Split -> family -> the number of questions of each level, see `count_questions`.
+POPULATIONS: dict[str, dict[str, list[int]]] = tomllib.loads(
+    Path(__file__).with_name("populations.toml").read_text(encoding="utf-8")
 )
 # Families of no seed question.
 OUTSIDE = (
@@ -168,10 +176,14 @@ def draw(rng: Random, family: str, level: int | None = None) -> Task:
     Small numbers may make a question easier than the level asked for.
     """
     level = level or rng.choice(LEVELS)
+    return read(_draw_question(rng, family, level))
+
+
+def _draw_question(rng: Random, family: str, level: int) -> str:
     if family == CHOICE:
         stem_task = draw(rng, rng.choice(CHOICE_FAMILIES), level)
-        return read(choices(rng, stem_task))
-    return read(FAMILIES[family].draw(rng, level))
+        return choices(rng, stem_task)
+    return FAMILIES[family].draw(rng, level)
 
 
 def choices(rng: Random, task: Task) -> str:
@@ -333,24 +345,76 @@ def _level_items(
     family: str, split_name: str, level: int, count: int
 ) -> tuple[Task, ...]:
     """Return distinct tasks of a family, split and level: `count`, or all if there are fewer."""
-    rng = Random(f"items {family} {level}")
-    seen: set[str] = set()
+    # Where all are wanted, this saves the many draws that would show that no more come.
+    if split_name in POPULATIONS:
+        count = min(count, POPULATIONS[split_name][family][level - 1])
+    return _first_of_split(family, split_name, level, count)
+
+
+def _first_of_split(
+    family: str, split_name: str, level: int, count: int
+) -> tuple[Task, ...]:
     tasks: list[Task] = []
-    draws_without_news = 0
-    while len(tasks) < count and draws_without_news < 300 + 12 * len(seen):
-        task = draw(rng, family, level)
-        draws_without_news += 1
-        if task.question in seen or task.level != level:
-            continue
-        seen.add(task.question)
-        draws_without_news = 0
+    for task in _distinct_tasks(family, level):
         if closed(task) and task.split == split_name:
             tasks.append(task)
+        if len(tasks) == count:
+            break
     return tuple(tasks)
 
 
 @cache
-def population(family: str, split_name: str, level: int, at_least: int) -> int | None:
-    """Return how many questions a level of a family has in a split; None for `at_least` or more."""
-    size = len(_level_items(family, split_name, level, at_least))
-    return size if size < at_least else None
+def _distinct_tasks(family: str, level: int) -> "DistinctTasks":
+    """Return the same tasks for all splits."""
+    return DistinctTasks(family, level)
+
+
+class DistinctTasks:
+    """The distinct tasks of a family and level, of all splits, in the order of their drawing."""
+
+    def __init__(self, family: str, level: int) -> None:
+        self.family = family
+        self.level = level
+        self.rng = Random(f"items {family} {level}")
+        self.tasks: list[Task] = []
+        self.questions_read: set[str] = set()
+        self.is_complete = False
+
+    def __iter__(self) -> Iterator[Task]:
+        """Yield the tasks that are there, then draw on; every iteration yields the same ones."""
+        for position in itertools.count():
+            if position == len(self.tasks):
+                self._draw_another()
+            if position == len(self.tasks):
+                return
+            yield self.tasks[position]
+
+    def _draw_another(self) -> None:
+        """Draw until there is a new task; give up when so many draws brought none."""
+        if self.is_complete:
+            return
+        for _ in range(300 + 12 * len(self.tasks)):
+            question = _draw_question(self.rng, self.family, self.level)
+            # Reading a question takes longer than drawing it, and most draws are not new.
+            if question in self.questions_read:
+                continue
+            self.questions_read.add(question)
+            task = read(question)
+            if task.level == self.level:
+                self.tasks.append(task)
+                return
+        self.is_complete = True
+
+
+def population(split_name: str, family: str, level: int) -> int | None:
+    """Return how many questions a level of a family has in the validation or test split.
+
+    None stands for MANY or more.
+    """
+    size = POPULATIONS[split_name][family][level - 1]
+    return size if size < MANY else None
+
+
+def count_questions(split_name: str, family: str, level: int) -> int:
+    """Count what populations.toml lists: up to MANY questions, by drawing until none are new."""
+    return len(_first_of_split(family, split_name, level, MANY))

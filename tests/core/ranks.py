@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "GLOO_SOCKET_IFNAME": "lo",
 }
 # What takes longer to import than a short run takes.
-SLOW_IMPORTS = ["coevolve.training.loop", "coevolve.engines.loading", "trl"]
+SLOW_IMPORTS = ["reproduce.preload"]
 
 
 def run(

@@ -135,8 +135,14 @@ def test_the_pages_world_has_the_methods_of_its_table() -> None:
     assert all(callable(getattr(World, name, None)) for name in methods)
 
 
+OTHER_CONTROLS = [
+    pytest.param(name, marks=pytest.mark.thorough)
+    for name in ("shuffled", "random", "format")
+]
+
+
 @pytest.mark.parametrize("method", ["./duel.py:Duel", "./jury.py:Jury"])
-@pytest.mark.parametrize("control", ["shuffled", "random", "format", "oracle"])
+@pytest.mark.parametrize("control", ["oracle", *OTHER_CONTROLS])
 def test_the_pages_methods_have_every_control(
     files: dict[str, str], method: str, control: str
 ) -> None:

@@ -428,6 +428,7 @@ def test_a_judge_that_dies_stops_the_run_and_keeps_its_files(server, tmp_path):
     assert list((out / "checkpoints").glob("step-00000001*"))
 
 
+@pytest.mark.thorough
 def test_a_judge_that_dies_is_a_one_line_error_of_the_command(server, tmp_path, capsys):
     out = tmp_path / "run"
     train(judged_run(server, out, steps=1, save_every=1))

@@ -192,6 +192,7 @@ def test_a_run_that_is_interrupted_behind_its_checkpoint_shows_every_step_once(
     assert sinks.shown(kind, out, metric) == [[1, 2, 3, 4, 5]]
 
 
+@pytest.mark.thorough
 def test_a_method_with_a_trainer_of_its_own_reports_its_last_step(
     sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def test_it_trains_an_adapter_as_our_own_trainer(tmp_path):
     assert distance(learnt, load_file(trl / ADAPTER)) < TOLERANCE * way
 
 
+@pytest.mark.thorough
 def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
     fields = fields_of("mae") | {"trainer": "trl", "steps": 3, "save_every": 1}
     whole = train_small(tmp_path / "whole", **fields)

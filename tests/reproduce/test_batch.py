@@ -67,6 +67,7 @@ def check_that_no_variable_is_recorded(toy: Toy) -> None:
         assert not path.is_file() or b"canary-4711" not in path.read_bytes()
 
 
+@pytest.mark.thorough
 def test_what_changed_is_said_and_made_again(toy: Toy) -> None:
     toy("--only", "toy_table2,plain")
     assert toy("--why", "toy_table2") == "toy_table2: is up to date\n"
@@ -156,6 +157,7 @@ def test_a_killed_batch_leaves_nothing_and_is_resumed(
     toy.check_kill_and_resume(process, signal_number, held)
 
 
+@pytest.mark.thorough
 def test_a_registry_of_your_own_has_a_method_in_a_file(toy: Toy) -> None:
     options = ("--registry", str(toy.root / "own/debate.toml"), "--paper", "debate")
     assert "ran 4, cached 0, failed 0" in toy(*options)

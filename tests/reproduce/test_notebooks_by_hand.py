@@ -124,6 +124,7 @@ def test_an_ablation_compares_its_arms_with_the_first(tmp_path: Path) -> None:
     assert outputs.images == 1
 
 
+@pytest.mark.thorough
 def test_eight_inference_strategies_are_evaluated(tmp_path: Path) -> None:
     outputs = execute("evaluate.ipynb", tmp_path, items=1, out=str(tmp_path))
     assert "Warning" not in outputs.printed

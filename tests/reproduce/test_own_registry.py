@@ -224,6 +224,7 @@ def test_an_artefact_needs_the_artefacts_that_it_reads_and_their_runs(
     assert needed == ["runs/plain-s0", "runs/plain-s1", "toy_table1", "toy_copy"]
 
 
+@pytest.mark.thorough
 def test_an_artefact_is_made_after_those_that_it_reads_and_again_when_they_change(
     toy: Toy, tmp_path: Path
 ) -> None:

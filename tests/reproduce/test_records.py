@@ -168,6 +168,7 @@ def test_a_flipped_bit_is_found(results: Path) -> None:
     assert with_effect <= tested
 
 
+@pytest.mark.thorough
 def test_only_the_named_claims_are_shown_and_checked(results: Path) -> None:
     flip(results, "mae_half")
     code, printed = check(results, "--claim", "mae_half_over_base", "conl_harm")
@@ -178,6 +179,7 @@ def test_only_the_named_claims_are_shown_and_checked(results: Path) -> None:
     assert last == "1 rows differ"
 
 
+@pytest.mark.thorough
 def test_a_changed_digit_of_the_ledger_is_found(results: Path) -> None:
     ledger = results / recompute.LEDGER
     table = pd.read_csv(ledger, dtype=str, keep_default_na=False)

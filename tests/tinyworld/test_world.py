@@ -72,6 +72,20 @@ def test_items_cover_every_family_in_order(split: str) -> None:
     assert min(sizes.values()) >= 5
 
 
+THOROUGH = [
+    pytest.param(family, marks=pytest.mark.thorough)
+    for family in tasks.NAMES
+    if family not in ("rate", "fact", "mod")
+]
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize("family", ["rate", "fact", "mod", *THOROUGH])
+def test_the_numbers_of_questions_are_as_counted(family: str, split: str) -> None:
+    counted = [tasks.count_questions(split, family, level) for level in tasks.LEVELS]
+    assert tasks.POPULATIONS[split][family] == counted
+
+
 def test_no_item_is_in_two_splits() -> None:
     questions = set()
     count = 0
