@@ -14,8 +14,6 @@ from safetensors.torch import load_file
 import tinyworld
 from coevolve.runs import record
 
-pytestmark = pytest.mark.xdist_group("ranks")  # the runs are made once
-
 DDP = Path(__file__).parents[2] / "docs" / "ddp.yaml"
 GRADIENT_PROGRAM = str(Path(__file__).with_name("gradient_rank.py"))
 FIELDS = (

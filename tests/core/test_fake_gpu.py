@@ -16,8 +16,6 @@ import pytest
 from benchmarks import fake_gpu
 from coevolve.advantages.estimators import ESTIMATORS
 
-pytestmark = pytest.mark.xdist_group("fake_gpu")  # the steps are taken once
-
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"replies": 2, "prompt_tokens": 40, "reply_tokens": 12, "steps": 1}
 # An estimator sees rewards alone, so the kind of the trained weights makes no difference to it.

@@ -109,6 +109,7 @@ class TestKindsOfMethods:
         held_out = observed.summary["held_out"]
         assert held_out["before"] == held_out["after"]
 
+    @pytest.mark.thorough
     def test_sft_scores_what_its_own_trainer_trained(self, observe_run):
         observed = observe_run("sft")
         self.assert_complete(observed, "sft")

@@ -21,8 +21,6 @@ from coevolve.runs import checkpoint, record
 from coevolve.training import config
 from tinyworld import BACKBONES
 
-pytestmark = pytest.mark.xdist_group("trl")
-
 WEIGHTS = "policy/model.safetensors"
 ADAPTER = "policy/adapter_model.safetensors"
 CONFIGURATIONS = Path(__file__).parents[2] / "docs" / "accelerate"

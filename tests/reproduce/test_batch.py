@@ -114,6 +114,7 @@ def check_that_code_counts(toy: Toy) -> None:
     assert toy.resumed_from("odd-s0") == "0"
 
 
+@pytest.mark.thorough
 def test_failures_are_isolated(toy: Toy) -> None:
     options = ("--registry", str(toy.root / "own/faults.toml"))
     out = toy(*options, code=1)
@@ -140,13 +141,10 @@ def check_that_a_table_that_fails_leaves_its_last_version(toy: Toy) -> None:
     assert toy.result("toy_table1/done.json").exists()
 
 
-THOROUGH = [
-    pytest.param(number, marks=pytest.mark.thorough)
-    for number in (signal.SIGTERM, signal.SIGINT)
-]
-
-
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, *THOROUGH])
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+)
 def test_a_killed_batch_leaves_nothing_and_is_resumed(
     toy: Toy, signal_number: int
 ) -> None:
@@ -309,6 +307,7 @@ def test_diff_prints_the_differences_and_exits_with_1(toy: Toy, tmp_path: Path) 
     assert "is not a folder" in toy("diff", first, missing, code=2)
 
 
+@pytest.mark.thorough
 def test_the_report_is_built_at_the_end_of_a_batch_and_alone(toy: Toy) -> None:
     front = toy.result("index.html")
     assert toy("--report").startswith("report: ")

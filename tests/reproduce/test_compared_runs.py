@@ -16,8 +16,6 @@ from reproduce.analysis import claims, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.xdist_group("configurations")  # they are built once
-
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "full", "gpu"])
 def test_gains_are_over_teams_that_differ_in_what_they_are_about(

@@ -43,7 +43,6 @@ TRAINED_TOO = {
 # Artefacts whose content is tested below, and an episode.
 FEW_ARTEFACTS = [
     "mae_table1",
-    "mae_table2",
     "mae_fig3_mid",
     "mae_alg1",
 ]
@@ -53,11 +52,7 @@ NOT_OF_THE_TINY_WORLD = ("mae_listings", "spice_figs8_10", "smollm2_gym")
 EXTRA = ("real.toml", "judge.toml", "controls.toml")
 TIMEOUT_SECONDS = 2700
 
-# One group is one worker, so that the copy is made once for all tests.
-pytestmark = [
-    pytest.mark.timeout(TIMEOUT_SECONDS),
-    pytest.mark.xdist_group("notebooks"),
-]
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -261,6 +256,7 @@ def test_a_second_call_does_nothing(copy: Copy) -> None:
     assert "ran 0, " in reproduce(copy.plan, "--only", ",".join(copy.artefacts))
 
 
+@pytest.mark.thorough
 def test_a_forced_call_writes_the_same_bytes(copy: Copy) -> None:
     before = [copy.folder(name).read_bytes() for name in REPEATED]
     items = "mae_fig3_mid,runs/base"

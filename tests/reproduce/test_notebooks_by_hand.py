@@ -193,6 +193,7 @@ def train_on_a_laptop(
     return outputs
 
 
+@pytest.mark.thorough
 def test_the_notebook_for_gpus_trains_on_a_laptop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,6 +238,7 @@ def test_an_artefact_is_made_after_those_that_it_reads_and_again_when_they_chang
     assert "ran 2, cached 2" in toy(*options)
 
 
+@pytest.mark.thorough
 def test_an_artefact_is_blocked_behind_a_blocked_one(toy: Toy, tmp_path: Path) -> None:
     toy.edit("reproduce/toy.toml", "steps = 2", 'steps = 2, fault = "exit"')
     options = ("--only", "toy_copy", "--registry", str(write(tmp_path, COPIED)))

@@ -21,8 +21,6 @@ from reproduce.analysis.evidence import RunFolders
 from reproduce.analysis.records import Records
 from reproduce.analysis.writing import rounded_csv
 
-pytestmark = pytest.mark.xdist_group("records")  # they are packed once
-
 ROOT = Path(__file__).parents[2]
 COMMITTED = sorted(ROOT.glob("results/*/records"))
 # Columns of the ledger that do not depend on the p-values of other claims.
@@ -85,6 +83,7 @@ def test_the_ledger_is_recomputed_without_runs_and_without_torch(results: Path) 
     assert any(line.startswith("mae_half_over_base ") for line in table)
 
 
+@pytest.mark.thorough
 def test_the_records_give_the_ledger_that_the_runs_give(
     folders: RunFolders, home: Path
 ) -> None:
@@ -155,6 +154,7 @@ def check(results: Path, *options: str) -> tuple[int, str]:
     return code, printed.getvalue()
 
 
+@pytest.mark.thorough
 def test_a_flipped_bit_is_found(results: Path) -> None:
     flip(results, "mae_half")
     code, printed = check(results)
