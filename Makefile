@@ -42,7 +42,7 @@ site: $(READY) ## build site/, a static website: reports, docs, executed noteboo
 	$(PY) -m tools.site $(ARGS)
 
 test: $(READY) ## run the tests
-	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM on SmolLM2 and a CPU (their own environment, 5 GB)
 	$(ENGINES_PY) -m pytest tests/engines --timeout 1800 $(ARGS)
