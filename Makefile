@@ -78,6 +78,7 @@ clean: ## remove .venv and caches; results stay
 BESIDE = import pathlib, sysconfig; \
 	pathlib.Path(sysconfig.get_path("purelib"), "coevolve-src.pth").write_text(str(pathlib.Path("src").resolve()))
 
+# pip would compile on one core. Some packages ship files that no Python 3 can compile.
 # A half-made environment has no pip or no stamp, and is made again or finished here.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -85,9 +86,10 @@ $(READY): pyproject.toml constraints.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || \
 		{ echo "[1/3] making $(VENV) with $(PYTHON)"; $(PYTHON) -m venv --clear $(VENV); }
 	@echo "[2/3] installing torch into $(VENV) (the largest download)"
-	@$(PY) -m pip install -q $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	@$(PY) -m pip install -q --no-compile $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	@echo "[3/3] installing coevolve and everything else it needs (about 160 packages, a minute or two)"
-	@$(PY) -m pip install -q -e ".[dev]" -c constraints.txt
+	@$(PY) -m pip install -q --no-compile -e ".[dev]" -c constraints.txt
+	@$(PY) -m compileall -qq -j 0 $(VENV)/lib || true
 	@$(PY) -c '$(BESIDE)'
 	@touch $@
 
