@@ -11,7 +11,7 @@ __all__ = ["BACKBONES", "NAMES", "TinyWorld", "backbone"]
 
 BACKBONES = Path(__file__).with_name("backbones")  # one folder per shipped backbone
 # tiny and tiny-N are warm starts of one shape, from other random weights and demonstrations.
-NAMES = ("tiny-small", "tiny", "tiny-1", "tiny-2", "tiny-3", "tiny-large")
+NAMES = ("tiny-small", "tiny", "tiny-1", "tiny-2", "tiny-3", "tiny-4", "tiny-large")
 
 
 def named(name: str, paper: str = "mae", seeds: bool = True) -> TinyWorld:
