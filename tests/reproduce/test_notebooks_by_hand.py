@@ -157,6 +157,7 @@ def test_a_judge_with_a_dial_is_trained_and_listened_to(
     assert len(judgements.splitlines()) >= 1 + judge_sliders.SHOWN
 
 
+@pytest.mark.thorough
 def test_a_judge_with_a_dial_has_sliders(tmp_path: Path) -> None:
     pytest.importorskip("ipywidgets")
     outputs = execute("judge_sliders.ipynb", tmp_path, results=str(tmp_path))
