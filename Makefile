@@ -78,7 +78,8 @@ clean: ## remove .venv and caches; results stay
 BESIDE = import pathlib, sysconfig; \
 	pathlib.Path(sysconfig.get_path("purelib"), "coevolve-src.pth").write_text(str(pathlib.Path("src").resolve()))
 
-# pip would compile on one core. Some packages ship files that no Python 3 can compile.
+# pip would compile the packages on one core; a few of their files cannot be compiled at all.
+#
 # A half-made environment has no pip or no stamp, and is made again or finished here.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -52,8 +52,8 @@ def verify(folder: Path) -> None:
 def make(name: str, out: Path, share: float = 1.0, seed: int | None = None) -> None:
     """Train a shipped backbone from scratch into `out`, on one thread.
 
-    A stopped training goes on after its last whole cycle when it is started again with the same
-    arguments.
+    Called again with the same arguments, it continues a stopped training after its last cycle.
+
     `share` is the fraction of the steps, for a quick look; `seed` is by default the shipped one's.
     The tokenizer is the shipped one, made by tools/tiny_tokenizer.py.
     """

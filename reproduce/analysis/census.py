@@ -16,7 +16,7 @@ def asked_share(items: pd.DataFrame) -> float:
     """Return the share of the test questions that were asked, the mean over the items.
 
     `items` has a row per question with its family and level; without these columns, and for
-    families of other worlds, the share is 0. So it is for a level with very many questions.
+    families of other worlds, the share is 0. A level with very many questions also counts as 0.
     """
     if not {"family", "level"} <= set(items.columns):
         return 0.0
