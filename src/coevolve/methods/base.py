@@ -243,12 +243,13 @@ class Method(Settings):
     @property
     def answering(self) -> Role:
         """The role that answers held-out questions; its prompt has exactly one placeholder."""
-        if "solver" not in self.roles:
+        role = vars(self).get("solver")
+        if not isinstance(role, Role):
             name = type(self).__name__
             raise ValueError(
                 f"{name} must have a role `solver`, which answers held-out questions"
             )
-        return self.roles["solver"]
+        return role
 
     def role(self, prompt: str, name: str | None = None, **options: Any) -> Role:
         """Return the role that speaks a prompt file of the method's paper.
