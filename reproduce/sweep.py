@@ -88,6 +88,7 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("--table", required=True, metavar="ID", help="a table or figure with runs")
+    add("--arms", nargs="+", metavar="RUN", help="runs of it, default all that train")
     add("--rates", type=float, nargs="+", default=RATES, help="learning rates to try")
     add("--seeds", type=int, nargs="+", default=SEEDS, help="seeds of each rate")
     add("--preset", default="standard", help="default standard")
@@ -103,11 +104,16 @@ def parser() -> Parser:
 
 
 def trials_of(
-    plan: Plan, table: str, rates: Sequence[float], seeds: Sequence[int]
+    plan: Plan,
+    table: str,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    arms: Sequence[str] | None = None,
 ) -> list[Trial]:
-    """Return a trial per trained arm of a table, rate and seed.
+    """Return a trial per trained arm of a table, rate and seed; `arms` names some of its runs.
 
-    Raises UserError for a table without trained runs, and for a seed that a run does not have.
+    Raises UserError for a table without trained runs, for a run that is not of the table, and for
+    a seed that a run does not have.
     """
     if table not in plan.items:
         raise UserError(f"--table {table}: no such table; {hint(table, plan.items)}")
@@ -115,8 +121,12 @@ def trials_of(
     reason = item.skip or item.fault
     if reason:
         raise UserError(f"--table {table}: {reason}")
+    known = item.config.get("runs", ())
+    for arm in arms or ():
+        if arm not in known:
+            raise UserError(f"--arms {arm}: not in {table}; {hint(arm, known)}")
     trials = []
-    for arm in item.config.get("runs", ()):
+    for arm in arms or known:
         for seed in seeds:
             for rate in rates:
                 trials += _trials_of_run(plan, arm, rate, seed)
@@ -264,12 +274,15 @@ def sweep(options: argparse.Namespace) -> int:
     """Train what the CSV file lacks, write it after every run, and print the chosen rates."""
     root = options.root.resolve()
     plan = load(root, options.preset)
-    trials = trials_of(plan, options.table, options.rates, options.seeds)
+    trials = trials_of(plan, options.table, options.rates, options.seeds, options.arms)
     default = plan.folder / "sweeps" / f"{options.table}.csv"
     file = options.out or default
     known = {trial.key: trial for trial in read(file)}
-    done = [known[trial.key] for trial in trials if trial.key in known]
     waiting = [trial for trial in trials if trial.key not in known]
+    arms = {trial.arm for trial in trials}
+    done = [trial for trial in known.values() if trial.arm not in arms]
+    done += [known[trial.key] for trial in trials if trial.key in known]
+    total = len(done) + len(waiting)
     print(f"{len(trials)} runs, {len(waiting)} of them to train")
     if options.count:
         return 0
@@ -279,7 +292,7 @@ def sweep(options: argparse.Namespace) -> int:
         write(file, done)
         seconds = time.monotonic() - started_at
         print(
-            f"[{len(done)}/{len(trials)}] {trial.arm} seed {trial.seed}, rate {trial.rate:g}: "
+            f"[{len(done)}/{total}] {trial.arm} seed {trial.seed}, rate {trial.rate:g}: "
             f"{trial.validation:.1%} of validation ({seconds:.0f} s so far)"
         )
     show("best rate of each arm, on the validation split:", choices(done, by="arm"))

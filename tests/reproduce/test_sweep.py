@@ -38,6 +38,13 @@ def test_all_rates_of_an_arm_share_its_other_settings(smoke: plan.Plan) -> None:
     assert len(all_settings) == len(settings_of_arm)
 
 
+def test_a_sweep_can_be_limited_to_some_arms(smoke: plan.Plan) -> None:
+    trials = sweep.trials_of(smoke, "mae_table1", [1e-4], [0], ["sft", "azr"])
+    assert [trial.arm for trial in trials] == ["sft", "azr"]
+    with pytest.raises(UserError, match="--arms srt: not in mae_table1; did you mean"):
+        sweep.trials_of(smoke, "mae_table1", [1e-4], [0], ["srt"])
+
+
 @pytest.mark.parametrize(
     ("table", "seed", "reason"),
     [
@@ -149,6 +156,7 @@ def test_a_small_sweep_trains_scores_validation_and_continues(
     printed = capsys.readouterr().out
     assert f"comas_large: {choice.rate:g}" in printed
 
+    sweep.write(file, [TRIAL, first])
     assert sweep.main(command) == 0
-    assert "2 runs, 0 of them to train" in capsys.readouterr().out
-    assert sweep.read(file) == [first, second]
+    assert "2 runs, 1 of them to train" in capsys.readouterr().out
+    assert sweep.read(file) == [TRIAL, first, second]  # also the line of another arm
