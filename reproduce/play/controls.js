@@ -22,6 +22,14 @@ export const INTRODUCTIONS = {
     remark: "The Challenger's own answer key is wrong: 34+1 is not 34. Four of five tries are " +
       "right, none agrees with the key, so the question counts as hard and is well paid.",
   },
+  spice: {
+    name: "SPICE",
+    about: "Self-Play In Corpus Environments (Liu et al.). A Challenger reads a document and " +
+      "asks; a Reasoner answers without it. Questions answered half of the time are paid best.",
+    seed: 6,
+    remark: "The key 0 for 3+3 is wrong, nobody answers 0, and the Challenger earns next to " +
+      "nothing. Best paid is the question that is answered half of the time.",
+  },
   comas: {
     name: "CoMAS",
     about: "Co-Evolving Multi-Agent Systems (Xue et al.). Agents solve, evaluate and score one " +
@@ -37,14 +45,6 @@ export const INTRODUCTIONS = {
     seed: 1,
     remark: "11 * 3 is 33. Two agents say 13 and two say 14; critics talk the others into 14 " +
       "and are paid for that. Agreement is paid, not the truth.",
-  },
-  spice: {
-    name: "SPICE",
-    about: "Self-Play In Corpus Environments (Liu et al.). A Challenger reads a document and " +
-      "asks; a Reasoner answers without it. Questions answered half of the time are paid best.",
-    seed: 6,
-    remark: "The key 0 for 3+3 is wrong, nobody answers 0, and the Challenger earns next to " +
-      "nothing. Best paid is the question that is answered half of the time.",
   },
 };
 

@@ -10,7 +10,7 @@ import { Random } from "./random.js";
 import { Tokenizer } from "./tokenizer.js";
 import { World } from "./world.js";
 
-export const METHODS = { mae: MAE, sage: SAGE, comas: CoMAS, conl: CoNL, spice: SPICE };
+export const METHODS = { mae: MAE, sage: SAGE, spice: SPICE, comas: CoMAS, conl: CoNL };
 
 /** The models of the page: the untrained one, and those that a method has trained. */
 export class Models {

@@ -91,7 +91,8 @@ function about() {
     element("b", {}, "Training"),
     `: ${gain.steps} steps on one seed. Of ${gain.questions} held-out questions, ` +
       `${gain.before.toFixed(1)} % are right before and ${gain.after.toFixed(1)} % after ` +
-      `(${points} points, 95 % interval ${limits.join(" to ")}).`,
+      `(${points} points, 95 % interval ${limits.join(" to ")}). The command: `,
+    element("code", {}, gain.command),
   ];
 }
 

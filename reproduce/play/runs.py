@@ -26,7 +26,7 @@ OVERRIDES = {"comas": ["agents=2"]}  # as many as the page has
 
 
 def command(method: str, out: Path) -> list[str]:
-    """Return the arguments of `python -m coevolve` that train a method."""
+    """Return the arguments of `coevolve` that train a method."""
     settings = ["--preset", PRESET, "--seed", str(SEED), "--out", str(out)]
     return ["train", method, *settings, *OVERRIDES.get(method, [])]
 
@@ -90,7 +90,7 @@ def gained(
     out = Path("runs") / name
     return {
         "steps": config["steps"],
-        "command": " ".join(["python -m coevolve", *command(name, out)]),
+        "command": " ".join(["coevolve", *command(name, out)]),
         "questions": len(items),
         "before": _percent(before),
         "after": _percent(after),

@@ -23,9 +23,9 @@ MODEL = "tiny"
 CLASSES: dict[str, type[Method]] = {
     "mae": MAE,
     "sage": SAGE,
+    "spice": SPICE,
     "comas": CoMAS,
     "conl": CoNL,
-    "spice": SPICE,
 }
 # SEED and TEMPERATURE are filled in by the page.
 SNIPPET = """import random
