@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from codesandbox import level, run_tests
@@ -150,13 +150,16 @@ def _verifier(kind: str) -> Target:
     )
 
 
-TINY = [(task.question, task.answer) for task in tasks.items("validation", 1)]
-TARGETS: dict[str, Target] = {
-    **{kind: _verifier(kind) for kind in KINDS},
-    "tests": Target(PROGRAMS, score_by_tests),
-    "oracle": Target(TINY, score_by_oracle),
-    JUDGE: Target(TINY, score_by_judge),
-}
+@cache
+def targets() -> dict[str, Target]:
+    """Return everything that is attacked, by name."""
+    tiny = [(task.question, task.answer) for task in tasks.items("validation", 1)]
+    return {
+        **{kind: _verifier(kind) for kind in KINDS},
+        "tests": Target(PROGRAMS, score_by_tests),
+        "oracle": Target(tiny, score_by_oracle),
+        JUDGE: Target(tiny, score_by_judge),
+    }
 
 
 def another_gold(items: Sequence[Pair], n: int) -> str:
@@ -184,10 +187,10 @@ def measured(names: Sequence[str]) -> dict[str, object]:
     for name_of_attack, attack in ATTACKS.items():
         row: dict[str, object] = {"attack": name_of_attack}
         for name in names:
-            row[name] = attacked(TARGETS[name], attack)
+            row[name] = attacked(targets()[name], attack)
         rows.append(row)
     return {
-        "items": {name: len(TARGETS[name].items) for name in names},
+        "items": {name: len(targets()[name].items) for name in names},
         "payload_ran": PAYLOAD_FILE.exists(),
         "rows": rows,
     }
@@ -220,7 +223,7 @@ def main() -> None:
     """Measure, write JSON beside this file, and print the table; or only print it."""
     path = Path(__file__).with_suffix(".json")
     if "--table" not in sys.argv:
-        result = measured(list(TARGETS))
+        result = measured(list(targets()))
         result["level"] = level.programs().reported
         path.write_text(json.dumps(result, indent=1) + "\n")
     print(table(json.loads(path.read_text(encoding="utf-8"))))

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_shape import CODE, CORE, LOADS_TENSORS, ROOT, SRC, TREES, part_of, short
+from test_shape import CODE, CORE, LOADS_TENSORS, ROOT, SRC, part_of, short, tree_of
 
 from codesandbox.pool import Pool, SandboxError
 from reproduce import UserError, cores
@@ -72,7 +72,7 @@ def test_the_simulation_finds_what_windows_does_not_have(tmp_path: Path) -> None
 def test_no_file_needs_unix_when_it_is_imported(path: Path) -> None:
     if short(path).startswith(LINUX_ONLY):
         return
-    for node in outside_functions(TREES[path]):
+    for node in outside_functions(tree_of(path)):
         if isinstance(node, ast.Import):
             assert UNIX.isdisjoint(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

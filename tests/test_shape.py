@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ CORE = SRC / "coevolve"
 ROOMS_WITH_CODE = ("src", "reproduce", "tools", "benchmarks", "examples")
 CODE = [file for room in ROOMS_WITH_CODE for file in density.python_files(ROOT / room)]
 TESTS = density.python_files(ROOT / "tests")
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in CODE}
 MODULES = Modules(ROOT)
 
 # The rooms of the core, lowest first. A room imports only from rooms on lower lines.
@@ -108,6 +108,12 @@ NOTEBOOKS = [
     for path in sorted((ROOT / "notebooks").rglob("*.ipynb"))
     if ".ipynb_checkpoints" not in path.parts
 ]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the parsed code of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def short(path: Path) -> str:
@@ -316,13 +322,13 @@ def identifiers(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("path", CODE, ids=short)
 def test_retired_names_do_not_come_back(path: Path) -> None:
-    assert identifiers(TREES[path]).isdisjoint(RETIRED)
+    assert identifiers(tree_of(path)).isdisjoint(RETIRED)
 
 
 @pytest.mark.parametrize("path", below(SRC), ids=short)
 def test_a_module_says_briefly_what_it_is(path: Path) -> None:
     # Ruff sees that public names have docstrings (D100 to D103).
-    docstring = ast.get_docstring(TREES[path])
+    docstring = ast.get_docstring(tree_of(path))
     assert docstring
     assert len(docstring.splitlines()) <= MAX_DOCSTRING_LINES
 
@@ -334,7 +340,7 @@ def test_a_module_says_briefly_what_it_is(path: Path) -> None:
 def test_no_library_is_told_to_run_what_it_loads(path: Path) -> None:
     # Ruff sees other ways to run text (S).
     arguments = set()
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
             arguments.add((node.arg, node.value.value))
     assert arguments.isdisjoint(UNSAFE_ARGUMENTS)
@@ -345,7 +351,7 @@ def test_no_library_is_told_to_run_what_it_loads(path: Path) -> None:
 
 
 def test_run_is_flat_and_every_field_is_read() -> None:
-    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    nodes = [node for path in CODE for node in ast.walk(tree_of(path))]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     (run,) = [node for node in classes if node.name == "Run"]
     fields = {node.target.id for node in run.body if isinstance(node, ast.AnnAssign)}

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from tools import site
@@ -59,6 +58,8 @@ def test_headings_have_the_ids_that_links_use() -> None:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with a page and a notebook, and no commit."""
+    import nbformat  # which takes two seconds, so no module of tests imports it
+
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/page.md").write_text("# A page\n\n[gone](gone.md)\n")
     dark = '<source srcset="docs/dark.svg">'

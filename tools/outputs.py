@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbclient import NotebookClient
-
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 NAMES = (
@@ -62,6 +59,9 @@ def _files(name: str) -> Iterator[Path]:
 
 def execute(name: str) -> None:
     """Execute a notebook where it lies, and write it with its outputs."""
+    import nbformat  # which takes two seconds, and tests import this module
+    from nbclient import NotebookClient
+
     path = path_of(name)
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
@@ -89,6 +89,8 @@ def _is_kept(output: Any) -> bool:
 
 def is_current(name: str) -> bool:
     """Whether a notebook's outputs are those of today's code."""
+    import nbformat
+
     notebook = nbformat.read(path_of(name), as_version=4)
     return bool(notebook.metadata.get(DIGEST) == digest(name, notebook))
 

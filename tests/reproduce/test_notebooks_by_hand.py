@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import mirror
-import papermill
 import pytest
 import torch
 
@@ -42,6 +41,8 @@ class Outputs:
 
 def execute(name: str, folder: Path, **parameters: Any) -> Outputs:
     """Execute a notebook, and keep the executed one in a folder."""
+    import papermill  # which takes seconds, so no module of tests imports it
+
     executed = papermill.execute_notebook(
         NOTEBOOKS / name,
         folder / "executed.ipynb",
