@@ -59,6 +59,7 @@ def execute(name: str, folder: Path, **parameters: Any) -> Outputs:
     return Outputs(printed, displayed)
 
 
+@pytest.mark.thorough
 def test_the_gradients_of_the_loss_by_hand_agree(tmp_path: Path) -> None:
     outputs = execute("kernels.ipynb", tmp_path, tokens=96, vocabulary=300)
     assert outputs.images == 3
