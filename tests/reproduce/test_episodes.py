@@ -6,7 +6,7 @@ The solutions are those of the notebooks' exercises.
 import json
 import re
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,17 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize(("name", "check"), CHECKS.items(), ids=CHECKS)
+ON_EVERY_PUSH = "conl"  # the others are thorough
+
+
+def episodes() -> Iterator[Any]:
+    """Yield each notebook's name and check as parameters of a test."""
+    for name, check in CHECKS.items():
+        marks = [] if name == ON_EVERY_PUSH else [pytest.mark.thorough]
+        yield pytest.param(name, check, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("name", "check"), [*episodes()])
 def test_an_episode_shows_its_point(
     name: str, check: Callable[[Names, Facts], None], tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ MOST = 0.025  # as rise and fall both have to be positive at a two-sided level o
 STANDARD_ERROR = (MOST * (1 - MOST) / REPLICATES) ** 0.5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("curve", NULLS, ids=lambda curve: curve.name)
 def test_a_curve_without_a_peak_is_seldom_said_to_pass_one(
     curve: coverage.Curve,
