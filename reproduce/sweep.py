@@ -121,12 +121,12 @@ def trials_of(
     reason = item.skip or item.fault
     if reason:
         raise UserError(f"--table {table}: {reason}")
-    known = item.config.get("runs", ())
+    runs = item.config.get("runs", ())
     for arm in arms or ():
-        if arm not in known:
-            raise UserError(f"--arms {arm}: not in {table}; {hint(arm, known)}")
+        if arm not in runs:
+            raise UserError(f"--arms {arm}: not in {table}; {hint(arm, runs)}")
     trials = []
-    for arm in arms or known:
+    for arm in arms or runs:
         for seed in seeds:
             for rate in rates:
                 trials += _trials_of_run(plan, arm, rate, seed)

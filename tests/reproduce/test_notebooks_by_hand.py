@@ -72,7 +72,7 @@ def test_the_gradients_of_the_loss_by_hand_agree(tmp_path: Path) -> None:
     assert max(errors) < 1e-12
 
 
-@pytest.mark.thorough  # its committed outputs are compared with its code on every push
+@pytest.mark.thorough  # every push tests that its committed outputs are of its code
 def test_the_first_notebook_trains_all_five_methods(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     outputs = execute("start_here.ipynb", tmp_path, share=0.01, items=1, out=str(runs))

@@ -156,6 +156,10 @@ def test_a_small_sweep_trains_scores_validation_and_continues(
     printed = capsys.readouterr().out
     assert f"comas_large: {choice.rate:g}" in printed
 
+    assert sweep.main(command) == 0
+    assert "2 runs, 0 of them to train" in capsys.readouterr().out
+    assert sweep.read(file) == [first, second]
+
     sweep.write(file, [TRIAL, first])
     assert sweep.main(command) == 0
     assert "2 runs, 1 of them to train" in capsys.readouterr().out
