@@ -39,6 +39,8 @@ BACKGROUND = (
     "mae",
 )
 AVERAGE = re.compile(r"(overall|average|.* avg\.|.* average)", re.IGNORECASE)
+HEAD = re.compile(r"<thead>\s*<tr>(.*?)</thead>", re.DOTALL)
+OF_THE_PAPER = ", the paper"  # ends the name of a column with the paper's numbers
 INTERVAL = re.compile(r"\[[-+\d.]+, [-+\d.]+\]")
 PLAY = "play.html"  # an episode in the browser, beside the presets' folders
 LEADING_CELLS = 2  # a row's name stands in one of these
@@ -154,7 +156,7 @@ def facts_of(plan: Plan, item: Item) -> dict[str, Any]:
         facts["table"] = ""
         if "table.md" in facts["files"]:
             table = (folder / "table.md").read_text("utf-8")
-            facts["table"] = to_html(averages_first(table))
+            facts["table"] = pair_headings(to_html(averages_first(table)))
     return facts
 
 
@@ -194,6 +196,26 @@ def to_html(text: str) -> str:
     page = markdown(text.replace("<", "&lt;"))
     page = INTERVAL.sub(r'<small class="nowrap">\g<0></small>', page)
     return re.sub(r' style="text-align:left"|</t[dhr]>|\n *(?=<t)', "", page)
+
+
+def pair_headings(page: str) -> str:
+    """Give a column and the paper's column beside it one heading, above "here" and "paper"."""
+    return HEAD.sub(_in_two_rows, page)
+
+
+def _in_two_rows(head: re.Match[str]) -> str:
+    names = [name.strip() for name in head[1].split("<th>")[1:]]
+    upper = ""
+    lower = ""
+    for name, following in zip(names, [*names[1:], ""], strict=True):
+        if following == name + OF_THE_PAPER:
+            upper += f'<th colspan="2" scope="colgroup">{name}'
+            lower += "<th>here<th>paper"
+        elif not name.endswith(OF_THE_PAPER):
+            upper += f'<th rowspan="2">{name}'
+    if not lower:
+        return head[0]
+    return f"<thead><tr>{upper}<tr>{lower}</thead>"
 
 
 def averages_first(text: str) -> str:

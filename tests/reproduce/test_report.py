@@ -263,6 +263,25 @@ def test_averages_come_first() -> None:
     assert rows == ["| **Overall Avg.** | **2** |", "| sums | 1 |"]
 
 
+def test_ours_and_the_papers_column_share_a_heading() -> None:
+    """A column without one of the paper's beside it spans both rows of headings."""
+    page = report.to_html(
+        "| q | MAE | MAE, the paper | n |\n|:-|:-|:-|:-|\n| a | 1 | 2 | 3 |"
+    )
+    table = BeautifulSoup(report.pair_headings(page), "html.parser")
+    upper, lower = table.thead("tr", recursive=False)
+    spans = [
+        (th.text.strip(), th.get("colspan"), th.get("rowspan")) for th in upper("th")
+    ]
+    assert spans == [("q", None, "2"), ("MAE", "2", None), ("n", None, "2")]
+    assert [th.text for th in lower("th")] == ["here", "paper"]
+
+
+def test_a_table_without_the_papers_columns_keeps_its_headings() -> None:
+    page = report.to_html("| q | MAE |\n|:-|:-|\n| a | 1 |")
+    assert report.pair_headings(page) == page
+
+
 def test_committed_pages_do_not_link_what_is_not_committed(results: Plan) -> None:
     standard = plan.load(results.root, "standard")
     write_table(standard.folder / "mae_table1")
