@@ -85,12 +85,13 @@ def fit(rows: list[dict[str, Any]], trains_all: bool) -> dict[str, float]:
             row["tokens"] * width * row["layers"],
         ]
         if trains_all:
-            columns.append(width * sizes["vocab_size"])
+            head = width * sizes["vocab_size"]
+            columns += [head, head * sizes["tie_word_embeddings"]]
         scale = activation_bytes(row)  # relative errors count
         matrix.append([column / scale for column in columns])
         measured.append(1.0)
     solution, *_ = np.linalg.lstsq(np.array(matrix), np.array(measured), rcond=None)
-    names = ("inner", "inputs", "head")
+    names = ("inner", "inputs", "head", "tied")
     return {name: float(value) for name, value in zip(names, solution, strict=False)}
 
 
@@ -108,6 +109,7 @@ def predicted_gib(row: dict[str, Any]) -> float:
         layers=row["layers"],
         vocabulary=sizes["vocab_size"],
         cache_bytes=0,
+        is_tied=sizes["tie_word_embeddings"],
     )
     gradients = FLOAT32_BYTES * row["trained"] / GIB
     activations = activation_gib(model, row["tokens"], bool(row["lora"]))

@@ -93,7 +93,7 @@ def name_of(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("row", MEASURED, ids=name_of)
 def test_activations_are_those_of_a_step_on_a_fake_gpu(row):
-    assert bench.predicted_gib(row) == pytest.approx(row["peak_gib"], rel=0.1)
+    assert bench.predicted_gib(row) == pytest.approx(row["peak_gib"], rel=0.05)
 
 
 class TestGPU:

@@ -104,6 +104,8 @@ class Model:
     vocabulary: int
     cache_bytes: int
     """Of one position of a key-value cache in bfloat16."""
+    is_tied: bool
+    """Whether input and output weights are the same, so that two gradients meet in them."""
 
     @classmethod
     def read(cls, config: Any) -> "Model":
@@ -127,6 +129,7 @@ class Model:
             layers=text.num_hidden_layers,
             vocabulary=text.vocab_size,
             cache_bytes=cache_bytes(text, BFLOAT16_BYTES),
+            is_tied=bool(text.tie_word_embeddings),
         )
 
 
@@ -147,7 +150,8 @@ def activation_gib(model: Model, tokens: int, lora: bool) -> float:
     if model.parameters <= CHECKPOINTING_MIN_PARAMETERS:
         layers_at_once = model.layers
     inputs = table["inputs"] * model.width * model.layers
-    head = table["head"] * model.width * model.vocabulary
+    per_head_weight = table["head"] + (table["tied"] if model.is_tied else 0.0)
+    head = per_head_weight * model.width * model.vocabulary
     in_layers = tokens * (inputs + layers_at_once * per_layer)
     logits = tokens * model.vocabulary * FLOAT32_BYTES
     in_loss = min(logits, CUDA_LOGIT_BYTES)
