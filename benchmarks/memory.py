@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = Path(__file__).with_suffix(".json")
 WHOLE_DEPTH = 36  # of Qwen2.5-3B
 RANK = 64
-HEADER = "| shape | trains | layers | tokens | peak GiB | estimate | difference |"
+HEAD = ("shape", "trains", "layers", "tokens", "peak GiB", "estimate", "difference")
 
 
 def cases(deep: bool) -> Iterator[Case]:
@@ -116,6 +116,20 @@ def predicted_gib(row: dict[str, Any]) -> float:
     return float(row["before_gib"] + gradients + activations)
 
 
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return a row of the table that HEAD names."""
+    estimate = predicted_gib(row)
+    return [
+        row["shape"],
+        f"LoRA, rank {row['lora']}" if row["lora"] else "all weights",
+        str(row["layers"]),
+        f"{row['tokens']:,}",
+        f"{row['peak_gib']:.2f}",
+        f"{estimate:.2f}",
+        f"{estimate / row['peak_gib'] - 1:+.1%}",
+    ]
+
+
 def main() -> None:
     """Measure, fit, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -128,20 +142,9 @@ def main() -> None:
     for kind in ("lora", "all"):
         chosen = [row for row in rows if bool(row["lora"]) == (kind == "lora")]
         print(kind, fit(chosen, trains_all=kind == "all"))
-    print(HEADER)
-    print("|---|---|---|---|---|---|---|")
+    print(" | ".join(HEAD))
     for row in rows:
-        estimate = predicted_gib(row)
-        cells = [
-            row["shape"],
-            f"LoRA {row['lora']}" if row["lora"] else "all",
-            str(row["layers"]),
-            f"{row['tokens']:,}",
-            f"{row['peak_gib']:.2f}",
-            f"{estimate:.2f}",
-            f"{estimate / row['peak_gib'] - 1:+.1%}",
-        ]
-        print(f"| {' | '.join(cells)} |")
+        print(" | ".join(cells(row)))
     OUT.write_text(json.dumps(rows, indent=1) + "\n")
 
 

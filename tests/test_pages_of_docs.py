@@ -2,15 +2,17 @@
 
 import importlib
 import re
+import shlex
 import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from coevolve.commands.arguments import read_overrides
 from coevolve.methods.registry import get_method
 from coevolve.rollout.stepper import EpisodeStepper
-from coevolve.training import config
+from coevolve.training import config, memory, plan
 from coevolve.types import Reply, Role
 from coevolve.worlds import World, resolve
 from tools import paper_to_code
@@ -49,6 +51,48 @@ class TestPaperToCode:
     def test_it_finds_places(self, text: str, places: int) -> None:
         found = paper_to_code.Definition("f", 1, text)
         assert len(found.places) == places
+
+
+def commands_by_card() -> dict[str, str]:
+    """Return the table of docs/gpu.md in which a visitor finds the command for a card."""
+    page = (DOCS / "gpu.md").read_text(encoding="utf-8")
+    table = page.partition("| you have | you type |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| ([^|`]+) \| `([^`]+)`", table, re.MULTILINE))
+
+
+COMMANDS = commands_by_card()
+
+
+class TestCommandsForGPUs:
+    def test_the_first_screen_names_four_machines(self) -> None:
+        assert len(COMMANDS) == 4
+
+    @pytest.mark.parametrize("have", COMMANDS)
+    def test_the_command_fits_the_smallest_card_of_its_row(
+        self, have: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = re.search(r"\d+(?=[^|]*GB)", have)
+        size = found[0] if found else "80"  # GB of an H100
+        (card,) = [card for card in plan.CARDS if card.name.startswith(f"{size} GB")]
+        launcher, arguments = re.split(r"coevolve train ", COMMANDS[have])
+        if "fsdp2" in launcher:
+            monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+            monkeypatch.setenv("WORLD_SIZE", "8")
+        method, *words = shlex.split(arguments)
+        options = dict(zip(words[::2], words[1::2], strict=False))
+        pairs = [word for word in words if "=" in word]
+        assert set(words) == {
+            "--preset",
+            options["--preset"],
+            "--out",
+            options["--out"],
+            *pairs,
+        }
+        overrides = read_overrides(method, pairs)
+        run = config.build(
+            method, options["--preset"], out=tmp_path, overrides=overrides
+        )
+        assert memory.estimate(run, plan.known_config).needed < card.gib
 
 
 class TestSubclassing:

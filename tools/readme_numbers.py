@@ -81,7 +81,7 @@ def line(cells: Iterable[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def result_of(name: str, root: Path) -> dict[str, Any]:
+def result_of(name: str, root: Path) -> Any:
     """Return what a benchmark wrote to its JSON file."""
     path = root / "benchmarks" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8"))
@@ -414,6 +414,13 @@ def trl(root: Path = ROOT) -> str:
     return markdown(head, rows)
 
 
+def memory(root: Path = ROOT) -> str:
+    """Return the peaks of learning steps on a fake GPU beside the estimate."""
+    from benchmarks.memory import HEAD, cells
+
+    return markdown(HEAD, [cells(row) for row in result_of("memory", root)])
+
+
 # Name of each block: the page that holds it, and the function that makes it.
 BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "tally": ("README.md", verdict_counts),
@@ -429,6 +436,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "checkers": ("docs/verifiers.md", checkers),
     "authors": ("docs/authors-code.md", authors),
     "trl": ("docs/trl.md", trl),
+    "memory": ("docs/gpu.md", memory),
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", judge),
