@@ -74,7 +74,7 @@ def gained(
     """
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     method = tables.methods()[name]
-    items = method.world.items("test", config["eval_items"])
+    items = method.world.items("test", config["test_items"] or config["eval_items"])
     engines = {}
     for policy_name, tensors in tensors_of.items():
         policy = load_policy(tables.MODEL, policy_name)

@@ -234,3 +234,15 @@ def test_mae_raises_held_out_accuracy_beyond_its_interval(tmp_path):
     gains = [late - early for early, late in pairs]
     gain, low, _ = stats.bootstrap([[gains]])
     assert low > 0, f"gain {gain}"
+
+
+@pytest.mark.parametrize(("test_items", "asked"), [(0, 1), (3, 3)])
+def test_the_test_split_may_have_more_questions_than_validation(
+    test_items: int, asked: int, tmp_path: Path
+) -> None:
+    fields = {"steps": 0, "eval_items": 1, "test_items": test_items}
+    run = config.build("base", "smoke", out=tmp_path, overrides=fields)
+    trainer = Trainer(run)
+    families = len({item.family for item in trainer.items["validation"]})
+    assert len(trainer.items["validation"]) == families
+    assert len(trainer.items["test"]) == asked * families

@@ -143,7 +143,10 @@ class Run(OptimizationConfig):
     """Steps between evaluations on the validation split; 0: never."""
 
     eval_items: Annotated[PositiveInt, Operational()] = 40
-    """Questions per family, validation and test."""
+    """Validation questions per family, and test questions unless test_items is set."""
+
+    test_items: Annotated[NonNegativeInt, Operational()] = 0
+    """Test questions per family, asked before and after training; 0: as many as eval_items."""
 
     save_every: Annotated[PositiveInt, Operational()] = 20
     """Steps between checkpoints."""

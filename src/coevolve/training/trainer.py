@@ -60,8 +60,8 @@ class Trainer:
         self.scores_before: list[dict[str, object]] = []  # of the untrained policies
         self.has_learnt = False  # whether the weights are other than the loaded ones
         self.items = {
-            split: method.world.items(split, run.eval_items)
-            for split in ("validation", "test")
+            "validation": method.world.items("validation", run.eval_items),
+            "test": method.world.items("test", run.test_items or run.eval_items),
         }
         memory.check(run)
         # Processes other than the main one write into this folder.
