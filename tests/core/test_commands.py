@@ -244,4 +244,4 @@ class TestCompare:
     def test_a_folder_without_a_run_is_refused(self, tmp_path: Path, capsys) -> None:
         run = self.write_run(tmp_path / "a", right_after=5, steps=3)
         assert main(["compare", str(run), str(tmp_path)]) == 2
-        assert "there is no config.json of one" in capsys.readouterr().err
+        assert "it has no config.json of one" in capsys.readouterr().err

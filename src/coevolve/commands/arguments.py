@@ -11,7 +11,9 @@ from coevolve.training import config
 from coevolve.validation import expand_home
 
 METHOD_HELP = f"{', '.join(registry.METHODS)}, or your own: path/file.py:Class"
-PRESET_HELP = "quick, standard, full, real, one-gpu or gpu; none: the method's own"
+PRESET_HELP = (
+    "smoke, quick, standard, full, real, one-gpu or gpu; none: the method's own"
+)
 POLICY_HELP = (
     "a model as in model=..., a run's folder, or RUN/policy/NAME for one of several"
 )

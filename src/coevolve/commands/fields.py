@@ -1,5 +1,6 @@
 """`coevolve fields METHOD`: every field with its values, what it may be, and its meaning."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import UnionType
@@ -20,6 +21,7 @@ MODEL_FIELDS = ("model", "lora", "engine", "prompt", "prompt_folder", "max_token
 OUTPUT_FIELDS = (
     "eval_every",
     "eval_items",
+    "test_items",
     "save_every",
     "keep_episodes",
     "strategies",
@@ -32,6 +34,9 @@ TYPE_WORDS = {
     str: "text",
     type(None): "null",
 }
+# How a command line writes values that docstrings name as Python does.
+PYTHON_VALUES = {"None": "null", "True": "true", "False": "false"}
+PYTHON_VALUE = re.compile(r"\b(None|True|False)\b(?=:)")
 # Attributes of pydantic's constraints, in words.
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
@@ -113,7 +118,8 @@ def _show(row: Row) -> None:
         value += f" -> {written(row.preset)}"
     name = terminal.styled(f"{row.name:{NAME_WIDTH - 2}}", terminal.NAME)
     terminal.show(f"  {name}{terminal.styled(value, bold=True)}")
-    text = row.meaning if not row.allowed else f"{row.meaning} Allowed: {row.allowed}."
+    meaning = PYTHON_VALUE.sub(lambda found: PYTHON_VALUES[found[0]], row.meaning)
+    text = meaning if not row.allowed else f"{meaning} Allowed: {row.allowed}."
     for line in terminal.wrapped(text, NAME_WIDTH):
         terminal.show(" " * NAME_WIDTH + line)
 

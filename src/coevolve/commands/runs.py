@@ -69,9 +69,7 @@ def runs(folder: Folder = Path("runs"), metric: Metrics = None) -> None:
     the listed runs of one method differ.
     """
     if not folder.is_dir():
-        raise ValueError(
-            f"folder must be one that holds runs, and there is no {folder}"
-        )
+        raise ValueError(f"there is no folder {folder}; name one that holds runs")
     metrics = metric or []
     _print_row([*COLUMNS, *metrics])
     _print_row(["---"] * (len(COLUMNS) + len(metrics)))

@@ -109,15 +109,15 @@ class Method(Settings):
     """The paper's values of the fields whose default differs from the paper."""
 
     estimator: Estimator = "task_relative"
-    """How rewards become advantages, see `advantages`. A reward per segment needs segment_centred,
-    gae or rae."""
+    """How rewards become advantages, as `coevolve.advantages` describes. A reward per segment
+    needs segment_centred, gae or rae."""
 
     kl_coef: NonNegativeFloat = 0.0
     """Weight of the token-level KL penalty in the reward, towards the starting model; needs the
     estimator reinforce_pp or reinforce_pp_by_role. As a loss: kl_loss_coef."""
 
     strategies: tuple[Strategy, ...] = ("vanilla",)
-    """Inference strategies of the final evaluation, see `strategies`."""
+    """Inference strategies of the final evaluation; vanilla asks once."""
 
     prompt: prompts.Variant = "compact"
     """Prompt files: compact (embedded models), plain (small real models) or full."""

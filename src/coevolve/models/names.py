@@ -30,6 +30,11 @@ def find(model: str | Path) -> Path | str:
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
         return str(model)
+    if len(Path(model).parts) > 2 and not folder.exists():
+        raise ValueError(
+            f"model must be a folder that exists (of a model or of a run), got {str(model)!r}; "
+            f"names without a folder are {', '.join(sorted(announced))}"
+        )
     hint = suggestion(str(model), announced)
     if not hint and HUB_NAME.fullmatch(str(model)) and not folder.exists():
         hint = "; a model of the hub is written ORG/NAME, as in openai-community/gpt2"

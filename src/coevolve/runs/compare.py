@@ -63,7 +63,7 @@ def settings_of(run: Path) -> dict[str, Any]:
     """Return the config.json of a run; raise ValueError if the folder is not that of a run."""
     if not record.is_run(run):
         raise ValueError(
-            f"run must be the folder of a run, and in {run} there is no config.json of one"
+            f"{run} is not the folder of a run: it has no config.json of one"
         )
     settings: dict[str, Any] = json.loads((run / "config.json").read_bytes())
     return settings

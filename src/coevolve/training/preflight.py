@@ -136,8 +136,8 @@ def check_same_run(run: Run, folder: Path) -> None:
     if changed:
         raise ValueError(
             f"{run.out}: changed since step {record.last_step(folder)}: {', '.join(changed)}; "
-            "--fresh starts again (in Python: train(run, fresh=True)), another out folder makes "
-            "another run"
+            "start again with --fresh (in Python: train(run, fresh=True)), or choose another out "
+            "folder"
         )
 
 

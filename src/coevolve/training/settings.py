@@ -39,7 +39,8 @@ class OptimizationConfig(Settings):
     estimator. In the reward instead: kl_coef."""
 
     loss_aggregation: Literal["token_mean", "constant", "token_sum"] = "token_mean"
-    """How the loss is averaged over tokens, see `update.token_weight`."""
+    """How the loss is averaged: over the tokens (token_mean), over replies times max_tokens
+    (constant), or not at all (token_sum)."""
 
     max_tokens: PositiveInt = 8192
     """Longest completion in tokens, for the roles that set no limit."""
