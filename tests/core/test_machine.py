@@ -4,9 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from huggingface_hub import constants
 
 from coevolve.training import config, machine, preflight
-from coevolve.training.machine import Machine, driver_version, faults
+from coevolve.training.machine import (
+    GIB,
+    Machine,
+    cached_gib,
+    driver_version,
+    faults,
+    free_disk_gib,
+    free_ram_gib,
+)
 
 WRONG = {
     "an old driver": (
@@ -134,3 +144,97 @@ def test_this_machine_can_be_read(tmp_path: Path) -> None:
     assert here.disk == tmp_path
     assert here.disk_free_gib > 0
     assert here.torch_version
+
+
+class Cards:
+    """Four GPUs: which one is current, and those that a process has touched."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.current = 0
+        self.touched: set[int] = set()
+        answers = {
+            "is_available": lambda: True,
+            "device_count": lambda: 4,
+            "set_device": self.set_device,
+            "mem_get_info": lambda: self.touch((22 * GIB, 24 * GIB)),
+            "get_device_name": lambda: self.touch("NVIDIA L4"),
+            "get_device_capability": lambda: self.touch((8, 9)),
+        }
+        for name, answer in answers.items():
+            monkeypatch.setattr(torch.cuda, name, answer)
+
+    def set_device(self, index: int) -> None:
+        self.current = index
+
+    def touch(self, answer: object) -> object:
+        self.touched.add(self.current)
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "card"),
+    [("0", 0), ("2", 2), ("5", 1)],
+    ids=["first", "third", "wraps"],
+)
+def test_each_process_looks_at_its_own_card(
+    local_rank: str, card: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = Cards(monkeypatch)
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    assert machine.this_machine(tmp_path).gpu_free_gib == 22
+    assert cards.touched == {card}
+
+
+def test_a_single_process_keeps_the_card_that_a_notebook_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = Cards(monkeypatch)
+    cards.set_device(3)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    machine.this_machine(tmp_path)
+    assert cards.touched == {3}
+
+
+class TestRAM:
+    """Free memory of the host, from the files of the kernel."""
+
+    @pytest.fixture
+    def host(self, tmp_path: Path) -> Path:
+        lines = f"MemTotal: {64 * 2**20} kB\nMemAvailable: {40 * 2**20} kB\n"
+        (tmp_path / "meminfo").write_text(lines + "HugePages_Total: 0\n")
+        return tmp_path
+
+    def free(self, host: Path) -> float:
+        return free_ram_gib(host / "meminfo", host)
+
+    def test_what_the_kernel_calls_available_is_free(self, host: Path) -> None:
+        assert self.free(host) == 40
+
+    def test_a_container_may_take_less_than_its_host_has(self, host: Path) -> None:
+        (host / "memory.max").write_text(f"{16 * GIB}\n")
+        (host / "memory.current").write_text(f"{10 * GIB}\n")
+        (host / "memory.stat").write_text(f"anon {6 * GIB}\ninactive_file {4 * GIB}\n")
+        assert self.free(host) == 10
+
+    def test_a_container_without_a_limit_has_its_hosts(self, host: Path) -> None:
+        (host / "memory.max").write_text("max\n")
+        assert self.free(host) == 40
+
+    def test_other_systems_do_not_say(self, tmp_path: Path) -> None:
+        assert self.free(tmp_path / "nowhere") == float("inf")
+
+
+def test_the_disk_of_a_folder_to_be_made_is_that_above_it(tmp_path: Path) -> None:
+    assert free_disk_gib(tmp_path / "not" / "yet") > 0
+
+
+def test_files_in_the_cache_need_no_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert cached_gib("ORG/NAME") == 0
+    blobs = tmp_path / "models--ORG--NAME" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "part").write_bytes(bytes(2**20))
+    (blobs / "rest.incomplete").write_bytes(bytes(2**20))
+    assert cached_gib("ORG/NAME") == 2 / 1024

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoConfig
 
 from benchmarks import memory as bench
 from coevolve.cli import main
 from coevolve.engines.loading import load_policy
-from coevolve.training import config, memory
+from coevolve.training import config, machine, memory, plan
 from coevolve.training.memory import GIB, Memory
 
 LORA = [8, 16, 0.0]
@@ -149,6 +150,125 @@ class TestGPU:
         assert capsys.readouterr().err == ""
 
 
+@pytest.fixture
+def no_hub(monkeypatch):
+    """Read the shapes of the models that presets name from this repository."""
+    from_folder = AutoConfig.from_pretrained
+
+    def from_pretrained(model: Any, **options: Any) -> Any:
+        if model in plan.KNOWN_MODELS:
+            return plan.known_config(model)
+        return from_folder(model, **options)
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", from_pretrained)
+
+
+class TestHost:
+    """RAM for a vLLM that sleeps, and a disk for a model that is downloaded."""
+
+    @pytest.fixture(autouse=True)
+    def set_gpu(self, monkeypatch, no_hub):
+        """Give the run a GPU on which everything fits, and a small host."""
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (200 * GIB, 200 * GIB))
+        monkeypatch.setattr(machine, "free_ram_gib", lambda: 8.0)
+        monkeypatch.setattr(machine, "free_disk_gib", lambda folder: 3.0)
+        monkeypatch.setattr(machine, "cached_gib", lambda model: 100.0)
+
+    def run(self, **fields: Any) -> config.Run:
+        values = {"model": "Qwen/Qwen2.5-3B-Instruct", "engine": "vllm"} | fields
+        return config.build("mae", "quick", out="x", overrides=values)
+
+    def test_one_engine_keeps_its_weights_in_ram(self):
+        assert memory.check(self.run()).in_ram == pytest.approx(5.75, abs=0.01)
+
+    def test_every_process_keeps_its_own(self, monkeypatch):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+        line = (
+            "^model must fit the host's memory, where vLLM keeps its weights while it sleeps: "
+            "2 x 5.7 GiB, and 8.0 are free; choose a smaller model, or a machine with more RAM$"
+        )
+        with pytest.raises(ValueError, match=line):
+            memory.check(self.run())
+
+    def test_engines_that_stay_awake_keep_nothing_there(self, monkeypatch):
+        monkeypatch.setattr(machine, "free_ram_gib", lambda: 0.0)
+        need = memory.check(self.run(judge_model="tiny"))
+        assert need.in_ram == 0
+
+    def test_the_torch_engine_keeps_nothing_there(self, monkeypatch):
+        monkeypatch.setattr(machine, "free_ram_gib", lambda: 0.0)
+        assert memory.check(self.run(engine="torch")).in_ram == 0
+
+    def test_a_download_that_the_disk_cannot_hold_is_refused(self, monkeypatch):
+        monkeypatch.setattr(machine, "cached_gib", lambda model: 0.5)
+        monkeypatch.setattr(machine, "hub_cache", lambda: Path("/cache/hub"))
+        line = (
+            "^model 'Qwen/Qwen2.5-3B-Instruct' is a download of about 5 GiB, and 3 are free on "
+            "the disk of /cache/hub; set HF_HOME to a folder on a larger disk$"
+        )
+        with pytest.raises(ValueError, match=line):
+            memory.check(self.run())
+
+    def test_files_in_the_cache_are_not_downloaded_again(self, monkeypatch):
+        monkeypatch.setattr(machine, "cached_gib", lambda model: 5.0)
+        memory.check(self.run())
+
+    def test_a_model_in_a_folder_is_not_downloaded(self, monkeypatch):
+        monkeypatch.setattr(machine, "cached_gib", lambda model: 0.0)
+        monkeypatch.setattr(machine, "free_disk_gib", lambda folder: 0.0)
+        memory.check(self.run(model="tiny"))
+
+    def test_without_a_gpu_nothing_is_read(self, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(memory, "read_models", None)
+        monkeypatch.setattr(machine, "free_ram_gib", None)
+        assert memory.check(self.run()) == Memory()
+
+
+class TestCures:
+    """What the refusal of CoNL's 8B on eight shards advises."""
+
+    @pytest.fixture
+    def check(self, monkeypatch, no_hub):
+        """Return the check of such a run on cards with `free` GiB each."""
+        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+        monkeypatch.setenv("WORLD_SIZE", "8")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(machine, "free_ram_gib", lambda: 1000.0)
+        monkeypatch.setattr(machine, "free_disk_gib", lambda folder: 1000.0)
+
+        def check(free: float, **fields: Any) -> Memory:
+            gpu = (int(free * GIB), int(80 * GIB))
+            monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: gpu)
+            values = {"world": "tiny", "trainer": "trl"} | fields
+            run = config.build("conl", "gpu", out="x", overrides=values)
+            return memory.check(run)
+
+        return check
+
+    def test_replies_that_fit_are_named(self, check):
+        line = (
+            "sampling needs about 80.1 GiB beside the learner and 79.2 are free; "
+            "set lora or lower max_tokens to 7680$"
+        )
+        with pytest.raises(ValueError, match=line):
+            check(79.2)
+
+    def test_the_named_length_passes(self, check):
+        assert check(79.2, max_tokens=7680).speaking <= 79.2
+
+    def test_a_smaller_model_is_advised_where_no_length_fits(self, check):
+        few = {"lora": LORA, "trainer": "own", "max_tokens_per_micro_batch": 1024}
+        with pytest.raises(ValueError, match="sampling .* are free; choose a smaller"):
+            check(24.0, **few)
+
+    def test_smaller_micro_batches_do_not_help_a_copy(self, check):
+        line = "learning needs about 66.9 .* set lora or choose a smaller model$"
+        with pytest.raises(ValueError, match=line):
+            check(66.0)
+
+
 SMALL = (
     "lora=[4,8,0.0]",
     "steps=1",
@@ -212,7 +332,7 @@ class TestAdapters:
 
     def test_only_a_policy_is_exported(self, tmp_path, capsys):
         assert export(tmp_path / "nowhere", tmp_path / "new") == 2
-        hint = "the folder of a run (or RUN/policy/NAME)"
+        hint = "model must be a folder that exists (of a model or of a run)"
         assert hint in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
 

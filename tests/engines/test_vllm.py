@@ -38,6 +38,9 @@ FIELDS = (
     "eval_items=1"
 )
 CLOSE = 1e-4  # difference of log-probabilities
+LATER_GIB = 3.0  # of the learner
+# Of a GPU of 24 GiB with 20 free.
+SHARE = (20 - RESERVE_GIB - LATER_GIB) / 24
 
 
 def logprob_gap(policy: Policy, *replies: Reply) -> float:
@@ -144,25 +147,16 @@ def settings_on_a_gpu(policy, engine, monkeypatch):
         state = SimpleNamespace(num_processes=processes)
         monkeypatch.setattr("coevolve.engines.vllm.PartialState", lambda cpu: state)
         with pytest.raises(InterruptedError):
-            VLLM({"shared": policy}, 1.0, 32, engines=engines)
+            VLLM({"shared": policy}, 1.0, 32, engines=engines, later_gib=LATER_GIB)
         return refuse.call_args.kwargs
 
     return settings
 
 
-@pytest.fixture
-def share_of_what_is_free(policy):
-    """Return the share of 24 GiB that stays beside a reserve and the moments of AdamW."""
-    trained = sum(parameter.numel() for parameter in policy.parameters())
-    return (20 - RESERVE_GIB - 8 * trained / 2**30) / 24
-
-
-def test_a_single_engine_takes_what_is_free_and_sleeps(
-    settings_on_a_gpu, share_of_what_is_free
-):
+def test_a_single_engine_takes_what_is_free_and_sleeps(settings_on_a_gpu):
     settings = settings_on_a_gpu(engines=1, processes=1)
     share = settings["gpu_memory_utilization"]
-    assert share == pytest.approx(share_of_what_is_free)
+    assert share == pytest.approx(SHARE)
     assert settings["enable_sleep_mode"] is True
     assert "distributed_executor_backend" not in settings
 
@@ -174,12 +168,10 @@ def test_engines_share_one_part_of_the_gpu_and_do_not_sleep(settings_on_a_gpu):
     assert "distributed_executor_backend" not in settings
 
 
-def test_each_of_several_processes_has_an_engine_of_its_own(
-    settings_on_a_gpu, share_of_what_is_free
-):
+def test_each_of_several_processes_has_an_engine_of_its_own(settings_on_a_gpu):
     settings = settings_on_a_gpu(engines=1, processes=4)
     share = settings["gpu_memory_utilization"]
-    assert share == pytest.approx(share_of_what_is_free)
+    assert share == pytest.approx(SHARE)
     assert settings["enable_sleep_mode"] is True
     assert settings["distributed_executor_backend"] == "external_launcher"
 

@@ -33,12 +33,13 @@ def share_beside_learner(free_gib: float, total_gib: float, later_gib: float) ->
     """Return vLLM's share of a GPU on which the learner's weights already lie.
 
     `free_gib` is free now, `later_gib` is what the learner will keep between steps and has not
-    allocated yet: the moments of AdamW. Raises ValueError if too little is left for any engine.
+    allocated yet: the moments of AdamW, and TRL's copy of the weights. Raises ValueError if too
+    little is left for any engine.
     """
     share = (free_gib - later_gib - RESERVE_GIB) / total_gib
     if share <= 0:
         raise ValueError(
             f"engine 'vllm' has no room: {free_gib:.1f} of {total_gib:.0f} GiB are free, and the "
-            f"optimiser takes {later_gib:.1f}; choose a smaller model, or set lora"
+            f"learner will take {later_gib:.1f} of them; choose a smaller model, or set lora"
         )
     return min(share, LARGEST_SHARE)

@@ -69,11 +69,12 @@ def make_engine(
     temperature: float,
     max_tokens: int,
     options: Mapping[str, Any] | None = None,
+    later_gib: float = 0.0,
 ) -> EngineRouter:
     """Return the engine of a run's policies.
 
     Each policy serves itself, except that vLLM serves those in this process if `kind` ends with
-    "vllm"; `options` are arguments of vLLM.
+    "vllm"; `options` are arguments of vLLM, and `later_gib` is what it leaves to the learner.
     """
     engines: dict[str, Engine] = {}
     for name, policy in team.policies.items():
@@ -81,5 +82,5 @@ def make_engine(
     if kind.endswith("vllm"):
         from coevolve.engines.vllm import serve
 
-        engines |= serve(team, temperature, max_tokens, options)
+        engines |= serve(team, temperature, max_tokens, options, later_gib)
     return EngineRouter(engines)

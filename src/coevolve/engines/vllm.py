@@ -5,7 +5,7 @@ Adapters of one base share a batch; a fully trained policy passes its weights in
 
 import gc
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 CPU_CACHE_BYTES = 2 * 2**30
 # vLLM takes the longest context for which its cache has room, instead of refusing to start.
 LONGEST_THAT_FITS = -1
-# Bytes of the two moments that AdamW keeps of every trained parameter.
-MOMENT_BYTES = 8
 GIB = 2**30
 
 
@@ -48,11 +46,13 @@ def serve(
     temperature: float,
     max_tokens: int,
     options: Mapping[str, Any] | None = None,
+    later_gib: float = 0.0,
 ) -> dict[str, Engine]:
     """Start vLLM for the policies that are in this process; return {policy: engine}.
 
     Adapters of one base, and frozen policies of that base, share an engine. `options` are arguments
-    of vLLM that replace those that coevolve chooses, see `limits.VLLM_OPTIONS`.
+    of vLLM that replace those that coevolve chooses, see `limits.VLLM_OPTIONS`. `later_gib` is what
+    the learner will keep on the GPU between steps and has not allocated yet.
     """
     has_adapters = any(
         isinstance(policy, AdapterPolicy) for policy in team.policies.values()
@@ -65,7 +65,12 @@ def serve(
     engines: dict[str, Engine] = {}
     for group in groups.values():
         engine = VLLM(
-            group, temperature, max_tokens, engines=len(groups), options=options
+            group,
+            temperature,
+            max_tokens,
+            engines=len(groups),
+            options=options,
+            later_gib=later_gib,
         )
         engines |= dict.fromkeys(group, engine)
     return engines
@@ -81,8 +86,13 @@ class VLLM(Engine):
         max_tokens: int,
         engines: int = 1,
         options: Mapping[str, Any] | None = None,
+        later_gib: float = 0.0,
     ):
-        """Start vLLM on the policies' common base, as one of `engines` that share the GPU."""
+        """Start vLLM on the policies' common base, as one of `engines` that share the GPU.
+
+        A single engine leaves `later_gib` to the learner, see `limits.share_beside_learner`. Raises
+        ValueError if that leaves too little.
+        """
         environment.prepare("vllm")
         from vllm import LLM
 
@@ -108,7 +118,7 @@ class VLLM(Engine):
             "enable_sleep_mode": self.sleeps,
             "disable_log_stats": True,
         }
-        settings |= self._memory_settings(engines, options or {})
+        settings |= self._memory_settings(engines, options or {}, later_gib)
         settings |= self._process_settings()
         settings |= self._adapter_settings()
         settings |= options or {}
@@ -124,30 +134,18 @@ class VLLM(Engine):
         self.load_weights()
 
     def _memory_settings(
-        self, engines: int, options: Mapping[str, Any]
+        self, engines: int, options: Mapping[str, Any], later_gib: float
     ) -> dict[str, Any]:
         if not self.on_gpu:
             return {"kv_cache_memory_bytes": CPU_CACHE_BYTES}
         share = VLLM_SHARE / engines
         if self.sleeps and "gpu_memory_utilization" not in options:
-            share = self._share_of_free_memory()
+            free_bytes, total_bytes = torch.cuda.mem_get_info()
+            share = share_beside_learner(free_bytes / GIB, total_bytes / GIB, later_gib)
         return {
             "gpu_memory_utilization": share,
             "max_model_len": LONGEST_THAT_FITS,
         }
-
-    def _share_of_free_memory(self) -> float:
-        """Return the share for an engine that sleeps while the policies, already loaded, learn."""
-        # A policy without an adapter beside some with one is their frozen base.
-        trained: Sequence[Policy] = self._adapters() or [*self.policies.values()]
-        parameters = 0
-        for policy in trained:
-            parameters += sum(parameter.numel() for parameter in policy.parameters())
-        free_bytes, total_bytes = torch.cuda.mem_get_info()
-        moment_bytes = MOMENT_BYTES * parameters
-        return share_beside_learner(
-            free_bytes / GIB, total_bytes / GIB, moment_bytes / GIB
-        )
 
     def _process_settings(self) -> dict[str, Any]:
         """Return the settings of a run with several processes.

@@ -3,6 +3,8 @@
 Loads torch only to ask it for the GPU.
 """
 
+import math
+import os
 import platform
 import re
 import shutil
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
+RAM_FILE = Path("/proc/meminfo")
+# The limits of the container, in the files of cgroup v2.
+CONTAINER = Path("/sys/fs/cgroup")
 # The oldest driver for each major version of CUDA that wheels of torch are built with.
 OLDEST_DRIVER = {12: 525, 13: 580}
 # bfloat16, which the learner computes in, and our kernels need an Ampere card or later.
@@ -58,7 +63,7 @@ def this_machine(out: Path) -> Machine:
     """Return the facts of this machine, whose run writes to `out`."""
     import torch
 
-    disk = next(path for path in (out, *out.parents) if path.exists())
+    disk = existing_folder(out)
     facts = Machine(
         system=platform.system(),
         driver=driver_version(),
@@ -67,11 +72,14 @@ def this_machine(out: Path) -> Machine:
         sees_gpu=torch.cuda.is_available(),
         compiler=shutil.which("gcc") or shutil.which("clang") or "",
         python_header=Path(sysconfig.get_path("include"), "Python.h").is_file(),
-        disk_free_gib=shutil.disk_usage(disk).free / GIB,
+        disk_free_gib=free_disk_gib(disk),
         disk=disk.resolve(),
     )
     if not facts.sees_gpu:
         return facts
+    if "LOCAL_RANK" in os.environ:
+        # Each of several processes has a card of its own, and must not touch the first one.
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     free_bytes, total_bytes = torch.cuda.mem_get_info()
     gpu = {
         "gpu": torch.cuda.get_device_name(),
@@ -80,6 +88,58 @@ def this_machine(out: Path) -> Machine:
         "gpu_total_gib": total_bytes / GIB,
     }
     return Machine(**(vars(facts) | gpu))
+
+
+def existing_folder(path: Path) -> Path:
+    """Return the first folder on the way up from a path that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def free_disk_gib(folder: Path) -> float:
+    """Return the free GiB of the disk on which a folder is, or will be made."""
+    return shutil.disk_usage(existing_folder(folder)).free / GIB
+
+
+def free_ram_gib(ram_file: Path = RAM_FILE, container: Path = CONTAINER) -> float:
+    """Return the GiB of the host's memory that are free within the limit of a container.
+
+    Infinite on a system that does not say.
+    """
+    free = math.inf
+    if ram_file.is_file():
+        free = _numbers(ram_file)["MemAvailable:"] * 1024
+    limit = container / "memory.max"
+    if limit.is_file() and limit.read_text("utf-8").strip() != "max":
+        in_use = int((container / "memory.current").read_text("utf-8"))
+        # Files that were read once leave the cache when a program needs the memory.
+        in_use -= _numbers(container / "memory.stat")["inactive_file"]
+        free = min(free, int(limit.read_text("utf-8")) - in_use)
+    return free / GIB
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    """Return the number in every line of a file of the kernel, by the word before it."""
+    numbers = {}
+    for line in file.read_text("utf-8").splitlines():
+        name, number, *_ = line.split()
+        numbers[name] = int(number)
+    return numbers
+
+
+def hub_cache() -> Path:
+    """Return the folder into which models of the hub are downloaded."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def cached_gib(model: str) -> float:
+    """Return the GiB of a model of the hub that are in the cache, complete or not."""
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = hub_cache() / repo_folder_name(repo_id=model, repo_type="model")
+    sizes = [file.stat().st_size for file in folder.glob("blobs/*")]
+    return sum(sizes) / GIB
 
 
 def driver_version(file: Path = DRIVER_FILE) -> str:

@@ -1,13 +1,13 @@
-"""The GPU memory of a run, from its configuration, before any weights load.
+"""The memory and the download of a run, from its configuration, before any weights load.
 
-Two moments count: while the policies learn, when a single vLLM sleeps, and while they speak, when
-the learner rests. Activations follow activations.toml, which was measured.
+Two moments count on a GPU: while the policies learn, when a single vLLM sleeps, and while they
+speak, when the learner rests. Activations follow activations.toml, which was measured.
 """
 
 import os
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +21,7 @@ from coevolve.losses.dispatch import CUDA_LOGIT_BYTES
 from coevolve.models.names import SERVERS, locate
 from coevolve.models.policy import cache_bytes
 from coevolve.models.policy_set import CHECKPOINTING_MIN_PARAMETERS
+from coevolve.training import machine
 from coevolve.training.config import assign_models
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ AWAKE_GIB = (
 # Replies that vLLM must hold at once to be worth starting.
 REPLIES_AT_ONCE = 16
 PROMPT_TOKENS = 1024
+# Between the values of max_tokens that a refusal tries.
+STEP_TOKENS = 256
 ACTIVATIONS = tomllib.loads(
     Path(__file__).with_name("activations.toml").read_text(encoding="utf-8")
 )
@@ -50,10 +53,14 @@ LoadConfig = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class Memory:
-    """GiB on one GPU."""
+    """GiB of one process: on its GPU, and `in_ram` in the host's memory."""
 
     weights: float = 0.0
     """Of trained, frozen and reference policies, in the learner."""
+    copied: float = 0.0
+    """Of the weights, TRL's copy, or this process's shard of it."""
+    whole_copy: float = 0.0
+    """TRL's copy before several processes shard it; 0 if they do not."""
     moments: float = 0.0
     """Of the optimisers."""
     gradients: float = 0.0
@@ -64,6 +71,8 @@ class Memory:
     and cache of the torch engine."""
     engine_while_learning: float = 0.0
     """What the engine keeps while the policies learn."""
+    in_ram: float = 0.0
+    """Weights that the engine keeps in the host's memory while it sleeps."""
     largest_parameters: int = 0
     """Of the largest trained model."""
 
@@ -73,10 +82,26 @@ class Memory:
         return CONTEXT_GIB + self.weights + self.moments
 
     @property
-    def learning(self) -> float:
+    def later(self) -> float:
+        """What of that the learner allocates only after the engine has started."""
+        return self.copied + self.moments
+
+    @property
+    def copying(self) -> float:
+        """The peak of TRL's start, when the copy of the weights and its shards lie side by side."""
+        loaded = CONTEXT_GIB + self.weights
+        return loaded + self.whole_copy + self.engine_while_learning
+
+    @property
+    def updating(self) -> float:
         """The peak of an update."""
         update = self.gradients + self.activations
         return self.resting + update + self.engine_while_learning
+
+    @property
+    def learning(self) -> float:
+        """The larger of the two."""
+        return max(self.copying, self.updating)
 
     @property
     def speaking(self) -> float:
@@ -85,7 +110,7 @@ class Memory:
 
     @property
     def needed(self) -> float:
-        """The larger of the two."""
+        """The most that the run takes at any moment."""
         return max(self.learning, self.speaking)
 
 
@@ -161,15 +186,28 @@ def activation_gib(model: Model, tokens: int, lora: bool) -> float:
 
 def estimate(run: "Run", load: LoadConfig = load_config) -> Memory:
     """Return the memory of a run; `load` returns a model's configuration by its name."""
+    return memory_of(run, read_models(run, load))
+
+
+def read_models(run: "Run", load: LoadConfig = load_config) -> dict[str, Model]:
+    """Return {name: model} of the models that a run loads, without those on servers."""
+    assigned, _ = assign_models(run.method, run.model)
+    models = {}
+    for name in assigned.values():
+        if name not in models and not name.startswith(SERVERS):
+            models[name] = Model.read(load(name))
+    return models
+
+
+def memory_of(run: "Run", models: Mapping[str, Model]) -> Memory:
+    """Return the memory of a run with these models, see `read_models`."""
     assigned, trained = assign_models(run.method, run.model)
     speaks_by_vllm = run.engine.endswith("vllm")
     weights = moments = gradients = activations = sampler = 0.0
+    copied = whole_copy = served_weights = 0.0
     largest = 0
     engines = 0
-    for name in dict.fromkeys(assigned.values()):
-        if name.startswith(SERVERS):
-            continue
-        model = Model.read(load(name))
+    for name, model in models.items():
         policies = [policy for policy in assigned if assigned[policy] == name]
         count = sum(policy in trained for policy in policies)
         frozen_gib = BFLOAT16_BYTES * model.parameters / GIB
@@ -177,8 +215,10 @@ def estimate(run: "Run", load: LoadConfig = load_config) -> Memory:
         if count:
             learner = _learner(model, run, count)
             if run.trainer == "trl":
-                learner = _with_trl(learner, shards())
+                learner = _with_trl(learner, model, run)
             weights += learner.weights
+            copied += learner.copied
+            whole_copy += learner.whole_copy
             moments += learner.moments
             # One policy learns at a time.
             gradients = max(gradients, learner.gradients)
@@ -186,14 +226,25 @@ def estimate(run: "Run", load: LoadConfig = load_config) -> Memory:
             largest = max(largest, model.parameters)
         served = 1 if run.lora else len(policies)
         engines += served
+        served_weights += served * BFLOAT16_BYTES * model.parameters / GIB
         if speaks_by_vllm:
             sampler += served * _vllm_gib(model, run.max_tokens)
         else:
             sampler = max(sampler, _torch_sampler_gib(model, run))
-    kept = 0.0
-    if speaks_by_vllm:
-        kept = ASLEEP_GIB if engines == 1 else sampler
-    return Memory(weights, moments, gradients, activations, sampler, kept, largest)
+    sleeps = speaks_by_vllm and engines == 1
+    kept = sampler if speaks_by_vllm else 0.0
+    return Memory(
+        weights=weights,
+        copied=copied,
+        whole_copy=whole_copy,
+        moments=moments,
+        gradients=gradients,
+        activations=activations,
+        sampler=sampler,
+        engine_while_learning=ASLEEP_GIB if sleeps else kept,
+        in_ram=served_weights if sleeps else 0.0,
+        largest_parameters=largest,
+    )
 
 
 def _learner(model: Model, run: "Run", count: int) -> Memory:
@@ -228,13 +279,19 @@ def shards() -> int:
     return int(os.environ.get("WORLD_SIZE", "1")) if is_sharded else 1
 
 
-def _with_trl(learner: Memory, shards: int) -> Memory:
-    """Add the weights that TRL trains; the learner's own answer the turns."""
+def _with_trl(learner: Memory, model: Model, run: "Run") -> Memory:
+    """Add TRL's copy of the policy; the policy itself answers the turns."""
+    count = shards()
+    copy = learner.weights
+    if not run.lora:  # a reference policy, which the learner has as well, is not copied
+        copy = FLOAT32_BYTES * model.parameters / GIB
     return replace(
         learner,
-        weights=learner.weights * (1 + 1 / shards),
-        moments=learner.moments / shards,
-        gradients=learner.gradients / shards,
+        weights=learner.weights + copy / count,
+        copied=copy / count,
+        whole_copy=copy if count > 1 else 0.0,
+        moments=learner.moments / count,
+        gradients=learner.gradients / count,
     )
 
 
@@ -254,38 +311,95 @@ def _torch_sampler_gib(model: Model, run: "Run") -> float:
     return (copies + positions * grown) / GIB
 
 
-def check(run: "Run") -> None:
-    """Raise ValueError in one line if the GPU is too small for the run; pass without a GPU.
+def check(run: "Run") -> Memory:
+    """Return the memory of a run, all zero without a GPU, where nothing is checked.
 
-    Warns on stderr of a large model that would sample in a Python loop.
+    Raises ValueError in one line if the GPU or the host's memory is too small for the run, or the
+    disk for the models that it downloads. Warns on stderr of a large model that would sample in a
+    Python loop.
     """
     if not torch.cuda.is_available():
-        return
-    memory = estimate(run)
-    free_bytes, _ = torch.cuda.mem_get_info()
-    free = free_bytes / GIB
+        return Memory()
+    models = read_models(run)
+    need = memory_of(run, models)
     by_vllm = run.engine.endswith("vllm")
-    if memory.largest_parameters > CHECKPOINTING_MIN_PARAMETERS and not by_vllm:
+    if need.largest_parameters > CHECKPOINTING_MIN_PARAMETERS and not by_vllm:
         print(
             f"warning: engine {run.engine!r} samples token by token in Python: a model of "
-            f"{memory.largest_parameters / 1e9:.1f} billion parameters takes minutes to hours a "
+            f"{need.largest_parameters / 1e9:.1f} billion parameters takes minutes to hours a "
             "step; engine=vllm or unsloth+vllm samples many times faster",
             file=sys.stderr,
         )
-    cure = "set lora or lower max_tokens_per_micro_batch"
-    if memory.learning > free:
+    free_bytes, _ = torch.cuda.mem_get_info()
+    _check_gpu(run, models, need, free_bytes / GIB)
+    _check_ram(need)
+    _check_downloads(models)
+    return need
+
+
+def _check_gpu(
+    run: "Run", models: Mapping[str, Model], need: Memory, free: float
+) -> None:
+    """Raise ValueError unless `free` GiB of a GPU suffice."""
+    adapter = "" if run.lora else "set lora or "
+    smaller = f"{adapter}choose a smaller model"
+    cure = f"{adapter}lower max_tokens_per_micro_batch"
+    if need.learning > free:
+        cure = smaller if need.copying > free else cure
         raise ValueError(
-            f"model must fit the GPU: learning needs about {memory.learning:.1f} GiB and "
+            f"model must fit the GPU: learning needs about {need.learning:.1f} GiB and "
             f"{free:.1f} are free; {cure}"
         )
-    if memory.speaking > free:
+    if need.speaking > free:
+        longest = _longest_replies(run, models, free)
+        cure = f"{adapter}lower max_tokens to {longest}" if longest else smaller
         raise ValueError(
-            f"model must fit the GPU: sampling needs about {memory.speaking:.1f} GiB beside the "
-            f"learner and {free:.1f} are free; set lora or choose a smaller model"
+            f"model must fit the GPU: sampling needs about {need.speaking:.1f} GiB beside the "
+            f"learner and {free:.1f} are free; {cure}"
         )
-    keeps_awake = memory.engine_while_learning > ASLEEP_GIB
-    if keeps_awake and memory.learning > free * (1 - VLLM_SHARE) + memory.sampler:
+    keeps_awake = need.engine_while_learning > ASLEEP_GIB
+    if keeps_awake and need.learning > free * (1 - VLLM_SHARE) + need.sampler:
         raise ValueError(
             f"model must fit the GPU: several engines stay awake on {VLLM_SHARE:.0%} of it, and "
-            f"learning needs about {memory.learning:.1f} GiB in all; {cure}"
+            f"learning needs about {need.learning:.1f} GiB in all; {cure}"
         )
+
+
+def _longest_replies(run: "Run", models: Mapping[str, Model], free: float) -> int:
+    """Return the largest max_tokens with which sampling fits into `free` GiB; 0 if none does."""
+    longest = run.max_tokens - run.max_tokens % STEP_TOKENS
+    for max_tokens in range(longest, 0, -STEP_TOKENS):
+        shorter = run.model_copy(update={"max_tokens": max_tokens})
+        if memory_of(shorter, models).speaking <= free:
+            return max_tokens
+    return 0
+
+
+def _check_ram(need: Memory) -> None:
+    """Raise ValueError unless the host has room for the weights of all engines that sleep."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    in_ram = processes * need.in_ram
+    free = machine.free_ram_gib()
+    if in_ram > free:
+        raise ValueError(
+            "model must fit the host's memory, where vLLM keeps its weights while it sleeps: "
+            f"{processes} x {need.in_ram:.1f} GiB, and {free:.1f} are free; choose a smaller "
+            "model, or a machine with more RAM"
+        )
+
+
+def _check_downloads(models: Mapping[str, Model]) -> None:
+    """Raise ValueError unless the disk has room for the weights that the hub has yet to send."""
+    for name, model in models.items():
+        place = locate(name).base
+        if isinstance(place, Path):
+            continue
+        weights_gib = BFLOAT16_BYTES * model.parameters / GIB
+        missing = weights_gib - machine.cached_gib(place)
+        cache = machine.hub_cache()
+        free = machine.free_disk_gib(cache)
+        if missing > free:
+            raise ValueError(
+                f"model {place!r} is a download of about {missing:.0f} GiB, and {free:.0f} are "
+                f"free on the disk of {cache}; set HF_HOME to a folder on a larger disk"
+            )

@@ -4,6 +4,7 @@ The replies of a step are counted on a few episodes of the embedded backbone. Sp
 assumptions, named below.
 """
 
+import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,10 @@ SLOWER_IN_PYTHON = 10  # how many times longer the torch engine samples, at leas
 KNOWN_MODELS = tomllib.loads(
     Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8")
 )
-HEADER = "| card | learning GiB | speaking GiB | fits | hours | dollars | with |"
+HEADER = (
+    "| card | learning GiB per card | speaking GiB per card | fits | hours | dollars "
+    "| with |"
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,11 @@ def step_seconds(
     return sampling + operations / card.operations_per_second
 
 
+def cards() -> int:
+    """Return how many cards a run has: one for each process that the environment announces."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 @dataclass(frozen=True)
 class Fit:
     """A setting of a run on a card."""
@@ -186,6 +195,11 @@ def lines(method: str, preset: str, overrides: Mapping[str, Any]) -> Iterator[st
         fit = choose(method, preset, overrides, card)
         yield row(fit, replies, card)
     yield ""
+    if cards() > 1:
+        yield (
+            f"{cards()} cards (WORLD_SIZE) share the episodes and the samples of a step. The hours "
+            "are those of all cards at once, the dollars those of all of them together."
+        )
     yield (
         f"Computed, never measured: prompts of {PROMPT_TOKENS} and replies of {REPLY_TOKENS} "
         "tokens, speeds and prices of src/coevolve/training/plan.py. Memory is within 10 % of "
@@ -194,18 +208,19 @@ def lines(method: str, preset: str, overrides: Mapping[str, Any]) -> Iterator[st
 
 
 def row(fit: Fit, replies: Replies, card: Card) -> str:
-    """Return the line of a card."""
+    """Return the line of a card, or of as many as the run has processes."""
     cost = ("", "")
     if fit.fits:
         parameters = fit.memory.largest_parameters
         seconds = step_seconds(fit.run, replies, parameters, card)
-        hours = fit.run.steps * seconds / 3600
-        cost = (f"{hours:.1f}", f"{hours * card.dollars_per_hour:.2f}")
+        hours = fit.run.steps * seconds / 3600 / cards()
+        dollars = hours * cards() * card.dollars_per_hour
+        cost = (f"{hours:.1f}", f"{dollars:.2f}")
     changes = [
         f"{name}={value}".replace(" ", "") for name, value in fit.changes.items()
     ]
     cells = [
-        card.name,
+        card.name if cards() == 1 else f"{cards()} x {card.name}",
         f"{fit.memory.learning:.1f}",
         f"{fit.memory.speaking:.1f}",
         "yes" if fit.fits else "no",

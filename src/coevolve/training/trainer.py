@@ -63,7 +63,7 @@ class Trainer:
             "validation": method.world.items("validation", run.eval_items),
             "test": method.world.items("test", run.test_items or run.eval_items),
         }
-        memory.check(run)
+        need = memory.check(run)
         # Processes other than the main one write into this folder.
         self.scratch = tempfile.TemporaryDirectory(prefix="coevolve-")
         set_seed(run.seed)
@@ -76,7 +76,12 @@ class Trainer:
         self.team.baselines |= make_baselines(method.estimator, self.team.trainable)
         self.team.optimize(run.learning_rate, run.weight_decay, run.optimizer)
         self.engine = make_engine(
-            self.team, run.engine, run.temperature, run.max_tokens, run.vllm
+            self.team,
+            run.engine,
+            run.temperature,
+            run.max_tokens,
+            run.vllm,
+            later_gib=need.later,
         )
         self.canary = Canary(dropout=run.lora[2] if run.lora else 0.0)
         if run.engine.endswith("vllm"):

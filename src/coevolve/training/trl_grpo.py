@@ -316,6 +316,10 @@ class StepCallback(TrainerCallback):
     def __init__(self, trainer: EpisodeTrainer):
         self.trainer = trainer
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Wake the engine: the copy of the weights, or its shard, is where it stays."""
+        self.trainer.owner.engine.load_weights()
+
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, **_: Any
     ) -> None:

@@ -21,6 +21,8 @@ class TRLTrainer(Trainer):
         """Let TRL take the steps after `steps_done`; see `Trainer.take_steps`."""
         if steps_done >= self.run.steps:
             return
+        # TRL copies the whole model, even if it shards the copy afterwards.
+        self.engine.sleep()
         trl_trainer = EpisodeTrainer(self, timer, end_step)
         newest = self._newest_checkpoint()
         resume_from = str(newest[1]) if newest else None
