@@ -6,7 +6,8 @@ second step and at its peak, or the error. See `fake_gpu` for what is fake about
 
 import json
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 CPU = "cpu"
+# Yields an object that counts memory, see `fake_memory.Memory`.
+Device = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,11 @@ class Case:
     old_logprobs: str = "sampler"
     ratio_cap: float = 0.0
     kl_coef: float = 0.0
+    kl_loss_coef: float = 0.0
     minibatches: int = 1
     mutant: str = ""
-    """A fault to put in: "cpu" leaves the targets there, "float32" widens the states."""
+    """A fault to put in: "cpu" leaves the targets there, "float32" widens the states, and
+    "reference" drops log-probabilities of the starting policy."""
 
     @property
     def micro_batch_tokens(self) -> int:
@@ -122,6 +127,7 @@ def make_samples(case: Case) -> list[Any]:
 def fault(name: str) -> Any:
     """Return a context in which the learner has a fault."""
     from coevolve.models import packing, policy
+    from coevolve.training import update
 
     if name == CPU:
         pack = policy.pack_prefix_tree
@@ -142,11 +148,19 @@ def fault(name: str) -> Any:
             return hidden_TH.float(), temperature
 
         return mock.patch.object(packing.MicroBatch, "at_sampling_temperature", widened)
+    if name == "reference":
+        make_batch = update.TokenBatch
+
+        def make_short_batch(**fields: Any) -> Any:
+            fields["reference_logprobs_T"] = fields["reference_logprobs_T"][:2]
+            return make_batch(**fields)
+
+        return mock.patch.object(update, "TokenBatch", make_short_batch)
     return nullcontext()
 
 
-def measure(case: Case) -> dict[str, Any]:
-    """Take the steps; return the memory around the last one."""
+def measure(case: Case, device: Device = fake_gpu.device) -> dict[str, Any]:
+    """Take the steps on a device; return the memory around the last one."""
     import torch
 
     from coevolve.training.settings import OptimizationConfig
@@ -157,16 +171,18 @@ def measure(case: Case) -> dict[str, Any]:
         loss=case.loss,
         old_logprobs=case.old_logprobs,
         ratio_cap=case.ratio_cap,
+        kl_loss_coef=case.kl_loss_coef,
         minibatches=case.minibatches,
         max_tokens=case.reply_tokens,
         max_tokens_per_micro_batch=case.micro_batch_tokens,
     )
-    with fake_gpu.device() as memory, fault(case.mutant):
+    with device() as memory, fault(case.mutant):
         policy = make_policy(case)
         loaded = memory.now
         parameters = list(policy.parameters())
         optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=True)
-        reference = policy.reference() if case.kl_coef else None
+        has_reference = case.kl_coef or case.kl_loss_coef
+        reference = policy.reference() if has_reference else None
         baselines = make_baselines(case.estimator, {"shared": policy})
         samples = make_samples(case)
         for _ in range(case.steps):

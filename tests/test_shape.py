@@ -101,7 +101,7 @@ RETIRED = {
 MAX_DOCSTRING_LINES = 5
 MAX_CELLS = 25  # with more than one line of code
 MAX_NOTEBOOK_FUNCTION_STATEMENTS = 5
-MAX_RUN_FIELDS = 28
+MAX_RUN_FIELDS = 29
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NOTEBOOKS = [
     path

@@ -1,10 +1,11 @@
-"""The Triton kernels in Triton's interpreter, on CPU tensors.
+"""The Triton kernels on a GPU, or with TRITON_INTERPRET=1 in Triton's interpreter on the CPU.
 
-test_kernels.py runs this file in a process with TRITON_INTERPRET=1, which must be set before
-Triton is first imported.
+test_kernels.py runs this file in the interpreter, in a process of its own: the variable must be set
+before Triton is first imported. `python -m tools.first_hour` runs it on a GPU.
 """
 
 import math
+import os
 from dataclasses import dataclass
 
 import pytest
@@ -20,6 +21,16 @@ from core.loss_problems import (
 from torch import Tensor
 
 from coevolve.losses import LossConfig, TokenBatch, kernels, selective_logprobs
+
+ON_GPU = os.environ.get("TRITON_INTERPRET") != "1"
+if ON_GPU and not torch.cuda.is_available():
+    pytest.skip("needs a GPU or TRITON_INTERPRET=1", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def tensors_are_where_the_kernels_run():
+    with torch.device("cuda" if ON_GPU else "cpu"):
+        yield
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,8 @@ ROWS = [
     (BFLOAT16, 2),
     (BFLOAT16, 2500),
 ]
+if ON_GPU:  # a real vocabulary, which takes the interpreter long
+    ROWS += [(FLOAT32, 151_936), (BFLOAT16, 151_936)]
 
 
 class TestAgainstTheReference:
@@ -120,8 +133,11 @@ class TestAgainstTheReference:
         problem = random_problem(2, T=6, V=50, H=4, dtype=torch.float32)
         problem = problem.without("weights_T")
         inputs = (problem.hidden_TH, problem.head_VH, problem.targets_T)
+        monkeypatch.delenv("COEVOLVE_LOSS_PATH", raising=False)
+        fastest = "triton" if ON_GPU else "chunked"
+        assert problem.policy_loss().path == fastest
+        monkeypatch.setenv("COEVOLVE_LOSS_PATH", "chunked")
         expected_T = selective_logprobs(*inputs, 0.6)
-        assert problem.policy_loss().path == "chunked"  # a CPU's default is in torch
 
         monkeypatch.setenv("COEVOLVE_LOSS_PATH", "triton")
         assert problem.policy_loss().path == "triton"

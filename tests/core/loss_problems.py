@@ -106,8 +106,19 @@ def random_problem(
 ) -> LossProblem:
     """Draw a problem with old log-probabilities and weights, and some advantages of 0.
 
-    No ratio is within 1e-3 of a bound where the slope jumps.
+    No ratio is within 1e-3 of a bound where the slope jumps. The numbers are the same on every
+    device.
     """
+    device = torch.get_default_device()
+    with torch.device("cpu"):
+        problem = _draw(seed, T, V, H, dtype, scale)
+    moved = {name: tensor.to(device) for name, tensor in vars(problem).items()}
+    return LossProblem(**moved)
+
+
+def _draw(
+    seed: int, T: int, V: int, H: int, dtype: torch.dtype, scale: float
+) -> LossProblem:
     rng = torch.Generator().manual_seed(seed)
     hidden_TH = torch.randn(T, H, generator=rng, dtype=FLOAT64)
     hidden_TH = (scale * hidden_TH).to(dtype)

@@ -1,6 +1,9 @@
 """The engine for vLLM beside a pretend one: no order of events makes it answer with old weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pretend_vllm
 import pytest
@@ -11,13 +14,16 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
 from pretend_vllm import PretendLLM, fingerprint
 
 from coevolve.engines.limits import share_beside_learner
+from coevolve.engines.router import make_engine
 from coevolve.engines.vllm import VLLM
+from coevolve.models.lora import AdapterPolicy
 from coevolve.models.policy import Policy
 from coevolve.models.policy_set import PolicySet
 from coevolve.types import Turn
@@ -26,66 +32,112 @@ LORA = (4, 8, 0.0)
 NAMES = ("left", "right")
 QUESTION = ({"role": "user", "content": "3+4=?"},)
 MODELS = dict.fromkeys(NAMES, "tiny-small")
+WHICH = st.integers(0, 1)  # of the policies
 
 
 def turn_of(name: str, **settings: object) -> Turn:
     return Turn("solver", QUESTION, name, **settings)
 
 
-def current(policy: Policy, dtype: torch.dtype) -> float:
-    """Return the fingerprint of a policy's weights, rounded as its engine reads them."""
-    rounded = {}
-    for name, parameter in policy.model.named_parameters():
-        if name.endswith(f"lora_B.{policy.adapter}.weight"):
-            rounded[name] = parameter.detach().to(dtype)
-    return fingerprint(rounded)
-
-
 class Life(RuleBasedStateMachine):
     """A run's engine, in any order of what a run, a notebook or an error may do to it."""
 
     team: PolicySet
+    checkpoints: Path
     has_gpu = True
+    names: tuple[str, ...]
+    lora: tuple[Any, ...]
+    lives: int
+    """How many orders of events a test tries."""
+    passes_weights: tuple[type, str]
+    """The function by which the engine gets new weights."""
 
     @initialize()
     def start(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        pretend_vllm.install(self.patch)
+        self.scope = ExitStack()
+        patch = self.scope.enter_context(pytest.MonkeyPatch.context())
+        pretend_vllm.install(patch)
         if self.has_gpu:
-            pretend_vllm.pretend_gpu(self.patch)
-        self.dtype = torch.bfloat16 if self.has_gpu else torch.float32
+            pretend_vllm.pretend_gpu(patch)
+        torch.manual_seed(0)
+        for which, name in enumerate(self.names):
+            # Puts the weights back in the end, for the next life.
+            self.scope.enter_context(self.team.trainable[name].perturbed())
+            self.change_weights(which)
         self.engine = VLLM(self.team.policies, 1.0, 8)
 
     def teardown(self) -> None:
-        self.engine.close()
-        self.patch.undo()
+        with self.scope:
+            self.play([*range(len(self.names))])
+            self.engine.close()
 
-    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3))
-    def play(self, names: list[str]) -> None:
+    def current(self, name: str) -> float:
+        """Return the fingerprint of a policy's weights as its engine reads them."""
+        raise NotImplementedError
+
+    def chosen(self, which: int) -> str:
+        """Return the name of one of the policies."""
+        return self.names[which % len(self.names)]
+
+    @rule(which=st.lists(WHICH, min_size=1, max_size=3))
+    def play(self, which: list[int]) -> None:
+        names = [self.chosen(one) for one in which]
         replies = self.engine.answer([turn_of(name) for name in names])
         for name, reply in zip(names, replies, strict=True):
-            expected = current(self.team.trainable[name], self.dtype)
-            assert reply.logprobs == (pytest.approx(expected, rel=1e-5),)
+            assert reply.logprobs == (pytest.approx(self.current(name), rel=1e-5),)
 
-    @rule(name=st.sampled_from(NAMES))
-    def play_until_interrupted(self, name: str) -> None:
-        self.engine.submit(turn_of(name))
+    @rule(which=WHICH)
+    def play_until_interrupted(self, which: int) -> None:
+        self.engine.submit(turn_of(self.chosen(which)))
 
-    def _learn(self, name: str) -> None:
-        self.engine.sleep()
-        policy = self.team.trainable[name]
+    def change_weights(self, which: int) -> None:
+        policy = self.team.trainable[self.chosen(which)]
         with torch.no_grad():
             for parameter in policy._weights_to_perturb():
                 parameter.add_(torch.rand(parameter.shape) * 0.01)
 
-    @rule(name=st.sampled_from(NAMES))
-    def learn(self, name: str) -> None:
-        self._learn(name)
+    @rule(which=WHICH)
+    def learn(self, which: int) -> None:
+        self.learn_until_an_error(which)
         self.engine.load_weights()
 
-    @rule(name=st.sampled_from(NAMES))
-    def learn_until_an_error(self, name: str) -> None:
-        self._learn(name)
+    @rule(which=WHICH)
+    def learn_until_an_error(self, which: int) -> None:
+        self.engine.sleep()
+        self.change_weights(which)
+
+    @precondition(lambda life: life.engine.sleeps and not life.engine.is_asleep)
+    @rule(which=WHICH)
+    def learn_although_it_does_not_fall_asleep(self, which: int) -> None:
+        with broken(PretendLLM, "sleep"):
+            self.engine.sleep()
+        self.change_weights(which)
+
+    @precondition(lambda life: life.engine.sleeps)
+    @rule(which=WHICH)
+    def learn_until_it_does_not_wake_up(self, which: int) -> None:
+        self.learn_until_an_error(which)
+        with broken(PretendLLM, "wake_up"):
+            self.engine.load_weights()
+
+    @rule(which=WHICH)
+    def learn_until_weights_cannot_be_passed_on(self, which: int) -> None:
+        self.learn_until_an_error(which)
+        with broken(*self.passes_weights):
+            self.engine.load_weights()
+
+    @rule(which=WHICH)
+    def learn_until_old_keys_and_values_stay(self, which: int) -> None:
+        self.play([which])  # which is how they came there
+        self.learn_until_an_error(which)
+        with broken(PretendLLM, "reset_prefix_cache", lambda self: False):
+            self.engine.load_weights()
+
+    @rule(which=WHICH)
+    def swap_in_saved_weights(self, which: int) -> None:
+        name = self.chosen(which)
+        self.team.trainable[name].restore(self.checkpoints / name)
+        self.engine.load_weights()
 
     @rule()
     def load_again(self) -> None:
@@ -101,20 +153,70 @@ class Life(RuleBasedStateMachine):
         assert PretendLLM.pools_in_use <= 1
 
 
+class LifeOfAdapters(Life):
+    """The engine of two adapters on one base."""
+
+    names = NAMES
+    lora = LORA
+    lives = 15
+    passes_weights = (AdapterPolicy, "save_for_engine")
+
+    def current(self, name: str) -> float:
+        policy = self.team.trainable[name]
+        dtype = torch.bfloat16 if self.has_gpu else torch.float32
+        rounded = {}
+        for parameter, weights in policy.model.named_parameters():
+            if parameter.endswith(f"lora_B.{policy.adapter}.weight"):
+                rounded[parameter] = weights.detach().to(dtype)
+        return fingerprint(rounded)
+
+
+class LifeOfWholeModel(Life):
+    """The engine of a model whose weights are all trained."""
+
+    names = ("shared",)
+    lora = ()
+    lives = 40
+    passes_weights = (PretendLLM, "collective_rpc")
+
+    def current(self, name: str) -> float:
+        return fingerprint(self.team.trainable[name].model.state_dict())
+
+
+def fail(*_: object, **__: object) -> None:
+    """Fail, in place of what an engine should do."""
+    raise RuntimeError
+
+
+@contextmanager
+def broken(
+    owner: type, name: str, replacement: Callable[..., Any] = fail
+) -> Iterator[None]:
+    """Break a function while the code inside runs, which must fail because of it."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(owner, name, replacement)
+        yield
+
+
 @pytest.fixture(scope="module")
 def team() -> PolicySet:
     return PolicySet(MODELS, NAMES, LORA)
 
 
 @pytest.mark.parametrize("has_gpu", [True, False], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("life", [LifeOfAdapters, LifeOfWholeModel])
 def test_every_reply_comes_from_the_current_weights(
-    has_gpu: bool, team: PolicySet
+    life: type[Life], has_gpu: bool, tmp_path: Path
 ) -> None:
-    machine = type("Life", (Life,), {"team": team, "has_gpu": has_gpu})
+    team = PolicySet(dict.fromkeys(life.names, "tiny-small"), life.names, life.lora)
+    for name, policy in team.trainable.items():
+        policy.save(tmp_path / name)
+    parts = {"team": team, "checkpoints": tmp_path, "has_gpu": has_gpu}
+    machine = type("Life", (life,), parts)
     # A failing order is short as it is; to look for the shortest would take minutes.
     phases = [phase for phase in Phase if phase is not Phase.shrink]
     some = settings(
-        max_examples=20, stateful_step_count=12, deadline=None, phases=phases
+        max_examples=life.lives, stateful_step_count=12, deadline=None, phases=phases
     )
     run_state_machine_as_test(machine, settings=some)
 
@@ -228,27 +330,10 @@ class TestSettings:
     def test_the_share_is_what_the_learner_leaves(
         self, gpu: None, team: PolicySet
     ) -> None:
-        VLLM(team.policies, 1.0, 8)
+        make_engine(team, "vllm", 1.0, 8, later_gib=2.0)
         (settings,) = PretendLLM.started
-        # 17 GiB are free, 1.5 stay so, and the moments of two tiny adapters are small.
-        assert settings["gpu_memory_utilization"] == pytest.approx(15.5 / 24, abs=1e-3)
-
-    @pytest.fixture
-    def judged_team(self) -> PolicySet:
-        """A trained adapter, and a frozen judge on its base; made before there is a GPU."""
-        models = {"shared": "tiny-small", "judge": "tiny-small"}
-        return PolicySet(models, ("shared",), LORA)
-
-    def test_a_frozen_judge_on_the_same_base_has_no_moments(
-        self, judged_team: PolicySet, gpu: None, patch: pytest.MonkeyPatch
-    ) -> None:
-        team = judged_team
-        patch.setattr("coevolve.engines.vllm.MOMENT_BYTES", 2**16)
-        VLLM(team.policies, 1.0, 8)
-        (settings,) = PretendLLM.started
-        adapter = sum(part.numel() for part in team.primary.parameters())
-        free_gib = 17 - 1.5 - adapter / 2**14
-        assert settings["gpu_memory_utilization"] == pytest.approx(free_gib / 24)
+        # 17 GiB are free, 1.5 stay so, and the learner will take two more.
+        assert settings["gpu_memory_utilization"] == pytest.approx(13.5 / 24)
 
     def test_engines_that_stay_awake_divide_the_fixed_share(
         self, gpu: None, team: PolicySet

@@ -10,12 +10,15 @@ from unittest.mock import Mock, call
 import peft
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
 from coevolve.models.lora import attach, load_unsloth
 from coevolve.models.policy_set import Loading, PolicySet
+from coevolve.training import config
+from coevolve.training.trainer import Trainer
 
 LORA = (4, 8, 0.0)
 
@@ -109,6 +112,90 @@ def test_unsloth_loads_exactly_the_named_model_in_full_precision(unsloth):
     assert settings["use_exact_model_name"]
     assert not settings["load_in_4bit"]
     assert settings["offload_embedding"] is False
+
+
+def trainer_of(out, **fields):
+    """Load what a run with an adapter trains."""
+    overrides = {"model": "tiny-small", "lora": [*LORA], **fields}
+    return Trainer(config.build("mae", "quick", out=out, overrides=overrides))
+
+
+@pytest.mark.parametrize("quantize", ["4bit", ""])
+def test_a_run_says_to_unsloth_whether_weights_have_4_bits(quantize, unsloth, tmp_path):
+    trainer_of(tmp_path, engine="unsloth", quantize=quantize)
+    settings = unsloth.FastLanguageModel.from_pretrained.call_args.kwargs
+    assert settings["load_in_4bit"] == (quantize == "4bit")
+
+
+@pytest.fixture
+def quantized_loads(monkeypatch):
+    """The settings of every load; bitsandbytes would place the weights on the GPU itself."""
+    load = AutoModelForCausalLM.from_pretrained
+    loads = []
+
+    def refuse(model, *_):
+        raise AssertionError("weights of 4 bits stay where they are")
+
+    def from_pretrained(path, quantization_config=None, **settings):
+        loads.append({"quantization_config": quantization_config, **settings})
+        model = load(path, **settings)
+        if quantization_config is not None:
+            model.to = refuse
+        return model
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    return loads
+
+
+def test_the_base_of_a_run_has_weights_of_4_bits_and_its_adapter_is_trained(
+    quantized_loads, tmp_path
+):
+    trainer = trainer_of(tmp_path, quantize="4bit")
+    (settings,) = quantized_loads
+    quantization = settings["quantization_config"]
+    assert isinstance(quantization, BitsAndBytesConfig)
+    assert quantization.quantization_method() == "nf4"
+    assert quantization.bnb_4bit_use_double_quant
+    assert quantization.bnb_4bit_compute_dtype == torch.bfloat16
+    assert settings["dtype"] == "bfloat16"
+    trained = trainer.team.primary.model.named_parameters()
+    names = [name for name, weights in trained if weights.requires_grad]
+    assert names
+    assert all("lora_" in name for name in names)
+
+
+def test_nothing_else_is_quantised(quantized_loads, tmp_path):
+    trainer_of(tmp_path)
+    assert [load["quantization_config"] for load in quantized_loads] == [None]
+
+
+class AdamW8bit(torch.optim.AdamW):
+    """A stand-in with the first arguments and the defaults of that of bitsandbytes."""
+
+    def __init__(  # noqa: PLR0913
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2
+    ):
+        super().__init__(params, lr, betas, eps, weight_decay)
+
+
+def test_adamw_of_8_bits_has_the_settings_of_adamw(tmp_path, monkeypatch):
+    package = ModuleType("bitsandbytes")
+    package.optim = ModuleType("bitsandbytes.optim")
+    package.optim.AdamW8bit = AdamW8bit
+    for module in (package, package.optim):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    groups = {}
+    for kind in ("adamw", "adamw_8bit"):
+        trainer = trainer_of(
+            tmp_path, optimizer=kind, learning_rate=3e-4, weight_decay=0.2
+        )
+        optimizer = trainer.team.optimizers["shared"]
+        assert isinstance(optimizer, AdamW8bit) == (kind == "adamw_8bit")
+        (group,) = optimizer.param_groups
+        trained = [id(weights) for weights in trainer.team.primary.parameters()]
+        assert [id(weights) for weights in group["params"]] == trained
+        groups[kind] = [group[name] for name in ("lr", "betas", "eps", "weight_decay")]
+    assert groups["adamw_8bit"] == groups["adamw"] == [3e-4, (0.9, 0.999), 1e-8, 0.2]
 
 
 def test_unsloth_draws_the_adapter_from_the_seed_of_the_run(unsloth):

@@ -25,7 +25,8 @@ OF_LOSSES: dict[str, dict[str, Any]] = {
     "importance": {"loss": "importance"},
     "recompute": {"old_logprobs": "recompute"},
     "truncated": {"old_logprobs": "recompute", "ratio_cap": 2.0},
-    "kl": {"estimator": "reinforce_pp", "kl_coef": 0.1},
+    "kl in the reward": {"estimator": "reinforce_pp", "kl_coef": 0.1},
+    "kl in the loss": {"kl_loss_coef": 0.1},
     "minibatches": {"minibatches": 2},
 }
 
@@ -41,10 +42,14 @@ def settings_of_steps() -> dict[str, dict[str, Any]]:
 
 
 STEPS = settings_of_steps()
+# What is said about each fault.
 MUTANTS = {
     "cpu": "_statistics got a tensor on cpu",
     "float32": "hidden_TH and head_VH must both be",
+    "reference": "Attempting to broadcast a dimension",
 }
+# The settings in which a fault shows, if not in all.
+SHOWS_IN = {"reference": OF_LOSSES["kl in the loss"]}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +60,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     library = fake_gpu.compile_shim(tmp_path_factory.mktemp("shim"))
     cases = dict(STEPS)
     for name in MUTANTS:
-        cases[f"mutant/{name}"] = {**SMALL, "mutant": name}
+        settings = SHOWS_IN.get(name, {})
+        cases[f"mutant/{name}"] = {**SMALL, **settings, "mutant": name}
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.fake_step", str(library)],
         input=json.dumps(list(cases.values())),
