@@ -1,8 +1,8 @@
 """Time and memory of one policy-loss step (loss and gradient) beside public alternatives.
 
 Clipped PPO on packed tokens, contenders alternating, on the CPU and on a CUDA device if there is
-one. Medians go to loss.json; `--table` prints that file again. A contender that cannot run is
-reported as not measured, with the reason.
+one; `--cpu` or `--cuda` chooses one of them. Medians go to loss.json; `--table` prints that file
+again. A contender that cannot run is reported as not measured, with the reason.
 """
 
 import json
@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module, metadata
 from pathlib import Path
@@ -381,12 +381,14 @@ def print_peak(name: str, case: Case) -> None:
     print((peak_kib * 1024 - before) / MIB)
 
 
-def installed_versions() -> dict[str, str | None]:
-    """Return the versions of the measured packages; None where one is not installed."""
+def installed_versions(
+    packages: Sequence[str] = MEASURED_PACKAGES,
+) -> dict[str, str | None]:
+    """Return the versions of packages; None where one is not installed."""
     versions = {}
     for package in metadata.distributions():
         versions[package.name.lower().replace("_", "-")] = package.version
-    return {name: versions.get(name) for name in MEASURED_PACKAGES}
+    return {name: versions.get(name) for name in packages}
 
 
 def section(device: str, rounds: int) -> dict | str:
@@ -460,21 +462,24 @@ def table(result: dict, device: str) -> str:
 
 
 def main() -> None:
-    """Measure every available device, write JSON, print Markdown; keep other devices' results."""
+    """Measure the devices, write JSON, print Markdown; keep the results of other devices."""
     if "--peak" in sys.argv:
         print_peak(sys.argv[2], Case(**json.loads(sys.argv[3])))
         return
+    chosen = [device for device in CASES if f"--{device}" in sys.argv]
+    devices = chosen or list(CASES)
     result = json.loads(JSON.read_text()) if JSON.exists() else {}
     if "--table" not in sys.argv:
-        for device in CASES:
+        for device in devices:
             measurements = section(device, rounds=3)
             if isinstance(measurements, dict) or device not in result:
                 result[device] = measurements
         JSON.write_text(json.dumps(result, indent=1) + "\n")
-    for device in CASES:
+    for device in devices:
         print(table(result, device), end="\n\n")
-    for row in result["cpu"]["memory"]:
-        print(f"- T={row['T']:,}, {row['name']}: {row['extra_mib']:,.0f} MiB")
+    if "cpu" in devices:
+        for row in result["cpu"]["memory"]:
+            print(f"- T={row['T']:,}, {row['name']}: {row['extra_mib']:,.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -23,23 +23,35 @@ from coevolve.training import config
 from coevolve.training.trainer import Trainer
 from coevolve.validation import user_path
 
-SHAPES = {  # sizes over the embedded backbone's configuration, and the fields of the run
-    "3b": (
-        {
-            "hidden_size": 2048,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 2,
-            "intermediate_size": 11008,
-            "vocab_size": 151936,
-            "max_position_embeddings": 32768,
-            "rope_theta": 1e6,
-            "tie_word_embeddings": True,
-            "layer_types": None,
-            "dtype": "bfloat16",
-        },
-        {"max_tokens": 1024, "eval_items": 16},
-    ),
+QWEN = {  # what Qwen2.5's small models have in common
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1e6,
+    "tie_word_embeddings": True,
+    "layer_types": None,
+    "dtype": "bfloat16",
+}
+WIDTHS = {
+    "0.5b": {
+        "hidden_size": 896,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "intermediate_size": 4864,
+    },
+    "3b": {
+        "hidden_size": 2048,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "intermediate_size": 11008,
+    },
+}
+LONG = {"max_tokens": 1024, "eval_items": 16}
+Fields = dict[str, Any]
+# Sizes over the embedded backbone's configuration, and the fields of the run.
+SHAPES: dict[str, tuple[Fields, Fields]] = {
+    "0.5b": (QWEN | WIDTHS["0.5b"], LONG),
+    "3b": (QWEN | WIDTHS["3b"], LONG),
     "tiny": (
         {},
         {
