@@ -4,9 +4,11 @@ Shows what the batch has made and computes nothing; equal results give equal byt
 are named.
 """
 
+import html
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,15 @@ BACKGROUND = (
     "conl",
     "mae",
 )
+BADGE = "[!["  # the start of a paragraph that is a picture with a link
 AVERAGE = re.compile(r"(overall|average|.* avg\.|.* average)", re.IGNORECASE)
+CAPTION = re.compile(r"<p><strong>(.*?)</strong></p>")
 HEAD = re.compile(r"<thead>\s*<tr>(.*?)</thead>", re.DOTALL)
 OF_THE_PAPER = ", the paper"  # ends the name of a column with the paper's numbers
 INTERVAL = re.compile(r"\[[-+\d.]+, [-+\d.]+\]")
 PLAY = "play.html"  # an episode in the browser, beside the presets' folders
 LEADING_CELLS = 2  # a row's name stands in one of these
+OPEN_REPLIES = 2  # of a role in an episode; its others are folded
 
 
 def build(plan: Plan) -> Path:
@@ -82,14 +87,16 @@ def load_template(plan: Plan) -> Any:
     """Return the template of all pages, filled with everything but what one page alone shows."""
     import jinja2
 
-    from reproduce.analysis.verdicts import MEANINGS
+    from reproduce.analysis.verdicts import GROUPS, MEANINGS
 
     rows = report_claims.read(plan)
     everything = {
         "plan": plan,
         "verdicts": MEANINGS,
+        "groups": GROUPS,
+        "looks": report_claims.LOOKS,
         "look_of": report_claims.look_of,
-        "counts": lambda some: report_claims.counts(some, list(MEANINGS)),
+        "counts": report_claims.counts,
         "inside": report_claims.inside,
         "info": {paper: PAPERS.get(paper, ACROSS) for paper in papers(plan)},
         "runs": [],
@@ -156,23 +163,25 @@ def facts_of(plan: Plan, item: Item) -> dict[str, Any]:
         facts["table"] = ""
         if "table.md" in facts["files"]:
             table = (folder / "table.md").read_text("utf-8")
-            facts["table"] = pair_headings(to_html(averages_first(table)))
+            page = pair_headings(to_html(averages_first(table)))
+            facts["table"] = without_title(page, title)
     return facts
 
 
 def heading(plan: Plan, item: Item) -> tuple[str, str]:
     """Return an artefact's title and introduction.
 
-    They are its parameters of these names, or else the first lines of its notebook.
+    They are its parameters of these names, or else the first lines of its notebook, without badges.
     """
     text = item.skip or item.fault
     if text is not None:
         return item.id, text
     text = _first_prose(plan.root / item.notebook, f"# {item.id}")
-    title, _, rest = text.removeprefix("# ").partition("\n\n")
-    introduction, _, _ = rest.partition("\n\n")
-    title = item.parameters.get("title", title)
-    introduction = item.parameters.get("introduction", introduction)
+    paragraphs = text.removeprefix("# ").split("\n\n")
+    prose = [paragraph for paragraph in paragraphs if not paragraph.startswith(BADGE)]
+    first, second, *_ = [*prose, ""]
+    title = item.parameters.get("title", first)
+    introduction = item.parameters.get("introduction", second)
     return title, introduction
 
 
@@ -198,6 +207,24 @@ def to_html(text: str) -> str:
     return re.sub(r' style="text-align:left"|</t[dhr]>|\n *(?=<t)', "", page)
 
 
+def without_title(page: str, title: str) -> str:
+    """Return a table's page without the beginning of its caption, if that is the card's title."""
+    caption = CAPTION.match(page)
+    if caption is None:
+        return page
+    text = html.unescape(caption[1])
+    if not text.startswith(title):
+        return page
+    rest = text.removeprefix(title).strip()
+    if rest.startswith("(") and rest.endswith(")"):
+        rest = rest[1:-1]
+    paragraph = ""
+    if rest:
+        sentence = rest[0].upper() + rest[1:]
+        paragraph = f"<p>{html.escape(sentence)}</p>"
+    return paragraph + page[caption.end() :]
+
+
 def pair_headings(page: str) -> str:
     """Give a column and the paper's column beside it one heading, above "here" and "paper"."""
     return HEAD.sub(_in_two_rows, page)
@@ -209,13 +236,13 @@ def _in_two_rows(head: re.Match[str]) -> str:
     lower = ""
     for name, following in zip(names, [*names[1:], ""], strict=True):
         if following == name + OF_THE_PAPER:
-            upper += f'<th colspan="2" scope="colgroup">{name}'
-            lower += "<th>here<th>paper"
+            upper += f'<th colspan="2" scope="colgroup">{name}</th>'
+            lower += "<th>here</th><th>paper</th>"
         elif not name.endswith(OF_THE_PAPER):
-            upper += f'<th rowspan="2">{name}'
+            upper += f'<th rowspan="2">{name}</th>'
     if not lower:
         return head[0]
-    return f"<thead><tr>{upper}<tr>{lower}</thead>"
+    return f"<thead><tr>{upper}</tr><tr>{lower}</tr></thead>"
 
 
 def averages_first(text: str) -> str:
@@ -260,7 +287,7 @@ def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
     Their `turns` are all replies in order, each with the oracle's `mark`.
     """
     from coevolve.runs.record import rows_in_order
-    from reproduce.transcripts import best_and_worst, mark
+    from reproduce.transcripts import best_and_worst, everything_read, mark
 
     run = _first_trained(plan, paper)
     if run is None:
@@ -277,8 +304,17 @@ def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
     for episode in shown:
         episode["turns"] = rows_in_order(episode)
         for turn in episode["turns"]:
-            turn["mark"] = mark(turn["prompt"], turn["text"])
+            turn["mark"] = mark(everything_read(turn), turn["text"])
+        _fold_repeats(episode["turns"])
     return shown
+
+
+def _fold_repeats(turns: list[dict[str, Any]]) -> None:
+    """Mark each reply as folded that comes after OPEN_REPLIES others of its role."""
+    replies_of: Counter[str] = Counter()
+    for turn in turns:
+        turn["is_folded"] = replies_of[turn["role"]] >= OPEN_REPLIES
+        replies_of[turn["role"]] += 1
 
 
 def _first_trained(plan: Plan, paper: str) -> Item | None:

@@ -1,11 +1,11 @@
 """The rows of the ledger as the report shows them: words, places of evidence, one scale a paper."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reproduce.places import artefact_of
 from reproduce.plan import Plan
 from reproduce.registry import read_toml
 
@@ -31,8 +31,6 @@ NUMBERS = ("effect", "low", "high", "paper_effect")
 POINTS = "points"
 LONGEST = 0.9  # of the numbers lie inside the scale of a paper's pictures
 WIDTH = 240  # of a picture, in its own units
-PLACE = re.compile(r"(Table|Figure) (\d+)([a-z]?)(?: \((\w+)\))?")
-SIDES = {"middle": "mid"}  # how ids shorten a side
 
 
 @dataclass(frozen=True)
@@ -43,20 +41,25 @@ class Look:
     symbol: str
 
 
-LOOKS = {  # by the first word of a verdict
+LOOKS = {  # by group of verdicts, see `verdicts.GROUPS`
     "found": Look("found", "✓"),
     "opposite": Look("opposite", "✗"),
-    "no": Look("size", "≈"),
-    "smaller": Look("size", "<"),
-    "other": Look("size", "≠"),
+    "no effect, or another size": Look("size", "≈"),
     "undecided": Look("undecided", "?"),
+    "not decidable here": Look("untested", "–"),
 }
-NO_VERDICT = Look("untested", "–")
+SYMBOLS = {  # of verdicts whose symbol is not that of their group
+    "smaller than printed": "<",
+    "other size": "≠",
+}
 
 
 def look_of(verdict: str) -> Look:
-    """Return the look of a verdict."""
-    return LOOKS.get(verdict.partition(" ")[0], NO_VERDICT)
+    """Return the look of a verdict: the class of its group, and its own symbol if it has one."""
+    from reproduce.analysis.verdicts import group_of
+
+    look = LOOKS[group_of(verdict)]
+    return replace(look, symbol=SYMBOLS.get(verdict, look.symbol))
 
 
 def read(plan: Plan) -> list[Row]:
@@ -68,7 +71,7 @@ def read(plan: Plan) -> list[Row]:
         fields = fields_of.get(row["claim"], {})
         row["unit"] = unit_of(fields | row)
         row["look"] = look_of(row["verdict"])
-        row["evidence"] = evidence_of(plan, row["paper"], row["where"])
+        row["evidence"] = artefact_of(row["paper"], row["where"], plan.items)
         row["five"] = beside.get(row["claim"])
         row["has_no_limits"] = row["low"] == "-inf"
         for name in NUMBERS:
@@ -121,26 +124,14 @@ def unit_of(row: Mapping[str, Any]) -> str:
     return POINTS if is_ratio_of_sums else UNITS[column]
 
 
-def evidence_of(plan: Plan, paper: str, where: str) -> str:
-    """Return the id of the table or figure that a claim names; "" if there is none here."""
-    found = PLACE.search(where)
-    if found is None:
-        return ""
-    kind, number, letter, side = found.groups()
-    stem = f"{paper}_{'table' if kind == 'Table' else 'fig'}{number}{letter}"
-    for id in (f"{stem}_{side}", f"{stem}_{SIDES.get(side, side)}", stem):
-        if id in plan.items:
-            return id
-    return next((id for id in plan.items if id.startswith(f"{stem}_")), "")
+def counts(rows: Sequence[Row]) -> list[Row]:
+    """Return how many claims are in each group of verdicts, in their order, without empty ones."""
+    from reproduce.analysis.verdicts import tally
 
-
-def counts(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
-    """Return how often each verdict is given, in their order, those that are given alone."""
     parts = []
-    for verdict in verdicts:
-        count = sum(row["verdict"] == verdict for row in rows)
+    for group, count in tally(row["verdict"] for row in rows).items():
         if count:
-            parts.append({"verdict": verdict, "count": count, "look": look_of(verdict)})
+            parts.append({"group": group, "count": count, "look": LOOKS[group]})
     return parts
 
 

@@ -1,6 +1,7 @@
 """Recorded episodes: which ones a page shows, and whether their answers are correct."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import fmean
@@ -27,7 +28,7 @@ def mark(prompt: str, reply: str) -> Mark | None:
     None if the reply has no answer, or the oracle of the tiny world cannot read the question.
     """
     questions = QUESTION.findall(prompt)
-    answer = parse.tag(reply, "answer") or parse.boxed(reply)
+    answer = answer_in(reply)
     if not questions or answer is None:
         return None
     _, question = questions[-1]
@@ -35,6 +36,22 @@ def mark(prompt: str, reply: str) -> Mark | None:
     if task is None:
         return None
     return Mark(tasks.is_correct(question, answer), task.answer)
+
+
+def answer_in(reply: str) -> str | None:
+    """Return a reply's answer in the form of any paper: in tags, boxed, or CoNL's last line."""
+    revised = parse.tag(reply, "revised_solution")
+    return (
+        parse.tag(reply, "answer")
+        or parse.boxed(reply)
+        or parse.answer_line(revised or reply)
+    )
+
+
+def everything_read(row: Mapping[str, Any]) -> str:
+    """Return the prompt of a recorded reply, below the earlier messages if it is in a dialogue."""
+    earlier = [message["content"] for message in row.get("before", ())]
+    return "\n".join([*earlier, row["prompt"]])
 
 
 def best_and_worst(episodes: list[Episode]) -> list[Episode]:

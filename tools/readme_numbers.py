@@ -9,7 +9,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,20 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis.verdicts import (
-    BY_CONSTRUCTION,
-    CANNOT,
-    FOUND,
-    IDLE,
-    MEANINGS,
-    NO_EFFECT,
-    NOT_RUN,
-    ONE_SEED,
-    OPPOSITE,
-    OTHER_SIZE,
-    SMALLER,
-    UNDECIDED,
-)
+from reproduce.analysis.verdicts import GROUPS, MEANINGS, tally
 from tinyworld import tasks
 from tools import reliability
 
@@ -42,7 +29,7 @@ SNAPSHOT = Path("results") / "readme.csv"
 class Paper:
     """A paper with its two main claims.
 
-    They compare it with the untrained model and with the best published baseline. Where these are
+    They compare it with the untrained model and with the strongest baseline. Where these are
     asked in another way than the paper's method, two further claims ask them in the same way.
     """
 
@@ -136,7 +123,7 @@ def take(root: Path = ROOT) -> pd.DataFrame:
             "paper": paper.name,
             "over the untrained model": over_untrained,
             "over shuffled rewards": over_control(ledger.loc[paper.over_untrained]),
-            "over the baseline best in print": over_baseline,
+            "over the paper's strongest baseline": over_baseline,
             "all its claims": ", ".join(verdicts),
         }
         rows.append(row)
@@ -150,37 +137,21 @@ def numbers(root: Path = ROOT) -> str:
     return "\n".join(map(line, [frame.columns, rule, *frame.to_numpy()]))
 
 
-# What a verdict counts as in the README's table; each group is a column.
-GROUPS = {
-    "found": (FOUND,),
-    "opposite": (OPPOSITE,),
-    "no effect, or another size": (NO_EFFECT, SMALLER, OTHER_SIZE),
-    "undecided": (UNDECIDED,),
-    "not decidable here": (IDLE, ONE_SEED, NOT_RUN, CANNOT, BY_CONSTRUCTION),
-}
-
-
 def verdict_counts(root: Path = ROOT) -> str:
     """Return how many claims of each paper have which verdicts as of the last snapshot."""
     frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
     rows = []
     for paper, text in zip(frame["paper"], frame["all its claims"], strict=True):
-        count_of = {}
+        given: list[str] = []
         for part in text.split(", "):
             count, _, verdict = part.partition(" ")
-            count_of[verdict] = int(count)
-        counts = [count_of_group(count_of, group) for group in GROUPS.values()]
-        rows.append([paper, sum(counts), *counts])
+            given += [verdict] * int(count)
+        rows.append([paper, len(given), *tally(given).values()])
     totals = ["**all five**"]
     for column in list(zip(*rows, strict=True))[1:]:
         totals.append(f"**{sum(column)}**")
     head = ("claims of", "all", *GROUPS)
     return markdown(head, [*rows, totals])
-
-
-def count_of_group(count_of: Mapping[str, int], verdicts: Iterable[str]) -> int:
-    """Return how many claims have one of these verdicts."""
-    return sum(count_of.get(verdict, 0) for verdict in verdicts)
 
 
 def loss(root: Path = ROOT) -> str:

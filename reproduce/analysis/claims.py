@@ -215,7 +215,7 @@ def _ratio(sides: Sequence[Side]) -> Estimate:
 
 
 def _why_idle(ledger: Ledger, claim: Claim) -> str:
-    """Return why a claim about a mechanism is void, as it hardly ever acted; else nothing."""
+    """Return why a claim's mechanism is idle: how small its effect was. Return "" if it is not."""
     mechanism = claim.get("mechanism")
     if not mechanism:
         return ""
@@ -244,41 +244,3 @@ def _over_control(ledger: Ledger, claim: Claim) -> Row:
     row = _row(ledger, {**claim, "arms": arms, "setup": setup})
     numbers = [row["effect"], row["low"], row["high"]]
     return dict(zip(OVER_CONTROL, numbers, strict=True))
-
-
-def readable(ledger: pd.DataFrame) -> pd.DataFrame:
-    """Return a ledger as a table shows it: effects with intervals, verdicts with reasons."""
-    effects = [_effect_in_words(row) for row in ledger.itertuples()]
-    of_controls = ledger[list(OVER_CONTROL)].set_axis(["effect", "low", "high"], axis=1)
-    verdicts_with_reasons = []
-    for row in ledger.itertuples():
-        reason = f" ({row.why})" if row.why else ""
-        verdicts_with_reasons.append(row.verdict + reason)
-    return pd.DataFrame(
-        {
-            "paper": ledger["paper"],
-            "where": ledger["where"],
-            "claim": ledger["says"],
-            "tests": ledger["tests"],
-            "the paper's": ledger["paper_effect"],
-            "here, 95 % interval": effects,
-            "over its control": [
-                _effect_in_words(row) for row in of_controls.itertuples()
-            ],
-            "seeds": ledger["seeds"],
-            "units": ledger["units"],
-            "p, corrected": ledger["p_corrected"],
-            "would be seen": ledger["smallest"],
-            "verdict": verdicts_with_reasons,
-        }
-    )
-
-
-def _effect_in_words(row: Any) -> str:
-    if pd.isna(row.effect):
-        return ""
-    if pd.isna(row.low):
-        return f"{row.effect:+.3g}"
-    if np.isinf(row.low):
-        return f"{row.effect:+.3g} [no limits]"
-    return f"{row.effect:+.3g} [{row.low:+.3g}, {row.high:+.3g}]"

@@ -18,7 +18,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import scipy.optimize
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,9 +27,11 @@ from matplotlib.transforms import Bbox
 
 from coevolve.runs.show import visible
 from coevolve.types import Role
+from reproduce.analysis.line_names import name_ends as name_ends
 
-# Any two are told apart by normal and by colour-blind (deuteranope) eyes, on a light and on a dark
-# page. The first five belong to the papers; variants take theirs from the end.
+# Any two are told apart by normal and by colour-blind (deuteranope) eyes, at a distance of 12 or
+# more in CAM02-UCS. All show on a light and on a dark page. The first five belong to the papers;
+# variants take theirs from the end.
 COLOURS = [
     "#0077aa",
     "#ff9900",
@@ -91,8 +92,6 @@ PANELS_PER_ROW = 2
 PAGE_WIDTH = 10.0  # inches of a full row; a page shows it at 736 pixels or more
 PANEL_WIDTH = 6.8  # inches of a figure of one panel
 FEW_LOOKS = 12  # a curve of so few points shows each of them
-NAME_SIZE = 10.5  # points
-LABEL_WIDTH = 20  # characters of a line of a label
 DASHES = [
     (0, ()),
     (0, (5, 1.5)),
@@ -232,53 +231,6 @@ def _draw_band(ax: Axes, values: Any, look: dict[str, Any]) -> None:
         alpha=0.16,
         linewidth=0,
     )
-
-
-def name_ends(ax: Axes) -> None:
-    """Write the name of every line beside its end, apart from the other names.
-
-    Limits and scales of the axes have to be final. Lines without a name are left out.
-    """
-    ax.get_ylim()  # settles the limits, which matplotlib leaves open until they are asked for
-    ends = []
-    for line in ax.lines:
-        name = str(line.get_label())
-        if name and not name.startswith("_"):
-            end = (line.get_xdata()[-1], line.get_ydata()[-1])
-            _, height = ax.transAxes.inverted().transform(ax.transData.transform(end))
-            ends.append((height, end, line))
-    ends.sort(key=lambda end: end[0])
-    names = [fill(str(line.get_label()), LABEL_WIDTH) for _, _, line in ends]
-    lines_of_text = 1 + max((name.count("\n") for name in names), default=0)
-    axes_points = ax.get_window_extent().height * 72 / ax.figure.dpi
-    gap = 1.3 * lines_of_text * NAME_SIZE / axes_points
-    heights = np.array([height for height, _, _ in ends])
-    places = apart(heights, gap) if ends else []
-    for name, place, (_, end, line) in zip(names, places, ends, strict=True):
-        ax.annotate(
-            name,
-            end,
-            (1.1, place),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=NAME_SIZE,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": line.get_color(),
-                "linestyle": line.get_linestyle(),
-                "linewidth": 1.8,
-                "shrinkA": 1,
-                "shrinkB": 0,
-            },
-        )
-
-
-def apart(heights: np.ndarray, gap: float) -> list[float]:
-    """Return the nearest heights, in squares, that are at least a gap apart; both rise."""
-    offsets = gap * np.arange(len(heights))
-    never_falling = scipy.optimize.isotonic_regression(heights - offsets).x
-    return list(never_falling + offsets)
 
 
 def dots(table: pd.DataFrame, ax: Axes, **labels: str) -> Axes:

@@ -298,8 +298,8 @@ def draw(curves: Curves, most_tokens: float) -> Figure:
         "value",
         ax=axes[1],
         title="Rewards that are correct",
-        xlabel="share of training, %",
-        ylabel="%",
+        xlabel="part of training, %",
+        ylabel="% of rewards",
     )
     _draw_beliefs(axes[2], curves.bars)
     figures.letter(axes)
@@ -314,7 +314,7 @@ def _draw_accuracy(ax: Axes, curves: Curves, most_tokens: float) -> None:
         ax=ax,
         title="Accuracy on validation questions",
         xlabel="tokens written in training (root scale)",
-        ylabel="%",
+        ylabel="% of validation questions",
     )
     ax.set_xscale(
         "function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square)
@@ -362,7 +362,7 @@ def _draw_beliefs(ax: Axes, bars: pd.DataFrame) -> None:
     )
     ax.set(
         xlabel="",
-        ylabel="%",
+        ylabel="% of wrong answers",
         title="Wrong answers that a judge accepts",
     )
     ax.legend(title=None, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=1)

@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from reproduce import HOME
 from reproduce.analysis import figures, tables
 from reproduce.analysis.judge_quality import OWN
+from reproduce.analysis.line_names import apart
 
 SMOLLM2 = HOME / "src" / "published" / "smollm2-roles" / "card.json"
 PANELS = {
@@ -189,9 +190,7 @@ def _name_lines(ax: Axes, shown: pd.DataFrame) -> None:
     ends = shown.groupby(["method", "errors"], sort=False).last().reset_index()
     ends = ends.sort_values("over control", ignore_index=True)
     lowest, highest = ax.get_ylim()
-    places = figures.apart(
-        ends["over control"].to_numpy(), LABEL_GAP * (highest - lowest)
-    )
+    places = apart(ends["over control"].to_numpy(), LABEL_GAP * (highest - lowest))
     for end, place in zip(ends.to_dict("records"), places, strict=True):
         is_level = end["errors"] == "level"
         ax.annotate(

@@ -105,7 +105,7 @@ def _draw_line(line: pd.DataFrame, own: pd.DataFrame, choice: Choice) -> Figure:
     ax.axhline(0, color="0.3", linewidth=1)
     ax.legend()
     ax.set(
-        title=f"{choice.method}, errors: {choice.errors} (tiny world)",
+        title=f"{choice.method}, errors: {choice.errors}",
         xlabel="accuracy of the judge",
         ylabel="gain over shuffled rewards, points",
     )

@@ -178,7 +178,7 @@ def draw_later(ax: Axes, pairs: pd.DataFrame, later: str, first: int) -> None:
     ax.plot(placed["step"], placed["value"], label="the paper", **look)
     ax.set(
         xlabel=f"{later.capitalize()}'s step",
-        ylabel="%",
+        ylabel="% of attempts",
         xticks=part.index,
         title=f"Pass rate, {fixed.capitalize()} fixed at step {first}",
     )
@@ -196,7 +196,7 @@ def draw_challengers(pairs: pd.DataFrame, first: int) -> Figure:
         fmt=".0f",
         ax=axes[1],
         cmap="cividis",
-        cbar_kws={"label": "%"},
+        cbar_kws={"label": "% of attempts"},
     )
     for text in axes[1].texts:  # they lie on colours, not on the page
         is_dark = text.get_color() != "w"

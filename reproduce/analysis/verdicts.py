@@ -3,6 +3,7 @@
 docs/ledger.md explains the rules in plain English.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -47,12 +48,32 @@ MEANINGS = {  # in the order of tables and pages
     SMALLER: "an effect as large as the printed one is excluded, and the sign stays open",
     OTHER_SIZE: "a ratio whose 95 % interval excludes the printed one",
     UNDECIDED: "none of these; that does not refute the claim",
-    IDLE: "the mechanism that the claim is about hardly ever acted",
+    IDLE: "the mechanism that the claim is about had almost no effect in these runs",
     ONE_SEED: "a single trained run, whose noise is unknown",
     NOT_RUN: "its runs are missing",
     CANNOT: "the tiny world lacks what the claim is about",
     BY_CONSTRUCTION: "no run could come out otherwise, so agreement is no evidence",
 }
+NOT_DECIDABLE = "not decidable here"
+GROUPS = {  # where verdicts are counted: a group's name, and the verdicts in it
+    "found": (FOUND,),
+    "opposite": (OPPOSITE,),
+    "no effect, or another size": (NO_EFFECT, SMALLER, OTHER_SIZE),
+    "undecided": (UNDECIDED,),
+    NOT_DECIDABLE: (IDLE, ONE_SEED, NOT_RUN, CANNOT, BY_CONSTRUCTION),
+}
+GROUP_OF = {verdict: name for name, members in GROUPS.items() for verdict in members}
+
+
+def group_of(verdict: str) -> str:
+    """Return the group of a verdict; a word of an older ledger counts as not decidable here."""
+    return GROUP_OF.get(verdict, NOT_DECIDABLE)
+
+
+def tally(given: Iterable[str]) -> dict[str, int]:
+    """Return how many of some verdicts are in each group, in the order of GROUPS."""
+    counter = Counter(map(group_of, given))
+    return {group: counter[group] for group in GROUPS}
 
 
 def explained(words: Iterable[str]) -> str:

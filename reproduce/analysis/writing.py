@@ -4,6 +4,7 @@ Does not know what the table says.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,15 +38,16 @@ def save_table(frame: pd.DataFrame, out: Path, caption: str, note: str) -> None:
         flat = frame.reset_index()
     names = [_flat_name(column) for column in flat]
     flat = flat.set_axis([_shown(name) for name in names], axis=1)
-    _write_csv(flat, out / "table.csv")
-    printed = flat.apply(_printed)
+    write_csv(flat, out / "table.csv")
     caption = _shown(caption)
     note = _shown(note)
-    _write_markdown(printed, out / "table.md", caption, note)
+    heading = f"**{_markdown(caption)}**"
+    paragraphs = [heading, markdown_table(flat), _markdown(note)]
+    (out / "table.md").write_text("\n\n".join(paragraphs) + "\n", "utf-8")
     folder = out.resolve().name
     # The batch writes into .ID.part.
     id = folder.removeprefix(".").removesuffix(".part")
-    _write_latex(printed, out / "table.tex", caption, note, label=f"tab:{id}")
+    write_latex(flat, out / "table.tex", caption, note, label=f"tab:{id}")
 
 
 def rounded_csv(frame: pd.DataFrame) -> str:
@@ -62,7 +64,8 @@ def _flat_name(name: object) -> str:
     return str(name)
 
 
-def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame without its index, with full precision."""
     safe = frame.map(_csv_cell)
     safe = safe.rename(columns=_inert)
     safe.to_csv(path, index=False, lineterminator="\n")
@@ -74,18 +77,29 @@ def _csv_cell(cell: object) -> object:
     return _inert(_shown(cell))
 
 
-def _write_markdown(printed: pd.DataFrame, path: Path, caption: str, note: str) -> None:
-    escaped = printed.map(_markdown).rename(columns=_markdown)
-    body = escaped.to_markdown(index=False, disable_numparse=True)
-    heading = f"**{_markdown(caption)}**"
-    paragraphs = [heading, body, _markdown(note)]
-    path.write_text("\n\n".join(paragraphs) + "\n", "utf-8")
+def markdown_table(
+    frame: pd.DataFrame, links: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return a frame as a table in Markdown.
+
+    `links` has the address of each cell of a column, "" for a cell without one.
+    """
+    escaped = frame.apply(_printed).map(_markdown)
+    for column, addresses in (links or {}).items():
+        escaped[column] = list(map(_linked, escaped[column], addresses))
+    escaped = escaped.rename(columns=_markdown)
+    return escaped.to_markdown(index=False, disable_numparse=True)
 
 
-def _write_latex(
-    printed: pd.DataFrame, path: Path, caption: str, note: str, label: str
+def _linked(text: str, address: str) -> str:
+    return f"[{text}]({address})" if address else text
+
+
+def write_latex(
+    frame: pd.DataFrame, path: Path, caption: str, note: str, label: str
 ) -> None:
-    table = printed.to_latex(
+    """Write a frame as a table of LaTeX's booktabs, with a note below it."""
+    table = frame.apply(_printed).to_latex(
         index=False,
         escape=True,
         caption=_latex(caption),

@@ -69,9 +69,7 @@ def test_rows_of_a_table_are_scored_on_the_same_questions_and_rivals_train_as_lo
     for item in plan.load(ROOT, preset).items.values():
         # Artefacts of all papers take the questions that all their runs have.
         if item.kind == "artefact" and item.paper != "all":
-            questions = {
-                (runs[id]["world"], asked(runs[id])) for id in item.needs
-            }
+            questions = {(runs[id]["world"], asked(runs[id])) for id in item.needs}
             worlds = {world for world, _ in questions}
             assert len(questions) == len(worlds), (item.id, questions)
     for rivals in RIVALS:

@@ -1,7 +1,8 @@
 """Figures: views of their frames, byte-stable files, text drawn literally."""
 
+import re
 import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,21 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
-from seen_colours import TO_XYZ, linear, seen_by_deuteranopes, seen_by_most
+from pytest import approx
+from seen_colours import (
+    CLEARLY_DIFFERENT,
+    TO_XYZ,
+    linear,
+    seen_by_deuteranopes,
+    seen_by_most,
+)
 
 from coevolve.methods.comas import CoMAS
 from reproduce import HOME, registry
 from reproduce.analysis import figures
+from reproduce.analysis.line_names import apart
 from reproduce.notebooks import code_cells
 
-CLEARLY_DIFFERENT = 12  # in CIELAB, where 2 can just be seen
 PAGE_PIXELS = 736
 SMALLEST_PIXELS = 9
 _, ENTRIES = registry.read(HOME, "quick")
@@ -110,6 +118,25 @@ def test_colours_belong_to_methods() -> None:
     assert palette["Untrained"] == colours["base"]
 
 
+SEEN = {  # places in CAM02-UCS, as the package colorspacious computes them
+    seen_by_most: {
+        "#808080": [56.23, -1.26, -0.76],
+        "#ff0000": [60.05, 38.69, 24.32],
+        "#0077aa": [47.96, -14.88, -21.75],
+    },
+    seen_by_deuteranopes: {
+        "#ff0000": [62.75, -3.77, 28.22],
+        "#0077aa": [46.51, -5.65, -23.72],
+    },
+}
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_colours_have_their_places_in_cam02_ucs(seen: Callable) -> None:
+    for colour, place in SEEN[seen].items():
+        assert seen(colour) == approx(place, abs=0.02), colour
+
+
 def test_all_colours_are_told_apart_by_everybody() -> None:
     for first, second in combinations(figures.COLOURS, 2):
         for seen in (seen_by_deuteranopes, seen_by_most):
@@ -145,6 +172,42 @@ def test_names_of_equal_curves_do_not_overlap() -> None:
     assert len(boxes) == 3
     for first, second in combinations(boxes, 2):
         assert not first.overlaps(second)
+
+
+LONG_NAMES = ("MAE (half reference)", "no quality filtering", "SRT (multi-agent)")
+
+
+def test_a_panel_has_most_of_its_column_beside_the_names_of_its_lines() -> None:
+    fig, axes = figures.panels(2)
+    for ax in axes:
+        figures.curve(rewards_of(*LONG_NAMES), "step", "reward", ax=ax)
+    fig.canvas.draw()
+    for ax in axes:
+        assert ax.get_position().width > 0.6 / len(axes)
+    names = {text.get_text() for text in axes[0].texts}
+    assert "SRT\n(multi-agent)" in names, "words stay whole"
+
+
+def test_neighbours_are_pushed_apart_by_their_own_sizes() -> None:
+    heights = apart(np.array([1.0, 1, 1]), gaps=[2, 1])
+    assert np.diff(heights) == approx([2, 1])
+    assert np.mean(heights) == approx(1)
+
+
+def panels_of_registry() -> list[tuple[str, str]]:
+    """The artefact of each panel of curves, and the label of its y axis."""
+    labels = []
+    for id, artefact in ARTEFACTS.items():
+        if artefact.notebook.endswith("curves.ipynb"):
+            for panel in artefact.parameters["panels"]:
+                labels.append((id, panel["ylabel"]))
+    return labels
+
+
+@pytest.mark.parametrize(("id", "label"), panels_of_registry())
+def test_an_axis_says_of_what_it_shows_a_share(id: str, label: str) -> None:
+    if label.startswith(("share", "%", "mean of")):
+        assert re.match(r"(share|%) of [a-z]", label), id
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

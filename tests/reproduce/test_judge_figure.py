@@ -12,9 +12,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from pretend_judges import ACCURACIES, runs_in, write_all
 from pytest import approx
-from seen_colours import seen_by_deuteranopes
+from seen_colours import CLEARLY_DIFFERENT, seen_by_deuteranopes
 
-from reproduce.analysis import figures, judge_figure, judge_quality
+from reproduce.analysis import judge_figure, judge_quality
+from reproduce.analysis.line_names import apart
 
 MAE = judge_figure.LOOKS["MAE"].colour
 SAGE = judge_figure.LOOKS["SAGE"].colour
@@ -123,11 +124,8 @@ def test_the_names_of_lines_do_not_overlap(axes: list[Axes]) -> None:
 
 
 def test_crowded_heights_are_pushed_apart() -> None:
-    heights = figures.apart(np.array([1, 1.5, 2, 9]), gap=1)
+    heights = apart(np.array([1, 1.5, 2, 9]), gaps=1)
     assert heights == approx([0.5, 1.5, 2.5, 9])
-
-
-CLEARLY_DIFFERENT = 20  # in CIELAB, where 2 can just be seen
 
 
 def test_deuteranopes_can_tell_the_methods_apart() -> None:

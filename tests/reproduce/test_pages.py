@@ -2,21 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from ledger_rows import ledger_row
 from pytest import approx
 
 from coevolve.runs.record import Recorder, write_json
 from reproduce.analysis import (
-    claims,
     comas_costs,
     comas_rewards,
     decoding_seeds,
     mechanisms,
     snapshots,
+    verdicts,
 )
 from tinyworld import tasks
 from tools import readme_numbers
@@ -52,44 +52,6 @@ def test_warnings_are_listed_by_run_and_seed(warned: Path) -> None:
     ]
 
 
-def ledger_row(**changed: Any) -> dict[str, Any]:
-    row = {
-        "paper": "mae",
-        "where": "Table 1",
-        "says": "better",
-        "paper_effect": 3.0,
-        "seeds": "3 / 1",
-        "units": "3 / 1",
-        "tests": "other",
-        "effect": 2.0,
-        "low": 1.0,
-        "high": 3.0,
-        "p_corrected": 0.01,
-        "smallest": 1.5,
-        "verdict": "found",
-        "why": "",
-        "over_control": 1.0,
-        "over_control_low": -1.0,
-        "over_control_high": 3.0,
-    }
-    return {**row, **changed}
-
-
-def test_a_ledger_reads_with_intervals_and_reasons() -> None:
-    rows = [
-        ledger_row(),
-        ledger_row(low=np.nan, high=np.nan, verdict="one seed"),
-        ledger_row(effect=np.nan, low=np.nan, verdict="not run", why="needs mae"),
-        ledger_row(low=-np.inf, high=np.inf, verdict="undecided"),
-    ]
-    table = claims.readable(pd.DataFrame(rows))
-    effects = table["here, 95 % interval"].tolist()
-    assert effects == ["+2 [+1, +3]", "+2", "", "+2 [no limits]"]
-    words = table["verdict"].tolist()
-    assert words == ["found", "one seed", "not run (needs mae)", "undecided"]
-    assert table["over its control"].tolist() == ["+1 [-1, +3]"] * 4
-
-
 def test_the_readme_has_the_gain_over_shuffled_rewards(tmp_path: Path) -> None:
     rows = []
     for paper in readme_numbers.PAPERS:
@@ -105,6 +67,16 @@ def test_the_readme_has_the_gain_over_shuffled_rewards(tmp_path: Path) -> None:
     table = readme_numbers.take(tmp_path)
     over_shuffled = table["over shuffled rewards"].tolist()
     assert over_shuffled == ["not run"] + ["+1.0 [-1.0, +3.0]"] * 4
+
+
+def test_the_readme_counts_verdicts_in_the_groups_of_the_report(tmp_path: Path) -> None:
+    snapshot = 'paper,all its claims\nMAE,"2 found, 1 idle, 3 other size, 1 not run"\n'
+    (tmp_path / "results").mkdir()
+    (tmp_path / readme_numbers.SNAPSHOT).write_text(snapshot)
+    head, _, mae, total = readme_numbers.verdict_counts(tmp_path).splitlines()
+    assert head == f"| claims of | all | {' | '.join(verdicts.GROUPS)} |"
+    assert mae == "| MAE | 7 | 2 | 0 | 3 | 0 | 2 |"
+    assert "**7**" in total
 
 
 @pytest.fixture

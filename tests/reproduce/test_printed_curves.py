@@ -92,7 +92,7 @@ def test_a_papers_curve_is_drawn_over_ours() -> None:
     fig = training_curves.draw([panel(apart=False)], [ours()])
     (ax,) = fig.axes
     names = {text.get_text() for text in ax.texts}
-    assert names == {"CoNL", "CoNL in the paper"}
+    assert names == {"CoNL", "CoNL in the\npaper"}
     assert list(ax.lines[-1].get_ydata()) == [0.4, 0.85]
 
 

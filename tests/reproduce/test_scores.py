@@ -11,7 +11,9 @@ from matplotlib import pyplot as plt
 from matplotlib.text import Text
 
 from coevolve.runs.record import Recorder, write_json
-from reproduce.analysis import paper_checks, scores, standins, tables
+from reproduce import HOME, registry
+from reproduce.analysis import claims, paper_checks, scores, standins, tables
+from tools import readme_numbers
 
 ITEMS = 4
 CORRECT = {  # run: correct answers of 4 in every family, by strategy
@@ -239,3 +241,23 @@ def test_stand_ins_are_listed_with_the_paper_s_columns() -> None:
     assert isinstance(row, pd.Series)
     assert row["families"] == "word, word2"
     assert row["the paper's columns"] == "GSM8K"
+
+
+MAIN_TABLES = {
+    "mae": "mae_table1",
+    "sage": "sage_table1",
+    "spice": "spice_table1",
+    "comas": "comas_table1",
+    "conl": "conl_table2",
+}
+
+
+@pytest.mark.parametrize("paper", readme_numbers.PAPERS, ids=lambda paper: paper.key)
+def test_the_paper_s_best_setting_stands_beside_what_it_is_compared_with(
+    paper: readme_numbers.Paper,
+) -> None:
+    _, entries = registry.read(HOME, "quick")
+    table = entries.artefacts[MAIN_TABLES[paper.key]]
+    labels = table.parameters["labels"]["tiny"]
+    own, untrained = claims.CLAIMS[paper.over_untrained]["arms"]
+    assert list(labels)[:2] == [untrained, own]

@@ -1,6 +1,7 @@
 """Verdicts of the ledger: one rule after the other, and words that all pages know."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 import pandas as pd
 import pytest
@@ -97,4 +98,22 @@ def test_every_verdict_has_a_meaning() -> None:
         for name, value in vars(verdicts).items()
         if name.isupper() and isinstance(value, str)
     }
-    assert words == set(verdicts.MEANINGS)
+    assert words == {*verdicts.MEANINGS, verdicts.NOT_DECIDABLE}
+
+
+def test_every_verdict_is_in_one_group_in_the_order_of_the_meanings() -> None:
+    grouped = list(chain.from_iterable(verdicts.GROUPS.values()))
+    assert grouped == list(verdicts.MEANINGS)
+
+
+def test_a_tally_has_all_groups_in_their_order() -> None:
+    given = [verdicts.IDLE, verdicts.FOUND, verdicts.NOT_RUN, verdicts.SMALLER]
+    counts = verdicts.tally([*given, "a word of an older ledger"])
+    assert counts == {
+        "found": 1,
+        "opposite": 0,
+        "no effect, or another size": 1,
+        "undecided": 0,
+        "not decidable here": 3,
+    }
+    assert list(counts) == list(verdicts.GROUPS)

@@ -1,0 +1,156 @@
+"""The table of the ledger: complete as CSV, and in Markdown and LaTeX what a reader needs first.
+
+Computes nothing; `claims` does.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reproduce import HOME
+from reproduce.analysis import verdicts, writing
+from reproduce.analysis.claims import OVER_CONTROL
+from reproduce.places import artefact_of
+from reproduce.registry import read, read_toml
+
+TITLE = "Verdict on each claim"
+NOTE = (
+    "*here* is the effect of the reproduction with its 95 % interval, in points for shares of "
+    "answers and otherwise in the metric's own unit. A positive effect supports the claim; "
+    "ratios and shares are shown as measured. *the paper's* is the effect that the paper prints."
+)
+MORE = (
+    "[How verdicts are given](../../../docs/ledger.md) · [all columns](table.csv): seeds, units, "
+    "corrected p-values, smallest detectable effects, gains over shuffled rewards"
+)
+FILES = {  # which file of an artefact shows a place of a paper best
+    "table": ("table.md", "figure.png"),
+    "fig": ("figure.png", "table.md"),
+}
+
+
+def complete(ledger: pd.DataFrame, remarks: pd.DataFrame) -> pd.DataFrame:
+    """Return every column of a ledger in words, a row per claim.
+
+    `remarks` has the columns replies and backbone, by claim.
+    """
+    beside = remarks.reindex(ledger["claim"]).fillna("")
+    control = ledger[list(OVER_CONTROL)].set_axis(["effect", "low", "high"], axis=1)
+    return pd.DataFrame(
+        {
+            "verdict": ledger["verdict"],
+            "paper": _names(ledger),
+            "claim": ledger["says"],
+            "here, 95 % interval": _effects(ledger),
+            "the paper's": ledger["paper_effect"],
+            "over its control": _effects(control),
+            "tests": ledger["tests"],
+            "seeds": ledger["seeds"],
+            "units": ledger["units"],
+            "replies": beside["replies"].to_numpy(),
+            "p, corrected": ledger["p_corrected"],
+            "smallest detectable effect": ledger["smallest"],
+            "where": ledger["where"],
+            "why": ledger["why"],
+            "backbone": beside["backbone"].to_numpy(),
+        }
+    )
+
+
+def short(ledger: pd.DataFrame) -> pd.DataFrame:
+    """Return what a reader needs first. The reason of a verdict stands beside its numbers."""
+    printed = ledger["paper_effect"].map("{:+.3g}".format, na_action="ignore")
+    here = []
+    for effect, why in zip(_effects(ledger), ledger["why"], strict=True):
+        here.append(f"{effect} ({why})" if effect and why else effect or why)
+    return pd.DataFrame(
+        {
+            "verdict": ledger["verdict"],
+            "paper": _names(ledger),
+            "claim": ledger["says"],
+            "here": here,
+            "the paper's": printed,
+            "where": ledger["where"],
+        }
+    )
+
+
+def _names(ledger: pd.DataFrame) -> pd.Series:
+    """Return the names of the papers, such as MAE."""
+    papers = read_toml(HOME / "reproduce" / "papers.toml")
+    return ledger["paper"].map(lambda key: papers[key]["name"])
+
+
+def _effects(frame: pd.DataFrame) -> list[str]:
+    return [_effect_in_words(row) for row in frame.itertuples()]
+
+
+def _effect_in_words(row: Any) -> str:
+    if pd.isna(row.effect):
+        return ""
+    if pd.isna(row.low):
+        return f"{row.effect:+.3g}"
+    if np.isinf(row.low):
+        return f"{row.effect:+.3g} [no limits]"
+    return f"{row.effect:+.3g} [{row.low:+.3g}, {row.high:+.3g}]"
+
+
+def tally(ledger: pd.DataFrame) -> str:
+    """Return the number of claims in each group of verdicts, as a line."""
+    parts = []
+    for group, count in verdicts.tally(ledger["verdict"]).items():
+        parts.append(f"{count} {group}")
+    return f"{len(ledger)} claims: {' · '.join(parts)}"
+
+
+def addresses(ledger: pd.DataFrame, preset: str) -> list[str]:
+    """Return the file that shows each claim's place in its paper, from the ledger's folder.
+
+    Return "" for a place that is no table or figure, or is not reproduced.
+    """
+    _, entries = read(HOME, preset)
+    outputs_of = {}
+    for id, artefact in entries.artefacts.items():
+        if artefact.skip is None:
+            outputs_of[id] = artefact.outputs
+    pairs = zip(ledger["paper"], ledger["where"], strict=True)
+    return [_address(paper, where, outputs_of) for paper, where in pairs]
+
+
+def _address(paper: str, where: str, outputs_of: Mapping[str, Sequence[str]]) -> str:
+    id = artefact_of(paper, where, outputs_of)
+    kind = "table" if id.startswith(f"{paper}_table") else "fig"
+    for name in FILES[kind]:
+        if name in outputs_of.get(id, ()):
+            return f"../{id}/{name}"
+    return ""
+
+
+def save(ledger: pd.DataFrame, remarks: pd.DataFrame, out: Path, preset: str) -> None:
+    """Write table.csv with every column, and table.md and table.tex with those of `short`.
+
+    The page in Markdown begins with the tally and with what its columns mean, and links each place
+    of a paper to its reproduction.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    writing.write_csv(complete(ledger, remarks), out / "table.csv")
+    table = short(ledger)
+    paragraphs = [
+        f"# {TITLE}",
+        f"**{tally(ledger)}** (tiny world, preset {preset})",
+        NOTE,
+        MORE,
+        writing.markdown_table(table, {"where": addresses(ledger, preset)}),
+    ]
+    (out / "table.md").write_text("\n\n".join(paragraphs) + "\n", "utf-8")
+    note = NOTE.replace("*", '"')
+    writing.write_latex(
+        table,
+        out / "table.tex",
+        caption=f"{TITLE} (tiny world, preset {preset})",
+        note=f"{tally(ledger)}. {note}",
+        label="tab:claims",
+    )
