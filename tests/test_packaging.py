@@ -1,6 +1,7 @@
 """The environment files agree with each other, with the imports and with the shipped files."""
 
 import ast
+import calendar
 import importlib.metadata as metadata
 import json
 import re
@@ -34,6 +35,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 PINS = pins(CONSTRAINTS)
 ENVIRONMENT = (ROOT / "environment.yml").read_text()
+PAPERS = tomllib.loads((ROOT / "reproduce/papers.toml").read_text("utf-8"))
 SHARED = [
     "torch",
     "transformers",
@@ -183,6 +185,19 @@ def test_version_and_licence_agree_everywhere() -> None:
     licence = (ROOT / PROJECT["license-files"][0]).read_text()
     assert "Apache License" in licence
     assert "Copyright 2026 coevolve authors" in licence
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_papers_date_is_that_of_its_preprint_everywhere(name: str) -> None:
+    paper = PAPERS[name]
+    year, month = re.findall(r"/(\d\d)(\d\d)\.\d+$", paper["paper"])[0]
+    assert paper["year"].startswith(f"{calendar.month_name[int(month)]} 20{year}")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    (reference,) = [one for one in cited if one["url"] == paper["paper"]]
+    assert (reference["year"], reference["month"]) == (int(f"20{year}"), int(month))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"\({paper['paper']}\) \| (\d+)", readme)
+    assert row == f"20{year}"
 
 
 class TestPackage:

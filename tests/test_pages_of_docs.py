@@ -4,6 +4,7 @@ import importlib
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 from random import Random
 
@@ -51,6 +52,27 @@ class TestPaperToCode:
     def test_it_finds_places(self, text: str, places: int) -> None:
         found = paper_to_code.Definition("f", 1, text)
         assert len(found.places) == places
+
+    def test_an_equation_does_not_end_a_summary(self) -> None:
+        found = paper_to_code.Definition(
+            "f", 1, "Return r(s) of Eq. 7. It is in [0, 1]."
+        )
+        assert found.summary == "Return r(s) of Eq. 7"
+
+    def test_ranges_of_lines_are_read_line_by_line(self) -> None:
+        parts = paper_to_code.parts_of(
+            ["lines 4 to 6 and 9", "Eqs. 7 and 8", "Table 3"]
+        )
+        lines = {("line", number) for number in "4569"}
+        assert parts == lines | {("equation", "7"), ("equation", "8")}
+
+    def test_a_name_in_no_cell_leads_to_the_cell_that_marks_its_lines(self) -> None:
+        cells = paper_to_code.notebook_cells("mae")
+        assert paper_to_code.cell_with("MAE.may_enter_pool", cells) is None
+        cell = paper_to_code.cell_at(["lines 12 to 14"], cells, "mae")
+        assert cell is not None
+        assert cell.source.startswith('algorithm.show("mae", 4,')
+        assert cell.link.endswith("mae.ipynb#The-pool%2C-and-the-Solver%27s-answer")
 
 
 def commands_by_card() -> dict[str, str]:
@@ -139,7 +161,26 @@ class TestGames:
         assert "'winning_move'" in capsys.readouterr().out
 
 
+class TestLesson:
+    def test_its_claims_are_in_the_registry(self) -> None:
+        text = (DOCS / "lesson.md").read_text(encoding="utf-8")
+        names = re.findall(r"index\.html#claim-(\w+)", text)
+        claims = tomllib.loads((ROOT / "reproduce/claims.toml").read_text("utf-8"))
+        assert len(names) == 4
+        assert set(names) <= set(claims["claims"])
+
+
 class TestOwnWorld:
+    def test_its_file_of_questions_is_a_world(self, tmp_path: Path) -> None:
+        block, *_ = code("own-world.md", "sh")
+        lines = block.partition("<<'END'\n")[2].partition("END\n")[0]
+        file = tmp_path / "questions.jsonl"
+        file.write_text(lines, encoding="utf-8")
+        world = resolve(f"file:{file}")
+        assert world.seed_questions() == ["What is 12 * 12?"]
+        (item,) = world.items("test")
+        assert world.grade([(item, "169"), (item, "144")]) == [True, False]
+
     @pytest.fixture
     def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         (source,) = code("own-world.md")

@@ -16,6 +16,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "docs/first.html").write_text(PAGE.format(""))
     (tmp_path / "docs/second.html").write_text(PAGE.format(""))
     (tmp_path / "picture.png").write_bytes(b"drawn")
+    (tmp_path / "play.html").write_text(PAGE.format(""))
     return tmp_path
 
 
@@ -23,6 +24,7 @@ LINKS = {
     "<a href='second.html#top'>x</a>": [],
     "<a href='https://arxiv.org/abs/2510.23595'>x</a>": [],
     "<img src='../picture.png'>": [],
+    "<a href='../play.html#mae/17'>x</a>": [],
     "<a href='#nowhere'>x</a>": ["docs/first.html: #nowhere"],
     "<a href='third.html'>x</a>": ["docs/first.html: third.html"],
     "<a href='second.html#nowhere'>x</a>": ["docs/first.html: second.html#nowhere"],
@@ -55,6 +57,20 @@ def test_headings_have_the_ids_that_links_use() -> None:
     assert "<table>" in html
 
 
+def test_equal_headings_are_numbered_as_on_github() -> None:
+    html = site.to_html("## Added\n\n## Added\n\n## Added\n")
+    ids = [part.partition('"')[0] for part in html.split('id="')[1:]]
+    assert ids == ["added", "added-1", "added-2"]
+
+
+def test_the_caption_of_a_table_of_results_is_its_heading() -> None:
+    html = site.to_html(
+        "**Table 1: main results (tiny world)**\n\n| a |\n|---|\n| 1 |\n"
+    )
+    assert html.startswith("<h1>Table 1: main results</h1>\n<p>(tiny world)</p>")
+    assert "<h1>" not in site.to_html("Some **bold (word)** in a sentence.\n")
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with a page and a notebook, and no commit."""
@@ -64,13 +80,19 @@ def repository(tmp_path: Path) -> Path:
     (tmp_path / "docs/page.md").write_text("# A page\n\n[gone](gone.md)\n")
     dark = '<source srcset="docs/dark.svg">'
     picture = f'<picture>{dark}<img src="docs/light.svg"></picture>'
-    (tmp_path / "README.md").write_text(f"# Read me\n\n{picture}\n")
+    caption = "*One episode.*"
+    cite = "```bibtex\n@software{coevolve}\n```"
+    (tmp_path / "README.md").write_text(
+        f"# Read me\n\n{picture}\n\n{caption}\n\n{cite}\n"
+    )
     for name in ("light", "dark"):
         (tmp_path / "docs" / f"{name}.svg").write_text("<svg/>")
     (tmp_path / "notebooks").mkdir()
     output = nbformat.v4.new_output("stream", text="what it printed")
     cell = nbformat.v4.new_code_cell("print(1)", outputs=[output])
-    text = nbformat.v4.new_markdown_cell("# One page\n\n[up](#One-page)")
+    badge = "![badge](../docs/badge.svg)"
+    (tmp_path / "docs/badge.svg").write_text("<svg/>")
+    text = nbformat.v4.new_markdown_cell(f"# One page\n\n[up](#One-page) {badge}")
     notebook = nbformat.v4.new_notebook(cells=[text, cell])
     nbformat.write(notebook, tmp_path / "notebooks/start_here.ipynb")
     return tmp_path
@@ -90,14 +112,18 @@ def test_a_built_site_has_a_front_page_and_no_dead_links(
         file.write_text("<p class='total'>99 claims</p>")
     tracked = [f"results/standard/{name}" for name in files]
     monkeypatch.setattr(site, "_tracked", lambda root, folders: tracked)
-    (repository / "docs/README.md").write_text("# Docs\n")
+    table = "| you | read |\n|---|---|\n| have an idea | [a page](page.md) |\n"
+    (repository / "docs/README.md").write_text(f"# Docs\n\n{table}")
     out = repository / "site"
     site.build(repository, out)
     front = (out / "index.html").read_text()
     assert "99 claims" in front
-    assert "docs/page.html" in front
+    assert '<a href="docs/page.html">a page</a>' in front
+    assert "<figcaption>One episode.</figcaption>" in front
+    assert "@software{coevolve}" in front
     assert "gone.md" not in (out / "docs/page.html").read_text()
     assert "what it printed" in (out / "notebooks/start_here.html").read_text()
     assert (out / "docs/light.svg").is_file()
     assert (out / "docs/dark.svg").is_file()
+    assert (out / "docs/badge.svg").is_file()
     assert site.dead_links(out) == []

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +153,32 @@ def write_settings(folder: Path) -> None:
         file.write_text(json.dumps(values), encoding="utf-8")
 
 
+def run_until_closed(
+    stack: ExitStack, command: Sequence[str], folder: Path, env: Mapping[str, str]
+) -> None:
+    """Run a command until the stack closes; what it prints goes to the folder's log."""
+    with (folder / "log").open("a") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+
+
+def start_chromium(stack: ExitStack, folder: Path, chromium: str) -> Page:
+    """Start Chromium, which keeps its files in a folder, until the stack closes."""
+    command = [
+        *(chromium, "--headless=new", "--no-sandbox", "--hide-scrollbars"),
+        "--remote-debugging-port=0",
+        f"--user-data-dir={folder / 'browser'}",
+        "about:blank",
+    ]
+    run_until_closed(stack, command, folder, os.environ)
+    ports = wait(
+        lambda: list((folder / "browser").glob("DevToolsActivePort")), 60, "Chromium"
+    )
+    time.sleep(1)  # the file is not written atomically
+    return Page(int(ports[0].read_text().split()[0]))
+
+
 def start(stack: ExitStack, folder: Path, chromium: str) -> tuple[int, Page]:
     """Start JupyterLab and Chromium until the stack closes; return JupyterLab's port and a page."""
     env = os.environ | {
@@ -167,27 +193,13 @@ def start(stack: ExitStack, folder: Path, chromium: str) -> tuple[int, Page]:
         "--ServerApp.port=0",
         f"--ServerApp.root_dir={folder}",
     ]
-    browser = [
-        *(chromium, "--headless=new", "--no-sandbox", "--hide-scrollbars"),
-        "--remote-debugging-port=0",
-        f"--user-data-dir={folder / 'browser'}",
-        "about:blank",
-    ]
-    with (folder / "log").open("w") as log:
-        for command in (lab, browser):
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
+    run_until_closed(stack, lab, folder, env)
+    page = start_chromium(stack, folder, chromium)
     servers = wait(
         lambda: list((folder / "runtime").glob("jpserver-*.json")), 120, "JupyterLab"
     )
-    ports = wait(
-        lambda: list((folder / "browser").glob("DevToolsActivePort")), 60, "Chromium"
-    )
-    time.sleep(1)  # both files are written at once, but not atomically
-    lab_port = json.loads(servers[0].read_text())["port"]
-    chromium_port = int(ports[0].read_text().split()[0])
-    return lab_port, Page(chromium_port)
+    time.sleep(1)  # the file is not written atomically
+    return json.loads(servers[0].read_text())["port"], page
 
 
 def finished(page: Page) -> dict | None:

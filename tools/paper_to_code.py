@@ -10,6 +10,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
+
+from coevolve.runs import algorithm
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "paper-to-code.md"
@@ -27,14 +30,20 @@ PLACE = re.compile(
     r"|Tables? \d+(?: and \d+)?|Algorithm \d+|Figures? \d+|Listings? \d+"
     r"|[Ll]ines? \d+(?:(?:-|, | and | to )\d+)*|[Aa]ppendix (?:[A-Z]|\d+)(?:\.\d+)?)"
 )
+# What a step of an algorithm, as algorithm.txt names its place, has in common with a docstring.
+KINDS = {"line": "line", "eq": "equation", "section": "section"}
+# "Eq. 3" does not end a sentence.
+END_OF_SENTENCE = re.compile(r"(?<!Eq)(?<!Eqs)\. ")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 HEAD = """\
 # From paper to code
 
 Where the equations, algorithms, sections and tables of the five papers are in the code. The page is
 made from the docstrings by `python -m tools.paper_to_code`, and a test checks that it is current.
-*Notebook* is the code cell of the paper's episode notebook in which the name occurs first. *Table*
-is the reproduced one, where the place is a table of the paper.
+*Notebook* is the code cell of the paper's episode notebook in which the name occurs first, or else
+the one that marks the place in the paper's algorithm. *Table* is the reproduced one, where the
+place is a table of the paper.
 """
 
 
@@ -50,8 +59,9 @@ class Definition:
     def summary(self) -> str:
         """The first sentence of the docstring."""
         text = " ".join(self.text.split())
-        sentence, _, _ = text.partition(". ")
-        return sentence.rstrip(".").replace("|", "\\|")
+        sentence = END_OF_SENTENCE.split(text)[0]
+        escaped = sentence.replace("|", "\\|").replace("<", "&lt;")
+        return escaped.rstrip(".")
 
     @property
     def places(self) -> list[str]:
@@ -79,21 +89,71 @@ def text_at(body: list[ast.stmt], index: int) -> str:
     return ""
 
 
-def notebook_cells(paper: str) -> list[str]:
-    """Return the source of each code cell of the paper's episode notebook."""
-    path = ROOT / "notebooks" / "episodes" / f"{paper}.ipynb"
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    return ["".join(cell["source"]) for cell in cells]
+@dataclass(frozen=True)
+class Cell:
+    """A code cell of an episode notebook."""
+
+    number: int  # among the code cells, from 1
+    source: str
+    link: str  # to the last heading above it
+    is_setting: bool  # of the batch, which no reader follows
 
 
-def cell_with(name: str, cells: list[str], paper: str) -> str:
-    """Return a link to the first code cell with a name, "" if there is none."""
+def notebook_cells(paper: str) -> list[Cell]:
+    """Return the code cells of the paper's episode notebook."""
+    file = f"notebooks/episodes/{paper}.ipynb"
+    notebook = json.loads((ROOT / file).read_text(encoding="utf-8"))
+    cells: list[Cell] = []
+    anchor = ""
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            is_setting = "batch" in cell["metadata"].get("tags", [])
+            link = f"../{file}{anchor}"
+            cells.append(Cell(len(cells) + 1, source, link, is_setting))
+        elif headings := HEADING.findall(source):
+            # As Jupyter names headings.
+            anchor = "#" + quote(headings[-1].strip().replace(" ", "-"))
+    return cells
+
+
+def cell_with(name: str, cells: list[Cell]) -> Cell | None:
+    """Return the first code cell with a name."""
     _, _, last = name.rpartition(".")
-    for number, source in enumerate(cells, start=1):
-        if re.search(rf"\b{re.escape(last)}\b", source):
-            return f"[cell {number}](../notebooks/episodes/{paper}.ipynb)"
-    return ""
+    for cell in cells:
+        is_named = re.search(rf"\b{re.escape(last)}\b", cell.source)
+        if is_named and not cell.is_setting:
+            return cell
+    return None
+
+
+def cell_at(places: list[str], cells: list[Cell], paper: str) -> Cell | None:
+    """Return the first code cell that marks the step of the algorithm at some places."""
+    wanted = parts_of(places)
+    overlaps = [len(wanted & parts_of([step.place])) for step in algorithm.read(paper)]
+    if not any(overlaps):
+        return None
+    step = overlaps.index(max(overlaps)) + 1
+    for cell in cells:
+        shown = re.search(rf'algorithm\.show\("{paper}"((?:, \d+)*)\)', cell.source)
+        if shown and str(step) in re.findall(r"\d+", shown[1]):
+            return cell
+    return None
+
+
+def parts_of(places: list[str]) -> set[tuple[str, str]]:
+    """Return the single lines, equations and sections of places such as lines 10-11 and 19."""
+    parts = set()
+    for place in places:
+        for prefix, kind in KINDS.items():
+            if not place.lower().startswith(prefix):
+                continue
+            for first, last in re.findall(r"([\d.]*\d)(?:(?:-| to )(\d+)\b)?", place):
+                parts.add((kind, first))
+                if last and first.isdigit():
+                    numbers = range(int(first), int(last) + 1)
+                    parts |= {(kind, str(number)) for number in numbers}
+    return parts
 
 
 def reproduced(paper: str, places: list[str]) -> str:
@@ -118,11 +178,12 @@ def rows_of(paper: str) -> Iterator[str]:
             if not found.places:
                 continue
             code = f"[`{found.name}`](../{path}#L{found.line}) {file.name}:{found.line}"
+            cell = cell_with(found.name, cells) or cell_at(found.places, cells, paper)
             columns = [
                 ", ".join(found.places),
                 found.summary,
                 code,
-                cell_with(found.name, cells, paper),
+                f"[cell {cell.number}]({cell.link})" if cell else "",
                 reproduced(paper, found.places),
             ]
             yield "| " + " | ".join(columns) + " |"

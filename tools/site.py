@@ -8,10 +8,12 @@ not have becomes plain text.
 
 import argparse
 import os
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,14 @@ PAGES = (
     "src/*/README.md",
     "src/*/*/README.md",
 )
-TABLES = ("results/*/*/table.md",)
 REPORTS = ("results/standard", "results/real")
+TABLES = tuple(f"{report}/*/table.md" for report in REPORTS)
 PLAY = "results/play.html"
 NOTEBOOKS = ("notebooks/start_here.ipynb", "notebooks/episodes/*.ipynb")
+FRONT = Path("index.html")
 PICTURES = (".png", ".svg")
 HEADINGS = ("h1", "h2", "h3")
+CAPTION = re.compile(r"<p><strong>([^<]+)</strong></p>")
 SLUG = re.compile(r"[^\w\- ]")
 
 
@@ -48,18 +52,18 @@ def build(root: Path, site: Path) -> None:
         _copy(root / file, site / file)
     if (root / PLAY).is_file():
         _copy(root / PLAY, site / PLAY)
-    pages = list(_files(root, (*PAGES, *TABLES)))
-    for page in pages:
-        for picture in _pictures(root, page):
-            _copy(root / picture, site / picture)
     notebooks = list(_files(root, NOTEBOOKS))
+    bodies = {}
     for notebook in notebooks:
-        _write(site, notebook, notebook_to_html(root / notebook))
-    for page in pages:
-        html = to_html((root / page).read_text("utf-8"))
-        _write(site, page, html)
+        bodies[notebook] = notebook_to_html(root / notebook)
+    for page in _files(root, (*PAGES, *TABLES)):
+        bodies[page] = to_html((root / page).read_text("utf-8"))
+    for source, body in bodies.items():
+        for picture in _pictures(root, source, body):
+            _copy(root / picture, site / picture)
+        _write(site, source, body)
     _write_front(root, site, notebooks)
-    for page in [*pages, *notebooks]:
+    for page in [FRONT, *bodies]:
         file = site / page.with_suffix(".html")
         file.write_text(_with_living_links(site, file), "utf-8")
 
@@ -85,11 +89,13 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def _pictures(root: Path, page: Path) -> Iterator[Path]:
-    """Yield the pictures that a page in Markdown shows, for a light and for a dark screen."""
-    html = BeautifulSoup(to_html((root / page).read_text("utf-8")), "html.parser")
+def _pictures(root: Path, page: Path, body: str) -> Iterator[Path]:
+    """Yield the pictures that a page shows, for a light and for a dark screen."""
+    html = BeautifulSoup(body, "html.parser")
     for tag in html.find_all(["img", "source"]):
         target = tag.get("src") or tag.get("srcset") or ""
+        if ":" in target:  # an address, or the picture itself
+            continue
         file = (root / page.parent / target).resolve()
         if file.suffix in PICTURES and file.is_file():
             yield file.relative_to(root)
@@ -98,8 +104,17 @@ def _pictures(root: Path, page: Path) -> Iterator[Path]:
 class _Renderer(mistune.HTMLRenderer):
     """Renders headings with the ids by which other pages link them."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.uses: Counter[str] = Counter()
+
     def heading(self, text: str, level: int, **attributes: Any) -> str:
-        return f'<h{level} id="{slug(text)}">{text}</h{level}>\n'
+        id = slug(text)
+        earlier = self.uses[id]
+        self.uses[id] += 1
+        if earlier:  # as GitHub numbers equal headings
+            id = f"{id}-{earlier}"
+        return f'<h{level} id="{id}">{text}</h{level}>\n'
 
 
 def slug(heading: str) -> str:
@@ -112,7 +127,17 @@ def to_html(text: str) -> str:
     """Turn a page in Markdown into HTML."""
     renderer = _Renderer(escape=False)
     markdown = mistune.create_markdown(renderer=renderer, plugins=["table"])
-    return str(markdown(text))
+    return _with_heading(str(markdown(text)))
+
+
+def _with_heading(body: str) -> str:
+    """Return a body whose caption, as tables of results begin, is its heading."""
+    caption = CAPTION.match(body)
+    if caption is None:
+        return body
+    title, bracket, settings = caption[1].partition(" (")
+    paragraph = f"<p>({settings}</p>" if bracket else ""
+    return f"<h1>{title}</h1>\n{paragraph}{body[caption.end() :]}"
 
 
 def notebook_to_html(notebook: Path) -> str:
@@ -138,18 +163,44 @@ def _write(site: Path, source: Path, body: str) -> None:
 
 
 def _write_front(root: Path, site: Path, notebooks: list[Path]) -> None:
-    docs = [page for page in _files(root, ("docs/*.md",)) if page.stem != "README"]
+    readme = BeautifulSoup(
+        to_html((root / "README.md").read_text("utf-8")), "html.parser"
+    )
     _render(
         site,
-        Path("index.html"),
+        FRONT,
         title="coevolve",
         front=True,
         papers=read_toml(root / "reproduce/papers.toml"),
         total=_total(site),
         has_play=(site / PLAY).is_file(),
         notebooks=notebooks,
-        docs=docs,
+        picture=_picture(readme),
+        citation=str(readme.find("code", class_="language-bibtex") or ""),
+        docs=_table_of_docs(root),
     )
+
+
+def _picture(readme: BeautifulSoup) -> str:
+    """Return the picture at the head of the README with its caption."""
+    picture = readme.find("picture")
+    if picture is None:
+        return ""
+    caption = picture.find_next("em")
+    return f"{picture}<figcaption>{caption.decode_contents() if caption else ''}</figcaption>"
+
+
+def _table_of_docs(root: Path) -> str:
+    """Return the first table of the documentation's front page, with links from the root."""
+    page = root / "docs/README.md"
+    if not page.is_file():
+        return ""
+    table = BeautifulSoup(to_html(page.read_text("utf-8")), "html.parser").find("table")
+    if table is None:
+        return ""
+    for link in table.find_all("a"):
+        link["href"] = posixpath.normpath(posixpath.join("docs", link["href"]))
+    return str(table)
 
 
 def _total(site: Path) -> str:
@@ -224,7 +275,8 @@ def _leads_somewhere(pages: dict[Path, BeautifulSoup], file: Path, target: str) 
     linked = (file.parent / path).resolve() if path else file
     if not linked.is_file():
         return False
-    if not anchor or linked not in pages:
+    # The anchors of the page with an episode are a visitor's choices.
+    if not anchor or linked not in pages or linked.name == Path(PLAY).name:
         return True
     return pages[linked].find(id=anchor) is not None
 

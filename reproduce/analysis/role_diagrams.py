@@ -6,9 +6,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from coevolve.methods.comas import CoMAS
 from coevolve.methods.registry import get_method
 from reproduce import HOME
 from reproduce.analysis import figures
+from reproduce.analysis.figures import Edge
+
+DISCUSSION = "discussion, round by round"
+PAYMENT = """\
+rewards: r = (score - 1) / 2 for the solution, 1 - r for the
+evaluation; a scoring gets 0, or -1 if it cannot be parsed"""
 
 
 def of_artefact(id: str) -> Figure:
@@ -40,6 +47,43 @@ def draw(
     arrows = []
     for source, target, label, *more in edges:
         options = dict(*more)
-        arrows.append(figures.Edge(source, target, label.format(**fields), **options))
+        arrows.append(Edge(source, target, label.format(**fields), **options))
     figures.style()
     return figures.diagram("", "", places, roles, arrows)
+
+
+def of_discussion(method: CoMAS) -> Figure:
+    """Draw Figure 2 of CoMAS, one round of a discussion, for the agents of this method."""
+    buffers = f"{method.agents} agents: each learns from a buffer of its own replies"
+    horizon = f"last {method.horizon}\nrounds"
+    places = {
+        "problem": (49, 93),
+        "Solution": (15, 69),
+        "Evaluation": (49, 69),
+        "Scoring": (89, 69),
+        DISCUSSION: (31, 36),
+        PAYMENT: (50, 19),
+        buffers: (50, 4),
+    }
+    edges = [
+        Edge("problem", "Solution", "", bend=[(15, 93)]),
+        Edge("problem", "Evaluation", ""),
+        Edge("problem", "Scoring", "", bend=[(89, 93)]),
+        Edge("Solution", "Evaluation", "solution"),
+        Edge("Evaluation", "Scoring", "evaluation"),
+        Edge("Solution", DISCUSSION, "kept"),
+        Edge(DISCUSSION, "Solution", horizon),
+        Edge("Evaluation", DISCUSSION, "kept"),
+        Edge(DISCUSSION, "Evaluation", horizon),
+        Edge("Scoring", PAYMENT, "score:\n1, 2 or 3"),
+        Edge(PAYMENT, buffers, ""),
+    ]
+    roles = {
+        "Solution": method.solution,
+        "Evaluation": method.evaluation,
+        "Scoring": method.scoring,
+    }
+    title = "CoMAS, Figure 2: one round of a discussion"
+    caption = "A random agent takes each turn and is rewarded for its reply."
+    figures.style()
+    return figures.diagram(title, caption, places, roles, edges)

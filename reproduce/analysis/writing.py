@@ -92,7 +92,7 @@ def markdown_table(
 
 
 def _linked(text: str, address: str) -> str:
-    return f"[{text}]({address})" if address else text
+    return text
 
 
 def write_latex(

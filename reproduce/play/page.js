@@ -67,6 +67,7 @@ function show() {
   byId("restart").classList.toggle("primary", isComplete());
   byId("next").classList.toggle("primary", !isComplete());
   showPython();
+  showPaper();
   const count = played.replies.length;
   const place = isComplete() ? `all ${count} turns` : `${state.shown} of ${count} turns`;
   byId("status").textContent = place;
@@ -103,6 +104,14 @@ function showPython() {
   byId("python").querySelector("code").textContent = data.methods[settings.method].python
     .replaceAll("SEED", settings.seed)
     .replaceAll("TEMPERATURE", settings.temperature.toFixed(1));
+}
+
+/** Let the footer lead to the paper of the method. */
+function showPaper() {
+  const { method } = state.settings;
+  const link = byId("paper");
+  link.href = data.methods[method].paper;
+  link.textContent = `The paper of ${INTRODUCTIONS[method].name}`;
 }
 
 // Stepping.

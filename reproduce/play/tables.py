@@ -16,6 +16,8 @@ from coevolve.methods.sage import SAGE
 from coevolve.methods.spice import SPICE
 from coevolve.methods.spice.parsing import DOCUMENT_REFERENCE
 from coevolve.types import Role
+from reproduce import HOME
+from reproduce.registry import read_toml
 from tinyworld import BACKBONES, arithmetic, facts, symbols, tasks
 
 MODEL = "tiny"
@@ -62,12 +64,14 @@ def snippet(method: str) -> str:
 
 def all_tables() -> dict[str, Any]:
     """Return the tables of the page by name; equal code gives equal tables."""
+    papers = read_toml(HOME / "reproduce" / "papers.toml")
     settings = {}
     for name, method in methods().items():
         roles = {key: _role(role) for key, role in method.roles.items()}
         settings[name] = {
             "limit": max_tokens(name),
             "python": snippet(name),
+            "paper": papers[name]["paper"],
             "roles": roles,
             **_settings(method),
         }

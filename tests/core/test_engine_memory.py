@@ -176,7 +176,7 @@ class LifeOfWholeModel(Life):
 
     names = ("shared",)
     lora = ()
-    lives = 40
+    lives = 30
     passes_weights = (PretendLLM, "collective_rpc")
 
     def current(self, name: str) -> float:

@@ -77,7 +77,7 @@ def test_the_first_notebook_trains_all_five_methods(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     outputs = execute("start_here.ipynb", tmp_path, share=0.01, items=1, out=str(runs))
     assert "Warning" not in outputs.printed
-    assert outputs.images == 4
+    assert outputs.images == 5
     assert len(list(runs.glob("*/summary.json"))) == 5
 
 

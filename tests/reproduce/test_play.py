@@ -17,6 +17,7 @@ from coevolve.engines.router import EngineRouter
 from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.types import Sample
 from reproduce.play import page, tables, weights
+from reproduce.registry import read_toml
 from tinyworld import tasks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,6 +234,15 @@ class TestThePage:
             r"https?://|\bfetch\(|XMLHttpRequest|\bimport\b *[({\"']", markup
         )
         assert len(text.encode()) < 3_000_000
+
+    def test_it_leads_to_the_claims_and_to_the_papers(
+        self, data: dict[str, Any]
+    ) -> None:
+        (claims,) = re.findall(r'<a href="([^"#]+)"', page.TEMPLATE.read_text())
+        assert (PAGE.parent / claims).is_file()
+        papers = read_toml(ROOT / "reproduce" / "papers.toml")
+        for name in tables.methods():
+            assert data["methods"][name]["paper"] == papers[name]["paper"]
 
     def test_every_method_has_trained_weights_and_a_gain(
         self, data: dict[str, Any]

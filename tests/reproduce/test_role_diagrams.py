@@ -4,6 +4,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.text import Text
 
+from coevolve.methods.comas import CoMAS
 from reproduce.analysis import role_diagrams
 
 SPEAKERS = {
@@ -21,6 +22,14 @@ def test_a_diagram_names_every_role(id: str) -> None:
     plt.close(figure)
     for speaker in SPEAKERS[id]:
         assert any(speaker in text for text in texts), speaker
+
+
+def test_the_diagram_of_a_discussion_has_the_numbers_of_its_method() -> None:
+    figure = role_diagrams.of_discussion(CoMAS(agents=3))
+    texts = [text.get_text() for text in figure.findobj(Text)]
+    plt.close(figure)
+    for label in ("Solution", "Evaluation", "Scoring", "3 agents: each learns"):
+        assert any(text.startswith(label) for text in texts), label
 
 
 def test_an_artefact_without_a_diagram_is_refused() -> None:
