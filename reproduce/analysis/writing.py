@@ -92,7 +92,7 @@ def markdown_table(
 
 
 def _linked(text: str, address: str) -> str:
-    return text
+    return f"[{text}]({address})" if address else text
 
 
 def write_latex(
