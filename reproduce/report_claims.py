@@ -126,10 +126,10 @@ def unit_of(row: Mapping[str, Any]) -> str:
 
 def counts(rows: Sequence[Row]) -> list[Row]:
     """Return how many claims are in each group of verdicts, in their order, without empty ones."""
-    from reproduce.analysis.verdicts import tally
+    from reproduce.analysis.verdicts import counts_of
 
     parts = []
-    for group, count in tally(row["verdict"] for row in rows).items():
+    for group, count in counts_of(row["verdict"] for row in rows).items():
         if count:
             parts.append({"group": group, "count": count, "look": LOOKS[group]})
     return parts

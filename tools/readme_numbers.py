@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis.verdicts import GROUPS, MEANINGS, tally
+from reproduce.analysis.verdicts import GROUPS, MEANINGS, counts_of
 from tinyworld import tasks
 from tools import reliability
 
@@ -146,7 +146,7 @@ def verdict_counts(root: Path = ROOT) -> str:
         for part in text.split(", "):
             count, _, verdict = part.partition(" ")
             given += [verdict] * int(count)
-        rows.append([paper, len(given), *tally(given).values()])
+        rows.append([paper, len(given), *counts_of(given).values()])
     totals = ["**all five**"]
     for column in list(zip(*rows, strict=True))[1:]:
         totals.append(f"**{sum(column)}**")

@@ -98,10 +98,10 @@ def _effect_in_words(row: Any) -> str:
     return f"{row.effect:+.3g} [{row.low:+.3g}, {row.high:+.3g}]"
 
 
-def tally(ledger: pd.DataFrame) -> str:
+def headline(ledger: pd.DataFrame) -> str:
     """Return the number of claims in each group of verdicts, as a line."""
     parts = []
-    for group, count in verdicts.tally(ledger["verdict"]).items():
+    for group, count in verdicts.counts_of(ledger["verdict"]).items():
         parts.append(f"{count} {group}")
     return f"{len(ledger)} claims: {' · '.join(parts)}"
 
@@ -132,15 +132,15 @@ def _address(paper: str, where: str, outputs_of: Mapping[str, Sequence[str]]) ->
 def save(ledger: pd.DataFrame, remarks: pd.DataFrame, out: Path, preset: str) -> None:
     """Write table.csv with every column, and table.md and table.tex with those of `short`.
 
-    The page in Markdown begins with the tally and with what its columns mean, and links each place
-    of a paper to its reproduction.
+    The page in Markdown begins with the counts of verdicts and with what its columns mean. It links
+    each place of a paper to its reproduction.
     """
     out.mkdir(parents=True, exist_ok=True)
     writing.write_csv(complete(ledger, remarks), out / "table.csv")
     table = short(ledger)
     paragraphs = [
         f"# {TITLE}",
-        f"**{tally(ledger)}** (tiny world, preset {preset})",
+        f"**{headline(ledger)}** (tiny world, preset {preset})",
         NOTE,
         MORE,
         writing.markdown_table(table, {"where": addresses(ledger, preset)}),
@@ -151,6 +151,6 @@ def save(ledger: pd.DataFrame, remarks: pd.DataFrame, out: Path, preset: str) ->
         table,
         out / "table.tex",
         caption=f"{TITLE} (tiny world, preset {preset})",
-        note=f"{tally(ledger)}. {note}",
+        note=f"{headline(ledger)}. {note}",
         label="tab:claims",
     )

@@ -70,7 +70,7 @@ def group_of(verdict: str) -> str:
     return GROUP_OF.get(verdict, NOT_DECIDABLE)
 
 
-def tally(given: Iterable[str]) -> dict[str, int]:
+def counts_of(given: Iterable[str]) -> dict[str, int]:
     """Return how many of some verdicts are in each group, in the order of GROUPS."""
     counter = Counter(map(group_of, given))
     return {group: counter[group] for group in GROUPS}

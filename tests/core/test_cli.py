@@ -359,4 +359,6 @@ class TestRuns:
     ) -> None:
         missing = tmp_path / "nowhere"
         assert main(["runs", str(missing)]) == 2
-        assert capsys.readouterr().err.endswith(f"there is no {missing}\n")
+        assert capsys.readouterr().err.endswith(
+            f"there is no folder {missing}; name one that holds runs\n"
+        )

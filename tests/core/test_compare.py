@@ -107,5 +107,5 @@ def test_unfinished_runs_have_no_accuracy(runs: tuple[Path, Path]) -> None:
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="must be the folder of a run"):
+    with pytest.raises(ValueError, match="is not the folder of a run"):
         compare.compare(tmp_path, tmp_path)

@@ -154,7 +154,7 @@ class TestOverrides:
 
     def test_a_preset_wins_over_the_paper(self) -> None:
         run = build("mae", "quick", out="x")
-        assert run.learning_rate == PRESETS["quick"]["all"]["learning_rate"]
+        assert run.learning_rate == PRESETS["quick"]["mae"]["learning_rate"]
         assert run.method.solves == PRESETS["quick"]["mae"]["solves"]
 
     def test_overrides_win_over_the_preset(self) -> None:

@@ -167,10 +167,10 @@ def test_two_processes_with_packed_batches_have_the_gradient_of_one_plain_pass(
             assert error < 1e-6 * scale, name
 
 
-def test_the_configuration_asks_accelerate_for_four_processes_on_one_machine():
+def test_the_configuration_asks_accelerate_for_eight_processes_on_one_machine():
     arguments = ["--config_file", str(DDP), "-m", "coevolve"]
     options = launch_command_parser().parse_args(arguments)
     options, *_ = _validate_launch_command(options)
-    assert options.num_processes == 4
+    assert options.num_processes == 8
     assert options.num_machines == 1
     assert not options.use_fsdp

@@ -309,9 +309,15 @@ UNKNOWN = r"^model must be one of smollm2, .*ORG/NAME.*got '.*'"
 
 
 def test_an_unknown_model_is_an_error_that_lists_the_choices(tmp_path):
-    for unknown in ("nope", "a/b/c", str(tmp_path)):
+    for unknown in ("nope", str(tmp_path)):
         with pytest.raises(ValueError, match=UNKNOWN):
             find(unknown)
+
+
+def test_a_folder_that_does_not_exist_is_said_so(tmp_path):
+    for missing in ("a/b/c", str(tmp_path / "nowhere")):
+        with pytest.raises(ValueError, match="model must be a folder that exists.*got"):
+            find(missing)
 
 
 def test_a_folder_without_a_whole_model_cannot_be_loaded(tmp_path):

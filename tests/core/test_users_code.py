@@ -66,7 +66,10 @@ class TestFiles:
         assert train(file, "steps=1") == 0
         file.write_text(METHOD.replace("1.0)", "-1.0)"))
         assert train(file, "steps=2") == 2
-        assert "changed since step 1: own.py; --fresh" in capsys.readouterr().err
+        assert (
+            "changed since step 1: own.py; start again with --fresh"
+            in capsys.readouterr().err
+        )
 
     def test_it_starts_again_with_other_code_if_told_to(self, file: Path) -> None:
         assert train(file, "steps=2") == 0

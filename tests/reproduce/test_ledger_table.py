@@ -73,10 +73,10 @@ def rows_of(page: str) -> list[list[str]]:
     return rows
 
 
-def test_the_page_begins_with_the_tally_and_its_note(page: str) -> None:
-    title, tally, note, *_ = page.split("\n\n")
+def test_the_page_begins_with_the_counts_and_their_note(page: str) -> None:
+    title, counts, note, *_ = page.split("\n\n")
     assert title == "# Verdict on each claim"
-    assert tally.startswith(f"**{len(claims.CLAIMS)} claims: 0 found · 0 opposite · ")
+    assert counts.startswith(f"**{len(claims.CLAIMS)} claims: 0 found · 0 opposite · ")
     assert "95 % interval" in note
     assert page.index("[all columns](table.csv)") < page.index("| verdict")
 

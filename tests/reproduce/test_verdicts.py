@@ -106,9 +106,9 @@ def test_every_verdict_is_in_one_group_in_the_order_of_the_meanings() -> None:
     assert grouped == list(verdicts.MEANINGS)
 
 
-def test_a_tally_has_all_groups_in_their_order() -> None:
+def test_the_counts_have_all_groups_in_their_order() -> None:
     given = [verdicts.IDLE, verdicts.FOUND, verdicts.NOT_RUN, verdicts.SMALLER]
-    counts = verdicts.tally([*given, "a word of an older ledger"])
+    counts = verdicts.counts_of([*given, "a word of an older ledger"])
     assert counts == {
         "found": 1,
         "opposite": 0,
