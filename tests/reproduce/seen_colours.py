@@ -47,7 +47,7 @@ TO_OPPONENTS = matrix("""
 SUM = np.array([1, 1, 1.05])  # of the answers of the cones
 NOISE = 0.305  # of an achromatic answer
 WHITE = 100 * TO_XYZ.sum(axis=1)
-LUMINANCE = 640 / np.pi / 5  # of the field of view, in cd/m2
+LUMINANCE = 64 / np.pi / 5  # of the field of view, in cd/m2
 BACKGROUND = 0.2  # its lightness, relative to white
 # What follows from an average surround and this background.
 SURROUND = 0.69
