@@ -133,11 +133,20 @@ class Life(RuleBasedStateMachine):
         with broken(PretendLLM, "reset_prefix_cache", lambda self: False):
             self.engine.load_weights()
 
-    @rule(which=WHICH)
-    def swap_in_saved_weights(self, which: int) -> None:
+    def restore(self, which: int) -> None:
         name = self.chosen(which)
         self.team.trainable[name].restore(self.checkpoints / name)
+
+    @rule(which=WHICH)
+    def swap_in_saved_weights(self, which: int) -> None:
+        self.restore(which)
         self.engine.load_weights()
+
+    @rule(which=WHICH)
+    def swap_until_weights_cannot_be_passed_on(self, which: int) -> None:
+        self.restore(which)
+        with broken(*self.passes_weights):
+            self.engine.load_weights()
 
     @rule()
     def load_again(self) -> None:

@@ -244,6 +244,7 @@ class VLLM(Engine):
 
         Raises RuntimeError if vLLM keeps that cache.
         """
+        self.is_outdated = True  # until all is loaded: an error may come between
         self._drop_pending()
         self._wake()
         for name, policy in self.policies.items():
