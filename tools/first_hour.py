@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve.validation import check_choice, user_path
+from tools.readme_numbers import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -83,11 +84,11 @@ def loss_finding(measured: Measured) -> str:
     part = measured["cuda"]
     if isinstance(part, str):
         return part
-    plain = []
+    without_extras = []
     for entry in part["cases"]:
         if not (entry["case"]["trained"] or entry["case"]["bonus"]):
-            plain.append(entry)
-    longest = max(plain, key=lambda entry: entry["case"]["T"])
+            without_extras.append(entry)
+    longest = max(without_extras, key=lambda entry: entry["case"]["T"])
     rows = {row["name"]: row for row in longest["rows"]}
     ours = rows.pop("ours, Triton")
     words = [
@@ -192,7 +193,7 @@ def run_part(part: Part, limit: float, log: Path, is_small: bool) -> Result:
     printed = log.read_text(encoding="utf-8", errors="replace")
     errors = error_log(log).read_text(encoding="utf-8", errors="replace")
     measured = read_result(result_file, started)
-    state, finding = judge(part, code, measured, printed, errors)
+    state, finding = outcome_of(part, code, measured, printed, errors)
     if state == TIMED_OUT:
         finding = f"stopped after {limit:.0f} s; {finding}"
     return Result(
@@ -253,7 +254,7 @@ def read_result(file: Path, started: float) -> Measured | None:
     return measured
 
 
-def judge(
+def outcome_of(
     part: Part, code: int | None, measured: Measured | None, printed: str, errors: str
 ) -> tuple[str, str]:
     """Return the state of a part that has ended and its finding; a code of None means it hung."""
@@ -311,10 +312,10 @@ def save(results: dict[str, Result], file: Path) -> None:
 
 def table(results: dict[str, Result]) -> str:
     """Return the parts as Markdown."""
-    lines = [HEAD, ["---"] * len(HEAD)]
+    rows = []
     for name, result in results.items():
-        lines.append((name, result.state, f"{result.seconds:.0f}", result.finding))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        rows.append([name, result.state, f"{result.seconds:.0f}", result.finding])
+    return markdown(HEAD, rows)
 
 
 def why_not() -> str:

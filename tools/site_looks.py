@@ -15,6 +15,7 @@ from pathlib import Path
 
 from coevolve.validation import user_path
 from tools.lab import CHROMIUM, HEIGHT, ROOT, Page, start_chromium, wait
+from tools.readme_numbers import markdown
 
 WIDTHS = (400, 1400)
 THEMES = ("light", "dark")
@@ -77,15 +78,15 @@ def details(view: View) -> Iterator[str]:
 
 def table(seen: Sequence[View]) -> str:
     """Return how many pages have findings, by width, theme and check."""
-    lines = [f"| width | theme | pages | {' | '.join(CHECKS)} |", "|---" * 8 + "|"]
+    rows = []
     for width in WIDTHS:
         for theme in THEMES:
-            here = [one for one in seen if (one.width, one.theme) == (width, theme)]
-            cells = [str(width), theme, str(len(here))]
+            here = [view for view in seen if (view.width, view.theme) == (width, theme)]
+            cells: list[object] = [width, theme, len(here)]
             for check in CHECKS:
-                cells.append(str(sum(bool(one.findings[check]) for one in here)))
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+                cells.append(sum(bool(view.findings[check]) for view in here))
+            rows.append(cells)
+    return markdown(["width", "theme", "pages", *CHECKS], rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
