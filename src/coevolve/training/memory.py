@@ -35,9 +35,8 @@ FOUR_BIT_BYTES = 0.55  # NF4 with its doubly quantised scales
 MOMENT_BYTES = {"adamw": 8, "adamw_8bit": 2}
 CONTEXT_GIB = 0.6  # CUDA's own, and fragments
 ASLEEP_GIB = 1.5  # what a sleeping vLLM keeps: graphs, workspaces, its own context
-AWAKE_GIB = (
-    2.0  # activations and graphs of a vLLM that speaks, beside weights and cache
-)
+# Activations and graphs of a vLLM that speaks, beside its weights and its cache.
+AWAKE_GIB = 2.0
 # Replies that vLLM must hold at once to be worth starting.
 REPLIES_AT_ONCE = 16
 PROMPT_TOKENS = 1024
@@ -83,7 +82,7 @@ class Memory:
 
     @property
     def later(self) -> float:
-        """What of that the learner allocates only after the engine has started."""
+        """The part of `resting` that the learner allocates after the engine has started."""
         return self.copied + self.moments
 
     @property
@@ -100,7 +99,7 @@ class Memory:
 
     @property
     def learning(self) -> float:
-        """The larger of the two."""
+        """The larger of `copying` and `updating`."""
         return max(self.copying, self.updating)
 
     @property
@@ -343,9 +342,10 @@ def _check_gpu(
     """Raise ValueError unless `free` GiB of a GPU suffice."""
     adapter = "" if run.lora else "set lora or "
     smaller = f"{adapter}choose a smaller model"
-    cure = f"{adapter}lower max_tokens_per_micro_batch"
+    fewer_tokens = f"{adapter}lower max_tokens_per_micro_batch"
     if need.learning > free:
-        cure = smaller if need.copying > free else cure
+        # TRL's copy of the weights takes the same with any micro-batch.
+        cure = smaller if need.copying > free else fewer_tokens
         raise ValueError(
             f"model must fit the GPU: learning needs about {need.learning:.1f} GiB and "
             f"{free:.1f} are free; {cure}"
@@ -361,7 +361,7 @@ def _check_gpu(
     if keeps_awake and need.learning > free * (1 - VLLM_SHARE) + need.sampler:
         raise ValueError(
             f"model must fit the GPU: several engines stay awake on {VLLM_SHARE:.0%} of it, and "
-            f"learning needs about {need.learning:.1f} GiB in all; {cure}"
+            f"learning needs about {need.learning:.1f} GiB in all; {fewer_tokens}"
         )
 
 
