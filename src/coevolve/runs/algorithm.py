@@ -17,7 +17,7 @@ METHODS = Path(__file__).parents[1] / "methods"
 NAME = "algorithm.txt"
 HERE = "▶"
 CELL_STYLE = "text-align:left;padding:0.1em 0.6em;border:none"
-QUIET_STYLE = "opacity:0.6"
+QUIET_STYLE = "opacity:0.75"
 CURRENT_STYLE = "background-color:rgba(0,114,178,0.18)"
 
 
