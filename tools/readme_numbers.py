@@ -392,6 +392,39 @@ def memory(root: Path = ROOT) -> str:
     return markdown(HEAD, [cells(row) for row in result_of("memory", root)])
 
 
+def changes(root: Path = ROOT) -> str:
+    """Return the verdicts that differ from the earlier ledger's, with a reason for each."""
+    from reproduce.analysis import changes
+
+    ledger = pd.read_csv(root / "results/standard/claims/ledger.csv")
+    counted = changes.counts(ledger)
+    head = ["ledger", *counted.columns]
+    tally = markdown(head, [[name, *row] for name, row in counted.iterrows()])
+    changed = changes.changed(ledger)
+    if changed.empty:
+        return f"{tally}\n\nNo verdict differs from the earlier ledger's."
+    rows = []
+    for row in changed.to_dict("records"):
+        before = judged(row, "earlier_")
+        rows.append([f"`{row['claim']}`", before, judged(row), row["reason"]])
+    table = markdown(("claim", "before", "now", "why"), rows)
+    return f"{tally}\n\n{table}"
+
+
+def judged(row: dict[str, Any], prefix: str = "") -> str:
+    """Return a verdict with the effect that it rests on; "" for a claim that was not there."""
+    verdict = row[f"{prefix}verdict"]
+    if verdict is None:
+        return ""
+    effect = row[f"{prefix}effect"]
+    if pd.isna(effect):
+        return str(verdict)
+    low = row[f"{prefix}low"]
+    high = row[f"{prefix}high"]
+    limits = "" if pd.isna(low) else f" [{low:+.3g}, {high:+.3g}]"
+    return f"{verdict}: {effect:+.3g}{limits}"
+
+
 # Name of each block: the page that holds it, and the function that makes it.
 BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "tally": ("README.md", verdict_counts),
@@ -412,6 +445,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", judge),
     "coverage": ("docs/ledger.md", coverage),
+    "changes": ("docs/ledger.md", changes),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
 }
 
