@@ -83,16 +83,20 @@ def device() -> Iterator[Any]:
     def do_nothing(*_: Any, **__: Any) -> None:
         """Stand in for a move to the device."""
 
+    memory = Memory()
+
     def launch(kernel: Any, *arguments: Any, **named: Any) -> None:
         """Stand in for the launch of a kernel, which refuses other devices' tensors."""
+        memory.launches[kernel.fn.__name__] += 1
         for argument in (*arguments, *named.values()):
             if isinstance(argument, torch.Tensor) and argument.device.type != "cuda":
                 raise ValueError(
                     f"{kernel.fn.__name__} got a tensor on {argument.device}"
                 )
 
+    fake_attention = attention(F.scaled_dot_product_attention, memory.attention)
     replacements = [
-        (F, "scaled_dot_product_attention", attention(F.scaled_dot_product_attention)),
+        (F, "scaled_dot_product_attention", fake_attention),
         (torch.cuda, "get_device_capability", lambda *_: (8, 9)),
         (torch.cuda, "device_of", lambda *_: nullcontext()),
         (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
@@ -109,5 +113,5 @@ def device() -> Iterator[Any]:
         for owner, name, replacement in replacements:
             stack.enter_context(mock.patch.object(owner, name, replacement))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
-        memory = stack.enter_context(Memory())
+        stack.enter_context(memory)
         yield memory

@@ -1,6 +1,7 @@
 """Counts the memory of fake tensors on `cuda:0`, and answers what they cannot."""
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,11 @@ RANDOM = ("aten::uniform_", "aten::normal_", "aten::random_")
 
 
 class Memory(TorchDispatchMode):
-    """The bytes that live on the fake GPU, and the most that lived at once."""
+    """The bytes that live on the fake GPU, and the most that lived at once.
+
+    Also counts operations, launches of Triton kernels by name, and calls of attention by kind:
+    "causal", "masked", or "open" in both directions.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,10 +28,20 @@ class Memory(TorchDispatchMode):
         self.now = 0
         self.peak = 0
         self.operations = 0
+        self.launches: Counter[str] = Counter()
+        self.attention: Counter[str] = Counter()
 
     def reset_peak(self) -> None:
         """Start a new measurement."""
         self.peak = self.now
+
+    def counts(self) -> dict[str, Any]:
+        """Return what was counted beside bytes."""
+        return {
+            "operations": self.operations,
+            "launches": dict(self.launches),
+            "attention": dict(self.attention),
+        }
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -75,8 +90,13 @@ def _is_mask(index: Any) -> bool:
     return index is not None and index.dtype == torch.bool
 
 
-def attention(torch_attention: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return attention that takes the kernels which a GPU takes, and else torch's own."""
+def attention(
+    torch_attention: Callable[..., Tensor], kinds: Counter[str]
+) -> Callable[..., Tensor]:
+    """Return attention that takes the kernels which a GPU takes, and else torch's own.
+
+    Counts its calls in `kinds`.
+    """
 
     def attend(  # noqa: PLR0913
         q: Tensor,
@@ -88,10 +108,10 @@ def attention(torch_attention: Callable[..., Tensor]) -> Callable[..., Tensor]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
+        kinds[_kind_of(attn_mask, is_causal)] += 1
         if q.device.type != "cuda" or attn_mask is not None:
-            return torch_attention(
-                q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa
-            )
+            shared = {"scale": scale, "enable_gqa": enable_gqa}
+            return torch_attention(q, k, v, attn_mask, dropout_p, is_causal, **shared)
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k = k.repeat_interleave(groups, 1)
@@ -103,3 +123,9 @@ def attention(torch_attention: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return efficient(q, k, v, None, True, dropout_p, is_causal, scale=scale)[0]
 
     return attend
+
+
+def _kind_of(mask: Tensor | None, is_causal: bool) -> str:
+    if mask is not None:
+        return "masked"
+    return "causal" if is_causal else "open"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from unittest import mock
 
 from benchmarks import fake_gpu
@@ -56,6 +56,8 @@ class Case:
     layers: int = 2
     lora: int = 64
     """Rank of the adapter; 0: all weights are trained."""
+    library: str = "peft"
+    """Of the adapter: "peft", or "unsloth" with its own code for GPUs, see `fake_unsloth`."""
     replies: int = 4
     """Of a micro-batch, all of one length."""
     prompt_tokens: int = 600
@@ -159,7 +161,34 @@ def fault(name: str) -> Any:
     return nullcontext()
 
 
-def measure(case: Case, device: Device = fake_gpu.device) -> dict[str, Any]:
+def speak(policy: Any) -> list[int]:
+    """Read two prompts and add a token to each, as the sampler does; return the logits' shape."""
+    import torch
+
+    from coevolve.models.decoder import Decoder
+
+    rows = 2
+    prompt = 8
+    decoder = Decoder(policy.plain_model)
+    ids_NL = torch.ones(rows, prompt, dtype=torch.long, device=decoder.device)
+    last_N = torch.full((rows,), prompt - 1, device=decoder.device)
+    mask = torch.zeros(rows, 1, 1, prompt + 1, device=decoder.device)
+    rotary = decoder.rotary(prompt + 1)
+    cache = decoder.cache(rows, prompt + 1)
+    with torch.no_grad():
+        decoder.prefill(ids_NL, rotary, cache[..., :prompt, :], last_N)
+        last_token = rotary[prompt].expand(rows, *rotary.shape[1:])
+        hidden_NH = decoder.step(
+            ids_NL[:, 0], last_token, cache, prompt, mask.to(cache.dtype)
+        )
+        return list(decoder.logits(hidden_NH).shape)
+
+
+def measure(
+    case: Case,
+    device: Device = fake_gpu.device,
+    make_policy: Callable[[Case], Any] = make_policy,
+) -> dict[str, Any]:
     """Take the steps on a device; return the memory around the last one."""
     import torch
 
@@ -198,6 +227,8 @@ def measure(case: Case, device: Device = fake_gpu.device) -> dict[str, Any]:
                 kl_coef=case.kl_coef,
                 baseline=baselines.get("shared"),
             )
+        peak = memory.peak
+        logits_shape = speak(policy)
         trained = sum(parameter.numel() for parameter in parameters)
         return {
             "tokens": case.micro_batch_tokens,
@@ -205,23 +236,29 @@ def measure(case: Case, device: Device = fake_gpu.device) -> dict[str, Any]:
             "trained": trained,
             "loaded_gib": loaded / GIB,
             "before_gib": before / GIB,
-            "peak_gib": memory.peak / GIB,
-            "operations": memory.operations,
+            "peak_gib": peak / GIB,
+            "logits": logits_shape,
             "devices": sorted({str(parameter.device) for parameter in parameters}),
+            **memory.counts(),
         }
+
+
+def answer(measure_case: Callable[[Case], dict[str, Any]], out: TextIO) -> None:
+    """Measure the cases of stdin; write a line of JSON for each."""
+    for fields in json.loads(sys.stdin.read()):
+        case = Case(**fields)
+        try:
+            result = measure_case(case)
+        except (RuntimeError, ValueError, TypeError) as error:
+            text = " ".join(str(error).split())
+            result = {"error": f"{type(error).__name__}: {text[:500]}"}
+        print(json.dumps(asdict(case) | result), file=out, flush=True)
 
 
 def main() -> None:
     """Measure the cases of stdin."""
     fake_gpu.load(Path(sys.argv[1]))
-    for fields in json.loads(sys.stdin.read()):
-        case = Case(**fields)
-        try:
-            result = measure(case)
-        except (RuntimeError, ValueError, TypeError) as error:
-            text = " ".join(str(error).split())
-            result = {"error": f"{type(error).__name__}: {text[:500]}"}
-        print(json.dumps(asdict(case) | result), flush=True)
+    answer(measure, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 `python -m benchmarks.memory` prints a table and the coefficients that fit best, which stand in
 src/coevolve/training/activations.toml, and writes benchmarks/memory.json. It takes a minute or two
-of a free core; --deep adds the models' whole depth, which takes five. Needs g++, and no GPU.
+of a free core; --deep adds the models' whole depth, which takes five. --unsloth measures Unsloth's
+code for GPUs instead, in the environment of `make test-engines`. Rows that are not measured stay.
+Needs g++, and no GPU.
 """
 
 import argparse
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,14 @@ import numpy as np
 
 from benchmarks import fake_gpu
 from benchmarks.fake_step import SHAPES, Case
+from coevolve.losses.dispatch import CUDA_LOGIT_BYTES
+from coevolve.training.memory import ACTIVATIONS, Model, activation_gib
 
 GIB = 2**30
 FLOAT32_BYTES = 4
+PEFT = "peft"
+UNSLOTH = "unsloth"
+MODULES = {PEFT: "benchmarks.fake_step", UNSLOTH: "benchmarks.fake_unsloth"}
 ROOT = Path(__file__).resolve().parents[1]
 OUT = Path(__file__).with_suffix(".json")
 WHOLE_DEPTH = 36  # of Qwen2.5-3B
@@ -30,41 +37,53 @@ RANK = 64
 HEAD = ("shape", "trains", "layers", "tokens", "peak GiB", "estimate", "difference")
 
 
-def cases(deep: bool) -> Iterator[Case]:
+def cases(library: str, deep: bool) -> Iterator[Case]:
     """Yield what is measured: shapes, sizes of micro-batches, and more layers."""
-    for rank in (RANK, 0):
+    ranks = (RANK,) if library == UNSLOTH else (RANK, 0)
+    layers = (4, WHOLE_DEPTH) if deep else (4,)
+    for rank in ranks:
+        kind = Case(lora=rank, library=library, micro_batches=2)
         for shape in SHAPES:
             for replies in (8, 16):
-                yield Case(shape, lora=rank, replies=replies, micro_batches=2)
-        yield Case("Qwen2.5-3B", 4, lora=rank, replies=16, micro_batches=2)
-        if deep:
-            yield Case(
-                "Qwen2.5-3B", WHOLE_DEPTH, lora=rank, replies=16, micro_batches=2
-            )
+                yield replace(kind, shape=shape, replies=replies)
+        for count in layers:
+            yield replace(kind, layers=count, replies=16)
 
 
-def measure(all_cases: list[Case]) -> list[dict[str, Any]]:
-    """Run the cases in a process of their own; return a row for each."""
+def measure(library: str, all_cases: list[Case]) -> list[dict[str, Any]]:
+    """Run the cases of a library in processes of their own; return a row for each."""
+    parts = [all_cases]
+    if library == UNSLOTH:  # it keeps its buffers for the next model
+        parts = [[case] for case in all_cases]
+    rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        library = fake_gpu.compile_shim(Path(scratch))
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.fake_step"]
-        process = subprocess.Popen(
-            [*command, str(library)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps([asdict(case) for case in all_cases]))
-        process.stdin.close()
-        rows = []
-        for line in process.stdout:
-            rows.append(json.loads(line))
-            print(f"{len(rows)} of {len(all_cases)}", file=sys.stderr, flush=True)
+        shim = fake_gpu.compile_shim(Path(scratch))
+        for part in parts:
+            for row in _rows(MODULES[library], shim, part):
+                rows.append(row)
+                print(f"{len(rows)} of {len(all_cases)}", file=sys.stderr, flush=True)
     return rows
+
+
+def _rows(module: str, shim: Path, part: list[Case]) -> Iterator[dict[str, Any]]:
+    """Yield what a process measures; RuntimeError if a case fails."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", module, str(shim)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([asdict(case) for case in part]))
+    process.stdin.close()
+    for line in process.stdout:
+        row = json.loads(line)
+        if "error" in row:
+            raise RuntimeError(row["error"])
+        yield row
 
 
 def activation_bytes(row: dict[str, Any]) -> float:
@@ -95,12 +114,17 @@ def fit(rows: list[dict[str, Any]], trains_all: bool) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, solution, strict=False)}
 
 
-def predicted_gib(row: dict[str, Any]) -> float:
-    """Return the peak that `coevolve.training.memory` expects of a row."""
-    from coevolve.training.memory import Model, activation_gib
+def kind_of(row: dict[str, Any]) -> str:
+    """Return the table of activations.toml that a row is about."""
+    if not row["lora"]:
+        return "all"
+    return UNSLOTH if row["library"] == UNSLOTH else "lora"
 
+
+def model_of(row: dict[str, Any]) -> Model:
+    """Return the numbers of a row's model that an update's memory depends on."""
     sizes = SHAPES[row["shape"]]
-    model = Model(
+    return Model(
         parameters=10**9,  # large: layers are recomputed
         linear_parameters=0,
         linear_widths=0,
@@ -111,9 +135,19 @@ def predicted_gib(row: dict[str, Any]) -> float:
         cache_bytes=0,
         is_tied=sizes["tie_word_embeddings"],
     )
+
+
+def predicted_gib(row: dict[str, Any]) -> float:
+    """Return the peak that `coevolve.training.memory` expects of a row."""
     gradients = FLOAT32_BYTES * row["trained"] / GIB
-    activations = activation_gib(model, row["tokens"], bool(row["lora"]))
+    activations = activation_gib(model_of(row), row["tokens"], kind_of(row))
     return float(row["before_gib"] + gradients + activations)
+
+
+def loss_leads(row: dict[str, Any]) -> bool:
+    """Whether the estimate of a row's activations is the limit of the loss's buffers."""
+    activations = activation_gib(model_of(row), row["tokens"], kind_of(row))
+    return activations == CUDA_LOGIT_BYTES / GIB
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -121,7 +155,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     estimate = predicted_gib(row)
     return [
         row["shape"],
-        f"LoRA, rank {row['lora']}" if row["lora"] else "all weights",
+        trained_by(row),
         str(row["layers"]),
         f"{row['tokens']:,}",
         f"{row['peak_gib']:.2f}",
@@ -130,17 +164,33 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def trained_by(row: dict[str, Any]) -> str:
+    """Return what a row trains, and by which library."""
+    if not row["lora"]:
+        return "all weights"
+    by = ", Unsloth" if row["library"] == UNSLOTH else ""
+    return f"LoRA, rank {row['lora']}{by}"
+
+
 def main() -> None:
     """Measure, fit, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--deep", action="store_true", help="whole depth as well")
+    parser.add_argument("--unsloth", action="store_true", help="Unsloth's code instead")
     options = parser.parse_args()
     if fake_gpu.why_not():
         print(f"not measured: {fake_gpu.why_not()}")
         return
-    rows = measure(list(cases(options.deep)))
-    for kind in ("lora", "all"):
-        chosen = [row for row in rows if bool(row["lora"]) == (kind == "lora")]
+    library = UNSLOTH if options.unsloth else PEFT
+    measured = measure(library, list(cases(library, options.deep)))
+    rows = []
+    for row in json.loads(OUT.read_text(encoding="utf-8")):
+        if row["library"] != library:
+            rows.append(row)
+    # PEFT's rows stand first.
+    rows = [*rows, *measured] if library == UNSLOTH else [*measured, *rows]
+    for kind in ACTIVATIONS:
+        chosen = [row for row in rows if kind_of(row) == kind]
         print(kind, fit(chosen, trains_all=kind == "all"))
     print(" | ".join(HEAD))
     for row in rows:

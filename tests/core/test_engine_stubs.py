@@ -112,6 +112,8 @@ def test_unsloth_loads_exactly_the_named_model_in_full_precision(unsloth):
     assert settings["use_exact_model_name"]
     assert not settings["load_in_4bit"]
     assert settings["offload_embedding"] is False
+    context = load_policy("tiny-small").model.config.max_position_embeddings
+    assert settings["max_seq_length"] == context
 
 
 def trainer_of(out, **fields):

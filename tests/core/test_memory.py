@@ -88,13 +88,29 @@ MEASURED = json.loads(Path(bench.OUT).read_text(encoding="utf-8"))
 
 
 def name_of(row: dict[str, Any]) -> str:
-    kind = "lora" if row["lora"] else "all"
-    return f"{row['shape']}-{kind}-{row['layers']}-{row['tokens']}"
+    return f"{row['shape']}-{bench.kind_of(row)}-{row['layers']}-{row['tokens']}"
 
 
 @pytest.mark.parametrize("row", MEASURED, ids=name_of)
 def test_activations_are_those_of_a_step_on_a_fake_gpu(row):
-    assert bench.predicted_gib(row) == pytest.approx(row["peak_gib"], rel=0.05)
+    difference = bench.predicted_gib(row) / row["peak_gib"] - 1
+    # The loss's buffers are as large as their limit only where all tokens are learnt from.
+    most = 0.15 if bench.loss_leads(row) else 0.05
+    assert -0.05 < difference < most
+
+
+def test_the_loss_leads_where_layers_are_narrow_and_kept_elsewhere():
+    leading = [name_of(row) for row in MEASURED if bench.loss_leads(row)]
+    assert leading == ["Qwen2.5-0.5B-unsloth-2-7592"]
+
+
+def test_updates_by_unsloth_are_estimated_by_its_own_measurements():
+    by_peft = estimate(lora=LORA, max_tokens_per_micro_batch=8192)
+    by_unsloth = estimate(
+        lora=LORA, max_tokens_per_micro_batch=8192, engine="unsloth+vllm"
+    )
+    assert by_unsloth.weights == by_peft.weights
+    assert by_unsloth.activations < by_peft.activations
 
 
 class TestGPU:

