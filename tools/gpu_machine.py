@@ -27,6 +27,21 @@ PACKAGES = (
     "bitsandbytes",
 )
 
+# Machines on which a run is refused: what is wrong, and one that has only this fault.
+WRONG = {
+    "an old driver": Machine(driver="550.54.15", sees_gpu=False),
+    "no driver": Machine(driver="", sees_gpu=False),
+    "torch for CPUs": Machine(
+        torch_version="2.13.0+cpu", torch_cuda="", sees_gpu=False
+    ),
+    "an old card": Machine(gpu="Tesla T4", capability=(7, 5)),
+    "a card in use": Machine(gpu_free_gib=9.0),
+    "no compiler": Machine(compiler=""),
+    "no Python.h": Machine(python_header=False),
+    "a full disk": Machine(disk_free_gib=3.2, disk=Path("/data")),
+    "not Linux": Machine(system="Windows"),
+}
+
 
 def facts(machine: Machine) -> dict[str, Any]:
     """Return what is known about a machine, with versions and faults."""

@@ -17,9 +17,10 @@ from typing import Any
 
 import pandas as pd
 
+from coevolve.training.machine import faults as machine_faults
 from reproduce.analysis.verdicts import GROUPS, MEANINGS, counts_of
 from tinyworld import tasks
-from tools import reliability
+from tools import gpu_machine, reliability
 
 ROOT = Path(__file__).resolve().parent.parent
 SNAPSHOT = Path("results") / "readme.csv"
@@ -385,6 +386,15 @@ def trl(root: Path = ROOT) -> str:
     return markdown(head, rows)
 
 
+def machines() -> str:
+    """Return what a run says of machines on which it cannot work."""
+    rows = []
+    for name, machine in gpu_machine.WRONG.items():
+        (line,) = machine_faults(machine)
+        rows.append([name, line])
+    return markdown(("machine", "the run is refused"), rows)
+
+
 def memory(root: Path = ROOT) -> str:
     """Return the peaks of learning steps on a fake GPU beside the estimate."""
     from benchmarks.memory import HEAD, cells
@@ -440,6 +450,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "checkers": ("docs/verifiers.md", checkers),
     "authors": ("docs/authors-code.md", authors),
     "trl": ("docs/trl.md", trl),
+    "machines": ("docs/gpu.md", machines),
     "memory": ("docs/gpu.md", memory),
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),

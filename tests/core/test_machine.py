@@ -17,57 +17,45 @@ from coevolve.training.machine import (
     free_disk_gib,
     free_ram_gib,
 )
+from tools import gpu_machine
 
-WRONG = {
+LINES = {
     "an old driver": (
-        Machine(driver="550.54.15", sees_gpu=False),
-        "torch finds no GPU: its CUDA 13.0 needs driver 580 or later, and 550.54.15 is loaded; "
-        "update the driver, or unset CUDA_VISIBLE_DEVICES",
+        "torch finds no GPU: its CUDA 13.0 needs driver 580 or later, and 550.54.15 is "
+        "loaded; update the driver, or unset CUDA_VISIBLE_DEVICES"
     ),
     "no driver": (
-        Machine(driver="", sees_gpu=False),
-        "no NVIDIA driver is loaded; install one of version 580 or later, and start a container "
-        "with --gpus all",
+        "no NVIDIA driver is loaded; install one of version 580 or later, and start a "
+        "container with --gpus all"
     ),
     "torch for CPUs": (
-        Machine(torch_version="2.13.0+cpu", torch_cuda="", sees_gpu=False),
-        "torch 2.13.0+cpu is the build for CPUs, beside the NVIDIA driver 580.65.06; install the "
-        "packages of constraints-gpu.txt into a new environment",
+        "torch 2.13.0+cpu is the build for CPUs, beside the NVIDIA driver 580.65.06; install "
+        "the packages of constraints-gpu.txt into a new environment"
     ),
     "an old card": (
-        Machine(gpu="Tesla T4", capability=(7, 5)),
-        "Tesla T4 has compute capability 7.5, and bfloat16 needs 8.0 (Ampere) or later; rent an "
-        "A10, L4, RTX 3090 or newer card",
+        "Tesla T4 has compute capability 7.5, and bfloat16 needs 8.0 (Ampere) or later; rent "
+        "an A10, L4, RTX 3090 or newer card"
     ),
     "a card in use": (
-        Machine(gpu_free_gib=9.0),
-        "other processes hold 15 of 24 GiB of the GPU; nvidia-smi lists them, often a notebook's "
-        "kernel that still runs",
+        "other processes hold 15 of 24 GiB of the GPU; nvidia-smi lists them, often a "
+        "notebook's kernel that still runs"
     ),
-    "no compiler": (
-        Machine(compiler=""),
-        "Triton compiles with gcc, which is not there; apt-get install gcc",
-    ),
+    "no compiler": "Triton compiles with gcc, which is not there; apt-get install gcc",
     "no Python.h": (
-        Machine(python_header=False),
-        "Triton needs Python.h, which is not there; apt-get install python3-dev, or use the image "
-        "of docker/Dockerfile",
+        "Triton needs Python.h, which is not there; apt-get install python3-dev, or use the "
+        "image of docker/Dockerfile"
     ),
     "a full disk": (
-        Machine(disk_free_gib=3.2, disk=Path("/data")),
-        "3 GiB are free on the disk of /data, and a run takes about 15; choose another --out, and "
-        "another HF_HOME for models",
+        "3 GiB are free on the disk of /data, and a run takes about 15; choose another --out,"
+        " and another HF_HOME for models"
     ),
-    "not Linux": (
-        Machine(system="Windows"),
-        "vLLM and Unsloth run on Linux, and this is Windows; on Windows use WSL 2",
-    ),
+    "not Linux": "vLLM and Unsloth run on Linux, and this is Windows; on Windows use WSL 2",
 }
 
 
-@pytest.mark.parametrize(("wrong", "line"), WRONG.values(), ids=WRONG)
-def test_a_fault_is_one_line_with_its_cure(wrong: Machine, line: str) -> None:
-    assert list(faults(wrong)) == [line]
+@pytest.mark.parametrize("name", gpu_machine.WRONG)
+def test_a_fault_is_one_line_with_its_cure(name: str) -> None:
+    assert list(faults(gpu_machine.WRONG[name])) == [LINES[name]]
 
 
 def test_a_machine_that_lacks_nothing_passes() -> None:
