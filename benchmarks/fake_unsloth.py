@@ -134,6 +134,35 @@ def make_policy(case: Case, folder: Path) -> Any:
     return policy
 
 
+def saved(policy: Any, folder: Path) -> dict[str, Any]:
+    """Save the adapter as a run does, for vLLM and at the end; return what the files would hold.
+
+    Keys: "engine" and "end"; values: names, types and devices of the tensors.
+    """
+    import torch
+
+    written: dict[str, Any] = {}
+    name_of_file = ""
+
+    def take(tensors: dict[str, torch.Tensor], *_: Any, **__: Any) -> None:
+        """Stand in for the writer: a fake tensor has no values to write."""
+        written[name_of_file] = {
+            "names": sorted(tensors),
+            "types": sorted({str(tensor.dtype) for tensor in tensors.values()}),
+            "devices": sorted({str(tensor.device) for tensor in tensors.values()}),
+        }
+
+    with (
+        mock.patch("coevolve.models.lora.save_file", take),
+        mock.patch("peft.peft_model.safe_save_file", take),
+    ):
+        name_of_file = "engine"
+        policy.save_for_engine(folder / "engine", torch.bfloat16)
+        name_of_file = "end"
+        policy.save(folder / "end")
+    return written
+
+
 def fault(name: str) -> Any:
     """Return a context in which Unsloth is called wrongly; see `fake_step.fault` for others."""
     from unsloth import FastLanguageModel
@@ -165,9 +194,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
 
         def measure(case: Case) -> dict[str, Any]:
-            return fake_step.measure(
-                case, make_policy=lambda case: make_policy(case, Path(folder))
-            )
+            files: dict[str, Any] = {}
+
+            def make(case: Case) -> Any:
+                policy = make_policy(case, Path(folder))
+                files.update(saved(policy, Path(folder)))
+                return policy
+
+            return fake_step.measure(case, make_policy=make) | {"saved": files}
 
         fake_step.answer(measure, answers)
 

@@ -16,6 +16,7 @@ import pytest
 from core.learning_steps import OF_LOSSES, SMALL
 
 from benchmarks import fake_gpu, fake_step, memory
+from coevolve.models.lora import UNSLOTH_MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(
@@ -89,6 +90,22 @@ def test_a_step_runs_unsloth_s_kernels_and_causal_attention(name, results):
 
 def test_our_sampler_speaks_with_what_unsloth_patched(results):
     assert results["ppo"]["logits"] == [2, fake_step.SHAPES["Qwen2.5-3B"]["vocab_size"]]
+
+
+def test_vllm_gets_the_adapter_that_unsloth_holds(results):
+    expected = []
+    for layer in range(LAYERS):
+        for name in UNSLOTH_MODULES:
+            part = (
+                "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
+            )
+            place = f"base_model.model.model.layers.{layer}.{part}.{name}"
+            expected += [f"{place}.lora_A.weight", f"{place}.lora_B.weight"]
+    files = results["ppo"]["saved"]
+    assert files["engine"]["names"] == files["end"]["names"] == sorted(expected)
+    assert files["engine"]["devices"] == ["cpu"]
+    assert files["engine"]["types"] == ["torch.bfloat16"]
+    assert files["end"]["types"] == ["torch.float32"]
 
 
 @pytest.mark.parametrize(("name", "message"), MUTANTS.items())
