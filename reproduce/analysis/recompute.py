@@ -74,6 +74,11 @@ def parser() -> argparse.ArgumentParser:
         help="claims of reproduce/claims.toml; default: all",
     )
     parser.add_argument(
+        "--without",
+        metavar="BACKBONE",
+        help="leave out the seeds that speak this backbone, such as tiny-2",
+    )
+    parser.add_argument(
         "--check",
         action="store_true",
         help="compare with FOLDER/claims/ledger.csv, exit 1 and name the rows that differ",
@@ -86,6 +91,12 @@ def check_names(names: Sequence[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise UserError(f"--claim {name}: no such claim; {hint(name, known)}")
+
+
+def check_backbone(name: str, known: Collection[str]) -> None:
+    """Raise UserError unless this is a backbone of runs that speak several."""
+    if name not in known:
+        raise UserError(f"--without {name}: no such backbone; {hint(name, known)}")
 
 
 def read_ledger(results: Path) -> pd.DataFrame:
@@ -106,13 +117,21 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     plan.use_package_of(HOME)
     from reproduce.analysis.claims import CLAIMS, Ledger, weigh
+    from reproduce.analysis.evidence import Evidence
+    from reproduce.analysis.one_out import Without, backbones
     from reproduce.analysis.records import Records
     from reproduce.analysis.writing import rounded_csv
 
     check_names(options.claim, CLAIMS)
+    if options.check and options.without:
+        raise UserError("--check compares with all backbones: leave out --without")
     committed = read_ledger(options.results) if options.check else pd.DataFrame()
     # All claims are weighed, as the corrections are over all claims of a paper.
-    ledger = weigh(Ledger(Records(options.results / RECORDS)))
+    evidence: Evidence = Records(options.results / RECORDS)
+    if options.without:
+        check_backbone(options.without, backbones(evidence))
+        evidence = Without(evidence, options.without)
+    ledger = weigh(Ledger(evidence))
     table = only(as_text(rounded_csv(ledger)), options.claim)
     shown = [name for name in SHOWN if name in table]
     print(table[shown].to_string())

@@ -198,11 +198,26 @@ def test_a_changed_digit_of_the_ledger_is_found(results: Path) -> None:
     assert printed.endswith("\n2 rows differ\n")
 
 
+def test_a_backbone_is_left_out(results: Path, capsys: pytest.CaptureFixture) -> None:
+    claim = "mae_half_over_base"
+    options = ["--results", str(results), "--claim", claim, "--without", "tiny"]
+    assert recompute.main(options) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    name, effect, *_ = line.split()
+    assert name == claim
+    ledger = recompute.read_ledger(results)
+    assert float(effect) != pytest.approx(float(ledger.at[claim, "effect"]))
+
+
 def test_mistakes_are_reported(tmp_path: Path, results: Path) -> None:
     with pytest.raises(UserError, match=r"no runs\.csv in .*nothing"):
         recompute.main(["--results", str(tmp_path / "nothing")])
     with pytest.raises(UserError, match="did you mean conl_harm"):
         recompute.main(["--results", str(results), "--claim", "conl_harms"])
+    with pytest.raises(UserError, match="did you mean tiny"):
+        recompute.main(["--results", str(results), "--without", "tiny-9"])
+    with pytest.raises(UserError, match="--check compares with all backbones"):
+        check(results, "--without", "tiny")
     (results / recompute.LEDGER).unlink()
     with pytest.raises(UserError, match=r"no ledger to compare with: .*ledger\.csv"):
         check(results)

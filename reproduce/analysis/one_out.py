@@ -1,0 +1,71 @@
+"""The evidence without one backbone, to see how far a claim rests on it.
+
+A backbone is a unit that a replication would draw anew. The rules of the ledger stay the same.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from reproduce.analysis.evidence import Evidence, Runs, Summary
+
+
+@dataclass(frozen=True)
+class Without:
+    """The evidence of runs that speak other backbones than one.
+
+    A run whose seeds all speak one backbone keeps them: its units are its seeds.
+    """
+
+    evidence: Evidence
+    backbone: str
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The seeds of every run that are left."""
+        return {run: self._seeds(run) for run in self.evidence.runs}
+
+    def summaries(self, run: str) -> list[Summary]:
+        """Return a summary per seed."""
+        summaries = self.evidence.summaries(run)
+        return [summary for summary in summaries if summary.seed in self.runs[run]]
+
+    def answers(
+        self, run: str, strategy: str = "vanilla", stage: str = "after"
+    ) -> pd.DataFrame:
+        """Return a row per seed and test question."""
+        return self._left(self.evidence.answers(run, strategy, stage), run)
+
+    def step_metrics(self, run: str) -> pd.DataFrame:
+        """Return a row per seed and step."""
+        return self._left(self.evidence.step_metrics(run), run)
+
+    def conversations(self, run: str) -> pd.DataFrame:
+        """Return a row per seed and examined question."""
+        return self._left(self.evidence.conversations(run), run)
+
+    def cross_play(self) -> pd.DataFrame:
+        """Return pass rates of snapshots; the runs that read them know which seeds are left."""
+        return self.evidence.cross_play()
+
+    def _seeds(self, run: str) -> list[int]:
+        backbone_of = {}
+        for summary in self.evidence.summaries(run):
+            backbone_of[summary.seed] = summary.backbone
+        if len(set(backbone_of.values())) == 1:
+            return list(backbone_of)
+        return [seed for seed in backbone_of if backbone_of[seed] != self.backbone]
+
+    def _left(self, frame: pd.DataFrame, run: str) -> pd.DataFrame:
+        return frame[frame["seed"].isin(self.runs[run])].reset_index(drop=True)
+
+
+def backbones(evidence: Evidence) -> list[str]:
+    """Return the backbones of runs that speak several, each once."""
+    found: list[str] = []
+    for run in evidence.runs:
+        spoken = {summary.backbone for summary in evidence.summaries(run)}
+        if len(spoken) > 1:
+            found += sorted(spoken - set(found))
+    return found

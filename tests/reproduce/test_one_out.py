@@ -1,0 +1,40 @@
+"""The ledger without one backbone: that of the other runs, and what changes in it."""
+
+import pretend_runs
+import pytest
+from pandas.testing import assert_frame_equal
+
+from reproduce.analysis import claims, one_out
+from reproduce.analysis.arms import Ledger
+from reproduce.analysis.evidence import RunFolders
+from reproduce.analysis.one_out import Without
+
+FIRST, SECOND = pretend_runs.BACKBONES
+COLUMNS = ["claim", "effect", "verdict", "seeds"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> RunFolders:
+    """Pretend runs of all arms of the ledger, a seed for each of two backbones."""
+    return pretend_runs.make(tmp_path_factory.mktemp("runs"))
+
+
+def test_the_backbones_of_units_are_found(folders: RunFolders) -> None:
+    assert one_out.backbones(folders) == [FIRST, SECOND]
+
+
+def test_the_ledger_is_that_of_the_runs_that_are_left(folders: RunFolders) -> None:
+    second_seed = pretend_runs.SEEDS[1]
+    left = dict.fromkeys(folders.runs, [second_seed])
+    alone = RunFolders(folders.folder, left, folders.crossed)
+    expected = claims.weigh(Ledger(alone))[COLUMNS]
+    without = claims.weigh(Ledger(Without(folders, FIRST)))[COLUMNS]
+    assert_frame_equal(without, expected)
+    assert not without.equals(claims.weigh(Ledger(folders))[COLUMNS])
+
+
+def test_a_run_of_one_backbone_keeps_its_seeds(folders: RunFolders) -> None:
+    alone = RunFolders(folders.folder, {"mae_half": [0]}, folders.crossed)
+    assert alone.summaries("mae_half")[0].backbone == FIRST
+    assert Without(alone, FIRST).runs == {"mae_half": [0]}
+    assert one_out.backbones(alone) == []
