@@ -7,16 +7,19 @@ leave a tensor are stand-ins. Call `load` before torch is imported.
 
 import ctypes
 import importlib.util
+import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path(__file__).with_suffix(".cpp")
 LIBRARIES = ("libc10.so", "libtorch_cpu.so")
 GIB = 2**30
@@ -41,6 +44,30 @@ def compile_shim(folder: Path) -> Path:
     command += ["-o", str(library)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return library
+
+
+def measure(
+    module: str, library: Path, cases: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Measure cases in a process of `fake_step` or `fake_unsloth`; yield a row for each.
+
+    Raises RuntimeError if the process fails.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", module, str(library)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(list(cases)))
+    process.stdin.close()
+    yield from map(json.loads, process.stdout)
+    if process.wait():
+        raise RuntimeError(f"{module} ended with exit code {process.returncode}")
 
 
 def load(library: Path) -> None:

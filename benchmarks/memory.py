@@ -9,8 +9,6 @@ Needs g++, and no GPU.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,7 +28,6 @@ FLOAT32_BYTES = 4
 PEFT = "peft"
 UNSLOTH = "unsloth"
 MODULES = {PEFT: "benchmarks.fake_step", UNSLOTH: "benchmarks.fake_unsloth"}
-ROOT = Path(__file__).resolve().parents[1]
 OUT = Path(__file__).with_suffix(".json")
 WHOLE_DEPTH = 36  # of Qwen2.5-3B
 RANK = 64
@@ -51,7 +48,7 @@ def cases(library: str, deep: bool) -> Iterator[Case]:
 
 
 def measure(library: str, all_cases: list[Case]) -> list[dict[str, Any]]:
-    """Run the cases of a library in processes of their own; return a row for each."""
+    """Run the cases of a library in processes of their own; RuntimeError if one fails."""
     parts = [all_cases]
     if library == UNSLOTH:  # it keeps its buffers for the next model
         parts = [[case] for case in all_cases]
@@ -59,31 +56,12 @@ def measure(library: str, all_cases: list[Case]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as scratch:
         shim = fake_gpu.compile_shim(Path(scratch))
         for part in parts:
-            for row in _rows(MODULES[library], shim, part):
+            for row in fake_gpu.measure(MODULES[library], shim, map(asdict, part)):
+                if "error" in row:
+                    raise RuntimeError(row["error"])
                 rows.append(row)
                 print(f"{len(rows)} of {len(all_cases)}", file=sys.stderr, flush=True)
     return rows
-
-
-def _rows(module: str, shim: Path, part: list[Case]) -> Iterator[dict[str, Any]]:
-    """Yield what a process measures; RuntimeError if a case fails."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", module, str(shim)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps([asdict(case) for case in part]))
-    process.stdin.close()
-    for line in process.stdout:
-        row = json.loads(line)
-        if "error" in row:
-            raise RuntimeError(row["error"])
-        yield row
 
 
 def activation_bytes(row: dict[str, Any]) -> float:

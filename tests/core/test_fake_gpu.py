@@ -4,11 +4,6 @@ All steps run in one process of their own, because the shim must be loaded befor
 has the widths of Qwen2.5-3B and two layers; see `benchmarks/fake_gpu.py` for what is fake.
 """
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +12,12 @@ from core.learning_steps import OF_LOSSES, SMALL
 from benchmarks import fake_gpu, fake_step
 from coevolve.advantages.estimators import ESTIMATORS
 
-ROOT = Path(__file__).resolve().parents[2]
+Rows = dict[str, dict[str, Any]]
 # An estimator sees rewards alone, so the kind of the trained weights makes no difference to it.
 OF_ESTIMATORS = {name: {"estimator": name} for name in ESTIMATORS}
 
 
-def settings_of_steps() -> dict[str, dict[str, Any]]:
+def settings_of_steps() -> Rows:
     """The settings of every step, by the trained weights and what is special about it."""
     steps = {}
     for name, settings in {**OF_ESTIMATORS, **OF_LOSSES}.items():
@@ -44,42 +39,34 @@ SHOWS_IN = {"reference": OF_LOSSES["kl in the loss"]}
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """Take all steps; return what was measured, by the trained weights and the settings."""
-    if fake_gpu.why_not():
-        pytest.skip(fake_gpu.why_not())
-    library = fake_gpu.compile_shim(tmp_path_factory.mktemp("shim"))
+    reason = fake_gpu.why_not()
+    if reason:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("shim")
+    library = fake_gpu.compile_shim(folder)
     cases = dict(STEPS)
     for name in MUTANTS:
         settings = SHOWS_IN.get(name, {})
         cases[f"mutant/{name}"] = {**SMALL, **settings, "mutant": name}
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "benchmarks.fake_step", str(library)],
-        input=json.dumps(list(cases.values())),
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr[-3000:]
-    lines = process.stdout.splitlines()
-    return dict(zip(cases, map(json.loads, lines), strict=True))
+    rows = fake_gpu.measure("benchmarks.fake_step", library, cases.values())
+    return dict(zip(cases, rows, strict=True))
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_stays_on_the_gpu_and_the_policy_speaks(
-    name: str, results: dict[str, dict[str, Any]]
+    name: str, results: Rows
 ) -> None:
     result = results[name]
     assert "error" not in result
     assert result["devices"] == ["cuda:0"]
     assert result["peak_gib"] > result["before_gib"] >= result["loaded_gib"]
     assert result["attention"].keys() == {"causal", "masked"}
-    assert result["logits"] == [2, fake_step.SHAPES["Qwen2.5-3B"]["vocab_size"]]
+    sizes = fake_step.SHAPES[result["shape"]]
+    assert result["logits"] == [2, sizes["vocab_size"]]
 
 
 @pytest.mark.parametrize(("name", "message"), MUTANTS.items())
-def test_a_fault_is_found(
-    name: str, message: str, results: dict[str, dict[str, Any]]
-) -> None:
+def test_a_fault_is_found(name: str, message: str, results: Rows) -> None:
     assert message in results[f"mutant/{name}"]["error"]

@@ -4,10 +4,6 @@ Run by `make test-engines`; skipped without Unsloth or g++. `benchmarks/fake_uns
 is fake. A process takes 20 seconds of a core to import Unsloth.
 """
 
-import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,6 @@ from core.learning_steps import OF_LOSSES, SMALL
 from benchmarks import fake_gpu, fake_step, memory
 from coevolve.models.lora import UNSLOTH_MODULES
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(
     find_spec("unsloth") is None,
     reason="Unsloth is not installed: make test-engines installs it",
@@ -51,17 +46,8 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measure(shim: Path, cases: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Take the steps in one process; return what was measured, by name."""
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "benchmarks.fake_unsloth", str(shim)],
-        input=json.dumps(list(cases.values())),
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr[-3000:]
-    lines = process.stdout.splitlines()
-    return dict(zip(cases, map(json.loads, lines), strict=True))
+    rows = fake_gpu.measure("benchmarks.fake_unsloth", shim, cases.values())
+    return dict(zip(cases, rows, strict=True))
 
 
 @pytest.fixture(scope="module")
