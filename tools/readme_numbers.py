@@ -409,16 +409,16 @@ def changes(root: Path = ROOT) -> str:
     ledger = pd.read_csv(root / "results/standard/claims/ledger.csv")
     counted = changes.counts(ledger)
     head = ["ledger", *counted.columns]
-    tally = markdown(head, [[name, *row] for name, row in counted.iterrows()])
+    totals = markdown(head, [[name, *row] for name, row in counted.iterrows()])
     changed = changes.changed(ledger)
     if changed.empty:
-        return f"{tally}\n\nNo verdict differs from the earlier ledger's."
+        return f"{totals}\n\nNo verdict differs from the earlier ledger's."
     rows = []
     for row in changed.to_dict("records"):
         before = judged(row, "earlier_")
         rows.append([f"`{row['claim']}`", before, judged(row), row["reason"]])
     table = markdown(("claim", "before", "now", "why"), rows)
-    return f"{tally}\n\n{table}"
+    return f"{totals}\n\n{table}"
 
 
 def judged(row: dict[str, Any], prefix: str = "") -> str:
