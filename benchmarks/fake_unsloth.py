@@ -18,7 +18,6 @@ from unittest import mock
 from benchmarks import fake_gpu, fake_step
 from benchmarks.fake_step import Case
 
-GIB = 2**30
 ENVIRONMENT = {
     "UNSLOTH_ALLOW_CPU": "1",  # else it takes its backend for CPUs
     "UNSLOTH_BLOCK_COMPILE": "0",  # compiled blocks cannot be traced on fake tensors
@@ -26,7 +25,7 @@ ENVIRONMENT = {
 }
 CARD = SimpleNamespace(
     name="NVIDIA GeForce RTX 4090",
-    total_memory=24 * GIB,
+    total_memory=24 * fake_gpu.GIB,
     major=8,
     minor=9,
     multi_processor_count=128,
@@ -36,7 +35,7 @@ CARD = SimpleNamespace(
     regs_per_multiprocessor=65_536,
     gcnArchName="",
 )
-FREE_BYTES = 20 * GIB
+FREE_BYTES = 20 * fake_gpu.GIB
 WITHOUT_LENGTH = "no length"
 
 

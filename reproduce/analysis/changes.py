@@ -38,11 +38,10 @@ def rejudged(
     rows = []
     for name, row in earlier.iterrows():
         claim = registry[str(name)]
-        is_headline = name in claims.HEADLINE.get(claim["paper"], ())
         fields = {
             "paper": claim["paper"],
             "kind": claim["kind"],
-            "tests": "headline" if is_headline else "other",
+            "tests": claims.tests_of(str(name), claim),
             "paper_effect": claim.get("paper_effect", float("nan")),
             "margin": verdicts.margin_of(claim),
         }
@@ -64,9 +63,9 @@ def changed(
     by_rules = rejudged(earlier, registry)
     rows = []
     for row in ledger.itertuples():
+        is_new = row.claim not in earlier.index
         fields = {"claim": row.claim, "paper": row.paper, "says": row.says}
         for name in ("verdict", "effect", "low", "high"):
-            is_new = row.claim not in earlier.index
             fields[f"earlier_{name}"] = None if is_new else earlier.at[row.claim, name]
             fields[name] = getattr(row, name)
         if fields["verdict"] == fields["earlier_verdict"]:

@@ -52,6 +52,11 @@ def step_columns(claims: Mapping[str, Claim] = CLAIMS) -> list[str]:
     return sorted(names - OPERATORS)
 
 
+def tests_of(name: str, claim: Claim) -> str:
+    """Return the tests among which a claim is corrected: "headline" or "other"."""
+    return "headline" if name in HEADLINE.get(claim["paper"], ()) else "other"
+
+
 def weigh(ledger: Ledger, claims: Mapping[str, Claim] = CLAIMS) -> pd.DataFrame:
     """Return a row per claim: effect, interval, seeds, detectable effect, p and verdict.
 
@@ -59,9 +64,7 @@ def weigh(ledger: Ledger, claims: Mapping[str, Claim] = CLAIMS) -> pd.DataFrame:
     """
     rows = []
     for name, claim in claims.items():
-        is_headline = name in HEADLINE.get(claim["paper"], ())
-        tests = "headline" if is_headline else "other"
-        row = {"claim": name, "tests": tests, **_row(ledger, claim)}
+        row = {"claim": name, "tests": tests_of(name, claim), **_row(ledger, claim)}
         rows.append(row | _over_control(ledger, claim))
     return verdicts.corrected(pd.DataFrame(rows))
 

@@ -46,7 +46,7 @@ class Without:
         return self._left(self.evidence.conversations(run), run)
 
     def cross_play(self) -> pd.DataFrame:
-        """Return pass rates of snapshots; the runs that read them know which seeds are left."""
+        """Return all pass rates of snapshots; those of seeds without a unit are not counted."""
         return self.evidence.cross_play()
 
     def _seeds(self, run: str) -> list[int]:

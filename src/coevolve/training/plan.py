@@ -202,7 +202,7 @@ def lines(method: str, preset: str, overrides: Mapping[str, Any]) -> Iterator[st
         )
     yield (
         f"Computed, never measured: prompts of {PROMPT_TOKENS} and replies of {REPLY_TOKENS} "
-        "tokens, speeds and prices of src/coevolve/training/plan.py. Memory is within 5 % of "
+        "tokens, speeds and prices of src/coevolve/training/plan.py. Memory is at most 5 % below "
         "learning steps on a fake GPU (benchmarks/memory.json), beside what a sleeping vLLM keeps."
     )
 
