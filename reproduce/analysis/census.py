@@ -4,6 +4,7 @@ Some levels of some families have so few test questions that all of them are ask
 choice adds no noise, which statisticians call the finite population correction.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +21,9 @@ def asked_share(items: pd.DataFrame) -> float:
     """
     if not {"family", "level"} <= set(items.columns):
         return 0.0
+    asked_of_level = Counter(zip(items["family"], items["level"], strict=True))
     total = 0.0
-    for (family, level), asked in items.value_counts(["family", "level"]).items():
+    for (family, level), asked in asked_of_level.items():
         total += asked * _share_of_level(family, level, asked)
     return total / len(items)
 

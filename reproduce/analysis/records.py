@@ -226,19 +226,7 @@ class Records:
 
     def summaries(self, run: str) -> list[Summary]:
         """Return a summary per seed."""
-        is_run = self._run_table["run"] == run
-        summaries = []
-        for row in self._run_table[is_run].itertuples():
-            summary = Summary(
-                run=run,
-                seed=row.seed,
-                method=row.method,
-                model=row.model,
-                steps=row.steps,
-                acted=json.loads(row.acted),
-            )
-            summaries.append(summary)
-        return summaries
+        return self._summaries[run]
 
     def answers(
         self, run: str, strategy: str = "vanilla", stage: str = "after"
@@ -291,6 +279,21 @@ class Records:
     @cached_property
     def _run_table(self) -> pd.DataFrame:
         return self._read(RUNS)
+
+    @cached_property
+    def _summaries(self) -> dict[str, list[Summary]]:
+        by_run: dict[str, list[Summary]] = {}
+        for row in self._run_table.itertuples():
+            summary = Summary(
+                run=row.run,
+                seed=row.seed,
+                method=row.method,
+                model=row.model,
+                steps=row.steps,
+                acted=json.loads(row.acted),
+            )
+            by_run.setdefault(row.run, []).append(summary)
+        return by_run
 
     @cached_property
     def _item_table(self) -> pd.DataFrame:
