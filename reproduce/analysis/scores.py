@@ -441,7 +441,7 @@ def caption(spec: Spec) -> str:
     """Return the caption of the table."""
     pairs = [f"{ours} for {theirs}" for ours, theirs in spec.backbones.items()]
     models = ", ".join(pairs)
-    seeds = standins.seeds(spec.runs, _row_names(spec))
+    seeds = standins.seeds(spec.folder, spec.runs, _row_names(spec))
     place = f"tiny world, backbone {models}, preset {spec.preset}"
     return f"{spec.title} ({place}; {seeds})"
 

@@ -192,17 +192,23 @@ def with_stand_ins(frame: pd.DataFrame, paper: str) -> pd.DataFrame:
     return frame.assign(benchmark=frame["family"].map(benchmark_of))
 
 
-def seeds(runs: Runs, labels: Labels) -> str:
-    """Say how many seeds the rows of a table have: "3 seeds: MAE; 1 seed: Base, AZR"."""
+def seeds(folder: str | Path, runs: Runs, labels: Labels) -> str:
+    """Say how many seeds the rows of a table have: "3 seeds: MAE; 1 seed: Base, AZR".
+
+    Seeds of several backbones are "10 seeds on 5 backbones".
+    """
     labels_by_count = defaultdict(list)
     for run, label in labels.items():
-        count = len(runs[run])
-        labels_by_count[count].append(label)
+        homes = [Path(folder) / f"{run}-s{seed}" for seed in runs[run]]
+        models = {first_backbone(home) for home in homes}
+        labels_by_count[len(homes), len(models)].append(label)
     parts = []
-    for count in sorted(labels_by_count, reverse=True):
-        unit = "seeds" if count > 1 else "seed"
-        names = ", ".join(labels_by_count[count])
-        parts.append(f"{count} {unit}: {names}")
+    for count, model_count in sorted(labels_by_count, reverse=True):
+        seeds = f"{count} seeds" if count > 1 else "1 seed"
+        if model_count > 1:
+            seeds += f" on {model_count} backbones"
+        names = ", ".join(labels_by_count[count, model_count])
+        parts.append(f"{seeds}: {names}")
     return "; ".join(parts)
 
 

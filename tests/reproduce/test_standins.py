@@ -355,7 +355,18 @@ def test_the_last_lines_are_gains(table: pd.DataFrame) -> None:
     assert gain["ours alone"] == "+0.0"
 
 
-def test_seeds_are_counted_by_label() -> None:
+def test_seeds_are_counted_by_label(tmp_path: Path) -> None:
     runs = {"a": [0], "b": [0, 1], "c": [3]}
     labels = {"a": "A", "b": "B", "c": "C"}
-    assert standins.seeds(runs, labels) == "2 seeds: B; 1 seed: A, C"
+    assert standins.seeds(tmp_path, runs, labels) == "2 seeds: B; 1 seed: A, C"
+
+
+def test_seeds_of_several_backbones_are_counted_apart(tmp_path: Path) -> None:
+    models = {"a-s0": "tiny", "a-s1": "tiny-1", "b-s0": "tiny", "b-s1": "tiny"}
+    for name, model in models.items():
+        home = tmp_path / name
+        home.mkdir()
+        (home / "config.json").write_text(json.dumps({"model": model}))
+    runs = {"a": [0, 1], "b": [0, 1]}
+    said = standins.seeds(tmp_path, runs, {"a": "A", "b": "B"})
+    assert said == "2 seeds on 2 backbones: A; 2 seeds: B"
