@@ -3,6 +3,7 @@
 import random
 import shutil
 from dataclasses import replace
+from types import MethodType
 
 import pytest
 import torch
@@ -287,6 +288,14 @@ def test_other_architectures_go_through_transformers_and_scales_count(
         torch.testing.assert_close(computed, expected, atol=1e-4, rtol=0)
         assert reply.finished or len(reply.completion_ids) == reply.turn.max_tokens
     assert other_policy.model.generation_config.repetition_penalty == 5.0
+
+
+def test_a_generate_that_is_bound_to_the_model_samples_alike(other_policy, mixed_turns):
+    expected = other_policy.generate(mixed_turns)
+    model = other_policy.model
+    model.generate = MethodType(type(model).generate, model)  # as Unsloth does
+    assert other_policy.generate(mixed_turns) == expected
+    assert model.generation_config.repetition_penalty == 5.0
 
 
 def test_other_architectures_give_the_same_samples_in_any_order(

@@ -5,9 +5,9 @@ slot holds, in the key-value cache, what several rows have in common. Shapes: N 
 S slots, T steps, V vocabulary, H hidden size, L positions, E end tokens.
 """
 
-import copy
 import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -215,19 +215,17 @@ def generate(
         visible.append(torch.ones_like(prompt))
     ids_NL = pad_sequence(prompts, batch_first=True, padding_side="left")
     mask_NL = pad_sequence(visible, batch_first=True, padding_side="left")
-    # The model's own generation settings may hold penalties that the log-probabilities ignore. The
-    # copy is shallow: it shares the weights, and the caller's settings stay.
-    plain = copy.copy(model)
-    plain.generation_config = GenerationConfig(
+    processors = LogitsProcessorList([leave_only_the_chosen_token])
+    settings = GenerationConfig(
         max_new_tokens=steps,
         eos_token_id=sorted(eos_token_ids),
         pad_token_id=0,
         do_sample=False,
     )
-    processors = LogitsProcessorList([leave_only_the_chosen_token])
-    output_NL = plain.generate(
-        ids_NL, attention_mask=mask_NL, logits_processor=processors
-    )
+    with _generation_settings(model, settings):
+        output_NL = model.generate(
+            ids_NL, attention_mask=mask_NL, logits_processor=processors
+        )
     prompt_width = ids_NL.shape[1]
     tokens = output_NL[:, prompt_width:].tolist()
     logprobs = torch.stack(logprobs_of_step, 1).tolist()
@@ -240,6 +238,22 @@ def generate(
         completion = Completion(row_tokens[:length], row_logprobs[:length])
         completions.append(completion)
     return completions
+
+
+@contextmanager
+def _generation_settings(model: Any, settings: GenerationConfig) -> Iterator[None]:
+    """Let a model generate by these settings, which replace its own while the block runs.
+
+    Its own may hold penalties that the log-probabilities ignore, and fill what is left open in
+    settings that are passed to `generate`. A copy of the model would not help: Unsloth binds
+    `generate` to the model.
+    """
+    own = model.generation_config
+    model.generation_config = settings
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def _completed_length(
