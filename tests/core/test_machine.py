@@ -100,22 +100,6 @@ def test_a_run_is_refused_before_its_model_is_looked_for(
         preflight.check(run)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("quantize", "4bit"), ("optimizer", "adamw_8bit")]
-)
-def test_bitsandbytes_needs_a_gpu(
-    field: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    laptop = Machine(driver="", torch_cuda="", sees_gpu=False)
-    monkeypatch.setattr(machine, "this_machine", lambda out: laptop)
-    monkeypatch.setattr(preflight, "find_spec", lambda name: name)
-    fields = {field: value, "lora": [4, 8, 0.0]}
-    run = config.build("mae", "quick", out=tmp_path / "run", overrides=fields)
-    line = f"^{field} '{value}' needs an NVIDIA GPU, and torch finds none$"
-    with pytest.raises(ValueError, match=line):
-        preflight.check(run)
-
-
 def test_bitsandbytes_must_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +108,22 @@ def test_bitsandbytes_must_be_installed(
     run = config.build("mae", "quick", out=tmp_path / "run", overrides=fields)
     line = "^optimizer 'adamw_8bit' needs the package bitsandbytes, which is not"
     with pytest.raises(ValueError, match=line):
+        preflight.check(run)
+
+
+@pytest.mark.parametrize("name", machine.SHARDING)
+def test_weights_of_4_bits_are_not_sharded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setattr(preflight, "find_spec", lambda package: package)
+    fields = {"quantize": "4bit", "lora": [4, 8, 0.0], "trainer": "trl"}
+    run = config.build("mae", "quick", out=tmp_path / "run", overrides=fields)
+    preflight.check(run)
+    monkeypatch.setenv(name, "true")
+    with pytest.raises(
+        ValueError, match="^quantize must be '' where weights are shard"
+    ):
         preflight.check(run)
 
 

@@ -55,6 +55,12 @@ class TestWeights:
         small = estimate(optimizer="adamw_8bit").moments
         assert small == pytest.approx(estimate().moments / 4)
 
+    @pytest.mark.parametrize("optim", ["adamw_bnb_8bit", "paged_adamw_8bit"])
+    def test_moments_of_trl_s_own_optimiser_count(self, optim):
+        fields = {"trainer": "trl"}
+        small = estimate(**fields, trl={"optim": optim}).moments
+        assert small == pytest.approx(estimate(**fields).moments / 4)
+
     def test_a_base_of_4_bits_is_smaller(self):
         small = estimate(lora=LORA, quantize="4bit").weights
         assert small < 0.75 * estimate(lora=LORA).weights
@@ -64,7 +70,17 @@ class TestWeights:
         kept = need.weights + need.gradients + need.moments
         assert kept * GIB == pytest.approx((16 + 4) * model.num_parameters())
 
-    @pytest.mark.parametrize("name", memory.SHARDING)
+    def test_trl_shares_the_base_of_an_adapter(self, model):
+        more = estimate(trainer="trl", lora=LORA).weights - estimate(lora=LORA).weights
+        assert more * GIB == pytest.approx(4 * adapter_parameters(model))
+
+    @pytest.mark.parametrize("name", machine.SHARDING)
+    def test_trl_copies_the_base_that_it_shards(self, model, name, monkeypatch):
+        monkeypatch.setenv(name, "true")
+        whole = estimate(lora=LORA).weights
+        assert estimate(trainer="trl", lora=LORA).weights == pytest.approx(2 * whole)
+
+    @pytest.mark.parametrize("name", machine.SHARDING)
     def test_processes_share_what_trl_shards(self, model, name, monkeypatch):
         monkeypatch.setenv(name, "true")
         monkeypatch.setenv("WORLD_SIZE", "8")

@@ -51,6 +51,16 @@ def test_the_papers_scale_fits_80_gb_and_needs_an_adapter_on_24() -> None:
     assert choose("mae", "gpu", ONE_GPU, CONSUMER).run.lora == (64, 128, 0.0)
 
 
+def test_trl_gets_adapters_without_unsloth() -> None:
+    fields = {**ONE_GPU, "trainer": "trl"}
+    consumer = choose("mae", "gpu", fields, CONSUMER)
+    assert consumer.fits
+    assert (consumer.run.lora, consumer.run.engine) == ((64, 128, 0.0), "vllm")
+    smallest = choose("mae", "gpu", fields, SMALLEST)
+    assert smallest.fits
+    assert (smallest.run.quantize, smallest.run.engine) == ("4bit", "torch")
+
+
 def test_what_fits_nowhere_is_said() -> None:
     fit = choose("comas", "gpu", {**ONE_GPU, "lora": []}, SMALLEST)
     assert not fit.fits

@@ -219,7 +219,6 @@ REFUSED = {
         {"trl": {"gradient_accumulation_steps": 0}},
     ),
     "engine must be": ("mae", {"engine": "unsloth"}),
-    "quantize must be": ("mae", {"quantize": "4bit", "lora": [4, 8, 0.0]}),
 }
 
 

@@ -222,7 +222,7 @@ def load_unsloth(
 
 
 def load_in_4bit(model: str) -> Policy:
-    """Load frozen weights of 4 bits (NF4) for adapters, by bitsandbytes; needs a GPU."""
+    """Load frozen weights of 4 bits (NF4) for adapters, by bitsandbytes."""
     from transformers import BitsAndBytesConfig
 
     quantization = BitsAndBytesConfig(

@@ -131,7 +131,7 @@ class Run(OptimizationConfig):
     """Steps in which the learning rate rises to its value."""
 
     optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
-    """adamw_8bit keeps the moments of AdamW in 8 bits (bitsandbytes, on a GPU)."""
+    """adamw_8bit keeps the moments of AdamW in 8 bits (bitsandbytes)."""
 
     weight_decay: NonNegativeFloat = 0.01
     """Weight decay of AdamW."""

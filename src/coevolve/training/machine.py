@@ -28,8 +28,8 @@ OLDEST_DRIVER = {12: 525, 13: 580}
 LOWEST_CAPABILITY = (8, 0)
 # GiB on a disk: a model of 3 billion parameters, or the checkpoints of its run.
 DISK_GIB = 15
-# Values of fields that bitsandbytes computes on a GPU alone.
-GPU_FIELDS = {"quantize": ("4bit",), "optimizer": ("adamw_8bit",)}
+# What `accelerate launch` sets for FSDP and for DeepSpeed.
+SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 # The share of the GPU that others may hold.
 MOST_IN_USE = 0.25
 
@@ -213,21 +213,23 @@ def _tool_faults(machine: Machine) -> Iterator[str]:
         )
 
 
+def is_sharded() -> bool:
+    """Whether FSDP or DeepSpeed divides the weights that TRL trains among processes."""
+    return any(os.environ.get(name) == "true" for name in SHARDING)
+
+
+def shards() -> int:
+    """Return how many processes share the weights that TRL trains; 1 if each holds all of them."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if is_sharded() else 1
+
+
 def check(run: "Run") -> None:
     """Raise ValueError in one line if this machine cannot do what a run asks of it.
 
     The line names all faults of the machine if the engine is vLLM or Unsloth.
     """
-    needs_gpu = [name for name in GPU_FIELDS if getattr(run, name) in GPU_FIELDS[name]]
-    if run.engine == "torch" and not needs_gpu:
+    if run.engine == "torch":
         return
-    facts = this_machine(run.out)
-    found = list(faults(facts)) if run.engine != "torch" else []
+    found = list(faults(this_machine(run.out)))
     if found:
         raise ValueError(f"engine {run.engine!r} cannot work here: {'; '.join(found)}")
-    for name in needs_gpu:
-        if not facts.sees_gpu:
-            value = getattr(run, name)
-            raise ValueError(
-                f"{name} {value!r} needs an NVIDIA GPU, and torch finds none"
-            )

@@ -32,7 +32,10 @@ BFLOAT16_BYTES = 2
 FLOAT32_BYTES = 4
 FOUR_BIT_BYTES = 0.55  # NF4 with its doubly quantised scales
 # The two moments of AdamW, in float32 or in 8 bits.
-MOMENT_BYTES = {"adamw": 8, "adamw_8bit": 2}
+ADAMW_BYTES = 8
+ADAMW_8BIT_BYTES = 2
+# The part of the names of TRL's optimisers whose moments have 8 bits.
+IN_8_BITS = "8bit"
 CONTEXT_GIB = 0.6  # CUDA's own, and fragments
 ASLEEP_GIB = 1.5  # what a sleeping vLLM keeps: graphs, workspaces, its own context
 # Activations and graphs of a vLLM that speaks, beside its weights and its cache.
@@ -45,8 +48,6 @@ STEP_TOKENS = 256
 ACTIVATIONS = tomllib.loads(
     Path(__file__).with_name("activations.toml").read_text(encoding="utf-8")
 )
-# What `accelerate launch` sets for FSDP and for DeepSpeed.
-SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 LoadConfig = Callable[[str], Any]
 
 
@@ -267,12 +268,18 @@ def _learner(model: Model, run: "Run", count: int) -> Memory:
         trained = model.parameters
     return Memory(
         weights=weight_bytes / GIB,
-        moments=MOMENT_BYTES[run.optimizer] * trained * count / GIB,
+        moments=_moment_bytes(run) * trained * count / GIB,
         gradients=FLOAT32_BYTES * trained / GIB,
         activations=activation_gib(
             model, run.max_tokens_per_micro_batch, _kind_of_update(run)
         ),
     )
+
+
+def _moment_bytes(run: "Run") -> int:
+    """Return the bytes of an optimiser's moments for each weight; at most, if TRL's are others."""
+    optimizer: str = run.trl.get("optim", run.optimizer)
+    return ADAMW_8BIT_BYTES if IN_8_BITS in optimizer else ADAMW_BYTES
 
 
 def _kind_of_update(run: "Run") -> str:
@@ -282,18 +289,14 @@ def _kind_of_update(run: "Run") -> str:
     return "unsloth" if run.engine.startswith("unsloth") else "lora"
 
 
-def shards() -> int:
-    """Return how many processes share the weights that TRL trains; 1 if each holds all of them."""
-    is_sharded = any(os.environ.get(name) == "true" for name in SHARDING)
-    return int(os.environ.get("WORLD_SIZE", "1")) if is_sharded else 1
-
-
 def _with_trl(learner: Memory, model: Model, run: "Run") -> Memory:
     """Add TRL's copy of the policy; the policy itself answers the turns."""
-    count = shards()
+    count = machine.shards()
     copy = learner.weights
     if not run.lora:  # a reference policy, which the learner has as well, is not copied
         copy = FLOAT32_BYTES * model.parameters / GIB
+    elif not machine.is_sharded():  # both copies share the frozen base
+        copy = FLOAT32_BYTES * run.lora[0] * model.linear_widths / GIB
     return replace(
         learner,
         weights=learner.weights + copy / count,

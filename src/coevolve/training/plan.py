@@ -84,6 +84,10 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
+# What takes the place of Unsloth under TRL's trainer, which does not know it.
+WITHOUT_UNSLOTH = {"unsloth+vllm": "vllm", "unsloth": "torch"}
+
+
 @dataclass(frozen=True)
 class Replies:
     """Mean number of replies of an episode, and of those that earn a reward."""
@@ -167,7 +171,10 @@ class Fit:
 def choose(method: str, preset: str, overrides: Mapping[str, Any], card: Card) -> Fit:
     """Return the first of SETTINGS with which a run fits the card, or else the run as it is."""
     first: Fit | None = None
-    for changes in SETTINGS:
+    for setting in SETTINGS:
+        changes = dict(setting)
+        if "engine" in changes and overrides.get("trainer") == "trl":
+            changes["engine"] = WITHOUT_UNSLOTH[changes["engine"]]
         fields = {**changes, **overrides}
         try:
             run = config.build(method, preset, out=".", overrides=fields)

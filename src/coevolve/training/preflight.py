@@ -40,6 +40,7 @@ def check(run: Run) -> None:
     """
     _check_packages(run)
     machine.check(run)
+    _check_shards(run)
     models, _ = assign_models(run.method, run.model)
     for name in dict.fromkeys(models.values()):
         if run.engine != "torch" and locate(name).adapters:
@@ -56,8 +57,8 @@ def _check_packages(run: Run) -> None:
     choices = (
         PackageChoice("engine", run.engine, "docs/gpu.md says how"),
         PackageChoice("track", run.track, "pip install it"),
-        PackageChoice("quantize", run.quantize, "pip install it, on a GPU machine"),
-        PackageChoice("optimizer", run.optimizer, "pip install it, on a GPU machine"),
+        PackageChoice("quantize", run.quantize, "pip install it"),
+        PackageChoice("optimizer", run.optimizer, "pip install it"),
     )
     for choice in choices:
         for part in choice.value.split("+"):
@@ -68,6 +69,15 @@ def _check_packages(run: Run) -> None:
                     f"{choice.field} {choice.value!r} needs the package {package}, "
                     f"which is not installed; {choice.how_to_install}"
                 )
+
+
+def _check_shards(run: Run) -> None:
+    """Raise ValueError if FSDP or DeepSpeed would have to shard weights of 4 bits."""
+    if run.quantize and machine.shards() > 1:
+        raise ValueError(
+            f"quantize must be '' where weights are sharded, got {run.quantize!r}; launch with "
+            "`accelerate launch --multi_gpu`, so that each process keeps them whole"
+        )
 
 
 def _check_folder(out: Path) -> None:

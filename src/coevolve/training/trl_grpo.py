@@ -26,6 +26,7 @@ from coevolve.engines.router import EngineRouter
 from coevolve.losses import TokenBatch
 from coevolve.methods.baselines.trl_trainers import TorchLogProbHead
 from coevolve.models.policy_set import PolicySet
+from coevolve.training import machine
 from coevolve.training.canary import Canary
 from coevolve.training.config import Run
 from coevolve.training.distributed import Distributed
@@ -114,7 +115,7 @@ class EpisodeTrainer(GRPOTrainer):
         if not on_gpu:
             # TRL's own head is a Triton kernel.
             setattr(utils, "_ChunkedLogProbFunction", TorchLogProbHead)  # noqa: B010
-        model = copy.deepcopy(policy.model)
+        model = trainable_copy(policy.model)
         arguments = grpo_config(owner.run, on_gpu)
         rows = (
             ROWS * arguments.gradient_accumulation_steps * owner.distributed.world_size
@@ -128,6 +129,11 @@ class EpisodeTrainer(GRPOTrainer):
             processing_class=policy.tokenizer,
             callbacks=[StepCallback(self)],
         )
+        # TRL rounds adapters of 4-bit weights to bfloat16, in which small updates vanish.
+        originals = policy.model.parameters()
+        for copied, original in zip(model.parameters(), originals, strict=True):
+            if copied.requires_grad:
+                copied.data = original.detach().clone()
         self.remove_callback(PrinterCallback)  # the run has its own display
         plain = model.get_base_model() if hasattr(model, "get_base_model") else model
         plain.base_model.register_forward_hook(self._divide_by_temperature)
@@ -364,6 +370,16 @@ def grpo_config(run: Run, on_gpu: bool) -> Any:
         "save_total_limit": 2,
     }
     return GRPOConfig(**(values | run.trl))
+
+
+def trainable_copy(model: Any) -> Any:
+    """Return a copy to train; unless weights are sharded, it shares those that stay as they are."""
+    shared: dict[int, Any] = {}
+    if not machine.is_sharded():
+        for parameter in model.parameters():
+            if not parameter.requires_grad:
+                shared[id(parameter)] = parameter
+    return copy.deepcopy(model, shared)
 
 
 def divide(items: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:

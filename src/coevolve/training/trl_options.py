@@ -44,7 +44,6 @@ class TrainerChoice(Protocol):
     method_name: str
     minibatches: int
     engine: Any
-    quantize: Any
 
 
 def check_trainer(run: TrainerChoice, trained: Sequence[str]) -> None:
@@ -75,8 +74,6 @@ def check_trainer(run: TrainerChoice, trained: Sequence[str]) -> None:
         raise ValueError(
             f"minibatches must be 1 with trainer=trl, got {run.minibatches}"
         )
-    if run.quantize:
-        raise ValueError(f"quantize must be '' with trainer=trl, got {run.quantize!r}")
     if run.engine.startswith("unsloth"):
         raise ValueError(
             f"engine must be 'torch' or 'vllm' with trainer=trl, got {run.engine!r}"

@@ -1,7 +1,8 @@
 """`trainer=trl`: TRL updates the weights; playing, advantages, scoring and records stay ours.
 
 Every process keeps a whole copy of the policy that answers turns, and TRL has a second one, which
-FSDP2 or ZeRO-3 may shard. The first gets the second one's weights after each step.
+FSDP2 or ZeRO-3 may shard. The first gets the second one's weights after each step. Without shards,
+both share the frozen base of adapters.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ class TRLTrainer(Trainer):
         """Let TRL take the steps after `steps_done`; see `Trainer.take_steps`."""
         if steps_done >= self.run.steps:
             return
-        # TRL copies the whole model, even if it shards the copy afterwards.
+        # The copy of a sharded model is whole at first.
         self.engine.sleep()
         trl_trainer = EpisodeTrainer(self, timer, end_step)
         newest = self._newest_checkpoint()
