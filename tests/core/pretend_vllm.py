@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -149,6 +150,87 @@ class PretendLLM:
         """Take the memory again."""
         assert self.asleep
         self.asleep = False
+
+
+def sum_of(weights: dict[str, Tensor]) -> float:
+    """Return a number that changes with any weight of a model, adapters merged."""
+    return -sum(float(part.double().sum()) for part in weights.values())
+
+
+class PretendServer:
+    """What `vllm serve` keeps; one stands at every address."""
+
+    current: "PretendServer"
+    model = "tiny-small"
+    context = 512
+
+    def __init__(self) -> None:
+        PretendServer.current = self
+        self.cache: dict[tuple[int, ...], float] = {}
+        self.weights = 0.0
+        self.requests: list[dict[str, Any]] = []
+
+    def get(self, url: str, timeout: float) -> httpx.Response:
+        """Answer a GET request."""
+        if url.endswith("/v1/models"):
+            entry = {"id": self.model, "max_model_len": self.context}
+            return httpx.Response(200, json={"data": [entry]})
+        assert url.endswith("/get_world_size")
+        return httpx.Response(200, json={"world_size": 1})
+
+    def post(self, url: str, timeout: float) -> httpx.Response:
+        """Answer a POST request."""
+        assert url.endswith("/reset_prefix_cache")
+        return httpx.Response(200, json={"success": self.reset_prefix_cache()})
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget keys and values."""
+        self.cache.clear()
+        return True
+
+
+class PretendClient:
+    """TRL's client of a pretend server."""
+
+    def __init__(self, base_url: str, connection_timeout: float) -> None:
+        self.server = PretendServer.current
+        self.has_joined = False
+
+    def init_communicator(self, device: Any) -> None:
+        """Join the group through which weights go."""
+        self.has_joined = True
+
+    def close_communicator(self) -> None:
+        """Leave it."""
+        self.has_joined = False
+
+    def generate(self, prompts: list[list[int]], **settings: Any) -> dict[str, Any]:
+        """Answer one prompt with one token."""
+        (prompt,) = prompts
+        self.server.requests.append(settings)
+        value = self.server.cache.setdefault(tuple(prompt), self.server.weights)
+        return {"completion_ids": [[END]], "logprobs": [[[value]]]}
+
+    def update_named_params(self, metadata: Any, named_params: Any) -> None:
+        """Take weights, which come as they were announced."""
+        assert self.has_joined
+        received = {}
+        for (name, dtype, shape), (sent, weights) in zip(
+            metadata, named_params, strict=True
+        ):
+            assert (name, dtype) == (sent, str(weights.dtype).removeprefix("torch."))
+            assert shape == list(weights.shape)
+            received[name] = weights
+        self.server.weights = sum_of(received)
+
+
+def install_server(patch: pytest.MonkeyPatch) -> PretendServer:
+    """Put a pretend server behind every address, and its client in TRL's place."""
+    server = PretendServer()
+    patch.setattr("trl.generation.vllm_client.VLLMClient", PretendClient)
+    patch.setattr(httpx, "get", server.get)
+    patch.setattr(httpx, "post", server.post)
+    return server
 
 
 def install(patch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,22 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from pretend_vllm import PretendLLM, fingerprint
+from pretend_vllm import (
+    PretendClient,
+    PretendLLM,
+    PretendServer,
+    fingerprint,
+    sum_of,
+)
 
 from coevolve.engines.limits import share_beside_learner
 from coevolve.engines.router import make_engine
 from coevolve.engines.vllm import VLLM
+from coevolve.engines.vllm_server import SERVED_DTYPE, VLLMServer
 from coevolve.models.lora import AdapterPolicy
 from coevolve.models.policy import Policy
 from coevolve.models.policy_set import PolicySet
+from coevolve.rollout.engine import Engine
 from coevolve.types import Turn
 
 LORA = (4, 8, 0.0)
@@ -51,6 +59,8 @@ class Life(RuleBasedStateMachine):
     """How many orders of events a test tries."""
     passes_weights: tuple[type, str]
     """The function by which the engine gets new weights."""
+    forgets: type = PretendLLM
+    """What keeps the keys and values of old weights."""
 
     @initialize()
     def start(self) -> None:
@@ -64,7 +74,13 @@ class Life(RuleBasedStateMachine):
             # Puts the weights back in the end, for the next life.
             self.scope.enter_context(self.team.trainable[name].perturbed())
             self.change_weights(which)
-        self.engine = VLLM(self.team.policies, 1.0, 8)
+        self.start_engine()
+
+    def start_engine(self) -> None:
+        self.engine: Engine = VLLM(self.team.policies, 1.0, 8)
+
+    def can_sleep(self) -> bool:
+        return isinstance(self.engine, VLLM) and self.engine.sleeps
 
     def teardown(self) -> None:
         with self.scope:
@@ -106,14 +122,14 @@ class Life(RuleBasedStateMachine):
         self.engine.sleep()
         self.change_weights(which)
 
-    @precondition(lambda life: life.engine.sleeps and not life.engine.is_asleep)
+    @precondition(lambda life: life.can_sleep() and not life.engine.is_asleep)
     @rule(which=WHICH)
     def learn_although_it_does_not_fall_asleep(self, which: int) -> None:
         with broken(PretendLLM, "sleep"):
             self.engine.sleep()
         self.change_weights(which)
 
-    @precondition(lambda life: life.engine.sleeps)
+    @precondition(lambda life: life.can_sleep())
     @rule(which=WHICH)
     def learn_until_it_does_not_wake_up(self, which: int) -> None:
         self.learn_until_an_error(which)
@@ -130,7 +146,7 @@ class Life(RuleBasedStateMachine):
     def learn_until_old_keys_and_values_stay(self, which: int) -> None:
         self.play([which])  # which is how they came there
         self.learn_until_an_error(which)
-        with broken(PretendLLM, "reset_prefix_cache", lambda self: False):
+        with broken(self.forgets, "reset_prefix_cache", lambda self: False):
             self.engine.load_weights()
 
     def restore(self, which: int) -> None:
@@ -155,7 +171,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def next_run_in_this_process(self) -> None:
         self.engine.close()
-        self.engine = VLLM(self.team.policies, 1.0, 8)
+        self.start_engine()
 
     @invariant()
     def one_pool_is_in_use(self) -> None:
@@ -192,6 +208,39 @@ class LifeOfWholeModel(Life):
         return fingerprint(self.team.trainable[name].model.state_dict())
 
 
+class LifeOfServer(Life):
+    """The server of one policy, on GPUs of its own."""
+
+    names = ("shared",)
+    lives = 20
+    passes_weights = (PretendClient, "update_named_params")
+    forgets = PretendServer
+
+    def start_engine(self) -> None:
+        patch = self.scope.enter_context(pytest.MonkeyPatch.context())
+        pretend_vllm.install_server(patch)
+        policy = self.team.trainable["shared"]
+        self.engine = VLLMServer("http://gpu:8000", policy, 1.0, 8)
+
+    def current(self, name: str) -> float:
+        rounded = {}
+        for parameter, weights in self.team.trainable[name].served_weights():
+            rounded[parameter] = weights.to(SERVED_DTYPE)
+        return sum_of(rounded)
+
+
+class LifeOfServedAdapter(LifeOfServer):
+    """The same, of a policy whose adapter is merged on the way."""
+
+    lora = LORA
+
+
+class LifeOfServedModel(LifeOfServer):
+    """The same, of a policy that is trained whole."""
+
+    lora = ()
+
+
 def fail(*_: object, **__: object) -> None:
     """Fail, in place of what an engine should do."""
     raise RuntimeError
@@ -212,8 +261,17 @@ def team() -> PolicySet:
     return PolicySet(MODELS, NAMES, LORA)
 
 
-@pytest.mark.parametrize("has_gpu", [True, False], ids=["gpu", "cpu"])
-@pytest.mark.parametrize("life", [LifeOfAdapters, LifeOfWholeModel])
+LIVES = [
+    (LifeOfAdapters, True),
+    (LifeOfAdapters, False),
+    (LifeOfWholeModel, True),
+    (LifeOfWholeModel, False),
+    (LifeOfServedAdapter, False),
+    (LifeOfServedModel, False),
+]
+
+
+@pytest.mark.parametrize(("life", "has_gpu"), LIVES)
 def test_every_reply_comes_from_the_current_weights(
     life: type[Life], has_gpu: bool, tmp_path: Path
 ) -> None:

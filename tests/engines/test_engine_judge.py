@@ -3,17 +3,12 @@
 Run by `make test-engines`; skipped where vLLM is not installed.
 """
 
-import os
-import socket
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from importlib.util import find_spec
 
-import httpx
 import pytest
 from engines.digits import turns_of
+from engines.servers import vllm_server
 
 from coevolve.engines.loading import load_policy
 from coevolve.engines.openai_server import ServedPolicy
@@ -26,45 +21,13 @@ pytestmark = pytest.mark.skipif(
     not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it"
 )
 NAME = "smollm2-roles"  # it has learned to judge in the form that MAE asks for
-# By default vLLM takes nearly all memory, and binds its threads to one core, which may be busy.
-ENVIRONMENT = {
-    **os.environ,
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def wait_until_healthy(server: subprocess.Popen, port: int) -> None:
-    """Return when the server answers, or when it has ended."""
-    while server.poll() is None:
-        try:
-            httpx.get(f"http://127.0.0.1:{port}/health")
-            return
-        except httpx.ConnectError:
-            time.sleep(1)
 
 
 @pytest.fixture(scope="module")
 def address():
-    port = free_port()
-    options = f"--host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
-    options += f" --max-model-len 2048 --served-model-name {NAME} --model {find(NAME)}"
-    command = [
-        sys.executable,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        *options.split(),
-    ]
-    server = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
-    wait_until_healthy(server, port)
-    yield f"http://127.0.0.1:{port}/v1#{NAME}"
-    server.terminate()
-    server.wait(60)
+    options = ["--max-model-len", "2048", "--served-model-name", NAME]
+    with vllm_server(*options, "--model", str(find(NAME))) as address:
+        yield f"{address}/v1#{NAME}"
 
 
 def test_it_says_what_the_policy_says_and_counts_its_tokens(address):

@@ -166,3 +166,69 @@ def test_close_finds_what_it_takes_apart() -> None:
     )
     assert "self.model_executor" in ast.unparse(tree("v1/engine/core"))
     assert "self.lora_manager" in ast.unparse(tree("v1/worker/lora_model_runner_mixin"))
+
+
+# What TRL's client of `vllm serve` imports and asks for.
+FUNCTIONS = [
+    ("distributed/weight_transfer/nccl_common", "trainer_init", set()),
+    (
+        "distributed/weight_transfer/packed_tensor",
+        "packed_nccl_broadcast_producer",
+        {"iterator", "group", "src", "post_iter_func"},
+    ),
+    ("utils/network_utils", "get_ip", set()),
+]
+ROUTES = [
+    ("entrypoints/rl/online/api_router", "post", "/init_weight_transfer_engine"),
+    ("entrypoints/rl/online/api_router", "post", "/start_weight_update"),
+    ("entrypoints/rl/online/api_router", "post", "/update_weights"),
+    ("entrypoints/rl/online/api_router", "post", "/finish_weight_update"),
+    ("entrypoints/rl/online/api_router", "get", "/get_world_size"),
+    ("entrypoints/serve/dev/cache/api_router", "post", "/reset_prefix_cache"),
+    ("entrypoints/openai/completion/api_router", "post", "/v1/completions"),
+    ("entrypoints/openai/models/api_router", "get", "/v1/models"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "needed"), FUNCTIONS)
+def test_a_function_of_weight_transfer_takes_what_is_passed(
+    module: str, name: str, needed: set[str]
+) -> None:
+    found = [node for node in tree(module).body if getattr(node, "name", "") == name]
+    (function,) = found
+    assert isinstance(function, ast.FunctionDef)
+    names = {argument.arg for argument in function.args.args}
+    assert needed <= names
+
+
+@pytest.mark.parametrize(("module", "verb", "path"), ROUTES)
+def test_a_server_has_the_route(module: str, verb: str, path: str) -> None:
+    routes = set()
+    for node in ast.walk(tree(module)):
+        is_route = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if is_route and node.args and isinstance(node.args[0], ast.Constant):
+            routes.add((node.func.attr, node.args[0].value))
+    assert (verb, path) in routes
+
+
+def test_a_request_to_a_server_takes_every_setting() -> None:
+    names = fields("entrypoints/openai/completion/protocol", "CompletionRequest")
+    assert names >= {
+        "prompt",
+        "temperature",
+        "max_tokens",
+        "top_p",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "seed",
+        "stop_token_ids",
+        "logprobs",
+        "return_token_ids",
+        "return_tokens_as_token_ids",
+    }
+
+
+def test_a_server_says_how_long_its_context_is() -> None:
+    names = fields("entrypoints/serve/engine/protocol", "ModelCard")
+    assert {"id", "max_model_len"} <= names

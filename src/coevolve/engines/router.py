@@ -70,16 +70,23 @@ def make_engine(
     max_tokens: int,
     options: Mapping[str, Any] | None = None,
     later_gib: float = 0.0,
+    server: str = "",
 ) -> EngineRouter:
     """Return the engine of a run's policies.
 
     Each policy serves itself, except that vLLM serves those in this process if `kind` ends with
-    "vllm"; `options` are arguments of vLLM, and `later_gib` is what it leaves to the learner.
+    "vllm"; `options` are arguments of vLLM, and `later_gib` is what it leaves to the learner. With
+    the address of a `server`, vLLM runs there and serves the trained policy.
     """
     engines: dict[str, Engine] = {}
     for name, policy in team.policies.items():
         engines[name] = policy.serve(temperature, max_tokens)
-    if kind.endswith("vllm"):
+    if server:
+        from coevolve.engines.vllm_server import VLLMServer
+
+        policy = team.primary
+        engines[policy.name] = VLLMServer(server, policy, temperature, max_tokens)
+    elif kind.endswith("vllm"):
         from coevolve.engines.vllm import serve
 
         engines |= serve(team, temperature, max_tokens, options, later_gib)

@@ -277,9 +277,7 @@ class VLLM(Engine):
         self.loras[name] = LoRARequest(f"{name}-{version}", version, folder)
 
     def _load_model(self, policy: Policy) -> None:
-        weights = [
-            (name, part.detach()) for name, part in policy.model.named_parameters()
-        ]
+        weights = list(policy.served_weights())
         self.llm.collective_rpc(
             "reload_weights", kwargs={"weights_iterator": iter(weights)}
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from coevolve import plugins
 from coevolve.models import environment
@@ -30,6 +30,9 @@ PEFT_FIELDS = (
     "lora_dropout",
 )
 SINGLE_ADAPTER = "default"  # PEFT's own name
+# What PEFT adds to the names of layers that it adapts.
+BASE_LAYER = ".base_layer"
+BASE_WEIGHTS = f"{BASE_LAYER}.weight"
 UNSLOTH_MODULES = [
     "q_proj",
     "k_proj",
@@ -111,6 +114,21 @@ class AdapterPolicy(Policy):
         config = copy.copy(self.model.peft_config[self.adapter])
         config.inference_mode = True
         config.save_pretrained(str(folder))
+
+    @torch.no_grad()
+    def served_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, weights) of the base with this adapter added, layer by layer."""
+        base = self.model.get_base_model()
+        for name, parameter in base.named_parameters():
+            if "lora_" in name:
+                continue
+            weights = parameter.detach()
+            layer_name, is_adapted, _ = name.partition(BASE_WEIGHTS)
+            if is_adapted:
+                layer: Any = base.get_submodule(layer_name)
+                change = layer.get_delta_weight(self.adapter)
+                weights = (weights.float() + change.float()).to(weights.dtype)
+            yield name.replace(BASE_LAYER, ""), weights
 
     def restore(self, folder: str | Path) -> None:
         """Load the adapter that `save` wrote into the shared model."""

@@ -159,6 +159,11 @@ class Policy:
             if parameter.requires_grad
         )
 
+    def served_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, weights) of the plain model that answers as this policy does."""
+        for name, parameter in self.model.named_parameters():
+            yield name, parameter.detach()
+
     @contextmanager
     def perturbed(self) -> Iterator[None]:
         """Change some trained weights for a while, always in the same way; see `canary.probe`."""

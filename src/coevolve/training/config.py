@@ -27,12 +27,13 @@ from pydantic import (
 )
 
 from coevolve import plugins
-from coevolve.engines.limits import VLLM_OPTIONS, VLLM_RANKS
 from coevolve.methods.base import Method
 from coevolve.methods.registry import METHODS, get_method
+from coevolve.models.names import SERVERS
 from coevolve.training.controls.control import ControlName
 from coevolve.training.controls.control import check as check_control
 from coevolve.training.controls.dial import LOWEST_ACCURACY, Errors
+from coevolve.training.engine_options import check_engine
 from coevolve.training.schedule import Schedule
 from coevolve.training.settings import OptimizationConfig
 from coevolve.training.trl_options import check_trainer
@@ -67,6 +68,11 @@ Models = Annotated[
     Field(min_length=1),
     Allowed("a name or a list of names"),
 ]
+ServerAddress = Annotated[
+    str,
+    Field(pattern=r"^(https?://[^/\s]+)?$"),
+    Allowed("http://HOST:PORT"),
+]
 VllmOptions = dict[str, PositiveInt | PositiveFloat]
 Lora = Annotated[
     tuple[()] | tuple[PositiveInt, NonNegativeInt | NonNegativeFloat, Dropout],
@@ -99,6 +105,9 @@ class Run(OptimizationConfig):
 
     vllm: Annotated[VllmOptions, Operational()] = Field(default_factory=dict)
     """Arguments of vLLM, such as {"max_num_seqs": 128}, in place of those that coevolve chooses."""
+
+    vllm_server: Annotated[ServerAddress, Operational()] = ""
+    """Address of `vllm serve` on other GPUs, http://HOST:PORT, which then does the sampling."""
 
     quantize: Literal["", "4bit"] = ""
     """4bit: the frozen base of LoRA has weights of 4 bits (QLoRA, bitsandbytes); not with vllm."""
@@ -167,46 +176,11 @@ class Run(OptimizationConfig):
     """An experiment tracker that receives the metrics as well."""
 
     @model_validator(mode="after")
-    def check_lora_rank(self) -> Self:
-        """Refuse an adapter that is too large for vLLM."""
-        largest = VLLM_RANKS[-1]
-        if self.lora and self.engine.endswith("vllm") and self.lora[0] > largest:
-            raise ValueError(
-                f"lora must have a rank of at most {largest} with vLLM, got {self.lora[0]}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def check_vllm(self) -> Self:
-        """Refuse arguments of vLLM that do not exist here, or that no engine of this run reads."""
-        for name in self.vllm:
-            check_choice("vllm", name, VLLM_OPTIONS)
-        if self.vllm and not self.engine.endswith("vllm"):
-            raise ValueError(
-                f"vllm must be empty with engine {self.engine!r}, got {self.vllm}"
-            )
-        if self.vllm.get("tensor_parallel_size", 1) > 1 and not self.lora:
-            # Other processes hold parts of the model, which weights cannot be passed to in memory.
-            raise ValueError(
-                "vllm: tensor_parallel_size must be 1 unless lora is set, "
-                f"got {self.vllm['tensor_parallel_size']}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def check_quantize(self) -> Self:
-        """Refuse weights of 4 bits that would be trained, or that vLLM would have to read."""
-        if not self.quantize:
-            return self
-        if not self.lora:
-            raise ValueError(
-                f"quantize must be '' unless lora is set, got {self.quantize!r}"
-            )
-        if self.engine.endswith("vllm"):
-            raise ValueError(
-                f"quantize must be '' with engine {self.engine!r}, which samples from the 16-bit "
-                f"weights; engine=unsloth or torch takes {self.quantize!r}"
-            )
+    def check_engine(self) -> Self:
+        """Refuse what the run's engine cannot do, before any model loads."""
+        assigned, _ = assign_models(self.method, self.model)
+        loaded = [name for name in assigned if not assigned[name].startswith(SERVERS)]
+        check_engine(self, loaded)
         return self
 
     @model_validator(mode="after")

@@ -230,6 +230,12 @@ def check(run: "Run") -> None:
     """
     if run.engine == "torch":
         return
-    found = list(faults(this_machine(run.out)))
+    facts = this_machine(run.out)
+    found = list(faults(facts))
     if found:
         raise ValueError(f"engine {run.engine!r} cannot work here: {'; '.join(found)}")
+    if run.vllm_server and not facts.sees_gpu:
+        raise ValueError(
+            "vllm_server must be empty without an NVIDIA GPU, from whose memory NCCL sends the "
+            f"weights; got {run.vllm_server!r}"
+        )

@@ -205,7 +205,7 @@ def read_models(run: "Run", load: LoadConfig = load_config) -> dict[str, Model]:
 def memory_of(run: "Run", models: Mapping[str, Model]) -> Memory:
     """Return the memory of a run with these models, see `read_models`."""
     assigned, trained = assign_models(run.method, run.model)
-    speaks_by_vllm = run.engine.endswith("vllm")
+    speaks_here_by_vllm = run.engine.endswith("vllm") and not run.vllm_server
     weights = moments = gradients = activations = sampler = 0.0
     copied = whole_copy = served_weights = 0.0
     largest = 0
@@ -230,12 +230,12 @@ def memory_of(run: "Run", models: Mapping[str, Model]) -> Memory:
         served = 1 if run.lora else len(policies)
         engines += served
         served_weights += served * BFLOAT16_BYTES * model.parameters / GIB
-        if speaks_by_vllm:
+        if speaks_here_by_vllm:
             sampler += served * _vllm_gib(model, run.max_tokens)
-        else:
+        elif not run.vllm_server:
             sampler = max(sampler, _torch_sampler_gib(model, run))
-    sleeps = speaks_by_vllm and engines == 1
-    kept = sampler if speaks_by_vllm else 0.0
+    sleeps = speaks_here_by_vllm and engines == 1
+    kept = sampler if speaks_here_by_vllm else 0.0
     return Memory(
         weights=weights,
         copied=copied,

@@ -49,6 +49,8 @@ def check(run: Run) -> None:
                 f"for engine {run.engine!r}"
             )
         check_model(name)
+    if run.vllm_server:
+        _check_server(run)
     run.method.world.check()
     _check_folder(run.out)
 
@@ -78,6 +80,14 @@ def _check_shards(run: Run) -> None:
             f"quantize must be '' where weights are sharded, got {run.quantize!r}; launch with "
             "`accelerate launch --multi_gpu`, so that each process keeps them whole"
         )
+
+
+def _check_server(run: Run) -> None:
+    """Raise ValueError unless vllm_server answers, with the model that this run trains."""
+    from coevolve.engines import vllm_server
+
+    assigned, trained = assign_models(run.method, run.model)
+    vllm_server.check(run.vllm_server, assigned[trained[0]])
 
 
 def _check_folder(out: Path) -> None:

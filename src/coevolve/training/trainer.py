@@ -82,6 +82,7 @@ class Trainer:
             run.max_tokens,
             run.vllm,
             later_gib=need.later,
+            server=run.vllm_server,
         )
         self.canary = Canary(dropout=run.lora[2] if run.lora else 0.0)
         if run.engine.endswith("vllm"):
