@@ -109,18 +109,22 @@ def attention(
         enable_gqa: bool = False,
     ) -> Tensor:
         kinds[_kind_of(attn_mask, is_causal)] += 1
-        if q.device.type != "cuda" or attn_mask is not None:
+        is_sampling = attn_mask is not None and not torch.is_grad_enabled()
+        if q.device.type != "cuda" or is_sampling:
             shared = {"scale": scale, "enable_gqa": enable_gqa}
             return torch_attention(q, k, v, attn_mask, dropout_p, is_causal, **shared)
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k = k.repeat_interleave(groups, 1)
             v = v.repeat_interleave(groups, 1)
-        if q.dtype in (torch.bfloat16, torch.float16):
+        if attn_mask is None and q.dtype in (torch.bfloat16, torch.float16):
             flash = torch.ops.aten._scaled_dot_product_flash_attention
             return flash(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
         efficient = torch.ops.aten._scaled_dot_product_efficient_attention
-        return efficient(q, k, v, None, True, dropout_p, is_causal, scale=scale)[0]
+        bias = attn_mask
+        if bias is not None:
+            bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
+        return efficient(q, k, v, bias, True, dropout_p, is_causal, scale=scale)[0]
 
     return attend
 

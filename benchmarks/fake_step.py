@@ -60,6 +60,8 @@ class Case:
     """Of the adapter: "peft", or "unsloth" with its own code for GPUs, see `fake_unsloth`."""
     replies: int = 4
     """Of a micro-batch, all of one length."""
+    group: int = 1
+    """Replies to one prompt, which they share where the policy allows it."""
     prompt_tokens: int = 600
     reply_tokens: int = 350
     micro_batches: int = 1
@@ -113,12 +115,13 @@ def make_samples(case: Case) -> list[Any]:
 
     samples = []
     for number in range(case.replies * case.micro_batches):
+        question = number // case.group
         turn = Turn("solver", ({"role": "user", "content": "x"},), key=(0, 1, number))
         reply = Reply(
             turn,
             "x" * case.reply_tokens,
-            prompt_ids=tuple(range(5, 5 + case.prompt_tokens)),
-            completion_ids=(7,) * case.reply_tokens,
+            prompt_ids=(question, *range(5, 4 + case.prompt_tokens)),
+            completion_ids=(number, *range(5, 4 + case.reply_tokens)),
             logprobs=(-1.0,) * case.reply_tokens,
             char_ends=tuple(range(1, case.reply_tokens + 1)),
         )

@@ -45,6 +45,8 @@ def cases(library: str, deep: bool) -> Iterator[Case]:
                 yield replace(kind, shape=shape, replies=replies)
         for count in layers:
             yield replace(kind, layers=count, replies=16)
+        if library == PEFT:  # Unsloth's attention cannot let replies share a prompt
+            yield replace(kind, replies=16, group=9, micro_batches=9)
 
 
 def measure(library: str, all_cases: list[Case]) -> list[dict[str, Any]]:
@@ -143,11 +145,11 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def trained_by(row: dict[str, Any]) -> str:
-    """Return what a row trains, and by which library."""
-    if not row["lora"]:
-        return "all weights"
+    """Return what a row trains, by which library, and whether replies share a prompt."""
+    trained = f"LoRA, rank {row['lora']}" if row["lora"] else "all weights"
     by = ", Unsloth" if row["library"] == UNSLOTH else ""
-    return f"LoRA, rank {row['lora']}{by}"
+    shared = ", shared prompts" if row.get("group", 1) > 1 else ""
+    return trained + by + shared
 
 
 def main() -> None:

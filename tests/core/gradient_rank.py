@@ -39,7 +39,7 @@ def main(out: Path, plain: bool) -> None:
     prompts = {sample.reply.prompt_ids for sample in samples}
     assert len(prompts) < len(samples)
     if plain:
-        Policy.shares_prompts = False
+        Policy.max_shared = 0
     # In double precision, sums of parts differ far less than any mistake would make them.
     max_tokens_per_micro_batch = 10**6 if plain else 20
     parts, _ = gradient(
@@ -49,7 +49,7 @@ def main(out: Path, plain: bool) -> None:
     )
     tensors = {str(index): part for index, part in enumerate(parts)}
     save_file(tensors, out / f"{rank}.safetensors")
-    how = {"passes": passes, "packed": policy.shares_prompts}
+    how = {"passes": passes, "packed": bool(policy.max_shared)}
     (out / f"{rank}.json").write_text(json.dumps(how))
 
 

@@ -15,14 +15,17 @@ from coevolve.advantages.estimators import ESTIMATORS
 Rows = dict[str, dict[str, Any]]
 # An estimator sees rewards alone, so the kind of the trained weights makes no difference to it.
 OF_ESTIMATORS = {name: {"estimator": name} for name in ESTIMATORS}
+SHARED = "replies to one prompt"
+FOUR_TO_ONE_PROMPT = {"replies": 4, "group": 4}
 
 
 def settings_of_steps() -> Rows:
     """The settings of every step, by the trained weights and what is special about it."""
+    of_losses = {**OF_LOSSES, SHARED: FOUR_TO_ONE_PROMPT}
     steps = {}
-    for name, settings in {**OF_ESTIMATORS, **OF_LOSSES}.items():
+    for name, settings in {**OF_ESTIMATORS, **of_losses}.items():
         steps[f"lora/{name}"] = {**SMALL, "lora": 64, **settings}
-    for name, settings in OF_LOSSES.items():
+    for name, settings in of_losses.items():
         steps[f"all/{name}"] = {**SMALL, "lora": 0, **settings}
     return steps
 
@@ -65,6 +68,16 @@ def test_a_step_stays_on_the_gpu_and_the_policy_speaks(
     assert result["attention"].keys() == {"causal", "masked"}
     sizes = fake_step.SHAPES[result["shape"]]
     assert result["logits"] == [2, sizes["vocab_size"]]
+
+
+@pytest.mark.parametrize("trained", ["lora", "all"])
+def test_replies_to_one_prompt_share_it(trained: str, results: Rows) -> None:
+    alone = results[f"{trained}/ppo"]
+    shared = results[f"{trained}/{SHARED}"]
+    # The sampler attends under a mask as well, once in each layer.
+    layers = alone["layers"]
+    assert alone["attention"]["masked"] == layers
+    assert shared["attention"]["masked"] > layers
 
 
 @pytest.mark.parametrize(("name", "message"), MUTANTS.items())

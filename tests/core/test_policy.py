@@ -172,20 +172,20 @@ def test_examples_of_one_prompt_have_the_states_and_gradients_they_have_alone(
     kind, tokenizer
 ):
     policy = Policy(qwen(kind=kind), tokenizer)
-    assert policy.shares_prompts
+    assert policy.max_shared
     together = states_and_gradients(policy, [GROUPED_EXAMPLES])
     alone = states_and_gradients(policy, [[example] for example in GROUPED_EXAMPLES])
     torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
 
 
 def test_examples_of_one_prompt_share_a_sequence(policy):
-    packed = pack_prefix_tree(GROUPED_EXAMPLES, True, policy.head_VH)
+    packed = pack_prefix_tree(GROUPED_EXAMPLES, 1024, policy.head_VH)
     # Two of the four answers to the first prompt begin with 7 and 8, and the states after last
     # tokens are not needed.
     width = max(len(PROMPTS[0]) + 2, len(PROMPTS[1]) + 5)
     assert packed.input_BS.shape == (3, width)
     assert packed.attention
-    assert not pack_prefix_tree(GROUPED_EXAMPLES, False, policy.head_VH).attention
+    assert not pack_prefix_tree(GROUPED_EXAMPLES, 0, policy.head_VH).attention
 
 
 @pytest.fixture
@@ -202,31 +202,29 @@ def examples_of_eight_prompts():
     return examples
 
 
-@pytest.mark.parametrize("share_prompts", [False, True])
-def test_micro_batches_take_every_example_once(
-    share_prompts, examples_of_eight_prompts
-):
+@pytest.mark.parametrize("max_shared", [0, 1024])
+def test_micro_batches_take_every_example_once(max_shared, examples_of_eight_prompts):
     examples = examples_of_eight_prompts
     all_indices = []
-    for indices in micro_batches(examples, 120, share_prompts):
+    for indices in micro_batches(examples, 120, max_shared):
         all_indices += indices
         batch = [examples[i] for i in indices]
-        packed = pack_prefix_tree(batch, share_prompts, torch.ones(1))
+        packed = pack_prefix_tree(batch, max_shared, torch.ones(1))
         rows, width = packed.input_BS.shape
         assert rows * width <= 120 or rows == 1
     assert sorted(all_indices) == list(range(200))
 
 
 def test_sharing_prompts_takes_fewer_micro_batches(examples_of_eight_prompts):
-    shared = list(micro_batches(examples_of_eight_prompts, 120, True))
-    separate = list(micro_batches(examples_of_eight_prompts, 120, False))
+    shared = list(micro_batches(examples_of_eight_prompts, 120, 1024))
+    separate = list(micro_batches(examples_of_eight_prompts, 120, 0))
     assert len(shared) < len(separate)
 
 
 def test_long_groups_are_split_into_several_sequences():
     # Of thirty answers to one prompt, each given twice, ten keep within 1,024 tokens.
     examples = [([1] * 10, [2 + i] * 100) for i in range(30)]
-    packed = bundles(examples * 2, True)
+    packed = bundles(examples * 2, 1024)
     assert [bundle.tokens for bundle in packed] == [10 + 10 * 99] * 3
     assert [len(bundle.indices) for bundle in packed] == [20] * 3
 

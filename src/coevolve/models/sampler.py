@@ -445,7 +445,7 @@ def _prefill(
     examples = [(prompt, ()) for prompt in prompts]  # without completions
     max_tokens = PREFILL_TOKENS if device.type == "cpu" else GPU_PREFILL_TOKENS
     # The prompts are sorted by length, so that a chunk is a range of them, in order.
-    for chunk in micro_batches(examples, max_tokens, share_prompts=False):
+    for chunk in micro_batches(examples, max_tokens, max_shared=0):
         chunk_prompts = [prompts[i] for i in chunk]
         first = chunk[0]
         end = first + len(chunk)
